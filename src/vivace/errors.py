@@ -1,0 +1,97 @@
+"""Every error a person can meet, each with what to do about it and the exit code it ends in.
+
+Owns the tree of typed errors. Does not print: `cli` does that, and `server` turns them into error bodies.
+"""
+
+DONE, FAILED, USAGE, COULD_NOT_START, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class VivaceError(Exception):
+    """What happened, in one sentence; `hint` says what to do; `code` names it on the wire."""
+
+    exit_code = FAILED
+    code = "failed"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(VivaceError):
+    """The request itself is wrong: a path, a name, a flag, an empty instruction."""
+
+    exit_code = USAGE
+    code = "invalid_request_error"
+
+
+class FileProblem(UsageError):
+    """The file to edit is missing, binary, too large, not UTF-8 or a folder."""
+
+    code = "file_problem"
+
+
+class UnitNotFound(UsageError):
+    """No function, class or line range of that name in the file."""
+
+    code = "unit_not_found"
+
+
+class ContextOverflow(UsageError):
+    """What must be read does not fit into the model's context."""
+
+    code = "context_length_exceeded"
+
+
+class ConfigError(UsageError):
+    """The configuration file or an environment variable holds something we do not understand."""
+
+    code = "bad_config"
+
+
+class StartError(VivaceError):
+    """Something needed could not be started: the server, the engine, a missing model."""
+
+    exit_code = COULD_NOT_START
+    code = "could_not_start"
+
+
+class ModelUnavailable(StartError):
+    """The model's file could not be had, or is not what the catalog says."""
+
+    code = "model_unavailable"
+
+
+class ServerGone(VivaceError):
+    """The server or engine went away in the middle, and one retry did not bring it back."""
+
+    code = "server_gone"
+
+
+class RequestRefused(VivaceError):
+    """The server answered with an error body."""
+
+    code = "refused"
+
+    def __init__(self, message: str, hint: str = "", *, code: str = "refused", status: int = 400) -> None:
+        super().__init__(message, hint)
+        self.code = code
+        self.status = status
+
+
+class EditRejected(VivaceError):
+    """The model's answer cannot be applied: it does not parse, lost its name, or never ended."""
+
+    code = "edit_rejected"
+
+
+class WriteProblem(VivaceError):
+    """The file could not be written, or it changed while we worked."""
+
+    code = "write_problem"
+
+
+class NothingToUndo(VivaceError):
+    """There is no edit to take back, or the file has changed since."""
+
+    code = "nothing_to_undo"
