@@ -15,7 +15,7 @@ _LENGTH = struct.Struct(">I")
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-class Frame(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
+class Frame(msgspec.Struct, tag_field="type", tag=str.lower):
     pass
 
 
@@ -147,7 +147,7 @@ class Failed(Frame):
 class StatsReply(Frame):
     sessions: int
     turns: int
-    kv_cells_used: int
+    kv_tokens: int
     kv_cells: int
     tokens_prefilled: int
     tokens_generated: int
@@ -174,7 +174,7 @@ class Unpacker(Generic[F]):
     """Bytes in, whole frames out, however the stream cut them."""
 
     def __init__(self, decoder: "msgspec.msgpack.Decoder[F]") -> None:
-        self._decoder = decoder
+        self._decoder: msgspec.msgpack.Decoder[F] = decoder
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[F]:

@@ -1,0 +1,64 @@
+"""The few llama.cpp calls that both the engine's runner and the server's tokenizer need.
+
+Owns loading a GGUF file and asking its vocabulary. Does not own contexts, KV or chat templates.
+"""
+
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lc
+
+from vivace.errors import StartError
+
+_PIECE_BYTES = 256
+
+
+@functools.cache
+def _start_backend() -> Any:
+    """Start llama.cpp once, with its chatter going nowhere; the callback must outlive every call."""
+
+    @lc.llama_log_callback  # type: ignore[untyped-decorator]
+    def silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
+        return None
+
+    lc.llama_log_set(silent, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    return silent
+
+
+def load_model(path: Path, *, vocab_only: bool = False) -> ctypes.c_void_p:
+    _start_backend()
+    params = lc.llama_model_default_params()
+    params.vocab_only = vocab_only
+    model: ctypes.c_void_p | None = lc.llama_model_load_from_file(str(path).encode(), params)
+    if not model:
+        raise StartError(
+            f"llama.cpp could not load {path}.",
+            "Remove it with `vivace models rm NAME` and pull it again, or check that it is a GGUF file.",
+        )
+    return model
+
+
+def tokenize(vocab: ctypes.c_void_p, text: bytes, *, special: bool) -> list[int]:
+    """Tokens of `text`. `special`: names of control tokens in the text become those tokens."""
+    room = len(text) + 8
+    buffer = (lc.llama_token * room)()
+    count = lc.llama_tokenize(vocab, text, len(text), buffer, room, False, special)
+    assert count >= 0, "a token never stands for less than a byte"
+    return list(buffer[:count])
+
+
+def piece_of(vocab: ctypes.c_void_p, token: int) -> bytes:
+    buffer = ctypes.create_string_buffer(_PIECE_BYTES)
+    count = lc.llama_token_to_piece(vocab, token, buffer, _PIECE_BYTES, 0, False)
+    if count < 0:
+        buffer = ctypes.create_string_buffer(-count)
+        count = lc.llama_token_to_piece(vocab, token, buffer, -count, 0, False)
+    return buffer.raw[:count]
+
+
+def end_tokens(vocab: ctypes.c_void_p) -> frozenset[int]:
+    size = lc.llama_vocab_n_tokens(vocab)
+    return frozenset(token for token in range(size) if lc.llama_vocab_is_eog(vocab, token))

@@ -1,0 +1,90 @@
+"""Text to tokens and back, on the server's side of the frames: the server owns every session's log.
+
+Owns the `Tokenizer` seam, the one read from a GGUF file, and bytes-as-tokens for scripted models.
+Does not own chat templates (see `template`).
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import Protocol
+
+from vivace.errors import StartError
+
+SCRIPTED = "scripted:"  # a model name with this prefix plays a script instead of computing
+
+
+class Tokenizer(Protocol):
+    end_tokens: frozenset[int]
+
+    def encode(self, text: str) -> list[int]:
+        """Plain text: a control token's name in it stays text."""
+        ...
+
+    def control(self, name: str) -> int:
+        """The one token of a control name such as `<|im_end|>`."""
+        ...
+
+    def piece(self, token: int) -> bytes: ...
+
+
+class GgufTokenizer:
+    """The tokenizer inside a GGUF file, loaded without its weights."""
+
+    def __init__(self, path: Path) -> None:
+        import llama_cpp as lc  # only the processes that tokenize pay for the library
+
+        from vivace.models import gguf_vocab
+
+        self._calls = gguf_vocab
+        self._model = gguf_vocab.load_model(path, vocab_only=True)
+        self._vocab = lc.llama_model_get_vocab(self._model)
+        self.end_tokens = gguf_vocab.end_tokens(self._vocab)
+        self.piece = functools.cache(self._piece)
+        self.control = functools.cache(self._control)
+
+    def encode(self, text: str) -> list[int]:
+        return self._calls.tokenize(self._vocab, text.encode("utf-8", "surrogatepass"), special=False)
+
+    def _control(self, name: str) -> int:
+        tokens = self._calls.tokenize(self._vocab, name.encode(), special=True)
+        if len(tokens) != 1:
+            raise StartError(
+                f"This model has no control token {name}.",
+                "Its chat format is not supported; choose a model from `vivace models`.",
+            )
+        return tokens[0]
+
+    def _piece(self, token: int) -> bytes:
+        return self._calls.piece_of(self._vocab, token)
+
+
+class ByteTokenizer:
+    """A token is a byte; control tokens come after them. For scripted models."""
+
+    CONTROLS = ("<|im_start|>", "<|im_end|>")
+
+    def __init__(self) -> None:
+        self.end_tokens = frozenset({self.control("<|im_end|>")})
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode("utf-8", "surrogatepass"))
+
+    def control(self, name: str) -> int:
+        return 256 + self.CONTROLS.index(name)
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else b""
+
+
+def load_tokenizer(model: str, path: Path | None) -> Tokenizer:
+    if model.startswith(SCRIPTED):
+        return ByteTokenizer()
+    assert path is not None
+    return GgufTokenizer(path)
+
+
+def script_of(model: str) -> dict[str, object]:
+    """The script behind a `scripted:FILE` model name."""
+    script: dict[str, object] = json.loads(Path(model.removeprefix(SCRIPTED)).read_text("utf-8"))
+    return script
