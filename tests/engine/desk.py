@@ -1,0 +1,39 @@
+"""An engine on the test's desk: same process, frames collected in a list, one step at a time."""
+
+from typing import TypeVar
+
+from vivace.engine.engine import Engine
+from vivace.engine.frames import Failed, Finished, FromEngine, ToEngine, Tokens
+from vivace.engine.runners.base import Runner
+
+T = TypeVar("T")
+
+
+class Desk:
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.sent: list[FromEngine] = []
+        self.engine = Engine(runner, self.sent.append)
+
+    def give(self, *frames: ToEngine) -> None:
+        for frame in frames:
+            self.engine.handle(frame)
+
+    def run(self, *frames: ToEngine) -> None:
+        """Hand in the frames and step until nothing is left to do."""
+        self.give(*frames)
+        while not self.engine.is_idle:
+            self.engine.step()
+
+    def tokens(self, turn: str) -> list[int]:
+        return [t for f in self.sent if isinstance(f, Tokens) and f.turn == turn for t in f.tokens]
+
+    def finished(self, turn: str) -> Finished:
+        (end,) = [f for f in self.sent if isinstance(f, Finished | Failed) and f.turn == turn]
+        assert isinstance(end, Finished), end
+        return end
+
+    def failed(self, turn: str) -> Failed:
+        (end,) = [f for f in self.sent if isinstance(f, Finished | Failed) and f.turn == turn]
+        assert isinstance(end, Failed), end
+        return end
