@@ -51,7 +51,6 @@ class Turn:
         self.step_began = 0.0
         self.cached_tokens = self.new_tokens = self.output_tokens = self.steps = 0
         self.tail = b""  # the end of the output, to find stop strings that cross tokens
-        self.is_interrupted = False
 
     def waterfall(self) -> Waterfall:
         now = time.perf_counter()
@@ -96,8 +95,8 @@ class Engine:
             case Append() | Generate() | Score():
                 self._begin(frame)
             case Interrupt(turn=turn):
-                for running in self._turns:
-                    running.is_interrupted |= running.work.turn == turn
+                for running in [t for t in self._turns if t.work.turn == turn]:
+                    self._finish(running, "interrupted")  # we are between steps: it need not wait for its own
             case Open(session=session, tokens=tokens):
                 self._sessions.open(session, tokens)
             case Rewind(session=session, length=length):
@@ -137,8 +136,6 @@ class Engine:
         turn.step_began = 0.0
 
     def _advance(self, turn: Turn) -> None:
-        if turn.is_interrupted:
-            return self._finish(turn, "interrupted")
         if not turn.started:
             self._start(turn)
         session = turn.session

@@ -24,6 +24,7 @@ from vivace.errors import COULD_NOT_START, VivaceError
 from vivace.models.tokenizer import SCRIPTED, script_of
 
 READ_BYTES = 1 << 20
+SPIN_COUNT = "100"  # threads soon sleep at a barrier: with a busy CPU 78 tok/s instead of 1 (bench/spin.py)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -70,6 +71,7 @@ def run(link: socket.socket, job: Job) -> None:
 
 def main() -> int:
     fd, text = int(sys.argv[1]), sys.argv[2]
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # read when llama.cpp's threads are first loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's: it closes the socket when done
     link = socket.socket(fileno=fd)
     try:

@@ -1,7 +1,7 @@
 """Which unit an instruction means: the model scores the candidates' names and generates nothing.
 
 Owns the candidates, the outline the model sees, and the choice. A small model asked for one function likes
-to rewrite the whole class or file, so the smaller unit wins a near tie. Does not own the wire (`agent.model`).
+to rewrite the class or the file, so the smaller unit wins a near tie. Does not own the wire (`agent.model`).
 """
 
 import re

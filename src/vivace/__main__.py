@@ -1,0 +1,5 @@
+"""`python -m vivace`."""
+
+from vivace.cli.main import run
+
+run()

@@ -1,0 +1,126 @@
+"""One edit, from the user's words to a proposal: read, locate, rewrite, splice, verify. Writes nothing.
+
+`propose` tells it in order and yields what happens, for a person or a program to watch. Owns the order of
+the steps. Does not draw (`cli`), and does not write the file: `Journal.apply` does, once the user said yes.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vivace.agent.edits.answer import FenceReader
+from vivace.agent.edits.languages import language_for
+from vivace.agent.edits.livediff import LiveDiff, Row
+from vivace.agent.edits.locate import locate
+from vivace.agent.edits.outline import list_units
+from vivace.agent.edits.rewrite import rewrite_request
+from vivace.agent.edits.source import SourceFile, check_writable, read_source, splice
+from vivace.agent.edits.target import Lines, Target
+from vivace.agent.edits.tidy import tidy
+from vivace.agent.edits.units import Unit, find_unit, lines_unit
+from vivace.agent.edits.verify import verify
+from vivace.agent.model import Model
+from vivace.errors import ContextOverflow, EditRejected, RequestRefused, UsageError
+
+
+@dataclass(frozen=True)
+class Located:
+    """The unit is known; the model starts to write."""
+
+    unit: Unit
+    was_ranked: bool  # by the model; otherwise the user named it
+
+
+@dataclass(frozen=True)
+class Writing:
+    """The new text so far, as rows of a diff."""
+
+    rows: list[Row]
+    delta: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the file would become."""
+
+    source: SourceFile
+    unit: Unit
+    new_bytes: bytes
+    rows: list[Row]  # the whole diff, with hunk headers
+    problems: list[str]  # why it must not be written; empty when it may
+
+
+EditEvent = Located | Writing | Proposal
+
+
+async def propose(
+    model: Model, target: Target, instruction: str, *, to_write: bool
+) -> AsyncIterator[EditEvent]:
+    """Events of one edit; the last is the `Proposal`."""
+    instruction = checked_instruction(instruction)
+    source = read_source(target.path)
+    if to_write:
+        check_writable(source)
+    language = language_for(target.path)
+    units = list_units(source, language)
+    unit = named_unit(source, units, target) or await locate(model, source, units, instruction)
+    yield Located(unit, was_ranked=target.selector is None)
+    request = rewrite_request(source, units, unit, instruction)
+    reader = FenceReader(request.fence, request.opening)
+    diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)
+    diff.feed(reader.lines)
+    try:
+        async for delta in model.write(request.messages, max_tokens=request.max_tokens, stop=request.stop):
+            diff.feed(reader.feed(delta))
+            yield Writing(diff.rows(reader.partial), delta)
+    except RequestRefused as error:
+        raise _narrowed(error, source, unit) from error
+    reader.finish()
+    if model.was_cut:
+        raise EditRejected(
+            f"The model's answer did not end within {request.max_tokens} tokens; nothing was written.",
+            "Name a smaller part, such as PATH:NAME, or say the instruction more simply.",
+        )
+    new_text = tidy(source, language, unit, reader.text)
+    new_bytes = splice(source, unit.first_line, unit.last_line, new_text)
+    problems = verify(source, language, unit, new_bytes, instruction)
+    yield Proposal(source, unit, new_bytes, whole_diff(source, new_bytes), problems)
+
+
+def checked_instruction(instruction: str) -> str:
+    if not instruction.strip():
+        raise UsageError("The instruction is empty.", 'Say what to change: vivace edit PATH "INSTRUCTION".')
+    return instruction.strip()
+
+
+def named_unit(source: SourceFile, units: list[Unit], target: Target) -> Unit | None:
+    """The unit that the user named, if any."""
+    match target.selector:
+        case None:
+            return None
+        case Lines(first=first, last=last):
+            return lines_unit(source, first, last)
+        case name:
+            return find_unit(units, name)
+
+
+def whole_diff(source: SourceFile, new_bytes: bytes) -> list[Row]:
+    """The exact diff of the file, with hunk headers."""
+    from vivace.agent.edits.source import source_from_bytes
+
+    after = source_from_bytes(Path(source.path), new_bytes)
+    diff = LiveDiff(source.lines, 1)
+    diff.feed(after.lines)
+    diff.close()
+    return diff.final()
+
+
+def _narrowed(error: RequestRefused, source: SourceFile, unit: Unit) -> Exception:
+    """A context overflow told in terms of the file: how large, and how to narrow."""
+    if error.code != ContextOverflow.code:
+        return error
+    lines = unit.last_line - unit.first_line + 1
+    return ContextOverflow(
+        f"{unit.qualified_name} of {source.path} ({lines} lines) is too large: {error.message}",
+        f"Name a smaller part, such as {source.path}:NAME or {source.path}:1-80.",
+    )

@@ -1,0 +1,47 @@
+"""The model as the agent sees it: score these continuations, or go on writing from here.
+
+Owns the shape of the requests and the waterfalls of the turns. Does not own the connection (`client`).
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from vivace.agent.prompting import Message
+from vivace.client.responses import ResponsesClient
+from vivace.protocol.events import OutputTextDelta, Response, ResponseCompleted, ResponseIncomplete, Waterfall
+
+
+class Model:
+    def __init__(self, client: ResponsesClient, name: str) -> None:
+        self._client = client
+        self.name = name
+        self.waterfalls: list[Waterfall] = []  # one a turn, in order
+        self.was_cut = False  # whether the last turn ended at its token limit
+
+    async def score(self, messages: list[Message], candidates: list[str]) -> list[float]:
+        """Log-probability of each candidate as the continuation of the begun answer."""
+        body = self._body(messages) | {"generate": False, "candidates": candidates}
+        response = await self._client.complete(body)
+        self._keep(response)
+        assert isinstance(response.scores, list)
+        return response.scores
+
+    async def write(
+        self, messages: list[Message], *, max_tokens: int, stop: list[str] | None = None
+    ) -> AsyncIterator[str]:
+        """The model's text, as it comes."""
+        body = self._body(messages) | {"max_output_tokens": max_tokens, "stop": stop or []}
+        async for event in self._client.stream(body):
+            match event:
+                case OutputTextDelta(delta=delta):
+                    yield delta
+                case ResponseCompleted(response=response) | ResponseIncomplete(response=response):
+                    self._keep(response)
+
+    def _body(self, messages: list[Message]) -> dict[str, Any]:
+        return {"model": self.name, "input": messages, "temperature": 0}
+
+    def _keep(self, response: Response) -> None:
+        self.was_cut = response.incomplete_details is not None
+        if not isinstance(response.vivace, Waterfall) and response.vivace:
+            self.waterfalls.append(response.vivace.waterfall)

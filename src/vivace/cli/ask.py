@@ -1,0 +1,67 @@
+"""`vivace ask`: a question, perhaps about files, answered as it is written.
+
+Owns the screen's side and how files go into the prompt. Does not own the model (`connection`).
+"""
+
+from typing import Annotated
+
+import typer
+
+from vivace.cli.edit import ModelName, Verbose
+
+MAX_ANSWER_TOKENS = 2048
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="What you want to know.")],
+    paths: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Files it is about.")] = None,
+    model: ModelName = None,
+    verbose: Verbose = False,
+) -> None:
+    """Ask about code."""
+    import time
+
+    from vivace.agent.model import Model
+    from vivace.agent.prompting import read_prompt, user
+    from vivace.cli import waterfall
+    from vivace.cli.connection import with_model
+    from vivace.cli.screen import Screen
+    from vivace.config import load_settings
+    from vivace.errors import UsageError
+
+    if not question.strip():
+        raise UsageError("The question is empty.", 'Ask something: vivace ask "QUESTION" [PATH…].')
+    began, screen = time.perf_counter(), Screen()
+    messages = [*read_prompt("ask"), user(_with_files(question, paths or []))]
+    first_token_ms = 0.0
+
+    async def work(model: Model) -> Model:
+        nonlocal first_token_ms
+        async for delta in model.write(messages, max_tokens=MAX_ANSWER_TOKENS):
+            first_token_ms = first_token_ms or (time.perf_counter() - began) * 1e3
+            screen.write(delta)
+        return model
+
+    answered = with_model(load_settings().having(model=model), work)
+    screen.say()
+    screen.dim(waterfall.one_line(answered.name, answered.waterfalls, first_token_ms))
+    if verbose:
+        turns = [("answer", turn) for turn in answered.waterfalls]
+        for row in waterfall.table(turns, first_token_ms, apply_ms=None):
+            screen.dim(row)
+
+
+def _with_files(question: str, paths: list[str]) -> str:
+    """The files first, then the question: the next question about them finds them in the KV."""
+    from pathlib import Path
+
+    from vivace.agent.edits.answer import fence_for
+    from vivace.agent.edits.languages import fence_tag_for
+    from vivace.agent.edits.source import read_source
+
+    parts = []
+    for path in map(Path, paths):
+        text = read_source(path).text
+        fence = fence_for(text)
+        parts.append(f"{path}\n{fence}{fence_tag_for(path)}\n{text}{fence}")
+    return "\n\n".join([*parts, question])

@@ -1,0 +1,41 @@
+"""From settings to a model that answers: the model's file, the warm server, one connection, one retry.
+
+Owns the order of those steps for every command that talks to a model. Does not own any of them.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from vivace.agent.model import Model
+from vivace.cli.progress import TerminalProgress
+from vivace.client.responses import ResponsesClient
+from vivace.client.warm import ensure_server
+from vivace.config import Settings
+from vivace.errors import ServerGone
+from vivace.models.store import ensure
+from vivace.models.tokenizer import SCRIPTED
+
+T = TypeVar("T")
+
+
+def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
+    """Do `work` with a model. If the server goes away under it, once more with a new server."""
+    if not settings.model.startswith(SCRIPTED):
+        ensure(settings, settings.model, TerminalProgress())
+    try:
+        return asyncio.run(_connected(settings, work))
+    except ServerGone:
+        _note("The server went away; trying once more.")
+        return asyncio.run(_connected(settings, work))
+
+
+async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
+    address = ensure_server(settings, _note)
+    async with ResponsesClient(address) as client:
+        return await work(Model(client, settings.model))
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,148 @@
+"""`vivace doctor`: what this machine is to the engine, and what to do about whatever is wrong.
+
+Owns the checks and their remedies. The speed is measured through the running server, as a user would feel
+it. Does not mend anything.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from vivace.config import Settings
+
+LOW_DISK_BYTES = 2_000_000_000
+MEASURED_TOKENS = 48
+_PROMPT_WORDS = 120  # a prompt of about as many tokens: enough to time the prefill
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    value: str
+    remedy: str = ""  # empty: all is well
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not start a server or measure speed.")] = False,
+) -> int:
+    """Check this machine: CPU, memory, model, folders, server, speed."""
+    import msgspec
+
+    from vivace.cli.screen import Screen
+    from vivace.config import load_settings
+    from vivace.errors import DONE, FAILED
+
+    settings = load_settings()
+    findings = [*_machine(settings), *_places(settings), *_model(settings), *_server(settings)]
+    if not quick:
+        findings += _speed(settings)
+    problems = [finding for finding in findings if finding.remedy]
+    if as_json:
+        typer.echo(msgspec.json.encode(findings).decode())
+    else:
+        screen = Screen()
+        for finding in findings:
+            screen.say(f"{'!' if finding.remedy else '✓'} {finding.name:<9} {finding.value}")
+            if finding.remedy:
+                screen.say(f"            → {finding.remedy}")
+        screen.say("No problems." if not problems else f"{len(problems)} to look at.")
+    return FAILED if problems else DONE
+
+
+def _machine(settings: "Settings") -> list[Finding]:
+    import platform
+
+    from vivace.engine.plan import choose_threads, cpu_features, memory_bytes
+
+    features = cpu_features()
+    slow = platform.machine() in ("x86_64", "AMD64") and "avx2" not in features
+    cpu = Finding(
+        "cpu",
+        f"{platform.system()} {platform.machine()}: {' '.join(features) or 'no special features'}",
+        "No AVX2: expect a few tokens a second at most." if slow else "",
+    )
+    total, available = memory_bytes()
+    needed = 3_000_000_000
+    memory = Finding(
+        "memory",
+        f"{available / 1e9:.1f} of {total / 1e9:.1f} GB available",
+        "Less than 3 GB: close something, or use --model smollm2-135m." if available < needed else "",
+    )
+    threads = choose_threads(settings.threads)
+    asked = " (from your settings)" if settings.threads else ", one a fast physical core"
+    return [cpu, memory, Finding("threads", f"{threads}{asked}")]
+
+
+def _places(settings: "Settings") -> list[Finding]:
+    import os
+    import shutil
+
+    found = []
+    for name, folder in (("cache", settings.cache_dir), ("state", settings.state_dir)):
+        there = folder
+        while not there.exists():
+            there = there.parent
+        free = shutil.disk_usage(there).free
+        remedy = ""
+        if not os.access(there, os.W_OK):
+            remedy = f"{there} is not writable: mend its permissions, or set VIVACE_{name.upper()}_DIR."
+        elif name == "cache" and free < LOW_DISK_BYTES:
+            remedy = "Less than 2 GB free: `vivace models rm NAME`, or set VIVACE_CACHE_DIR to another disk."
+        found.append(Finding(name, f"{folder} ({free / 1e9:.0f} GB free)", remedy))
+    return found
+
+
+def _model(settings: "Settings") -> list[Finding]:
+    from vivace.models.store import is_present, model_path
+
+    path = model_path(settings, settings.model)
+    if is_present(settings, settings.model):
+        return [Finding("model", f"{settings.model} ({path.stat().st_size / 1e9:.2f} GB) at {path}")]
+    remedy = f"Pull it: vivace models pull {settings.model}"
+    return [Finding("model", f"{settings.model} is not here", remedy)]
+
+
+def _server(settings: "Settings") -> list[Finding]:
+    from vivace.client.warm import read_status
+    from vivace.protocol.rundir import log_file
+
+    found = read_status(settings)
+    if found is None:
+        return [Finding("server", "not running; it starts when it is needed")]
+    state = "ready" if found.engine.is_ready else "not ready"
+    remedy = "" if found.engine.is_ready else f"See {log_file(settings)}, then `vivace stop`."
+    return [Finding("server", f"pid {found.pid}, port {found.port}, {found.engine.model} {state}", remedy)]
+
+
+def _speed(settings: "Settings") -> list[Finding]:
+    """Prefill and decode of a fresh prompt through the server."""
+    import time
+
+    from vivace.agent.model import Model
+    from vivace.agent.prompting import user
+    from vivace.cli.connection import with_model
+    from vivace.errors import VivaceError
+    from vivace.protocol.events import Waterfall
+
+    async def work(model: Model) -> Waterfall:
+        fresh = " ".join(f"item{time.time_ns() % 1000 + n}" for n in range(_PROMPT_WORDS // 4))
+        async for _ in model.write([user(f"{fresh}\nCount from 1 to 50.")], max_tokens=MEASURED_TOKENS):
+            pass
+        return model.waterfalls[-1]
+
+    try:
+        turn = with_model(settings, work)
+    except VivaceError as error:
+        return [Finding("speed", error.message, error.hint or "See `vivace status`.")]
+    prefill = turn.new_tokens / max(turn.prefill_ms, 0.001) * 1e3
+    decode = (turn.output_tokens - 1) / max(turn.decode_ms, 0.001) * 1e3
+    value = f"prefill {prefill:.0f} tok/s, decode {decode:.1f} tok/s"
+    slow = (
+        "Slow: is something else using the CPU? Fewer threads may help (VIVACE_THREADS)."
+        if decode < 3
+        else ""
+    )
+    return [Finding("speed", value, slow)]
