@@ -1,0 +1,35 @@
+"""A home folder for each test, and no server left behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.terminal import Home
+
+TASK = '''"""Tasks."""
+
+
+class Task:
+    title: str
+
+
+def show(task):
+    print(task.title)
+'''
+SHOUTED = "```python\ndef show(task):\n    print(task.title.upper())\n```"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.run("stop")
+
+
+@pytest.fixture
+def task_home(home: Home) -> Home:
+    """A file with one class and one function, and a model that knows how to shout."""
+    (home.work / "task.py").write_text(TASK)
+    home.script({"You locate code": "`show`", "Task: shout": SHOUTED})
+    return home

@@ -1,0 +1,134 @@
+"""The other commands: help, ask, status, stop, doctor."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.terminal import Home
+from vivace.config import load_settings
+from vivace.models.store import is_present
+
+
+def test_help_does_not_import_the_engine() -> None:
+    """`vivace --help` loads neither llama.cpp nor numpy nor the server."""
+    code = "import sys; from vivace.cli.main import main; sys.argv=['vivace','--help']; main();"
+    code += (
+        "print([m for m in ('llama_cpp','numpy','starlette','tree_sitter','asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "edit" in done.stdout
+
+
+def test_ask_streams_an_answer_about_a_file(home: Home) -> None:
+    """The question and the file reach the model; its answer comes out with the waterfall below."""
+    (home.work / "notes.md").write_text("# Plans\n\nBuy milk.\n")
+    home.script({"Buy milk": "Milk it is."})
+    done = home.run("ask", "What shall I buy?", "notes.md")
+    assert done.code == 0, done.err
+    assert done.out.startswith("Milk it is.\n")
+    assert "tokens" in done.out
+
+
+def test_ask_comes_out_as_it_is_written(home: Home) -> None:
+    """The first words are there while the model is still writing."""
+    home.script({"": "one two three four"}, step_ms=100)
+    with home.start("ask", "count") as process:
+        assert process.stdout is not None
+        assert process.stdout.read(3) == "one"
+        assert process.poll() is None
+        rest, _ = process.communicate()
+    assert rest.startswith(" two three four")
+
+
+def test_an_empty_question_is_a_usage_error(home: Home) -> None:
+    """Nothing to ask: exit code 2."""
+    assert home.run("ask", " ").code == 2
+
+
+def test_status_and_stop(home: Home) -> None:
+    """status tells of the server that a command has started; stop ends it."""
+    home.script({"": "hi"})
+    assert home.status()["running"] is False
+    home.run("ask", "hello")
+    status = home.status()
+    assert status["running"] is True
+    assert status["engine"]["is_ready"] is True
+    assert home.run("stop").code == 0
+    assert home.status()["running"] is False
+    assert home.run("stop").code == 0
+
+
+def test_two_commands_share_one_server(home: Home) -> None:
+    """Two commands at once from nothing use the same server, and both succeed."""
+    home.script({"": "hi"}, step_ms=5)
+    with home.start("ask", "a") as first, home.start("ask", "b") as second:
+        outs = [first.communicate(), second.communicate()]
+    assert (first.returncode, second.returncode) == (0, 0), outs
+    assert home.status()["running"] is True
+
+
+def test_doctor_names_each_problem_and_its_remedy(home: Home) -> None:
+    """Without the model, doctor says so, says what to do, and ends with 1."""
+    done = home.run("doctor", "--quick")
+    assert done.code == 1
+    assert "vivace models pull" in done.out
+    for name in ("cpu", "memory", "threads", "cache", "state", "server"):
+        assert name in done.out
+    findings = json.loads(home.run("doctor", "--quick", "--json").out)
+    assert {f["name"] for f in findings if f["remedy"]} == {"model"}
+
+
+def test_doctor_measures_a_real_model(home: Home, smol: Path) -> None:
+    """With a model, doctor starts the server and says how fast it reads and writes."""
+    home.model = str(smol)
+    done = home.run("doctor")
+    assert done.code == 0, done.out + done.err
+    assert "tok/s" in done.out
+    assert "No problems" in done.out
+
+
+def test_a_real_model_answers(home: Home, smol: Path) -> None:
+    """The whole way with real tokens: SmolLM2 answers a question through the server."""
+    home.model = str(smol)
+    done = home.run("ask", "What is the capital of France? Answer in one sentence.")
+    assert done.code == 0, done.err
+    assert "Paris" in done.out
+
+
+def test_an_unknown_model_is_a_usage_error(home: Home) -> None:
+    """A model that is neither in the catalog nor a file: exit code 2 with the nearest name."""
+    done = home.run("ask", "hi", "--model", "qwen2.5-coder-1.5")
+    assert done.code == 2
+    assert "qwen2.5-coder-1.5b" in done.err
+
+
+def test_a_missing_model_offline_could_not_start(home: Home) -> None:
+    """No model and no network allowed: exit code 3, with what to do."""
+    home.extra["VIVACE_OFFLINE"] = "1"
+    done = home.run("ask", "hi")
+    assert done.code == 3, done.err
+    assert "Traceback" not in done.err
+
+
+def test_the_default_model_edits_the_example(home: Home) -> None:
+    """The README's first command: a real edit of examples/todo.py by the default model, which parses."""
+    settings = load_settings()
+    if not is_present(settings, settings.model):
+        pytest.skip(f"{settings.model} is not on this machine (vivace models pull {settings.model})")
+    home.extra["VIVACE_CACHE_DIR"] = str(settings.cache_dir)
+    home.extra["VIVACE_THREADS"] = "0"
+    example = Path(__file__).parents[2] / "examples/todo.py"
+    file = home.work / "todo.py"
+    file.write_bytes(example.read_bytes())
+    began = time.monotonic()
+    done = home.run("edit", "todo.py", "give every task a priority from 1 to 3, default 2", "--yes")
+    assert done.code == 0, done.out + done.err
+    assert "priority: int = 2" in file.read_text()
+    compile(file.read_text(), "todo.py", "exec")
+    changed = [line for line in done.out.splitlines() if line.startswith(("+", "-"))]
+    assert len(changed) <= 12, f"not a small edit, after {time.monotonic() - began:.0f} s"
