@@ -1,5 +1,7 @@
 """`python -m vivace`."""
 
-from vivace.cli.main import run
+import sys
 
-run()
+from vivace.cli.main import main
+
+sys.exit(main())

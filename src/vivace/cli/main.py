@@ -4,9 +4,7 @@ Owns the list of commands, exit codes and the one place where errors become word
 it needs when it runs, so that `vivace --help` is instant.
 """
 
-import contextlib
 import os
-import signal
 import sys
 from typing import Annotated
 
@@ -54,6 +52,7 @@ def main() -> int:
     """Run one command; every way it can end has its exit code."""
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except VivaceError as error:
         _tell(error)
         return error.exit_code
@@ -83,13 +82,3 @@ def _tell(error: VivaceError) -> None:
     from vivace.cli.screen import complain
 
     complain(error.message, error.hint)
-
-
-def run() -> None:
-    """The console script: end by signal's own code when interrupted, so that shells stop their loops too."""
-    code = main()
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
-    if code == INTERRUPTED and sys.stdout.isatty():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(code)

