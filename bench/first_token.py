@@ -28,7 +28,20 @@ from vivace.models.progress import Silent
 from vivace.models.store import ensure
 from vivace.protocol.events import OutputTextDelta, ResponseCompleted, ResponseIncomplete, Waterfall
 
-WORDS = ["alpha", "beta", "gamma", "list", "sort", "file", "name", "value", "index", "count", "total", "close"]
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "list",
+    "sort",
+    "file",
+    "name",
+    "value",
+    "index",
+    "count",
+    "total",
+    "close",
+]
 LENGTHS = (20, 100, 300)
 OUTPUT_TOKENS = 24
 

@@ -4,11 +4,11 @@ Owns the candidates, the outline the model sees, and the choice. A small model a
 to rewrite the class or the file, so the smaller unit wins a near tie. Does not own the wire (`agent.model`).
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
+from vivace.agent.edits import evidence
 from vivace.agent.edits.source import SourceFile
 from vivace.agent.edits.units import Unit, file_unit, new_unit_after
 from vivace.agent.prompting import Message, begun_answer, read_prompt, user
@@ -16,12 +16,8 @@ from vivace.errors import UnitNotFound
 
 WHOLE_FILE_LINES = 150  # more than this is never rewritten as one piece unasked
 OUTLINE_UNITS = 40  # of a larger file only the units that share most words with the instruction
-NEAR_TIE_NATS = 0.7
+NEAR_TIE_NATS = 0.3
 TOP_LINES = 60
-_ADDING = re.compile(
-    r"\b(add|create|write|implement|introduce|define|new|extract|generate|insert|make a)\b", re.I
-)
-_WORD = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|[^\W\d_a-zA-Z]+")
 
 
 class Scorer(Protocol):
@@ -49,21 +45,33 @@ async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruct
             f"{source.path} has {len(source.lines)} lines and no functions or classes to choose from.",
             f"Name the lines, such as {source.path}:1-40.",
         )
-    may_add = bool(short) and _ADDING.search(instruction) is not None
+    may_add = bool(short) and evidence.may_add(instruction)
     if len(found) == 1 and not may_add:
         return found[0].unit
     messages = locate_messages(source, short, instruction)
     labels = [f"{candidate.label}`" for candidate in found] + (["new after"] if may_add else [])
-    scores = await scorer.score(messages, labels)
+    said = await scorer.score(messages, labels)
+    scores = [nats + more for nats, more in zip(said, _evidence(source, found, instruction), strict=False)]
     best = choose(found, scores)
-    if may_add and scores[-1] > scores[found.index(best)]:
-        return await _place_for_new(scorer, messages, short)
+    if may_add and said[-1] + evidence.nats_for_new(instruction) > scores[found.index(best)]:
+        return await _place_for_new(scorer, messages, short, instruction)
     return best.unit
 
 
-async def _place_for_new(scorer: Scorer, messages: list[Message], units: list[Unit]) -> Unit:
-    scores = await scorer.score(messages, [f"new after {unit.qualified_name}`" for unit in units])
-    return new_unit_after(max(zip(scores, units, strict=True), key=lambda pair: pair[0])[1])
+def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
+    """What the words of the instruction add to the model's score of each candidate."""
+    parts = [candidate.unit for candidate in found if candidate.unit.kind != "file"]
+    nats = evidence.nats_for_units(source, parts, instruction)
+    return nats + [evidence.nats_for_file(instruction)] * (len(found) - len(parts))
+
+
+async def _place_for_new(
+    scorer: Scorer, messages: list[Message], units: list[Unit], instruction: str
+) -> Unit:
+    """The model says after which unit; where it may be, the instruction's word for the thing decides."""
+    places = evidence.places_for_new(units, instruction)
+    scores = await scorer.score(messages, [f"new after {unit.qualified_name}`" for unit in places])
+    return new_unit_after(max(zip(scores, places, strict=True), key=lambda pair: pair[0])[1])
 
 
 def candidates(source: SourceFile, units: list[Unit]) -> list[Candidate]:
@@ -105,24 +113,12 @@ def outline(source: SourceFile, units: list[Unit]) -> str:
 
 
 def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[Unit]:
-    """At most OUTLINE_UNITS units, in file order: those that share the rarest words with the instruction."""
+    """At most OUTLINE_UNITS units, in file order: those the instruction's words speak for."""
     if len(units) <= OUTLINE_UNITS:
         return units
-    wanted = words(instruction)
-    texts = [words(source.text_of(unit.first_line, unit.last_line)) for unit in units]
-    spread = Counter(word for text in texts for word in text & wanted)
-
-    def worth(index: int) -> float:
-        named = words(units[index].qualified_name) & wanted
-        return sum(1 / spread[word] for word in texts[index] & wanted) + 2 * len(named)
-
-    kept = sorted(range(len(units)), key=worth, reverse=True)[:OUTLINE_UNITS]
+    worth = evidence.nats_for_units(source, units, instruction)
+    kept = sorted(range(len(units)), key=lambda index: worth[index], reverse=True)[:OUTLINE_UNITS]
     return [units[index] for index in sorted(kept)]
-
-
-def words(text: str) -> set[str]:
-    """Lower-case words of a text, with snake_case and camelCase taken apart."""
-    return {word.lower() for word in _WORD.findall(text) if len(word) > 2}
 
 
 def _top(source: SourceFile, units: list[Unit]) -> Unit | None:
