@@ -1,0 +1,1 @@
+"""The one client of the server, used by everything else that we write."""

@@ -32,7 +32,7 @@ from vivace.engine.sampler import log_probability, sample
 from vivace.engine.session import Session, Sessions
 from vivace.errors import ContextOverflow, VivaceError
 
-CHUNK_TOKENS = 32  # a prefill step: as fast a token as 512 on CPUs (bench/chunk.py), and soon interrupted
+CHUNK_TOKENS = 32  # a prefill step: as fast a token as 512 on CPUs (bench/threads.py), and soon interrupted
 SCORE_TOKENS = 256  # candidate tokens in one pass
 
 Send = Callable[[FromEngine], None]
@@ -145,7 +145,6 @@ class Engine:
             self._finish(turn, "appended")
         else:
             self._speak(turn, self._feed(turn, want=1))
-        return None
 
     def _start(self, turn: Turn) -> None:
         turn.started = time.perf_counter()

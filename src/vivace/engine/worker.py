@@ -24,7 +24,7 @@ from vivace.errors import COULD_NOT_START, VivaceError
 from vivace.models.tokenizer import SCRIPTED, script_of
 
 READ_BYTES = 1 << 20
-SPIN_COUNT = "100"  # threads soon sleep at a barrier: with a busy CPU 78 tok/s instead of 1 (bench/threads.py)
+SPIN_COUNT = "100"  # threads soon sleep at a barrier: see bench/threads.py
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""The server: sockets, auth and token logs in front of one engine process."""

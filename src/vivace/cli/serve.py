@@ -1,0 +1,85 @@
+"""`vivace serve`, `vivace status`, `vivace stop`: the server of this user, seen from the terminal.
+
+Owns the words on the screen. Does not serve (`server.process`) or find servers (`client.warm`).
+`main` registers the three functions as commands; whatever is heavy is imported inside them.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from vivace.protocol.status import ServerStatus
+
+Port = Annotated[int | None, typer.Option("--port", help="Listen here; without it, at any free port.")]
+Model = Annotated[str | None, typer.Option("--model", help="A name from `vivace models`, or a .gguf file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def serve(port: Port = None, model: Model = None) -> None:
+    """Run the server here, until Ctrl-C."""
+    from vivace.config import load_settings
+    from vivace.errors import StartError
+    from vivace.protocol.rundir import HOST
+    from vivace.server.instance import bind, take_instance
+
+    settings = load_settings().having(port=port, model=model)
+    instance = take_instance(settings)
+    if instance is None:
+        raise StartError("A server of yours runs already.", "See `vivace status`; end it with `vivace stop`.")
+    listener = bind(settings.port, or_another=port is None)
+    from vivace.server.process import run_server, start_logging
+
+    def say_where() -> None:
+        url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
+        typer.echo(f"Vivace serves {settings.model} at {url} (Ctrl-C ends it)")
+        typer.echo(f"The token is in {settings.token_file}")
+
+    start_logging()
+    run_server(settings, instance, listener, on_started=say_where)
+
+
+def status(as_json: AsJson = False) -> None:
+    """Show whether the server runs, and what it does."""
+    import msgspec
+
+    from vivace.client.warm import read_status
+    from vivace.config import load_settings
+    from vivace.protocol.rundir import log_file
+
+    settings = load_settings()
+    found = read_status(settings)
+    if as_json:
+        known = msgspec.to_builtins(found) if found else {}
+        typer.echo(msgspec.json.encode({"running": bool(found)} | known))
+    elif found is None:
+        typer.echo("No server runs. One starts by itself when it is needed, or with `vivace serve`.")
+    else:
+        _show(found, str(settings.token_file), str(log_file(settings)))
+
+
+def stop() -> None:
+    """Stop the server."""
+    from vivace.client.warm import stop_server
+    from vivace.config import load_settings
+
+    pid = stop_server(load_settings())
+    typer.echo("No server runs." if pid is None else f"Stopped the server (pid {pid}).")
+
+
+def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
+    engine = found.engine
+    state = f"ready, {engine.threads} threads" if engine.is_ready else "not ready"
+    use = (
+        f"{engine.sessions} sessions, {engine.kv_tokens} of {engine.kv_cells} KV tokens, {engine.turns} turns"
+    )
+    rows = {
+        "server": f"running, pid {found.pid}, port {found.port}, version {found.version}",
+        "up": f"{found.uptime_s / 60:.0f} min",
+        "model": f"{engine.model} ({state})",
+        "engine": f"pid {engine.pid}, {use}" if engine.is_ready else "not running",
+        "token": token_file,
+        "log": log_file,
+    }
+    for name, value in rows.items():
+        typer.echo(f"{name:<7} {value}")

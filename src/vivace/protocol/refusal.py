@@ -1,0 +1,70 @@
+"""Errors on the wire: the one shape in which every refused request is answered.
+
+Owns the error body, the error frame and which status an error has. Does not own the errors themselves:
+see `vivace.errors`.
+"""
+
+import msgspec
+
+from vivace.errors import ModelUnavailable, RequestRefused, StartError, UsageError, VivaceError
+
+INTERNAL = "server_error"
+
+
+class Refusal(RequestRefused):
+    """A request that we refuse, and which field of it is to blame."""
+
+    def __init__(
+        self, message: str, hint: str = "", *, code: str, status: int = 400, param: str | None = None
+    ) -> None:
+        super().__init__(message, hint, code=code, status=status)
+        self.param = param
+
+
+def mistake() -> Refusal:
+    """The answer when the fault is ours."""
+    return Refusal("The server made a mistake; its log says more.", code=INTERNAL, status=500)
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+    code: str
+    param: str | None = None
+
+
+class ErrorFrame(msgspec.Struct, frozen=True, tag_field="type", tag="error", omit_defaults=True):
+    """A refused message on a WebSocket. Some clients ignore one without a status, so it always has one."""
+
+    status: int
+    error: ErrorBody
+    stream_id: str | None = None
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """The body of an HTTP answer that is an error."""
+
+    error: ErrorBody
+
+
+def status_of(error: VivaceError) -> int:
+    match error:
+        case RequestRefused(status=status):
+            return status
+        case ModelUnavailable():
+            return 404
+        case UsageError():
+            return 400
+        case StartError():
+            return 503
+    return 500
+
+
+def body_of(error: VivaceError) -> ErrorBody:
+    kind = "invalid_request_error" if status_of(error) < 500 else INTERNAL
+    message = f"{error.message} {error.hint}".rstrip()
+    return ErrorBody(message, kind, error.code, getattr(error, "param", None))
+
+
+def frame_of(error: VivaceError, stream_id: str | None = None) -> ErrorFrame:
+    return ErrorFrame(status_of(error), body_of(error), stream_id)

@@ -1,0 +1,34 @@
+"""Where the running server of this user is to be found: names and shapes shared by server and clients.
+
+Owns the layout of `settings.run_dir`. Reads and writes nothing: the server writes, clients read.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from vivace.config import Settings
+
+HOST = "127.0.0.1"
+
+
+class ServerFile(msgspec.Struct, frozen=True):
+    """`server.json`: there while a server accepts connections, or after one that was killed."""
+
+    pid: int
+    port: int
+    version: str
+    started: float  # seconds since the epoch
+
+
+def lock_file(settings: Settings) -> Path:
+    """Held (flock) by the server as long as it lives."""
+    return settings.run_dir / "server.lock"
+
+
+def server_file(settings: Settings) -> Path:
+    return settings.run_dir / "server.json"
+
+
+def log_file(settings: Settings) -> Path:
+    return settings.run_dir / "server.log"

@@ -1,0 +1,40 @@
+"""What a server says of itself: to `vivace status`, and to a client that asks whether it is the right one.
+
+Owns shapes only.
+"""
+
+import msgspec
+
+
+class Health(msgspec.Struct, frozen=True):
+    """`GET /healthz`, for anyone on this machine: enough to know a server by, and no more."""
+
+    pid: int
+    version: str
+    status: str = "ok"
+
+
+class EngineStatus(msgspec.Struct, frozen=True):
+    model: str
+    is_ready: bool
+    pid: int | None
+    threads: int
+    load_ms: float
+    turns: int
+    sessions: int
+    kv_tokens: int
+    kv_cells: int
+    tokens_prefilled: int
+    tokens_generated: int
+
+
+class ServerStatus(msgspec.Struct, frozen=True):
+    """`GET /v1/vivace/status`."""
+
+    pid: int
+    version: str
+    port: int
+    uptime_s: float
+    answers: int  # running now
+    log_file: str
+    engine: EngineStatus

@@ -1,0 +1,35 @@
+"""The server in the background, as `client.warm` starts it.
+
+    python -m vivace.server '{"model": …}'
+
+The argument is settings as JSON. Finding another server of this user in place is no failure: it leaves
+quietly, and the client that started it uses the other one.
+"""
+
+import sys
+
+import msgspec
+
+from vivace.config import load_settings
+from vivace.errors import DONE, FAILED, VivaceError
+from vivace.server.instance import bind, take_instance
+
+
+def main() -> int:
+    try:
+        settings = load_settings().having(**msgspec.json.decode(sys.argv[1], type=dict))
+        instance = take_instance(settings)
+        if instance is None:
+            return DONE
+        from vivace.server.process import run_server, start_logging  # after the lock: 150 ms of imports
+
+        start_logging()
+        run_server(settings, instance, bind(settings.port, or_another=True), on_started=lambda: None)
+    except VivaceError as error:
+        print(f"{error.message} {error.hint}".rstrip(), file=sys.stderr)
+        return error.exit_code or FAILED
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What can answer a request: so far only our own engine (`native`)."""

@@ -1,0 +1,166 @@
+"""One engine process from its start to its death, and the frames that go to and fro in between.
+
+Owns the process, its socket and its last words on stderr. Does not restart anything: see `engine_link`.
+"""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from vivace.engine.frames import (
+    Failed,
+    Finished,
+    FrameError,
+    FromEngine,
+    Ready,
+    Stats,
+    StatsReply,
+    ToEngine,
+    Tokens,
+    pack,
+    server_unpacker,
+)
+from vivace.engine.worker import Job
+from vivace.errors import StartError
+
+EXIT_S = 2.0  # an engine that was told to end and is still there after this is killed
+STDERR_LINES = 20
+
+log = logging.getLogger(__name__)
+
+TurnFrame = Tokens | Finished | Failed
+Handler = Callable[[TurnFrame | None], None]  # None: the engine has died
+
+
+class EngineLife(asyncio.Protocol):
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[Ready] = loop.create_future()
+        self.is_dead = False
+        self.on_death: Callable[[], None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._stderr: asyncio.Task[None] | None = None
+        self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
+        self._unpacker = server_unpacker()
+        self._handlers: dict[str, Handler] = {}
+        self._stats: deque[asyncio.Future[StatsReply]] = deque()
+
+    async def begin(self, job: Job) -> Ready:
+        """Start the process and wait until its model is loaded; `StartError` with its last words if not."""
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "vivace.engine.worker"),
+                *(str(theirs.fileno()), msgspec.json.encode(job).decode()),
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                limit=1 << 20,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._stderr = asyncio.create_task(self._read_stderr(self._process))
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=ours)
+        try:
+            return await self.ready
+        except EOFError:
+            raise await self._why() from None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own do not inherit from it
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._unpacker.feed(data):
+                self._dispatch(frame)
+        except FrameError as error:
+            log.error("the engine sent what is no frame: %s", error)
+            assert self._transport is not None
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.is_dead = True
+        if self.on_death:
+            self.on_death()
+        if not self.ready.done():
+            self.ready.set_exception(EOFError())
+        for waiting in self._stats:
+            if not waiting.done():
+                waiting.set_exception(EOFError())
+        handlers, self._handlers = self._handlers, {}
+        for handler in handlers.values():
+            handler(None)
+
+    def send(self, frame: ToEngine) -> None:
+        assert self._transport is not None, "begin comes first"
+        self._transport.write(pack(frame))
+
+    def attach(self, turn: str, handler: Handler) -> None:
+        """Let `handler` have every frame of `turn`, up to and with its end."""
+        self._handlers[turn] = handler
+
+    async def stats(self) -> StatsReply:
+        reply: asyncio.Future[StatsReply] = asyncio.get_running_loop().create_future()
+        self._stats.append(reply)
+        self.send(Stats())
+        return await reply
+
+    async def close(self) -> None:
+        """End the process: politely, by closing its socket; then not."""
+        self.on_death = None
+        if self._transport:
+            self._transport.close()
+        if self._process:
+            try:
+                await asyncio.wait_for(self._process.wait(), EXIT_S)
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+        if self._stderr:
+            await self._stderr
+
+    def _dispatch(self, frame: FromEngine) -> None:
+        match frame:
+            case Tokens(turn=turn):
+                if handler := self._handlers.get(turn):
+                    handler(frame)
+            case Finished(turn=turn) | Failed(turn=turn):
+                if handler := self._handlers.pop(turn, None):
+                    handler(frame)
+                elif isinstance(frame, Failed):
+                    log.error("the engine refused a frame: %s", frame.message)
+            case StatsReply():
+                waiting = self._stats.popleft()
+                if not waiting.done():
+                    waiting.set_result(frame)
+            case Ready():
+                self.ready.set_result(frame)
+
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            text = line.decode("utf-8", "replace").rstrip()
+            self._last_words.append(text)
+            log.info("engine: %s", text)
+
+    async def _why(self) -> StartError:
+        assert self._process is not None
+        code = await self._process.wait()
+        if self._stderr:
+            await self._stderr
+        words = "\n".join(self._last_words) or "It said nothing."
+        return StartError(
+            f"The engine could not start (exit code {code}): {words}",
+            "`vivace doctor` checks the machine, `vivace models` the model's file.",
+        )

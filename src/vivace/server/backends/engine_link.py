@@ -1,0 +1,103 @@
+"""An engine that is always there: the process is started, watched, and started again when it dies.
+
+Owns when an engine process lives. Does not own the turns that ran on it: they hear of the death and submit
+themselves again (`native`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+
+from vivace.engine.frames import StatsReply
+from vivace.engine.worker import Job
+from vivace.errors import StartError
+from vivace.server.backends.engine_life import EngineLife
+
+START_ATTEMPTS = 2
+CALM_S = 60.0  # deaths longer ago than this are forgiven
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 5.0
+RETRY_AFTER_S = 1.0  # an engine that could not start is not tried again sooner
+STATS_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class EngineLink:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._deaths: deque[float] = deque(maxlen=8)
+        self._failed_at = 0.0
+        self._current: EngineLife | None = None
+        self._is_closing = False
+        self._coming = self._come_up()
+
+    @property
+    def life(self) -> EngineLife | None:
+        """The engine process that is up and has said Ready, if one is."""
+        return self._current
+
+    async def up(self) -> EngineLife:
+        """Wait for an engine that is ready; `StartError` if it cannot start."""
+        if self._coming.done() and not self._current and time.monotonic() - self._failed_at > RETRY_AFTER_S:
+            self._coming = self._come_up()
+        return await asyncio.shield(self._coming)
+
+    async def stats(self) -> StatsReply | None:
+        if not self._current:
+            return None
+        try:
+            return await asyncio.wait_for(self._current.stats(), STATS_S)
+        except (TimeoutError, EOFError):
+            return None
+
+    async def close(self) -> None:
+        self._is_closing = True
+        self._coming.cancel()
+        with contextlib.suppress(asyncio.CancelledError, StartError):
+            await self._coming
+        if self._current:
+            await self._current.close()
+            self._current = None
+
+    def _come_up(self) -> asyncio.Task[EngineLife]:
+        task = asyncio.create_task(self._begin_life())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if none waits
+        return task
+
+    async def _begin_life(self) -> EngineLife:
+        await asyncio.sleep(self._delay_s())
+        for attempt in range(1, START_ATTEMPTS + 1):
+            life = EngineLife()
+            try:
+                ready = await life.begin(self.job)
+            except StartError as error:
+                self._failed_at = time.monotonic()
+                log.error("%s", error.message)
+                if attempt == START_ATTEMPTS:
+                    raise
+            except BaseException:
+                await life.close()
+                raise
+            else:
+                life.on_death = self._died
+                self._current = life
+                log.info("engine %d is ready after %.0f ms", ready.pid, ready.load_ms)
+                return life
+        raise AssertionError("an attempt succeeds or raises")
+
+    def _died(self) -> None:
+        """Called before the turns hear of it, so that they wait for the next life."""
+        dead, self._current = self._current, None
+        self._deaths.append(time.monotonic())
+        log.error("the engine died; starting another")
+        if not self._is_closing:
+            self._coming = self._come_up()
+        if dead:
+            self._burial = asyncio.create_task(dead.close())
+
+    def _delay_s(self) -> float:
+        """The first death in a while costs no wait; each further one doubles it."""
+        recent = sum(1 for death in self._deaths if time.monotonic() - death < CALM_S)
+        return 0.0 if recent < 2 else min(FIRST_DELAY_S * 2 ** (recent - 2), LONGEST_DELAY_S)

@@ -1,0 +1,132 @@
+"""The one model that is loaded, and the change to another.
+
+One model has an engine at a time. A turn holds its model while it runs; a turn that wants another model
+waits until nobody holds the present one, and turns that come later wait behind it. Sessions are per model.
+Owns engines' comings and goings, tokenizers and which sessions are open. Does not own turns.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from vivace.config import Settings
+from vivace.engine.frames import Close, Open
+from vivace.engine.worker import Job
+from vivace.errors import UsageError
+from vivace.models import store
+from vivace.models.template import ChatML
+from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
+from vivace.protocol.refusal import Refusal
+from vivace.server.backends.engine_life import EngineLife
+from vivace.server.backends.engine_link import EngineLink
+from vivace.server.backends.token_log import Session
+
+MAX_OPEN_SESSIONS = 32
+
+
+def find_model(settings: Settings, name: str) -> Path | None:
+    """The model's file (None for a scripted one), or a `Refusal` that says how to get it."""
+    if name.startswith(SCRIPTED):
+        return None
+    try:
+        if store.is_present(settings, name):
+            return store.model_path(settings, name)
+    except UsageError as error:
+        raise Refusal(error.message, error.hint, code="model_not_found", status=404, param="model") from error
+    raise Refusal(
+        f"The model {name} is not on this machine.",
+        f"Get it with `vivace models pull {name}`.",
+        code="model_not_found",
+        status=404,
+        param="model",
+    )
+
+
+class LoadedModel:
+    """A model with its engine; `tokenizer` and `template` are there once `load` is done."""
+
+    tokenizer: Tokenizer
+    template: ChatML
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.name = name
+        self._path = find_model(settings, name)
+        path = str(self._path or "")
+        self.engine = EngineLink(Job(name, path, settings.context_tokens, settings.threads))
+        self._open: OrderedDict[str, Session] = OrderedDict()
+
+    async def load(self) -> None:
+        """The engine process loads its model at the same time."""
+        self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
+        self.template = ChatML(self.tokenizer)
+
+    def seat(self, session: Session, life: EngineLife) -> None:
+        """See that this engine process has the session open."""
+        self._open[session.name] = session
+        self._open.move_to_end(session.name)
+        if session.open_in is not life:
+            life.send(Open(session.name))
+            session.open_in, session.known_tokens = life, 0
+            self._close_oldest(life)
+
+    def unseat(self, session: Session, life: EngineLife) -> None:
+        """Let the engine forget a session; its log stays with us."""
+        self._open.pop(session.name, None)
+        if session.open_in is life and not life.is_dead:
+            life.send(Close(session.name))
+        session.open_in = None
+
+    def _close_oldest(self, life: EngineLife) -> None:
+        idle = [session for session in self._open.values() if not session.is_busy]
+        for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
+            self.unseat(session, life)
+
+
+class ModelSlot:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._loaded: LoadedModel | None = None
+        self._turnstile = asyncio.Lock()  # fair: who comes first is served first
+        self._holders = 0
+        self._free = asyncio.Event()
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        return self._loaded
+
+    @asynccontextmanager
+    async def hold(self, name: str) -> AsyncIterator[LoadedModel]:
+        """The loaded model of that name; it stays loaded inside the block."""
+        async with self._turnstile:
+            loaded = self._loaded
+            if loaded is None or loaded.name != name:
+                loaded = await self._change_to(name)
+            self._holders += 1
+        try:
+            yield loaded
+        finally:
+            self._holders -= 1
+            self._free.set()
+
+    async def close(self) -> None:
+        if self._loaded:
+            await self._loaded.engine.close()
+
+    async def _change_to(self, name: str) -> LoadedModel:
+        while self._holders:
+            self._free.clear()
+            await self._free.wait()
+        find_model(self._settings, name)  # before the present one is given up
+        old, self._loaded = self._loaded, None
+        if old:
+            await old.engine.close()
+        loaded = LoadedModel(self._settings, name)
+        try:
+            await loaded.load()
+        except BaseException:
+            await loaded.engine.close()
+            raise
+        self._loaded = loaded
+        return loaded

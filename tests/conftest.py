@@ -1,0 +1,23 @@
+"""Shared by all tests: settings in a folder of their own, and the small real model."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vivace.config import Settings, load_settings
+from vivace.models.progress import Silent
+from vivace.models.store import ensure
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings that touch nothing of the user's."""
+    return Settings(cache_dir=tmp_path / "cache", state_dir=tmp_path / "state", port=0, threads=1)
+
+
+@pytest.fixture(scope="session")
+def smol() -> Path:
+    """SmolLM2-135M, for tests that need real tokens; VIVACE_TEST_MODEL names a file to use instead."""
+    given = os.environ.get("VIVACE_TEST_MODEL")
+    return Path(given) if given else ensure(load_settings(), "smollm2-135m", Silent())

@@ -1,0 +1,67 @@
+"""Servers for the tests: real ones, in processes of their own, on loopback."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from serving import LONG, script, until_ready
+
+from vivace.client import warm
+from vivace.client.warm import ServerAddress
+from vivace.config import Settings
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A server with a scripted model: short answers are instant, and "long" is answered at length."""
+    folder = tmp_path_factory.mktemp("served")
+    model = script(
+        folder, replies={"long": LONG, "emoji": "a\u00e9\u20ac\U0001f600z", "": "Hello there."}, step_ms=1
+    )
+    yield from _server(folder, model)
+
+
+@pytest.fixture(scope="module")
+def smol_served(tmp_path_factory: pytest.TempPathFactory, smol: Path) -> Iterator[Settings]:
+    """A server with the small real model."""
+    yield from _server(tmp_path_factory.mktemp("smol"), str(smol))
+
+
+def _server(folder: Path, model: str) -> Iterator[Settings]:
+    settings = Settings(
+        cache_dir=folder / "cache",
+        state_dir=folder / "state",
+        port=0,
+        model=model,
+        context_tokens=4096,
+        threads=1,  # on a busy machine two threads wait for each other: ten times slower
+    )
+    warm.ensure_server(settings)
+    until_ready(settings)
+    yield settings
+    assert warm.stop_server(settings)
+
+
+@pytest.fixture(scope="module")
+def address(served: Settings) -> ServerAddress:
+    return warm.ensure_server(served)
+
+
+@pytest.fixture(scope="module")
+def smol_address(smol_served: Settings) -> ServerAddress:
+    return warm.ensure_server(smol_served)
+
+
+@pytest.fixture
+def start(settings: Settings) -> Iterator[Callable[..., Settings]]:
+    """Start a server of one's own with other settings; it is stopped afterwards if it still runs."""
+    started: list[Settings] = []
+
+    def begin(**changes: object) -> Settings:
+        started.append(settings.having(**changes))
+        warm.ensure_server(started[-1])
+        return started[-1]
+
+    yield begin
+    for one in started:
+        warm.stop_server(one)

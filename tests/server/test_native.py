@@ -1,0 +1,159 @@
+"""The backend by itself: token logs, sessions and what the engine is sent."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from serving import script
+
+from vivace.config import Settings
+from vivace.protocol.requests import ResponseCreate
+from vivace.protocol.writer import Ended, Text
+from vivace.server.backends import model_slot
+from vivace.server.backends.native import NativeBackend
+from vivace.server.backends.token_log import ResponseStore, Session, StoredResponse
+
+REPLY = "Fine, thanks."
+
+
+class Talk:
+    """A backend, asked from Python."""
+
+    def __init__(self, backend: NativeBackend) -> None:
+        self.backend = backend
+        self._count = 0
+
+    async def ask(self, text: str, previous: str | None = None, **fields: object) -> tuple[str, str, Ended]:
+        """Response id, text and end of one turn."""
+        self._count += 1
+        request = ResponseCreate(input=text, previous_response_id=previous, **fields)  # type: ignore[arg-type]
+        turn = self.backend.begin(request, f"resp_{self._count}")
+        outcomes = [outcome async for outcome in turn]
+        assert isinstance(outcomes[-1], Ended), outcomes[-1]
+        said = "".join(outcome.delta for outcome in outcomes if isinstance(outcome, Text))
+        return turn.id, said, outcomes[-1]
+
+    def tokens(self, response_id: str) -> list[int]:
+        stored = self.backend.store.get(response_id)
+        assert stored is not None
+        return stored.tokens()
+
+    def session(self, response_id: str) -> Session:
+        stored = self.backend.store.get(response_id)
+        assert stored is not None
+        return stored.session
+
+
+@pytest.fixture
+async def talk(settings: Settings, tmp_path: Path) -> AsyncIterator[Talk]:
+    backend = NativeBackend(settings.having(model=script(tmp_path, replies={"": REPLY}, step_ms=0.5)))
+    backend.start()
+    yield Talk(backend)
+    await backend.close()
+
+
+async def test_the_log_only_grows(talk: Talk) -> None:
+    """Law 1: the log of turn n+1 begins with exactly the tokens of turn n, and nothing is rendered again."""
+    previous, seen = None, []
+    for number in range(5):
+        previous, said, end = await talk.ask(f"question {number}", previous)
+        assert said == REPLY
+        tokens = talk.tokens(previous)
+        assert tokens[: len(seen)] == seen
+        assert end.usage.total_tokens == len(tokens)
+        assert end.usage.input_tokens_details.cached_tokens == max(0, len(seen) - 1)
+        seen = tokens
+
+
+async def test_the_latest_response_is_continued_and_an_older_one_forked(talk: Talk) -> None:
+    """From its end a session goes on; from the middle a new one begins, with what was before shared."""
+    first, _, _ = await talk.ask("one")
+    second, _, _ = await talk.ask("two", first)
+    assert talk.session(second) is talk.session(first)
+    before = talk.tokens(second)
+    fork, _, end = await talk.ask("three", first)
+    assert talk.session(fork) is not talk.session(first)
+    assert talk.tokens(fork)[: len(talk.tokens(first))] == talk.tokens(first)
+    assert end.usage.input_tokens_details.cached_tokens >= len(talk.tokens(first)) - 1
+    assert talk.tokens(second) == before
+
+
+async def test_two_continuations_at_once_do_not_mix(talk: Talk) -> None:
+    """While the session's latest turn runs, a second continuation of the same response forks."""
+    first, _, _ = await talk.ask("one")
+    (a, said_a, _), (b, said_b, _) = await asyncio.gather(talk.ask("two", first), talk.ask("three", first))
+    assert said_a == said_b == REPLY
+    assert talk.session(a) is not talk.session(b)
+    shared = talk.tokens(first)
+    assert talk.tokens(a)[: len(shared)] == talk.tokens(b)[: len(shared)] == shared
+    assert b"two" in bytes(t for t in talk.tokens(a) if t < 256)
+    assert b"three" in bytes(t for t in talk.tokens(b) if t < 256)
+
+
+async def test_an_interrupted_turn_keeps_its_partial(talk: Talk) -> None:
+    """What was said stays in the log, and the next turn goes on after it without prefilling it again."""
+    request = ResponseCreate(input="one")
+    turn = talk.backend.begin(request, "resp_cut")
+    async for outcome in turn:
+        if isinstance(outcome, Text):
+            turn.interrupt()
+    assert isinstance(outcome, Ended)
+    assert outcome.reason == "interrupted"
+    partial = talk.tokens("resp_cut")
+    then, said, end = await talk.ask("two", "resp_cut")
+    assert said == REPLY
+    assert talk.tokens(then)[: len(partial)] == partial
+    assert end.usage.input_tokens_details.cached_tokens >= len(partial) - 1
+
+
+async def test_a_turn_interrupted_at_once_ends_once(talk: Talk) -> None:
+    """Before it has begun to run, interrupts give one `Ended` and nothing else."""
+    for _ in range(3):
+        turn = talk.backend.begin(ResponseCreate(input="one"), "resp_x")
+        turn.interrupt()
+        turn.interrupt()
+        outcomes = [outcome async for outcome in turn]
+        assert [type(outcome) for outcome in outcomes] == [Ended]
+    assert (await talk.ask("two"))[1] == REPLY
+
+
+async def test_interrupts_at_any_moment_end_every_turn_once(talk: Talk) -> None:
+    """Interrupts race with starts, steps and ends: each turn ends exactly once, and all is free again."""
+
+    async def race(number: int) -> None:
+        turn = talk.backend.begin(ResponseCreate(input="one"), f"resp_race_{number}")
+        asyncio.get_running_loop().call_later(number * 0.0007, turn.interrupt)
+        ends = [outcome async for outcome in turn if isinstance(outcome, Ended)]
+        assert len(ends) == 1
+
+    await talk.ask("warm")
+    for number in range(40):
+        await race(number)
+    await asyncio.gather(*(race(number) for number in range(40)))
+    assert (await talk.backend.status()).turns == 0
+
+
+async def test_sessions_beyond_the_limit_are_closed_and_come_back(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine holds the latest sessions only; an older one is opened again from its log."""
+    monkeypatch.setattr(model_slot, "MAX_OPEN_SESSIONS", 2)
+    first, _, _ = await talk.ask("one")
+    for number in range(4):
+        await talk.ask(f"other {number}")
+    assert (await talk.backend.status()).sessions == 2
+    second, said, end = await talk.ask("two", first)
+    assert said == REPLY
+    assert talk.session(second) is talk.session(first)
+    assert end.usage.input_tokens == len(talk.tokens(second)) - end.usage.output_tokens
+
+
+def test_the_store_forgets_what_was_longest_unused() -> None:
+    """It holds so many responses and no more; using one keeps it."""
+    store = ResponseStore(capacity=2)
+    for name in "ab":
+        store.put(name, StoredResponse(Session(), "m", None))
+    store.get("a")
+    store.put("c", StoredResponse(Session(), "m", None))
+    assert [bool(store.get(name)) for name in "abc"] == [True, False, True]

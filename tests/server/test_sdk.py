@@ -1,0 +1,78 @@
+"""OpenAI's own SDK, unchanged, against a real model."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from openai import AsyncOpenAI, NotFoundError, OpenAI
+
+from vivace.client.warm import ServerAddress
+
+QUESTION = "Name three colours."
+
+
+@pytest.fixture
+async def sdk(smol_address: ServerAddress) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=smol_address.url, api_key=smol_address.token, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def model(smol_address: ServerAddress) -> str:
+    with OpenAI(base_url=smol_address.url, api_key=smol_address.token) as client:
+        return client.models.list().data[0].id
+
+
+def test_sync_answer(smol_address: ServerAddress, model: str) -> None:
+    """The plain call gives a whole response."""
+    with OpenAI(base_url=smol_address.url, api_key=smol_address.token, max_retries=0) as client:
+        response = client.responses.create(model=model, input=QUESTION, max_output_tokens=3)
+    assert response.output_text
+    assert response.status == "incomplete"
+    assert response.incomplete_details
+    assert response.incomplete_details.reason == "max_output_tokens"
+    assert response.usage
+    assert response.usage.output_tokens == 3
+
+
+async def test_stream_and_answer_say_the_same(sdk: AsyncOpenAI, model: str) -> None:
+    """Deltas add up to the text of the answer that was not streamed."""
+    whole = await sdk.responses.create(model=model, input=QUESTION, max_output_tokens=16)
+    stream = await sdk.responses.create(model=model, input=QUESTION, max_output_tokens=16, stream=True)
+    events = [event async for event in stream]
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert text == whole.output_text == events[-1].response.output_text
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+async def test_stream_helper_parses_every_event(sdk: AsyncOpenAI, model: str) -> None:
+    """The SDK's own accumulator follows our events to the final response."""
+    async with sdk.responses.stream(model=model, input=QUESTION, max_output_tokens=3) as stream:
+        kinds = [event.type async for event in stream]
+    assert kinds[0] == "response.created"
+    assert kinds[-1] == "response.incomplete"
+
+
+async def test_websocket_of_the_sdk(sdk: AsyncOpenAI, model: str) -> None:
+    """`responses.connect()`: two turns on one socket, the second continuing the first."""
+    async with sdk.responses.connect() as connection:
+        ids: list[str] = []
+        for words in (QUESTION, "And a fourth?"):
+            previous = {"previous_response_id": ids[-1]} if ids else {}
+            await connection.response.create(model=model, input=words, max_output_tokens=8, **previous)
+            async for event in connection:
+                if event.type in ("response.completed", "response.incomplete"):
+                    ids.append(event.response.id)
+                    break
+        assert event.response.previous_response_id == ids[0]
+        assert event.response.usage.input_tokens_details.cached_tokens > 0
+
+
+async def test_errors_are_the_sdks(sdk: AsyncOpenAI, model: str) -> None:
+    """An error body becomes the SDK's typed error, with code and param."""
+    with pytest.raises(NotFoundError) as caught:
+        await sdk.responses.create(model=model, input="hi", previous_response_id="resp_none")
+    assert caught.value.code == "previous_response_not_found"
+    assert caught.value.param == "previous_response_id"
+    with pytest.raises(NotFoundError) as caught:
+        await sdk.responses.create(model="gpt-oss", input="hi")
+    assert caught.value.code == "model_not_found"
