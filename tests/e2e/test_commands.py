@@ -45,6 +45,13 @@ def test_ask_comes_out_as_it_is_written(home: Home) -> None:
     assert rest.startswith(" two three four")
 
 
+def test_a_model_may_be_a_file_named_from_here(home: Home, smol: Path) -> None:
+    """--model takes a file by a relative name, although the server works in another folder."""
+    (home.work / "small.gguf").symlink_to(smol)
+    done = home.run("ask", "Say hello.", "--model", "small.gguf")
+    assert done.code == 0, done.err
+
+
 def test_an_empty_question_is_a_usage_error(home: Home) -> None:
     """Nothing to ask: exit code 2."""
     assert home.run("ask", " ").code == 2

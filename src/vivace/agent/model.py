@@ -3,7 +3,8 @@
 Owns the shape of the requests and the waterfalls of the turns. Does not own the connection (`client`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from vivace.agent.prompting import Message
@@ -28,20 +29,21 @@ class Model:
 
     async def write(
         self, messages: list[Message], *, max_tokens: int, stop: list[str] | None = None
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str]:
         """The model's text, as it comes."""
         body = self._body(messages) | {"max_output_tokens": max_tokens, "stop": stop or []}
-        async for event in self._client.stream(body):
-            match event:
-                case OutputTextDelta(delta=delta):
-                    yield delta
-                case ResponseCompleted(response=response) | ResponseIncomplete(response=response):
-                    self._keep(response)
+        async with aclosing(self._client.stream(body)) as events:  # whoever stops listening ends the turn
+            async for event in events:
+                match event:
+                    case OutputTextDelta(delta=delta):
+                        yield delta
+                    case ResponseCompleted(response=response) | ResponseIncomplete(response=response):
+                        self._keep(response)
 
     def _body(self, messages: list[Message]) -> dict[str, Any]:
         return {"model": self.name, "input": messages, "temperature": 0}
 
     def _keep(self, response: Response) -> None:
         self.was_cut = response.incomplete_details is not None
-        if not isinstance(response.vivace, Waterfall) and response.vivace:
+        if response.vivace:
             self.waterfalls.append(response.vivace.waterfall)

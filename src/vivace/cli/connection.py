@@ -6,6 +6,7 @@ Owns the order of those steps for every command that talks to a model. Does not 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 from vivace.agent.model import Model
@@ -22,6 +23,7 @@ T = TypeVar("T")
 
 def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
     """Do `work` with a model. If the server goes away under it, once more with a new server."""
+    settings = settings.having(model=_absolute(settings.model))
     if not settings.model.startswith(SCRIPTED):
         ensure(settings, settings.model, TerminalProgress())
     try:
@@ -35,6 +37,13 @@ async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]]) 
     address = ensure_server(settings, _note)
     async with ResponsesClient(address) as client:
         return await work(Model(client, settings.model))
+
+
+def _absolute(model: str) -> str:
+    """A model that is a file, under its full name: the server works in another folder."""
+    scripted = SCRIPTED if model.startswith(SCRIPTED) else ""
+    path = Path(model.removeprefix(SCRIPTED))
+    return f"{scripted}{path.resolve()}" if path.is_file() else model
 
 
 def _note(text: str) -> None:

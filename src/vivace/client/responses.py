@@ -5,7 +5,7 @@ waits for the one before. Does not retry: on `ServerGone` the caller asks `warm`
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Any
 
@@ -46,7 +46,7 @@ class ResponsesClient:
     ) -> None:
         await self._close()
 
-    async def stream(self, request: dict[str, Any]) -> AsyncIterator[AnyEvent]:
+    async def stream(self, request: dict[str, Any]) -> AsyncGenerator[AnyEvent]:
         """The events of one turn, to its terminal event. Leaving early cancels the turn.
 
         `request` is the body of a create. Raises `RequestRefused` for an error frame or a failed response,

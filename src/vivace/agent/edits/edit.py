@@ -4,9 +4,9 @@
 the steps. Does not draw (`cli`), and does not write the file: `Journal.apply` does, once the user said yes.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
 
 from vivace.agent.edits.answer import FenceReader
 from vivace.agent.edits.languages import language_for
@@ -14,7 +14,7 @@ from vivace.agent.edits.livediff import LiveDiff, Row
 from vivace.agent.edits.locate import locate
 from vivace.agent.edits.outline import list_units
 from vivace.agent.edits.rewrite import rewrite_request
-from vivace.agent.edits.source import SourceFile, check_writable, read_source, splice
+from vivace.agent.edits.source import SourceFile, check_writable, read_source, source_from_bytes, splice
 from vivace.agent.edits.target import Lines, Target
 from vivace.agent.edits.tidy import tidy
 from vivace.agent.edits.units import Unit, find_unit, lines_unit
@@ -55,7 +55,7 @@ EditEvent = Located | Writing | Proposal
 
 async def propose(
     model: Model, target: Target, instruction: str, *, to_write: bool
-) -> AsyncIterator[EditEvent]:
+) -> AsyncGenerator[EditEvent]:
     """Events of one edit; the last is the `Proposal`."""
     instruction = checked_instruction(instruction)
     source = read_source(target.path)
@@ -70,9 +70,11 @@ async def propose(
     diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)
     diff.feed(reader.lines)
     try:
-        async for delta in model.write(request.messages, max_tokens=request.max_tokens, stop=request.stop):
-            diff.feed(reader.feed(delta))
-            yield Writing(diff.rows(reader.partial), delta)
+        text = model.write(request.messages, max_tokens=request.max_tokens, stop=request.stop)
+        async with aclosing(text) as deltas:
+            async for delta in deltas:
+                diff.feed(reader.feed(delta))
+                yield Writing(diff.rows(reader.partial), delta)
     except RequestRefused as error:
         raise _narrowed(error, source, unit) from error
     reader.finish()
@@ -106,9 +108,7 @@ def named_unit(source: SourceFile, units: list[Unit], target: Target) -> Unit | 
 
 def whole_diff(source: SourceFile, new_bytes: bytes) -> list[Row]:
     """The exact diff of the file, with hunk headers."""
-    from vivace.agent.edits.source import source_from_bytes
-
-    after = source_from_bytes(Path(source.path), new_bytes)
+    after = source_from_bytes(source.path, new_bytes)
     diff = LiveDiff(source.lines, 1)
     diff.feed(after.lines)
     diff.close()
