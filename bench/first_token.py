@@ -24,8 +24,8 @@ from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings, load_settings
 from vivace.engine.plan import choose_threads, cpu_features
+from vivace.models.download import ensure
 from vivace.models.progress import Silent
-from vivace.models.store import ensure
 from vivace.protocol.events import OutputTextDelta, ResponseCompleted, ResponseIncomplete, Waterfall
 
 WORDS = [

@@ -22,8 +22,8 @@ from pathlib import Path
 from vivace.config import load_settings
 from vivace.engine.plan import choose_threads
 from vivace.engine.worker import SPIN_COUNT
+from vivace.models.download import ensure
 from vivace.models.progress import Silent
-from vivace.models.store import ensure
 
 CHUNKS = (8, 16, 32, 64, 128, 512)
 DECODED = 24

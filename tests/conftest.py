@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vivace.config import Settings, load_settings
+from vivace.models.download import ensure
 from vivace.models.progress import Silent
-from vivace.models.store import ensure
 
 
 @pytest.fixture

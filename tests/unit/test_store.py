@@ -7,7 +7,7 @@ from fake_sources import CONTENT, tiny_card
 
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable, UsageError
-from vivace.models import store
+from vivace.models import download, store
 from vivace.models.catalog import SMOLLM2
 from vivace.models.progress import Silent
 
@@ -42,7 +42,7 @@ def test_file_of_another_size_is_not_present(settings: Settings) -> None:
 def test_path_to_a_file_is_taken_as_it_is(settings: Settings, tmp_path: Path) -> None:
     """Instead of a name one may give a .gguf file; it is never downloaded."""
     own = put(tmp_path / "own.gguf", 10)
-    assert store.ensure(settings, str(own), Silent()) == own
+    assert download.ensure(settings, str(own), Silent()) == own
 
 
 @pytest.mark.parametrize("name", ["missing.gguf", "folder/model", "scripted:edit", "nonsense"])
@@ -55,7 +55,7 @@ def test_unknown_model_is_refused(settings: Settings, name: str) -> None:
 def test_offline_does_not_download(settings: Settings) -> None:
     """With offline set, an absent model is an error that says how to get it."""
     with pytest.raises(ModelUnavailable) as caught:
-        store.ensure(settings.having(offline=True), SMOLLM2.name, Silent())
+        download.ensure(settings.having(offline=True), SMOLLM2.name, Silent())
     assert "vivace models pull smollm2-135m" in caught.value.hint
 
 

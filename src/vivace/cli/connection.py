@@ -15,7 +15,7 @@ from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
 from vivace.errors import ServerGone
-from vivace.models.store import ensure
+from vivace.models.store import is_present
 from vivace.models.tokenizer import SCRIPTED
 
 T = TypeVar("T")
@@ -24,7 +24,9 @@ T = TypeVar("T")
 def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
     """Do `work` with a model. If the server goes away under it, once more with a new server."""
     settings = settings.having(model=_absolute(settings.model))
-    if not settings.model.startswith(SCRIPTED):
+    if not settings.model.startswith(SCRIPTED) and not is_present(settings, settings.model):
+        from vivace.models.download import ensure  # ssl and http.client: 25 ms that a warm start does not pay
+
         ensure(settings, settings.model, TerminalProgress())
     try:
         return asyncio.run(_connected(settings, work))

@@ -45,7 +45,7 @@ def pull(name: ModelName, offline: Offline = False) -> None:
     from vivace.cli.progress import TerminalProgress
     from vivace.config import load_settings
     from vivace.models.catalog import card
-    from vivace.models.store import ensure
+    from vivace.models.download import ensure
 
     settings = load_settings().having(offline=offline or None)
     path = ensure(settings, card(name).name, TerminalProgress())

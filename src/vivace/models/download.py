@@ -16,12 +16,24 @@ from pathlib import Path
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable
 from vivace.models import store
-from vivace.models.catalog import ModelCard
+from vivace.models.catalog import ModelCard, card
 from vivace.models.progress import Progress
 from vivace.models.sources import HubSource, IndexSource, Source, SourceFailed
 
 CHUNK_BYTES = 1 << 20
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def ensure(settings: Settings, name: str, progress: Progress) -> Path:
+    """The path of a complete model file, pulled first if it is not there."""
+    if store.is_present(settings, name):
+        return store.model_path(settings, name)
+    if settings.offline:
+        raise ModelUnavailable(
+            f"The model {name} is not on this machine, and offline is set.",
+            f"Run `vivace models pull {name}` once with a network.",
+        )
+    return pull(settings, card(name), progress)
 
 
 def pull(settings: Settings, model: ModelCard, progress: Progress) -> Path:

@@ -14,7 +14,6 @@ from pathlib import Path
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable, UsageError
 from vivace.models.catalog import ModelCard, card
-from vivace.models.progress import Progress
 
 
 def model_path(settings: Settings, name: str) -> Path:
@@ -32,20 +31,6 @@ def model_path(settings: Settings, name: str) -> Path:
 def is_present(settings: Settings, name: str) -> bool:
     """Whether the complete file is there. Its size is enough: it got this name after its checksum held."""
     return model_path(settings, name).is_file() if _is_path(name) else is_complete(settings, card(name))
-
-
-def ensure(settings: Settings, name: str, progress: Progress) -> Path:
-    """The path of a complete model file, pulled first if it is not there."""
-    if is_present(settings, name):
-        return model_path(settings, name)
-    if settings.offline:
-        raise ModelUnavailable(
-            f"The model {name} is not on this machine, and offline is set.",
-            f"Run `vivace models pull {name}` once with a network.",
-        )
-    from vivace.models.download import pull  # ssl and http.client: 25 ms that a warm start does not pay
-
-    return pull(settings, card(name), progress)
 
 
 def remove(settings: Settings, model: ModelCard) -> int:
