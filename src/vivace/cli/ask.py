@@ -26,6 +26,7 @@ def ask(
     from vivace.cli import waterfall
     from vivace.cli.connection import with_model
     from vivace.cli.screen import Screen
+    from vivace.cli.spinner import Spinner
     from vivace.config import load_settings
     from vivace.errors import UsageError
 
@@ -37,9 +38,15 @@ def ask(
 
     async def work(model: Model) -> Model:
         nonlocal first_token_ms
-        async for delta in model.write(messages, max_tokens=MAX_ANSWER_TOKENS):
-            first_token_ms = first_token_ms or (time.perf_counter() - began) * 1e3
-            screen.write(delta)
+        spinner = Spinner(screen)
+        spinner.wait_for("Reading")
+        try:
+            async for delta in model.write(messages, max_tokens=MAX_ANSWER_TOKENS):
+                spinner.stop()
+                first_token_ms = first_token_ms or (time.perf_counter() - began) * 1e3
+                screen.write(delta)
+        finally:
+            spinner.stop()
         return model
 
     answered = with_model(load_settings().having(model=model), work)

@@ -26,6 +26,7 @@ from vivace.agent.model import Model
 from vivace.cli import waterfall
 from vivace.cli.connection import with_model
 from vivace.cli.screen import Screen
+from vivace.cli.spinner import Spinner
 from vivace.config import Settings
 from vivace.errors import DONE, EditRejected, UsageError, VivaceError
 
@@ -71,18 +72,22 @@ class Editing:
     async def _watch(self, model: Model, target: Target, instruction: str, began: float) -> Proposal:
         """Show the edit as it comes; return what it came to."""
         to_write = self._mode.may_write or self._mode.asks
-        proposal = None
+        proposal, spinner = None, Spinner(self._screen)
+        spinner.wait_for("Choosing the part to change")
         try:
             async for event in propose(model, target, instruction, to_write=to_write):
+                spinner.stop()
                 match event:
                     case Located(unit=unit, was_ranked=was_ranked):
                         self._show_unit(target, unit.qualified_name, unit.lines_text, was_ranked)
+                        spinner.wait_for(f"Reading {unit.qualified_name}")
                     case Writing(rows=rows, delta=delta):
                         self._first_token_ms = self._first_token_ms or (time.perf_counter() - began) * 1e3
                         self._show_rows(rows, delta)
                     case Proposal():
                         proposal = event
         finally:
+            spinner.stop()
             self._screen.end_live()
         assert proposal is not None
         return proposal

@@ -63,6 +63,19 @@ class Screen:
             self.stream.flush()
             self._drawn = 0
 
+    @property
+    def columns(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    def write_line(self, text: str) -> None:
+        """Put this on the current line, in place of what is there."""
+        self.stream.write(f"\r\x1b[K{self._styled(clean(text), _DIM)}")
+        self.stream.flush()
+
+    def erase_line(self) -> None:
+        self.stream.write("\r\x1b[K")
+        self.stream.flush()
+
     def show_diff(self, rows: Sequence[Row]) -> None:
         for row in rows:
             self.stream.write(self._diff_line(row, columns=0) + "\n")
