@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/threads.py [--model NAME] [--rounds N]
 
-The engine feeds prompts in chunks of 32 tokens and lets its threads sleep soon at barriers. This shows what
+The engine feeds prompts in chunks of 64 tokens and lets its threads sleep soon at barriers. This shows what
 both cost on an idle machine, and what the second is worth while every core is busy with something else.
 Each row is a process of its own, rows interleaved, medians.
 """

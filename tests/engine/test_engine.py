@@ -83,10 +83,11 @@ def test_a_second_turn_prefills_only_what_is_new(desk: Desk) -> None:
 
 def test_a_long_prompt_is_fed_in_chunks(desk: Desk) -> None:
     """No prefill step is larger than a chunk, so an interrupt never waits for more than one."""
-    desk.run(Open("s"), Generate("s", "t", [i % 50 for i in range(100)], max_tokens=1))
+    prompt = [i % 50 for i in range(3 * CHUNK_TOKENS + 4)]
+    desk.run(Open("s"), Generate("s", "t", prompt, max_tokens=1))
     runner = desk.runner
     assert isinstance(runner, HashRunner)
-    assert runner.passes == [CHUNK_TOKENS, CHUNK_TOKENS, CHUNK_TOKENS, 100 - 3 * CHUNK_TOKENS]
+    assert runner.passes == [CHUNK_TOKENS, CHUNK_TOKENS, CHUNK_TOKENS, 4]
 
 
 def test_an_interrupt_during_decode_keeps_the_partial(desk: Desk) -> None:
@@ -189,6 +190,21 @@ def test_many_candidates_are_scored_in_several_passes(desk: Desk) -> None:
         assert desk.finished(f"one{index}").scores == pytest.approx([together[index]])
 
 
+def test_scoring_beside_a_running_turn_waits_for_room() -> None:
+    """Candidates that do not fit beside an older turn are scored once it is over, and nothing is lost."""
+    desk = Desk(HashRunner(context_tokens=100))
+    prompt = next([p] * 60 for p in range(60) if END not in replay([p] * 60, 6))
+    best = replay([9] * 20, 4)
+    desk.give(Open("a"), Open("b"), Generate("a", "t", prompt, max_tokens=6))
+    desk.engine.step()
+    desk.run(Score("b", "c", [9] * 20, [best, [1, 2, 3, 4], [5, 6, 7, 8]]))
+    assert desk.tokens("t") == replay(prompt, 6)
+    scores = desk.finished("c").scores
+    assert scores[0] == max(scores)
+    desk.run(Generate("b", "u", [], max_tokens=4))
+    assert desk.tokens("u") == best
+
+
 def test_two_turns_take_turns(desk: Desk) -> None:
     """Turns of two sessions advance side by side, one step each."""
     desk.give(
@@ -210,13 +226,25 @@ def test_a_full_kv_evicts_the_least_recently_used_session() -> None:
     assert desk.tokens("t3") == replay([*[1] * 40, *desk.tokens("t1"), 3], 4)
 
 
-def test_two_running_turns_that_do_not_fit_both_finish() -> None:
-    """A running turn whose KV was taken by another starts again from its log and says the same."""
+@pytest.mark.parametrize("length", [60, 70, 85])
+def test_two_running_turns_that_do_not_fit_both_finish(length: int) -> None:
+    """The younger of two turns that do not fit together waits for room, then says the same as alone."""
     desk = Desk(HashRunner(context_tokens=100))
     desk.give(Open("a"), Open("b"))
-    desk.run(Generate("a", "t", [1] * 60, max_tokens=6), Generate("b", "u", [2] * 60, max_tokens=6))
-    assert desk.tokens("t") == replay([1] * 60, 6)
-    assert desk.tokens("u") == replay([2] * 60, 6)
+    desk.run(Generate("a", "t", [1] * length, max_tokens=6), Generate("b", "u", [2] * length, max_tokens=6))
+    assert desk.tokens("t") == replay([1] * length, 6)
+    assert desk.tokens("u") == replay([2] * length, 6)
+
+
+def test_the_oldest_turn_takes_room_from_a_younger_one() -> None:
+    """A turn that grows into the room of a younger running one gets it; the younger starts again."""
+    desk = Desk(HashRunner(context_tokens=100))
+    prompt = next([p] * 40 for p in range(60) if END not in replay([p] * 40, 40))
+    desk.give(Open("a"), Open("b"), Generate("a", "t", prompt, max_tokens=40))
+    desk.engine.step()
+    desk.run(Generate("b", "u", [61] * 40, max_tokens=30))
+    assert desk.tokens("t") == replay(prompt, 40)
+    assert desk.tokens("u") == replay([61] * 40, 30)
 
 
 def test_a_prompt_beyond_the_context_is_refused_before_prefill() -> None:

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from serving import fetch, script, until, until_ready
-from typer.testing import CliRunner
 
 from vivace import __version__
 from vivace.cli import serve as commands
@@ -238,12 +239,8 @@ def shell(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return settings
 
 
-def run(command: Callable[..., None], *arguments: str) -> str:
-    import typer
-
-    app = typer.Typer()
-    app.command()(command)
-    return CliRunner().invoke(app, list(arguments), catch_exceptions=False).output
+def run(command: click.Command, *arguments: str) -> str:
+    return CliRunner().invoke(command, list(arguments), catch_exceptions=False).output
 
 
 def test_status_and_stop_commands(shell: Settings, start: Start, model: str) -> None:
@@ -265,7 +262,7 @@ def test_status_and_stop_commands(shell: Settings, start: Start, model: str) -> 
 
 def test_serve_in_the_foreground(shell: Settings, model: str) -> None:
     """`serve` says where it is, refuses to be a second one, and ends with 0 on Ctrl-C."""
-    code = "import typer; from vivace.cli.serve import serve; typer.run(serve)"
+    code = "from vivace.cli.serve import serve; serve()"
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", code, "--model", model],
         stdout=subprocess.PIPE,

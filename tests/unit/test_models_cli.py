@@ -4,9 +4,9 @@ import io
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from vivace.cli.models import app
+from vivace.cli.models import models
 from vivace.cli.progress import TerminalProgress
 from vivace.errors import ModelUnavailable, UsageError
 from vivace.models.catalog import QWEN, SMOLLM2
@@ -28,7 +28,7 @@ def put(path: Path, size_bytes: int) -> None:
 
 
 def say(*arguments: str) -> str:
-    answer = CliRunner().invoke(app, arguments, catch_exceptions=False, standalone_mode=False)
+    answer = CliRunner().invoke(models, arguments, catch_exceptions=False, standalone_mode=False)
     return answer.output
 
 

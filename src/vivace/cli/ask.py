@@ -3,21 +3,19 @@
 Owns the screen's side and how files go into the prompt. Does not own the model (`connection`).
 """
 
-from typing import Annotated
+import click
 
-import typer
-
-from vivace.cli.edit import ModelName, Verbose
+from vivace.cli.edit import model_option, verbose_option
 
 MAX_ANSWER_TOKENS = 2048
 
 
-def ask(
-    question: Annotated[str, typer.Argument(help="What you want to know.")],
-    paths: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Files it is about.")] = None,
-    model: ModelName = None,
-    verbose: Verbose = False,
-) -> None:
+@click.command()
+@click.argument("question")
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@model_option
+@verbose_option
+def ask(question: str, paths: tuple[str, ...], model: str | None, verbose: bool) -> None:
     """Ask about code."""
     import time
 
@@ -33,7 +31,7 @@ def ask(
     if not question.strip():
         raise UsageError("The question is empty.", 'Ask something: vivace ask "QUESTION" [PATH…].')
     began, screen = time.perf_counter(), Screen()
-    messages = [*read_prompt("ask"), user(_with_files(question, paths or []))]
+    messages = [*read_prompt("ask"), user(_with_files(question, paths))]
     first_token_ms = 0.0
 
     async def work(model: Model) -> Model:
@@ -58,7 +56,7 @@ def ask(
             screen.dim(row)
 
 
-def _with_files(question: str, paths: list[str]) -> str:
+def _with_files(question: str, paths: tuple[str, ...]) -> str:
     """The files first, then the question: the next question about them finds them in the KV."""
     from pathlib import Path
 

@@ -5,9 +5,9 @@ it. Does not mend anything.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from vivace.config import Settings
@@ -24,10 +24,10 @@ class Finding:
     remedy: str = ""  # empty: all is well
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not start a server or measure speed.")] = False,
-) -> int:
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--quick", is_flag=True, help="Do not start a server or measure speed.")
+def doctor(as_json: bool, quick: bool) -> int:
     """Check this machine: CPU, memory, model, folders, server, speed."""
     import msgspec
 
@@ -41,7 +41,7 @@ def doctor(
         findings += _speed(settings)
     problems = [finding for finding in findings if finding.remedy]
     if as_json:
-        typer.echo(msgspec.json.encode(findings).decode())
+        click.echo(msgspec.json.encode(findings).decode())
     else:
         screen = Screen()
         for finding in findings:

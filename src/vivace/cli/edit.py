@@ -1,45 +1,36 @@
-"""`vivace edit` and `vivace undo`.
+"""`vivace edit` and `vivace undo`: their arguments.
 
-Owns the conversation with the user about one edit: watch it grow, then y, n or e. Does not own the edit
-itself (`agent.edits`) nor the drawing (`screen`).
+Owns the options. Does not own the conversation about the edit (`editing`) nor the edit (`agent.edits`).
 """
 
-from enum import StrEnum
-from typing import Annotated
+import click
 
-import typer
+EFFORTS = ("low", "medium", "high", "xhigh")
 
-
-class Effort(StrEnum):
-    low = "low"
-    medium = "medium"
-    high = "high"
-    xhigh = "xhigh"
+model_option = click.option("--model", help="A name from `vivace models`, or a .gguf file.")
+verbose_option = click.option("--verbose", is_flag=True, help="Show every stage of the time.")
 
 
-Target = Annotated[str, typer.Argument(metavar="PATH[:NAME|:L1-L2]", help="The file, and what in it.")]
-Instruction = Annotated[str, typer.Argument(help="What to change, in plain words.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
-DiffOnly = Annotated[bool, typer.Option("--diff", help="Show the change, write nothing.")]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Events for programs, one a line; writes only with --yes.")
-]
-EffortLevel = Annotated[Effort, typer.Option("--effort", help="How much the model may think (not used yet).")]
-ModelName = Annotated[
-    str | None, typer.Option("--model", help="A name from `vivace models`, or a .gguf file.")
-]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show every stage of the time.")]
-
-
+@click.command()
+@click.argument("target", metavar="PATH[:NAME|:L1-L2]")
+@click.argument("instruction")
+@click.option("--yes", "-y", is_flag=True, help="Write without asking.")
+@click.option("--diff", is_flag=True, help="Show the change, write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Events, one a line; writes only with --yes.")
+@click.option(
+    "--effort", type=click.Choice(EFFORTS), default="medium", help="How much to think (not used yet)."
+)
+@model_option
+@verbose_option
 def edit(
-    target: Target,
-    instruction: Instruction,
-    yes: Yes = False,
-    diff: DiffOnly = False,
-    as_json: AsJson = False,
-    effort: EffortLevel = Effort.medium,
-    model: ModelName = None,
-    verbose: Verbose = False,
+    target: str,
+    instruction: str,
+    yes: bool,
+    diff: bool,
+    as_json: bool,
+    effort: str,
+    model: str | None,
+    verbose: bool,
 ) -> int:
     """Change one function, class or piece of a file."""
     from vivace.cli.editing import Editing, Mode
@@ -52,14 +43,14 @@ def edit(
     return Editing(load_settings().having(model=model), mode).run(target, instruction)
 
 
-def undo(
-    path: Annotated[str | None, typer.Argument(help="Take back the last edit of this file.")] = None,
-) -> None:
-    """Take the last edit back."""
+@click.command()
+@click.argument("path", required=False)
+def undo(path: str | None) -> None:
+    """Take the last edit back, or the last one of PATH."""
     from pathlib import Path
 
     from vivace.agent.edits.journal import Journal
     from vivace.config import load_settings
 
     entry = Journal(load_settings().state_dir / "undo").undo(Path(path) if path else None)
-    typer.echo(f"Took back: {entry.instruction} ({entry.path})")
+    click.echo(f"Took back: {entry.instruction} ({entry.path})")

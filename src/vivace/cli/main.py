@@ -6,79 +6,69 @@ it needs when it runs, so that `vivace --help` is instant.
 
 import os
 import sys
-from typing import Annotated
 
-import typer
+import click
 
 from vivace import __version__
 from vivace.cli import ask, doctor, edit, models, serve
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
-app = typer.Typer(
-    name="vivace",
-    help="Real-time coding on your own machine.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(edit.edit)
-app.command()(edit.undo)
-app.command()(ask.ask)
-app.add_typer(models.app, name="models")
-app.command()(serve.serve)
-app.command()(serve.status)
-app.command()(serve.stop)
-app.command()(doctor.doctor)
+
+class Commands(click.Group):
+    """Listed in the order in which they were added: what is used most comes first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"vivace {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="vivace %(version)s")
+def app() -> None:
     """Real-time coding on your own machine."""
-    del version
+
+
+for command in (
+    edit.edit,
+    edit.undo,
+    ask.ask,
+    models.models,
+    serve.serve,
+    serve.status,
+    serve.stop,
+    doctor.doctor,
+):
+    app.add_command(command)
 
 
 def main() -> int:
     """Run one command; every way it can end has its exit code."""
+    from vivace.cli.screen import complain
+
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="vivace", standalone_mode=False)
         sys.stdout.flush()
     except VivaceError as error:
-        _tell(error)
+        complain(error.message, error.hint)
         return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone: nothing to say, nobody to say it to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except Exception as error:
-        if not hasattr(error, "format_message"):
-            raise
+    except click.ClickException as error:
         return _usage(error)
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Exception) -> int:
-    """What the command line's parser refuses: its own words, the usage, exit code 2."""
+def _usage(error: click.ClickException) -> int:
+    """What the command line's parser refuses: its own words, and where to read more."""
     from vivace.cli.screen import complain
 
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "vivace"
-    complain(error.format_message() or "Something is missing.", f"See `{command} --help`.")  # type: ignore[attr-defined]
+    if context is not None and isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(context.get_help(), err=True)
+        return USAGE
+    command = context.command_path if context is not None else "vivace"
+    complain(error.format_message(), f"See `{command} --help`.")
     return USAGE
-
-
-def _tell(error: VivaceError) -> None:
-    from vivace.cli.screen import complain
-
-    complain(error.message, error.hint)

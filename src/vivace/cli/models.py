@@ -3,30 +3,30 @@
 Owns the words on the screen. Does not fetch or delete: `models.download` and `models.store` do.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from vivace.config import Settings
     from vivace.models.catalog import ModelCard
 
-app = typer.Typer(rich_markup_mode=None, help="List, download and remove models.")
 
-ModelName = Annotated[str, typer.Argument(help="A name from `vivace models`.", metavar="NAME")]
-Offline = Annotated[bool, typer.Option("--offline", help="Use no network; fail if the model is not here.")]
-
-
-@app.callback(invoke_without_command=True)
-def models(context: typer.Context) -> None:
-    """List the models: size, licence, and where each one is."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def models(context: click.Context) -> None:
+    """List, download and remove models."""
     if context.invoked_subcommand is None:
-        list_models()
+        _list()
 
 
-@app.command("list")
+@models.command("list")
 def list_models() -> None:
     """List the models: size, licence, and where each one is."""
+    _list()
+
+
+def _list() -> None:
     from vivace.config import load_settings
     from vivace.models.catalog import CATALOG
 
@@ -35,12 +35,14 @@ def list_models() -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for mark, name, size, licence, where in rows:
         columns = f"{mark:<{widths[0]}} {name:<{widths[1]}}  {size:>{widths[2]}}  {licence:<{widths[3]}}"
-        typer.echo(f"{columns}  {where}")
-    typer.echo("\n* is the model that is used. Get one with `vivace models pull NAME`.")
+        click.echo(f"{columns}  {where}")
+    click.echo("\n* is the model that is used. Get one with `vivace models pull NAME`.")
 
 
-@app.command()
-def pull(name: ModelName, offline: Offline = False) -> None:
+@models.command()
+@click.argument("name")
+@click.option("--offline", is_flag=True, help="Use no network; fail if the model is not here.")
+def pull(name: str, offline: bool) -> None:
     """Download a model, or go on with a download that stopped."""
     from vivace.cli.progress import TerminalProgress
     from vivace.config import load_settings
@@ -49,18 +51,19 @@ def pull(name: ModelName, offline: Offline = False) -> None:
 
     settings = load_settings().having(offline=offline or None)
     path = ensure(settings, card(name).name, TerminalProgress())
-    typer.echo(f"{name} is here: {path}")
+    click.echo(f"{name} is here: {path}")
 
 
-@app.command()
-def rm(name: ModelName) -> None:
+@models.command()
+@click.argument("name")
+def rm(name: str) -> None:
     """Remove a model from this machine."""
     from vivace.config import load_settings
     from vivace.models.catalog import card
     from vivace.models.store import remove
 
     freed_bytes = remove(load_settings(), card(name))
-    typer.echo(f"Removed {name}: {_size(freed_bytes)} freed." if freed_bytes else f"{name} was not here.")
+    click.echo(f"Removed {name}: {_size(freed_bytes)} freed." if freed_bytes else f"{name} was not here.")
 
 
 def _row(settings: "Settings", model: "ModelCard") -> tuple[str, str, str, str, str]:

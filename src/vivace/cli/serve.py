@@ -4,19 +4,18 @@ Owns the words on the screen. Does not serve (`server.process`) or find servers 
 `main` registers the three functions as commands; whatever is heavy is imported inside them.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from vivace.protocol.status import ServerStatus
 
-Port = Annotated[int | None, typer.Option("--port", help="Listen here; without it, at any free port.")]
-Model = Annotated[str | None, typer.Option("--model", help="A name from `vivace models`, or a .gguf file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
-
-def serve(port: Port = None, model: Model = None) -> None:
+@click.command()
+@click.option("--port", type=int, help="Listen here; without it, at any free port.")
+@click.option("--model", help="A name from `vivace models`, or a .gguf file.")
+def serve(port: int | None, model: str | None) -> None:
     """Run the server here, until Ctrl-C."""
     from vivace.config import load_settings
     from vivace.errors import StartError
@@ -32,14 +31,16 @@ def serve(port: Port = None, model: Model = None) -> None:
 
     def say_where() -> None:
         url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
-        typer.echo(f"Vivace serves {settings.model} at {url} (Ctrl-C ends it)")
-        typer.echo(f"The token is in {settings.token_file}")
+        click.echo(f"Vivace serves {settings.model} at {url} (Ctrl-C ends it)")
+        click.echo(f"The token is in {settings.token_file}")
 
     start_logging()
     run_server(settings, instance, listener, on_started=say_where)
 
 
-def status(as_json: AsJson = False) -> None:
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def status(as_json: bool) -> None:
     """Show whether the server runs, and what it does."""
     import msgspec
 
@@ -51,20 +52,21 @@ def status(as_json: AsJson = False) -> None:
     found = read_status(settings)
     if as_json:
         known = msgspec.to_builtins(found) if found else {}
-        typer.echo(msgspec.json.encode({"running": bool(found)} | known))
+        click.echo(msgspec.json.encode({"running": bool(found)} | known))
     elif found is None:
-        typer.echo("No server runs. One starts by itself when it is needed, or with `vivace serve`.")
+        click.echo("No server runs. One starts by itself when it is needed, or with `vivace serve`.")
     else:
         _show(found, str(settings.token_file), str(log_file(settings)))
 
 
+@click.command()
 def stop() -> None:
     """Stop the server."""
     from vivace.client.warm import stop_server
     from vivace.config import load_settings
 
     pid = stop_server(load_settings())
-    typer.echo("No server runs." if pid is None else f"Stopped the server (pid {pid}).")
+    click.echo("No server runs." if pid is None else f"Stopped the server (pid {pid}).")
 
 
 def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
@@ -82,4 +84,4 @@ def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
         "log": log_file,
     }
     for name, value in rows.items():
-        typer.echo(f"{name:<7} {value}")
+        click.echo(f"{name:<7} {value}")

@@ -32,7 +32,9 @@ from vivace.engine.sampler import log_probability, sample
 from vivace.engine.session import Session, Sessions
 from vivace.errors import ContextOverflow, VivaceError
 
-CHUNK_TOKENS = 32  # a prefill step: as fast a token as 512 on CPUs (bench/threads.py), and soon interrupted
+CHUNK_TOKENS = (
+    64  # a prefill step: nearly as fast a token as 512 on CPUs (bench/threads.py), and soon interrupted
+)
 SCORE_TOKENS = 256  # candidate tokens in one pass
 
 Send = Callable[[FromEngine], None]
@@ -49,6 +51,7 @@ class Turn:
         self.started = self.first_token = self.last_token = 0.0
         self.prefill_s = self.runner_s = self.busy_s = 0.0
         self.step_began = 0.0
+        self.is_oldest = False
         self.cached_tokens = self.new_tokens = self.output_tokens = self.steps = 0
         self.tail = b""  # the end of the output, to find stop strings that cross tokens
 
@@ -114,6 +117,7 @@ class Engine:
         if (needed := len(session.log) + len(work.tokens) + 1) > room:
             raise ContextOverflow(f"{needed} tokens are needed, and the context holds {room}.")
         session.log += work.tokens
+        session.turns += 1
         self._turns.append(Turn(work, session))
 
     def _close(self, name: str) -> None:
@@ -128,10 +132,12 @@ class Engine:
         turn = self._turns[0]
         self._turns.rotate(-1)
         turn.step_began = time.perf_counter()
+        turn.is_oldest = turn is min(self._turns, key=lambda each: each.received)
         try:
             self._advance(turn)
-        except KVFull:
-            self._fail(turn, ContextOverflow("The KV of this engine is full with running turns."))
+        except KVFull:  # any but the oldest turn waits for room
+            if turn.is_oldest:
+                self._fail(turn, ContextOverflow("The KV of this engine is too small for this turn."))
         turn.busy_s += time.perf_counter() - turn.step_began
         turn.step_began = 0.0
 
@@ -147,9 +153,9 @@ class Engine:
             self._speak(turn, self._feed(turn, want=1))
 
     def _start(self, turn: Turn) -> None:
-        turn.started = time.perf_counter()
         session = turn.session
-        self._sessions.seat(session)
+        self._sessions.seat(session, evict_running=turn.is_oldest)
+        turn.started = time.perf_counter()
         if not isinstance(turn.work, Append) and not session.pending and session.log:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         turn.cached_tokens, turn.new_tokens = session.kv, session.pending
@@ -157,10 +163,12 @@ class Engine:
     def _feed(self, turn: Turn, *, want: int) -> Logits:
         """Put the next chunk of the log into the KV."""
         session = turn.session
-        self._sessions.seat(session)
+        self._sessions.seat(session, evict_running=turn.is_oldest)
         chunk = session.log[session.kv : session.kv + CHUNK_TOKENS]
         before = time.perf_counter()
-        logits = self._sessions.forward(session, [Span(session.seq, session.kv, chunk, want)])
+        logits = self._sessions.forward(
+            session, [Span(session.seq, session.kv, chunk, want)], evict_running=turn.is_oldest
+        )
         spent = time.perf_counter() - before
         session.kv += len(chunk)
         turn.runner_s += spent
@@ -231,18 +239,28 @@ class Engine:
             self._runner.share(session.seq, seq, session.kv)
             spans.append(Span(seq, session.kv, tokens, want=len(tokens)))
         before = time.perf_counter()
-        rows = iter(self._sessions.forward(session, spans))
-        turn.runner_s += time.perf_counter() - before
-        for span, index in zip(spans, group, strict=True):
-            scores[index] += sum(log_probability(next(rows), token) for token in candidates[index][1:])
-            self._runner.trim(span.seq, 0)
+        try:
+            rows = iter(self._sessions.forward(session, spans, evict_running=turn.is_oldest))
+            for index in group:
+                scores[index] += sum(log_probability(next(rows), token) for token in candidates[index][1:])
+        except KVFull:
+            self._sessions.trim(session, session.kv - 1)  # the next try begins with the log's last token
+            raise
+        finally:
+            turn.runner_s += time.perf_counter() - before
+            for span in spans:
+                self._runner.trim(span.seq, 0)
 
     def _finish(self, turn: Turn, reason: str, scores: list[float] | None = None) -> None:
-        self._turns.remove(turn)
+        self._remove(turn)
         self._send(Finished(turn.work.turn, reason, turn.waterfall(), scores or []))
 
-    def _fail(self, turn: Turn, error: VivaceError) -> None:
+    def _remove(self, turn: Turn) -> None:
         self._turns.remove(turn)
+        turn.session.turns -= 1
+
+    def _fail(self, turn: Turn, error: VivaceError) -> None:
+        self._remove(turn)
         self._send(Failed(turn.work.turn, error.code, error.message))
 
     def _stats(self) -> StatsReply:

@@ -20,6 +20,7 @@ class Session:
         self.kv = 0
         self.seq = NO_SEQ
         self.used = 0  # when it was last worked on, in ticks of `Sessions`
+        self.turns = 0  # that run or wait on it
 
     @property
     def pending(self) -> int:
@@ -76,12 +77,14 @@ class Sessions:
             self._runner.trim(session.seq, length)
             session.kv = length
 
-    def seat(self, session: Session) -> None:
+    def seat(self, session: Session, *, evict_running: bool) -> None:
         """Give a session that is about to work a sequence; a new one begins with what others hold."""
         self._tick += 1
         session.used = self._tick
         if session.seq == NO_SEQ:
-            session.seq = self._take_seq(session)
+            if not self._free:
+                self._make_room(session, evict_running=evict_running)
+            session.seq = self._free.pop()
             self._adopt_prefix(session)
 
     def _adopt_prefix(self, session: Session) -> None:
@@ -92,24 +95,28 @@ class Sessions:
             self._runner.share(best.seq, session.seq, length)
             session.kv = length
 
-    def forward(self, busy: Session, spans: Sequence[Span]) -> Logits:
-        """One pass; when the KV is full, idle sessions give theirs up, least recently used first."""
+    def forward(self, session: Session, spans: Sequence[Span], *, evict_running: bool) -> Logits:
+        """One pass for `session`, with room made for it if there is none; KVFull if none can be made."""
         while True:
             try:
                 return self._runner.forward(spans)
             except KVFull:
-                self._evict_oldest(busy)
+                self._make_room(session, evict_running=evict_running)
 
-    def _take_seq(self, session: Session) -> int:
-        if not self._free:
-            self._evict_oldest(session)
-        return self._free.pop()
+    def _make_room(self, session: Session, *, evict_running: bool) -> None:
+        """Take the KV of another session: the idle one not used for longest, or else one that runs.
 
-    def _evict_oldest(self, busy: Session) -> None:
-        holders = [s for s in self._by_name.values() if s is not busy and s.seq != NO_SEQ]
-        if not holders:
+        Only the oldest turn may take from running ones. If any could, two that do not fit together would
+        take from each other for ever.
+        """
+        holders = [s for s in self._by_name.values() if s is not session and s.seq != NO_SEQ]
+        idle = [s for s in holders if not s.turns]
+        if idle:
+            self._evict(min(idle, key=lambda s: s.used))
+        elif holders and evict_running:
+            self._evict(min(holders, key=lambda s: s.used))
+        else:
             raise KVFull
-        self._evict(min(holders, key=lambda s: s.used))
 
     def _evict(self, session: Session) -> None:
         """Forget a session's KV; its log stays, and is prefilled again when it is needed."""

@@ -95,6 +95,7 @@ def _make_context(model: ctypes.c_void_p, context_tokens: int, threads: int) -> 
     params.n_batch = params.n_ubatch = BATCH_TOKENS
     params.n_seq_max = SEQUENCES
     params.kv_unified = True  # one pool of cells: a fork shares its prefix instead of copying it
+    params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED  # skips other sessions' cells in the pool
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
     context: ctypes.c_void_p | None = lc.llama_init_from_model(model, params)
