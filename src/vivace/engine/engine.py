@@ -241,13 +241,13 @@ class Engine:
         before = time.perf_counter()
         try:
             rows = iter(self._sessions.forward(session, spans, evict_running=turn.is_oldest))
+            turn.runner_s += time.perf_counter() - before
             for index in group:
                 scores[index] += sum(log_probability(next(rows), token) for token in candidates[index][1:])
         except KVFull:
             self._sessions.trim(session, session.kv - 1)  # the next try begins with the log's last token
             raise
         finally:
-            turn.runner_s += time.perf_counter() - before
             for span in spans:
                 self._runner.trim(span.seq, 0)
 
