@@ -22,7 +22,7 @@ def ask(question: str, paths: tuple[str, ...], model: str | None, verbose: bool)
     from vivace.agent.model import Model
     from vivace.agent.prompting import read_prompt, user
     from vivace.cli import waterfall
-    from vivace.cli.connection import with_model
+    from vivace.cli.connection import with_model, with_model_here
     from vivace.cli.screen import Screen
     from vivace.cli.spinner import Spinner
     from vivace.config import load_settings
@@ -30,9 +30,10 @@ def ask(question: str, paths: tuple[str, ...], model: str | None, verbose: bool)
 
     if not question.strip():
         raise UsageError("The question is empty.", 'Ask something: vivace ask "QUESTION" [PATH…].')
-    began, screen = time.perf_counter(), Screen()
+    screen = Screen()
     messages = [*read_prompt("ask"), user(_with_files(question, paths))]
-    first_token_ms = 0.0
+    settings = with_model_here(load_settings().having(model=model))
+    began, first_token_ms = time.perf_counter(), 0.0
 
     async def work(model: Model) -> Model:
         nonlocal first_token_ms
@@ -47,7 +48,7 @@ def ask(question: str, paths: tuple[str, ...], model: str | None, verbose: bool)
             spinner.stop()
         return model
 
-    answered = with_model(load_settings().having(model=model), work)
+    answered = with_model(settings, work)
     screen.say()
     screen.dim(waterfall.one_line(answered.name, answered.waterfalls, first_token_ms))
     if verbose:

@@ -21,13 +21,18 @@ from vivace.models.tokenizer import SCRIPTED
 T = TypeVar("T")
 
 
-def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
-    """Do `work` with a model. If the server goes away under it, once more with a new server."""
+def with_model_here(settings: Settings) -> Settings:
+    """Settings whose model is on this machine, under a name that the server understands too."""
     settings = settings.having(model=_absolute(settings.model))
     if not settings.model.startswith(SCRIPTED) and not is_present(settings, settings.model):
         from vivace.models.download import ensure  # ssl and http.client: 25 ms that a warm start does not pay
 
         ensure(settings, settings.model, TerminalProgress())
+    return settings
+
+
+def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
+    """Do `work` with a model. If the server goes away under it, once more with a new server."""
     try:
         return asyncio.run(_connected(settings, work))
     except ServerGone:

@@ -123,7 +123,7 @@ def _speed(settings: "Settings") -> list[Finding]:
 
     from vivace.agent.model import Model
     from vivace.agent.prompting import user
-    from vivace.cli.connection import with_model
+    from vivace.cli.connection import with_model, with_model_here
     from vivace.errors import VivaceError
     from vivace.protocol.events import Waterfall
 
@@ -134,7 +134,7 @@ def _speed(settings: "Settings") -> list[Finding]:
         return model.waterfalls[-1]
 
     try:
-        turn = with_model(settings, work)
+        turn = with_model(with_model_here(settings), work)
     except VivaceError as error:
         return [Finding("speed", error.message, error.hint or "See `vivace status`.")]
     prefill = turn.new_tokens / max(turn.prefill_ms, 0.001) * 1e3

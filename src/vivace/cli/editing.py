@@ -24,7 +24,7 @@ from vivace.agent.edits.target import Target, parse_target
 from vivace.agent.edits.verify import verify
 from vivace.agent.model import Model
 from vivace.cli import waterfall
-from vivace.cli.connection import with_model
+from vivace.cli.connection import with_model, with_model_here
 from vivace.cli.screen import Screen
 from vivace.cli.spinner import Spinner
 from vivace.config import Settings
@@ -56,17 +56,19 @@ class Editing:
             return error.exit_code
 
     def _run(self, target_text: str, instruction: str) -> int:
-        began = time.perf_counter()
         target = parse_target(target_text)
         instruction = checked_instruction(instruction)
         read_source(target.path)  # whatever is wrong with it is said before a model is fetched or woken
         if self._mode.asks and not sys.stdin.isatty():
             raise UsageError("There is no terminal to ask at.", "Use --yes to write, or --diff to only look.")
 
+        settings = with_model_here(self._settings)
+        began = time.perf_counter()
+
         async def work(model: Model) -> tuple[Proposal, Model]:
             return await self._watch(model, target, instruction, began), model
 
-        proposal, model = with_model(self._settings, work)
+        proposal, model = with_model(settings, work)
         return self._conclude(proposal, model, instruction)
 
     async def _watch(self, model: Model, target: Target, instruction: str, began: float) -> Proposal:
