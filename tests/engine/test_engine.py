@@ -272,6 +272,13 @@ def test_an_unknown_session_is_answered(desk: Desk) -> None:
     assert desk.failed("t").code == "invalid_request_error"
 
 
+def test_a_session_has_one_turn_at_a_time(desk: Desk) -> None:
+    """A second turn on a busy session is refused, and the first goes on undisturbed."""
+    desk.run(Open("s"), Generate("s", "t", [1], max_tokens=4), Generate("s", "u", [2], max_tokens=4))
+    assert desk.failed("u").code == "invalid_request_error"
+    assert desk.tokens("t") == replay([1], 4)
+
+
 def test_closing_a_session_ends_its_running_turn(desk: Desk) -> None:
     """A turn whose session is closed ends exactly once, and its cells are free."""
     desk.give(Open("s"), Generate("s", "t", [1, 2], max_tokens=50))

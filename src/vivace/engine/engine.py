@@ -30,7 +30,7 @@ from vivace.engine.frames import (
 from vivace.engine.runners.base import KVFull, Logits, Runner, Span
 from vivace.engine.sampler import log_probability, sample
 from vivace.engine.session import Session, Sessions
-from vivace.errors import ContextOverflow, VivaceError
+from vivace.errors import ContextOverflow, UsageError, VivaceError
 
 CHUNK_TOKENS = (
     64  # a prefill step: nearly as fast a token as 512 on CPUs (bench/threads.py), and soon interrupted
@@ -113,11 +113,13 @@ class Engine:
 
     def _begin(self, work: Work) -> None:
         session = self._sessions.get(work.session)
+        if session.is_running:
+            raise UsageError(f"Session {work.session} has a turn already; fork it, or wait.")
         room = min(self._facts.context_tokens, self._facts.trained_tokens)
         if (needed := len(session.log) + len(work.tokens) + 1) > room:
             raise ContextOverflow(f"{needed} tokens are needed, and the context holds {room}.")
         session.log += work.tokens
-        session.turns += 1
+        session.is_running = True
         self._turns.append(Turn(work, session))
 
     def _close(self, name: str) -> None:
@@ -257,7 +259,7 @@ class Engine:
 
     def _remove(self, turn: Turn) -> None:
         self._turns.remove(turn)
-        turn.session.turns -= 1
+        turn.session.is_running = False
 
     def _fail(self, turn: Turn, error: VivaceError) -> None:
         self._remove(turn)

@@ -20,7 +20,7 @@ class Session:
         self.kv = 0
         self.seq = NO_SEQ
         self.used = 0  # when it was last worked on, in ticks of `Sessions`
-        self.turns = 0  # that run or wait on it
+        self.is_running = False  # a turn runs or waits on it; there is never a second one
 
     @property
     def pending(self) -> int:
@@ -110,7 +110,7 @@ class Sessions:
         take from each other for ever.
         """
         holders = [s for s in self._by_name.values() if s is not session and s.seq != NO_SEQ]
-        idle = [s for s in holders if not s.turns]
+        idle = [s for s in holders if not s.is_running]
         if idle:
             self._evict(min(idle, key=lambda s: s.used))
         elif holders and evict_running:
