@@ -114,6 +114,15 @@ def test_bad_input_is_a_usage_error(task_home: Home, args: list[str], said: str)
     assert "Traceback" not in done.err
 
 
+def test_a_wrong_name_is_said_before_a_model_is_fetched(home: Home) -> None:
+    """Nothing is downloaded and no server is started for a request that cannot be done."""
+    (home.work / "task.py").write_text(TASK)
+    home.extra["VIVACE_OFFLINE"] = "1"  # with no model here, anything that needs one would end with 3
+    done = home.run("edit", "task.py:shwo", "shout", "--yes")
+    assert (done.code, "Did you mean show?" in done.err) == (2, True)
+    assert home.status()["running"] is False
+
+
 def test_without_a_terminal_it_does_not_ask(task_home: Home) -> None:
     """No terminal and no --yes: said before any work, exit code 2."""
     done = task_home.run("edit", "task.py", "shout")

@@ -16,11 +16,20 @@ from typing import Any
 
 import msgspec
 
-from vivace.agent.edits.edit import Located, Proposal, Writing, checked_instruction, propose, whole_diff
+from vivace.agent.edits.edit import (
+    Aim,
+    Located,
+    Proposal,
+    Writing,
+    checked_instruction,
+    propose,
+    take_aim,
+    whole_diff,
+)
 from vivace.agent.edits.journal import Journal
 from vivace.agent.edits.languages import language_for
-from vivace.agent.edits.source import read_source
-from vivace.agent.edits.target import Target, parse_target
+from vivace.agent.edits.target import parse_target
+from vivace.agent.edits.units import Unit
 from vivace.agent.edits.verify import verify
 from vivace.agent.model import Model
 from vivace.cli import waterfall
@@ -58,30 +67,28 @@ class Editing:
     def _run(self, target_text: str, instruction: str) -> int:
         target = parse_target(target_text)
         instruction = checked_instruction(instruction)
-        read_source(target.path)  # whatever is wrong with it is said before a model is fetched or woken
         if self._mode.asks and not sys.stdin.isatty():
             raise UsageError("There is no terminal to ask at.", "Use --yes to write, or --diff to only look.")
-
-        settings = with_model_here(self._settings)
+        aim = take_aim(target, to_write=self._mode.may_write or self._mode.asks)
+        settings = with_model_here(self._settings)  # only now: what is wrong with the request needs no model
         began = time.perf_counter()
 
         async def work(model: Model) -> tuple[Proposal, Model]:
-            return await self._watch(model, target, instruction, began), model
+            return await self._watch(model, aim, instruction, began), model
 
         proposal, model = with_model(settings, work)
         return self._conclude(proposal, model, instruction)
 
-    async def _watch(self, model: Model, target: Target, instruction: str, began: float) -> Proposal:
+    async def _watch(self, model: Model, aim: Aim, instruction: str, began: float) -> Proposal:
         """Show the edit as it comes; return what it came to."""
-        to_write = self._mode.may_write or self._mode.asks
         proposal, spinner = None, Spinner(self._screen)
         spinner.wait_for("Choosing the part to change")
         try:
-            async for event in propose(model, target, instruction, to_write=to_write):
+            async for event in propose(model, aim, instruction):
                 spinner.stop()
                 match event:
                     case Located(unit=unit, was_ranked=was_ranked):
-                        self._show_unit(target, unit.qualified_name, unit.lines_text, was_ranked)
+                        self._show_unit(aim.source.path, unit, was_ranked)
                         spinner.wait_for(f"Reading {unit.qualified_name}")
                     case Writing(rows=rows, delta=delta):
                         self._first_token_ms = self._first_token_ms or (time.perf_counter() - began) * 1e3
@@ -94,11 +101,12 @@ class Editing:
         assert proposal is not None
         return proposal
 
-    def _show_unit(self, target: Target, name: str, lines: str, was_ranked: bool) -> None:
+    def _show_unit(self, path: Path, unit: Unit, was_ranked: bool) -> None:
+        name, lines = unit.qualified_name, unit.lines_text
         if self._mode.as_json:
             self._emit("located", unit=name, lines=lines, by="model" if was_ranked else "user")
         else:
-            self._screen.bold(f"{target.path}:{lines}  {name}")
+            self._screen.bold(f"{path}:{lines}  {name}")
 
     def _show_rows(self, rows: Any, delta: str) -> None:
         if self._mode.as_json:

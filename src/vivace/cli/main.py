@@ -52,6 +52,7 @@ def main() -> int:
         complain(error.message, error.hint)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
+        complain("Interrupted.")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone: nothing to say, nobody to say it to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

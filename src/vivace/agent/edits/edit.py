@@ -1,7 +1,8 @@
 """One edit, from the user's words to a proposal: read, locate, rewrite, splice, verify. Writes nothing.
 
-`propose` tells it in order and yields what happens, for a person or a program to watch. Owns the order of
-the steps. Does not draw (`cli`), and does not write the file: `Journal.apply` does, once the user said yes.
+`take_aim` needs no model; `propose` goes on in order and yields what happens, for a person or a program to
+watch. Owns the order of the steps. Does not draw (`cli`), and does not write the file: `Journal.apply` does,
+once the user said yes.
 """
 
 from collections.abc import AsyncGenerator
@@ -9,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from vivace.agent.edits.answer import FenceReader
-from vivace.agent.edits.languages import language_for
+from vivace.agent.edits.languages import Language, language_for
 from vivace.agent.edits.livediff import LiveDiff, Row
 from vivace.agent.edits.locate import locate
 from vivace.agent.edits.outline import list_units
@@ -53,18 +54,31 @@ class Proposal:
 EditEvent = Located | Writing | Proposal
 
 
-async def propose(
-    model: Model, target: Target, instruction: str, *, to_write: bool
-) -> AsyncGenerator[EditEvent]:
-    """Events of one edit; the last is the `Proposal`."""
-    instruction = checked_instruction(instruction)
+@dataclass(frozen=True)
+class Aim:
+    """What an edit is about, as far as it is known without a model."""
+
+    source: SourceFile
+    language: Language | None
+    units: list[Unit]
+    unit: Unit | None  # None: the model shall choose
+
+
+def take_aim(target: Target, *, to_write: bool) -> Aim:
+    """Read the file and find what the user named in it. Whatever is wrong with either is said here."""
     source = read_source(target.path)
     if to_write:
         check_writable(source)
     language = language_for(target.path)
     units = list_units(source, language)
-    unit = named_unit(source, units, target) or await locate(model, source, units, instruction)
-    yield Located(unit, was_ranked=target.selector is None)
+    return Aim(source, language, units, named_unit(source, units, target))
+
+
+async def propose(model: Model, aim: Aim, instruction: str) -> AsyncGenerator[EditEvent]:
+    """Events of one edit; the last is the `Proposal`."""
+    source, language, units = aim.source, aim.language, aim.units
+    unit = aim.unit or await locate(model, source, units, instruction)
+    yield Located(unit, was_ranked=aim.unit is None)
     request = rewrite_request(source, units, unit, instruction)
     reader = FenceReader(request.fence, request.opening)
     diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)
@@ -107,12 +121,23 @@ def named_unit(source: SourceFile, units: list[Unit], target: Target) -> Unit | 
 
 
 def whole_diff(source: SourceFile, new_bytes: bytes) -> list[Row]:
-    """The exact diff of the file, with hunk headers."""
-    after = source_from_bytes(source.path, new_bytes)
-    diff = LiveDiff(source.lines, 1)
-    diff.feed(after.lines)
-    diff.close()
+    """The exact diff of the file, with hunk headers.
+
+    What both texts begin and end with is set aside first: the alignment takes a byte a pair of lines.
+    """
+    old, new = source.lines, source_from_bytes(source.path, new_bytes).lines
+    first = _common_lines(old, new)
+    last = _common_lines(old[first:][::-1], new[first:][::-1])
+    middle = slice(first, len(old) - last)
+    diff = LiveDiff(old[middle], first + 1, above=old[:first], below=old[len(old) - last :])
+    diff.feed(new[first : len(new) - last])
     return diff.final()
+
+
+def _common_lines(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How many lines both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _narrowed(error: RequestRefused, source: SourceFile, unit: Unit) -> Exception:
