@@ -152,6 +152,7 @@ def test_the_token_is_made_once_and_for_us_alone(settings: Settings) -> None:
     assert len(set(tokens)) == 1
     assert len(tokens[0]) >= 43
     assert stat.S_IMODE(settings.token_file.stat().st_mode) == 0o600
+    assert settings.token_file.read_text() == tokens[0]  # what is in the file is what SDKs send
     assert [file.name for file in settings.state_dir.iterdir()] == ["token"]
 
 

@@ -44,7 +44,7 @@ def _make_token(path: Path) -> None:
     aside = path.with_name(f".token-{secrets.token_hex(8)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(descriptor, f"{secrets.token_urlsafe(32)}\n".encode())
+        os.write(descriptor, secrets.token_urlsafe(32).encode())  # no newline: the file's text is the key
         with contextlib.suppress(FileExistsError):
             os.link(aside, path)
     finally:
