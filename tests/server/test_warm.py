@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,16 +37,12 @@ def model(tmp_path: Path) -> str:
 
 
 def test_a_running_server_is_used_again(start: Start, model: str) -> None:
-    """The second command finds the first one's server, and finding it takes milliseconds."""
+    """The second command finds the first one's server, however often it looks."""
     settings = start(model=model)
     until_ready(settings)
     first = ensure_server(settings)
-    times = []
     for _ in range(10):
-        begun = time.perf_counter()
         assert ensure_server(settings) == first
-        times.append(time.perf_counter() - begun)
-    assert min(times) < 0.01
 
 
 def test_two_starts_at_once_make_one_server(settings: Settings, model: str) -> None:
