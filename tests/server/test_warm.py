@@ -267,7 +267,7 @@ def test_serve_in_the_foreground(shell: Settings, model: str) -> None:
     assert process.stdout
     assert b"http://127.0.0.1:" in process.stdout.readline()
     with pytest.raises(StartError, match="runs already"):
-        commands.serve()
+        commands.serve.main([], standalone_mode=False)
     assert ensure_server(shell).pid == process.pid
     process.send_signal(2)
     assert process.wait(10) == 0
