@@ -94,6 +94,14 @@ def test_the_whole_file_needs_no_surroundings() -> None:
     assert surroundings(source, units, file_unit(source), "x") == ""
 
 
+def test_lines_of_prose_are_sent_alone() -> None:
+    """A small model repeats the prose around its lines when it sees it."""
+    source, units = parsed("Dear team,\nsee you on monday.\nAda\n", "mail.txt")
+    asked = rewrite_request(source, units, lines_unit(source, 2, 2), "on tuesday").messages[-2]["content"]
+    assert "see you on monday." in asked
+    assert "Dear team" not in asked
+
+
 def test_text_that_contains_fences_gets_a_longer_fence() -> None:
     """A docstring with a fence in it cannot end the answer early."""
     text = 'def f():\n    """\n```\nexample\n```\n"""\n'

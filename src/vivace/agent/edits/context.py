@@ -15,8 +15,8 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def surroundings(source: SourceFile, units: list[Unit], unit: Unit, instruction: str) -> str:
-    """Imports, constants and signatures for orientation; empty when the unit is the whole file."""
-    if unit.kind == "file":
+    """Imports, constants and signatures; nothing for a whole file, nor for prose: it would be repeated."""
+    if unit.kind == "file" or not units:
         return ""
     named = set(_NAME.findall(source.text_of(unit.first_line, unit.last_line) + instruction))
     top = _top_lines(source, units, unit, named)
