@@ -144,6 +144,13 @@ def test_markdown_keeps_its_fences() -> None:
     assert tidy(source, None, file_unit(source), answer) == answer
 
 
+def test_markdown_loses_a_fence_left_over_at_its_end() -> None:
+    """A model that closes our longer fence with a short one leaves it in the text: it is dropped."""
+    source = opened("a.md", "# A\n\n```sh\nls\n```\n\nEnd.\n")
+    answer = "# B\n\n```sh\nls -l\n```\n\nEnd.\n"
+    assert tidy(source, None, file_unit(source), answer + "```\n") == answer
+
+
 def inserted(name: str, text: str, after: str, answer: str) -> str:
     source = opened(name, text)
     unit = new_unit_after(unit_of(source, after))

@@ -17,6 +17,7 @@ from vivace.agent.edits.units import Unit, indent_of
 
 _DEFINITIONS = ("function", "class", "method", "type")
 _MAX_DECLARATION_LINES = 20
+_FENCE = re.compile(r"\s*`{3,}\w*\s*")
 _CLOSERS = ("}", ")", "]", "end", "fi", "done")
 
 
@@ -36,13 +37,20 @@ def tidy(source: SourceFile, language: Language | None, unit: Unit, new_text: st
 
 
 def _without_fences(lines: list[str], old: list[str]) -> list[str]:
-    """Fences that slipped in at the edges; not those of a text that had some itself."""
-    if any(line.lstrip().startswith("```") for line in old):
-        return lines
-    while lines and (not lines[-1].strip() or re.fullmatch(r"\s*`{3,}\w*\s*", lines[-1])):
+    """Fences that slipped in at the edges; of a text that had some itself only one left over at its end."""
+    if had := _count_fences(old):
+        while lines and not lines[-1].strip():
+            lines = lines[:-1]
+        is_left_over = had % 2 == 0 and _count_fences(lines) % 2 == 1
+        return lines[:-1] if is_left_over and _FENCE.fullmatch(lines[-1]) else lines
+    while lines and (not lines[-1].strip() or _FENCE.fullmatch(lines[-1])):
         lines = lines[:-1]
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     return lines[first + 1 :] if lines and re.fullmatch(r"`{3,}\w*\s*", lines[first]) else lines
+
+
+def _count_fences(lines: list[str]) -> int:
+    return sum(line.lstrip().startswith("```") for line in lines)
 
 
 def _with_blank_edges_of(old: list[str], lines: list[str]) -> list[str]:
