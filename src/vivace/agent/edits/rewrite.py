@@ -47,8 +47,8 @@ def rewrite_request(source: SourceFile, units: list[Unit], unit: Unit, instructi
     else:
         parts.append(f"The piece of {name} to rewrite:\n{tag}{old}{fence}")
     parts.append(f"Task: {instruction}")
-    prompt = read_prompt("add" if unit.kind == "new" else "rewrite")
-    messages = [*prompt, user("\n\n".join(parts)), begun_answer(tag + opening)]
+    prompt = "add" if unit.kind == "new" else "revise" if is_prose else "rewrite"
+    messages = [*read_prompt(prompt), user("\n\n".join(parts)), begun_answer(tag + opening)]
     return Rewrite(messages, fence, opening, int(len(old) / CHARS_PER_TOKEN) + SPARE_TOKENS)
 
 
