@@ -118,7 +118,9 @@ async def test_kill_9_under_a_real_model(smol_served: Settings, smol_address: Se
 
     A text that leaves the model no choice: a replay rounds differently, which may tip a near-tie.
     """
-    request = {"input": "Count from 1 to 30, with commas.", "max_output_tokens": 40}
+    begun = {"role": "assistant", "status": "in_progress", "content": "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,"}
+    counting = [{"role": "user", "content": "Count to 100."}, begun]
+    request = {"input": counting, "max_output_tokens": 40}
     async with ResponsesClient(smol_address) as client:
         wanted = await client.complete(request)
         pid = status_of(smol_served).engine.pid
