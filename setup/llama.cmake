@@ -1,5 +1,5 @@
 # Included after every project() of llama-cpp-python's build (CMAKE_PROJECT_INCLUDE): only the library, and quickly.
-# Measured on 2 x86 cores: 9 min as it comes, under 3 min with this. Owns compile options; setup/native.py the rest.
+# Under 2 min on 2 idle x86 cores (bench/results). Owns compile options; setup/native.py the rest.
 
 # A normal variable hides the cache entry that llama-cpp-python forces: the `common` library is not built at all.
 set(LLAMA_BUILD_COMMON OFF)

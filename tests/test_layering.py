@@ -27,7 +27,7 @@ FORBIDDEN = {
     "agent": {"engine", "server"},  # a client like any stranger's
 }
 LIGHT = ["protocol", "client", "agent", "cli", "tui"]
-HEAVY = {"torch", "llama_cpp", "uvicorn", "starlette", "openai"}
+HEAVY = {"torch", "llama_cpp", "numpy", "uvicorn", "starlette", "openai"}
 
 
 def imports(file: Path) -> set[str]:

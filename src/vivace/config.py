@@ -1,4 +1,4 @@
-"""All settings in one frozen place, and the only reader of the environment.
+"""All settings in one frozen place, and the only reader of `VIVACE_*` and `XDG_*` variables.
 
 Order, last wins: defaults, `config.toml`, `VIVACE_*` variables, command-line flags (`Settings.having`).
 An unknown key is an error. Does not own derived values such as thread counts: see `engine.plan`.
