@@ -5,15 +5,21 @@ from typing import TypeVar
 from vivace.engine.engine import Engine
 from vivace.engine.frames import Failed, Finished, FromEngine, ToEngine, Tokens
 from vivace.engine.runners.base import Runner
+from vivace.engine.shelf import Shelf
+from vivace.engine.speculation.costs import StepCosts
 
 T = TypeVar("T")
 
 
+CHUNK_TOKENS = 64
+COSTS = {1: 1.0, 64: 90.0}  # so that a chunk has CHUNK_TOKENS, and drafts pay
+
+
 class Desk:
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, shelf: Shelf | None = None, costs: dict[int, float] = COSTS) -> None:
         self.runner = runner
         self.sent: list[FromEngine] = []
-        self.engine = Engine(runner, self.sent.append)
+        self.engine = Engine(runner, self.sent.append, StepCosts(costs), shelf)
 
     def give(self, *frames: ToEngine) -> None:
         for frame in frames:

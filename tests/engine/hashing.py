@@ -1,11 +1,16 @@
-"""A runner whose next token is a hash of everything in the sequence's KV: one wrong cell changes the text."""
+"""A runner whose next token is a hash of everything in the sequence's KV: one wrong cell changes the text.
+
+Keeps its books as llama.cpp's unified KV does: a cell may belong to several sequences, and is free when it
+belongs to none.
+"""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import Facts, KVFull, Logits, Span
+from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
 
 VOCAB, END = 64, 63
 
@@ -14,25 +19,55 @@ def next_token(held: Sequence[int]) -> int:
     return zlib.crc32(bytes(held)) % VOCAB
 
 
-class HashRunner:
-    def __init__(self, context_tokens: int = 512, sequences: int = 24) -> None:
-        self.kv: dict[int, list[int]] = {}
-        self.facts = Facts("hash", context_tokens, context_tokens, sequences, VOCAB, frozenset({END}), 1)
-        self.passes: list[int] = []  # tokens in each pass
+class Cell:
+    """One token's KV; the same object in every sequence that shares it."""
 
-    def forward(self, spans: Sequence[Span]) -> Logits:
+    def __init__(self, token: int) -> None:
+        self.token = token
+
+
+class HashRunner:
+    def __init__(
+        self,
+        context_tokens: int = 512,
+        sequences: int = 24,
+        logits: Callable[[Sequence[int]], Logits] | None = None,
+    ) -> None:
+        self.kv: dict[int, list[Cell]] = {}
+        self.facts = Facts(
+            "hash",
+            context_tokens,
+            context_tokens,
+            sequences,
+            VOCAB,
+            frozenset({END}),
+            1,
+            can_stop=True,
+            kv_format="hash",
+        )
+        self.passes: list[int] = []  # tokens in each pass
+        self.spans: list[list[Span]] = []
+        self._logits = logits or (lambda held: np.eye(VOCAB, dtype=np.float32)[next_token(held)] * 9)
+
+    def used_cells(self) -> int:
+        return len({id(cell) for cells in self.kv.values() for cell in cells})
+
+    def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         count = sum(len(span.tokens) for span in spans)
-        if sum(map(len, self.kv.values())) + count > self.facts.context_tokens:
+        if self.used_cells() + count > self.facts.context_tokens:
             raise KVFull
+        if should_stop and should_stop():
+            raise Stopped
         self.passes.append(count)
+        self.spans.append(list(spans))
         rows = []
         for span in spans:
             held = self.kv.setdefault(span.seq, [])
             assert span.start == len(held), f"a hole in the KV: {span.start} after {len(held)}"
             for offset, token in enumerate(span.tokens):
-                held.append(token)
+                held.append(Cell(token))
                 if offset >= len(span.tokens) - span.want:
-                    rows.append(np.eye(VOCAB, dtype=np.float32)[next_token(held)] * 9)
+                    rows.append(self._logits([cell.token for cell in held]))
         return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
 
     def trim(self, seq: int, length: int) -> None:
@@ -40,6 +75,18 @@ class HashRunner:
 
     def share(self, source: int, target: int, length: int) -> None:
         self.kv[target] = self.kv.get(source, [])[:length]
+
+    def save(self, seq: int) -> bytes:
+        return msgspec.msgpack.encode([cell.token for cell in self.kv.get(seq, [])])
+
+    def load(self, seq: int, state: bytes) -> None:
+        tokens = msgspec.msgpack.decode(state, type=list[int])
+        if self.used_cells() + len(tokens) > self.facts.context_tokens:
+            raise KVFull
+        self.kv[seq] = [Cell(token) for token in tokens]
+
+    def known_costs(self) -> dict[int, float]:
+        return {1: 1.0}
 
     def piece(self, token: int) -> bytes:
         return bytes([token + 32])

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.engine.desk import Desk
+from tests.engine.desk import CHUNK_TOKENS, Desk
 from tests.engine.hashing import END, HashRunner, next_token
-from vivace.engine.engine import CHUNK_TOKENS
 from vivace.engine.frames import (
     Append,
     Close,

@@ -28,10 +28,17 @@ class Model:
         return response.scores
 
     async def write(
-        self, messages: list[Message], *, max_tokens: int, stop: list[str] | None = None
+        self,
+        messages: list[Message],
+        *,
+        max_tokens: int,
+        stop: list[str] | None = None,
+        prediction: str = "",
     ) -> AsyncGenerator[str]:
-        """The model's text, as it comes."""
+        """The model's text, as it comes; sooner where it is as predicted."""
         body = self._body(messages) | {"max_output_tokens": max_tokens, "stop": stop or []}
+        if prediction:
+            body["prediction"] = {"type": "content", "content": prediction}
         async with aclosing(self._client.stream(body)) as events:  # whoever stops listening ends the turn
             async for event in events:
                 match event:

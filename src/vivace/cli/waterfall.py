@@ -31,17 +31,28 @@ def table(named: Sequence[tuple[str, Waterfall]], first_token_ms: float, apply_m
     stages = (
         ("queue", "queue_ms"),
         ("tokenize", "tokenize_ms"),
+        ("from disk", "restore_ms"),
         ("prefill", "prefill_ms"),
         ("first token", "first_token_ms"),
         ("decode", "decode_ms"),
+        ("drafts", "draft_ms"),
+        ("grammar", "grammar_ms"),
         ("engine", "overhead_ms"),
         ("server", "server_ms"),
     )
     rows = [f"{'':<14}" + "".join(f"{name:>12}" for name, _ in named)]
     for label, field in stages:
         rows.append(f"{label:<14}" + "".join(f"{duration(getattr(turn, field)):>12}" for _, turn in named))
-    for label, field in (("cached", "cached_tokens"), ("new", "new_tokens"), ("output", "output_tokens")):
-        rows.append(f"{label + ' tokens':<14}" + "".join(f"{getattr(turn, field):>12}" for _, turn in named))
+    counts = (
+        ("cached tokens", "cached_tokens"),
+        ("new tokens", "new_tokens"),
+        ("output tokens", "output_tokens"),
+        ("passes", "steps"),
+        ("draft right", "draft_accepted"),
+        ("draft wrong", "draft_rejected"),
+    )
+    for label, field in counts:
+        rows.append(f"{label:<14}" + "".join(f"{getattr(turn, field):>12}" for _, turn in named))
     rows.append(f"{'Enter → token':<14}{duration(first_token_ms):>12}")
     if apply_ms is not None:
         rows.append(f"{'apply':<14}{duration(apply_ms):>12}")

@@ -1,14 +1,19 @@
-"""The engine: frames in, one step at a time, frames out.
+"""The engine: frames in, one pass at a time, frames out.
 
-`Engine.step` is the whole story: take the turn whose turn it is, feed the runner what its log still lacks,
-and when nothing is lacking, choose the next token. Prefill and decode are the same step: a chunk of many
-pending tokens, or of one. Owns turns and their waterfalls. Does not own KV (`session`) or sockets (`worker`).
+`Engine.step` is the whole story: take the turns whose turn it is, give the runner what their logs still lack
+(and drafts of what may come next), let each take what came of it. Prefill, decode and verify are the same.
+Owns turns from frame to `Finished`. Does not own who runs next (`scheduler`), what a pass means to a turn
+(`turn`), KV (`session`) or sockets (`worker`).
 """
 
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+import numpy as np
+
+from vivace.engine.admission import check_tokens, check_work
+from vivace.engine.compiler import Compiler
 from vivace.engine.frames import (
     Append,
     Close,
@@ -19,72 +24,72 @@ from vivace.engine.frames import (
     Generate,
     Interrupt,
     Open,
+    Park,
     Rewind,
     Score,
     Stats,
     StatsReply,
     ToEngine,
     Tokens,
-    Waterfall,
 )
-from vivace.engine.runners.base import KVFull, Logits, Runner, Span
-from vivace.engine.sampler import log_probability, sample
+from vivace.engine.grammar import Grammars
+from vivace.engine.runners.base import KVFull, Logits, Runner, Span, Stopped
+from vivace.engine.scheduler import Scheduler
 from vivace.engine.session import Session, Sessions
+from vivace.engine.shelf import Shelf
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.turn import AppendTurn, GenerateTurn, ScoreTurn, Turn
 from vivace.errors import ContextOverflow, UsageError, VivaceError
 
-CHUNK_TOKENS = (
-    64  # a prefill step: nearly as fast a token as 512 on CPUs (bench/threads.py), and soon interrupted
-)
-SCORE_TOKENS = 256  # candidate tokens in one pass
+CHUNK_MS = 100.0  # a prefill chunk takes no longer …
+LEAST_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient
+MOST_PASS_TOKENS = 512
+CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
+STOPPABLE_MS = 60.0  # a shorter pass is not worth asking in its middle whether to stop
 
 Send = Callable[[FromEngine], None]
+Arrivals = Callable[[], Iterable[ToEngine] | None]  # frames that wait; None if nobody listens any more
 Work = Append | Generate | Score
 
 
-class Turn:
-    """One piece of work on one session, from its frame to its `Finished`."""
+class Part(NamedTuple):
+    """What one turn has in a pass."""
 
-    def __init__(self, work: Work, session: Session) -> None:
-        self.work = work
-        self.session = session
-        self.received = time.perf_counter()
-        self.started = self.first_token = self.last_token = 0.0
-        self.prefill_s = self.runner_s = self.busy_s = 0.0
-        self.step_began = 0.0
-        self.is_oldest = False
-        self.cached_tokens = self.new_tokens = self.output_tokens = self.steps = 0
-        self.tail = b""  # the end of the output, to find stop strings that cross tokens
+    turn: Turn
+    spans: list[Span]
 
-    def waterfall(self) -> Waterfall:
-        now = time.perf_counter()
-        first = self.first_token or now
-        busy_s = self.busy_s + (now - self.step_began if self.step_began else 0.0)
-        return Waterfall(
-            queue_ms=((self.started or first) - self.received) * 1e3,
-            prefill_ms=self.prefill_s * 1e3,
-            first_token_ms=(first - self.received) * 1e3,
-            decode_ms=(self.last_token - self.first_token) * 1e3,
-            overhead_ms=(busy_s - self.runner_s) * 1e3,
-            cached_tokens=self.cached_tokens,
-            new_tokens=self.new_tokens,
-            output_tokens=self.output_tokens,
-            steps=self.steps,
-        )
+    @property
+    def tokens(self) -> int:
+        return sum(len(span.tokens) for span in self.spans)
 
 
 class Engine:
-    def __init__(self, runner: Runner, send: Send) -> None:
+    def __init__(
+        self, runner: Runner, send: Send, costs: StepCosts | None = None, shelf: Shelf | None = None
+    ) -> None:
         self._runner = runner
         self._facts = runner.facts
         self._send = send
-        self._sessions = Sessions(runner)
-        self._turns: deque[Turn] = deque()
+        self._costs = costs or StepCosts({1: 1.0, 64: 20.0})
+        self._shelf = shelf
+        self._sessions = Sessions(runner, shelf)
+        self._scheduler = Scheduler()
+        self._compiler = Compiler(Grammars(runner))
+        self._chunk_tokens = _chunk_tokens(self._costs, can_stop=runner.facts.can_stop)
         self._started = time.monotonic()
         self._tokens_prefilled = self._tokens_generated = 0
+        self._sessions.preload()
 
     @property
     def is_idle(self) -> bool:
-        return not self._turns
+        return not len(self._scheduler)
+
+    def close(self) -> None:
+        self._compiler.close()
+        if self._shelf:
+            self._shelf.close()
+
+    # ---- frames --------------------------------------------------------------------------------------
 
     def handle(self, frame: ToEngine) -> None:
         """Take one frame. Work is queued for `step`; everything else happens now."""
@@ -98,180 +103,252 @@ class Engine:
             case Append() | Generate() | Score():
                 self._begin(frame)
             case Interrupt(turn=turn):
-                for running in [t for t in self._turns if t.work.turn == turn]:
-                    self._finish(running, "interrupted")  # we are between steps: it need not wait for its own
-            case Open(session=session, tokens=tokens):
-                self._sessions.open(session, tokens)
+                for running in self._scheduler:
+                    if running.id == turn:
+                        self._finish(running, "interrupted")  # we are between passes: it need not wait
+            case Open(session=session, tokens=tokens, tenant=tenant):
+                check_tokens(tokens, self._facts)
+                self._sessions.open(session, tokens, tenant)
             case Rewind(session=session, length=length):
+                self._idle(session)
                 self._sessions.rewind(session, length)
             case Fork(session=session, source=source, length=length):
                 self._sessions.fork(session, source, length)
+            case Park(session=session):
+                self._sessions.park(session)
             case Close(session=session):
-                self._close(session)
+                self._idle(session)
+                self._sessions.close(session)
             case Stats():
                 self._send(self._stats())
 
     def _begin(self, work: Work) -> None:
         session = self._sessions.get(work.session)
-        if session.is_running:
-            raise UsageError(f"Session {work.session} has a turn already; fork it, or wait.")
-        room = min(self._facts.context_tokens, self._facts.trained_tokens)
-        if (needed := len(session.log) + len(work.tokens) + 1) > room:
-            raise ContextOverflow(f"{needed} tokens are needed, and the context holds {room}.")
-        session.log += work.tokens
+        typed = self._running_on(session)
+        if typed and not (isinstance(typed, AppendTurn) and typed.is_provisional):
+            raise UsageError(f"Session {session.name} has a turn already; fork it, or wait.")
+        if any(turn.id == work.turn for turn in self._scheduler):
+            raise UsageError(f"There is a turn {work.turn} already.")
+        check_work(work, session.firm, self._facts)
+        if typed:
+            self._finish(typed, "replaced")  # text still being typed makes way for what comes next
+        is_provisional = isinstance(work, Append) and work.is_provisional
+        firm = session.firm
+        self._sessions.extend(session, work.tokens, is_provisional=is_provisional)
+        turn = self._make_turn(work, session)
+        turn.firm_before = firm
         session.is_running = True
-        self._turns.append(Turn(work, session))
+        self._scheduler.add(turn)
 
-    def _close(self, name: str) -> None:
-        """Close a session; a turn that still runs on it ends first, as interrupted."""
-        session = self._sessions.get(name)
-        for turn in [t for t in self._turns if t.session is session]:
+    def _running_on(self, session: Session) -> Turn | None:
+        return next((turn for turn in self._scheduler if turn.session is session), None)
+
+    def _make_turn(self, work: Work, session: Session) -> Turn:
+        runner = self._runner
+        match work:
+            case Append():
+                return AppendTurn(work, session)
+            case Generate():
+                return GenerateTurn(
+                    work,
+                    session,
+                    facts=self._facts,
+                    piece=runner.piece,
+                    costs=self._costs,
+                    constraint=self._compiler.compile(work.grammar) if work.grammar else None,
+                )
+            case Score():
+                return ScoreTurn(
+                    work,
+                    session,
+                    scratch=self._sessions.scratch,
+                    share=runner.share,
+                    clear=lambda seq: runner.trim(seq, 0),
+                )
+
+    def _idle(self, name: str) -> None:
+        """A turn that still runs on a session ends before the session is cut or closed."""
+        if turn := self._running_on(self._sessions.get(name)):
             self._finish(turn, "interrupted")
-        self._sessions.close(name)
 
-    def step(self) -> None:
-        """One step of one turn: between any two of them a frame may change who runs next."""
-        turn = self._turns[0]
-        self._turns.rotate(-1)
-        turn.step_began = time.perf_counter()
-        turn.is_oldest = turn is min(self._turns, key=lambda each: each.received)
-        try:
-            self._advance(turn)
-        except KVFull:  # any but the oldest turn waits for room
-            if turn.is_oldest:
-                self._fail(turn, ContextOverflow("The KV of this engine is too small for this turn."))
-        turn.busy_s += time.perf_counter() - turn.step_began
-        turn.step_began = 0.0
+    # ---- passes --------------------------------------------------------------------------------------
 
-    def _advance(self, turn: Turn) -> None:
+    def step(self, arrivals: Arrivals = tuple) -> None:
+        """One pass: between any two of them, and inside a long one, a frame may change who runs next."""
+        self._settle_grammars()
+        order = [turn for turn in self._scheduler.order() if not turn.is_waiting]
+        if not order:
+            return self._compiler.wait()
+        for place, lead in enumerate(order):
+            try:
+                return self._run(self._batch(lead, order[place + 1 :]), arrivals)
+            except Stopped:
+                return None
+            except KVFull:  # any but the most senior turn waits for room
+                if lead is self._scheduler.senior:
+                    error = ContextOverflow("The KV of this engine is too small for this turn.")
+                    return self._end(lead, Failed(lead.id, error.code, error.message))
+        return None
+
+    def _settle_grammars(self) -> None:
+        """Let turns begin whose grammar is compiled; end those whose grammar is refused."""
+        for turn in self._scheduler:
+            if isinstance(turn, GenerateTurn) and turn.is_waiting:
+                try:
+                    turn.settle_grammar()
+                except VivaceError as error:
+                    name, length = turn.session.name, turn.firm_before
+                    self._end(turn, Failed(turn.id, error.code, error.message))
+                    self._sessions.rewind(name, length)
+
+    def _batch(self, lead: Turn, others: list[Turn]) -> list[Part]:
+        """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
+        is_contended = self._scheduler.is_contended(lead)
+        limit = self._contended_tokens() if is_contended else self._chunk_tokens
+        batch = [self._part(lead, limit, evict_running=lead is self._scheduler.senior)]
+        if is_contended or lead.is_alone:
+            return batch
+        total = batch[0].tokens
+        for turn in others:
+            if turn.is_realtime != lead.is_realtime or turn.is_alone or total + limit > MOST_PASS_TOKENS:
+                continue
+            try:
+                part = self._part(turn, limit, evict_running=False)
+            except KVFull:
+                continue
+            if self._costs.ms(total + part.tokens) <= self._costs.ms(total) + self._costs.ms(part.tokens):
+                batch.append(part)
+                total += part.tokens
+        return batch
+
+    def _contended_tokens(self) -> int:
+        most_ms = CONTENDED_STEPS * self._costs.ms(1)
+        return max((n for n in range(1, LEAST_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
+
+    def _part(self, turn: Turn, limit: int, *, evict_running: bool) -> Part:
+        """Seat the turn's session, and say what its next pass needs."""
+        begun = time.perf_counter()
+        self._sessions.seat(turn.session, evict_running=evict_running)
         if not turn.started:
-            self._start(turn)
-        session = turn.session
-        if session.pending > CHUNK_TOKENS or (session.pending and isinstance(turn.work, Append)):
-            self._feed(turn, want=0)
-        elif isinstance(turn.work, Append):
-            self._finish(turn, "appended")
-        else:
-            self._speak(turn, self._feed(turn, want=1))
+            self._start(turn, begun)
+        part = Part(turn, turn.spans(limit))
+        turn.busy_s += time.perf_counter() - begun
+        return part
 
-    def _start(self, turn: Turn) -> None:
+    def _start(self, turn: Turn, begun: float) -> None:
         session = turn.session
-        self._sessions.seat(session, evict_running=turn.is_oldest)
-        turn.started = time.perf_counter()
-        if not isinstance(turn.work, Append) and not session.pending and session.log:
+        turn.started = begun
+        turn.restored_tokens, session.restored_tokens = session.restored_tokens, 0
+        turn.restore_s = time.perf_counter() - begun if turn.restored_tokens else 0.0
+        if not isinstance(turn, AppendTurn) and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         turn.cached_tokens, turn.new_tokens = session.kv, session.pending
 
-    def _feed(self, turn: Turn, *, want: int) -> Logits:
-        """Put the next chunk of the log into the KV."""
-        session = turn.session
-        self._sessions.seat(session, evict_running=turn.is_oldest)
-        chunk = session.log[session.kv : session.kv + CHUNK_TOKENS]
-        before = time.perf_counter()
-        logits = self._sessions.forward(
-            session, [Span(session.seq, session.kv, chunk, want)], evict_running=turn.is_oldest
-        )
-        spent = time.perf_counter() - before
-        session.kv += len(chunk)
-        turn.runner_s += spent
-        turn.steps += 1
-        if not turn.output_tokens:
-            turn.prefill_s += spent
-            self._tokens_prefilled += len(chunk)
-        return logits
+    def _run(self, batch: list[Part], arrivals: Arrivals) -> None:
+        begun = time.perf_counter()
+        try:
+            rows = self._forward(batch, arrivals)
+        except KVFull:
+            if len(batch) == 1:
+                raise
+            return self._run(batch[:1], arrivals)
+        finally:
+            for part in batch:
+                part.turn.let_go()
+        spent_s = time.perf_counter() - begun
+        if len(batch) == 1 and batch[0].spans:
+            self._costs.observe(batch[0].tokens, spent_s * 1e3)
+        self._scheduler.count_pass(batch[0].turn)
+        for part in batch:
+            wanted = sum(span.want for span in part.spans)
+            self._deliver(part, rows[:wanted], spent_s)
+            rows = rows[wanted:]
+        return None
 
-    def _speak(self, turn: Turn, logits: Logits) -> None:
-        if isinstance(turn.work, Score):
-            scores = self._score(turn, turn.work.candidates, logits[0])
-            return self._finish(turn, "scored", scores)
-        work, session = turn.work, turn.session
-        assert isinstance(work, Generate)
-        token = sample(
-            logits[0],
-            temperature=work.temperature,
-            top_p=work.top_p,
-            seed=work.seed,
-            position=len(session.log),
+    def _forward(self, batch: list[Part], arrivals: Arrivals) -> Logits:
+        spans = [span for part in batch for span in part.spans]
+        if not spans:
+            return np.empty((0, 0), np.float32)
+        turns = [part.turn for part in batch]
+        is_long = self._costs.ms(sum(part.tokens for part in batch)) > STOPPABLE_MS
+        return self._sessions.forward(
+            [turn.session for turn in turns],
+            spans,
+            (lambda: _is_overtaken(turns, arrivals())) if is_long else None,
+            evict_running=len(batch) == 1 and turns[0] is self._scheduler.senior,
         )
-        session.log.append(token)
-        turn.output_tokens += 1
-        self._tokens_generated += 1
-        turn.last_token = time.perf_counter()
-        turn.first_token = turn.first_token or turn.last_token
-        self._send(Tokens(work.turn, [token]))
-        if reason := self._reason_to_stop(turn, work, token):
+
+    def _deliver(self, part: Part, rows: Logits, spent_s: float) -> None:
+        """Give a turn its rows of the pass, and send what it says."""
+        begun = time.perf_counter()
+        turn, session = part.turn, part.turn.session
+        was_reading, said_before = turn.is_reading, turn.output_tokens
+        fed = sum(len(span.tokens) for span in part.spans if span.seq == session.seq)
+        session.kv += fed
+        turn.runner_s += spent_s
+        turn.busy_s += spent_s
+        turn.steps += bool(part.spans)
+        if was_reading:
+            turn.prefill_s += spent_s
+            self._tokens_prefilled += fed
+        try:
+            reason = turn.take(rows)
+        except VivaceError as error:
+            return self._end(turn, Failed(turn.id, error.code, error.message))
+        finally:
+            self._sessions.trim(session, session.kv - turn.rejected)
+        said = turn.output_tokens - said_before
+        self._tokens_generated += said
+        self._scheduler.charge(turn, tokens_read=fed if was_reading else 0, tokens_said=said)
+        if isinstance(turn, GenerateTurn) and said:
+            self._send(Tokens(turn.id, turn.fresh, turn.chances))
+        turn.busy_s += time.perf_counter() - begun
+        if reason:
             self._finish(turn, reason)
         return None
 
-    def _reason_to_stop(self, turn: Turn, work: Generate, token: int) -> str:
-        if token in self._facts.end_tokens or token in work.stop_tokens:
-            return "stop"
-        if work.stop:
-            longest = max(len(stop.encode()) for stop in work.stop)
-            turn.tail += self._runner.piece(token)
-            if any(stop.encode() in turn.tail for stop in work.stop):
-                return "stop"
-            turn.tail = turn.tail[-longest:]
-        room = min(self._facts.context_tokens, self._facts.trained_tokens)
-        if turn.output_tokens >= work.max_tokens or len(turn.session.log) >= room:
-            return "length"
-        return ""
+    def _finish(self, turn: Turn, reason: str) -> None:
+        self._end(turn, Finished(turn.id, reason, turn.waterfall(), turn.scores))
 
-    def _score(self, turn: Turn, candidates: list[list[int]], row: Logits) -> list[float]:
-        """Log-probability of each candidate after the log; their KV lives in scratch sequences only."""
-        scores = [log_probability(row, c[0]) if c else 0.0 for c in candidates]
-        waiting = [i for i, c in enumerate(candidates) if len(c) > 1]
-        while waiting:
-            group: list[int] = []
-            size = 0
-            while waiting and len(group) < len(self._sessions.scratch):
-                size += len(candidates[waiting[0]])
-                if group and size > SCORE_TOKENS:
-                    break
-                group.append(waiting.pop(0))
-            self._score_group(turn, candidates, group, scores)
-        return scores
-
-    def _score_group(
-        self, turn: Turn, candidates: list[list[int]], group: list[int], scores: list[float]
-    ) -> None:
-        session, spans = turn.session, []
-        for seq, index in zip(self._sessions.scratch, group, strict=False):
-            tokens = candidates[index][:-1]
-            self._runner.share(session.seq, seq, session.kv)
-            spans.append(Span(seq, session.kv, tokens, want=len(tokens)))
-        before = time.perf_counter()
-        try:
-            rows = iter(self._sessions.forward(session, spans, evict_running=turn.is_oldest))
-            turn.runner_s += time.perf_counter() - before
-            for index in group:
-                scores[index] += sum(log_probability(next(rows), token) for token in candidates[index][1:])
-        except KVFull:
-            self._sessions.trim(session, session.kv - 1)  # the next try begins with the log's last token
-            raise
-        finally:
-            for span in spans:
-                self._runner.trim(span.seq, 0)
-
-    def _finish(self, turn: Turn, reason: str, scores: list[float] | None = None) -> None:
-        self._remove(turn)
-        self._send(Finished(turn.work.turn, reason, turn.waterfall(), scores or []))
-
-    def _remove(self, turn: Turn) -> None:
-        self._turns.remove(turn)
+    def _end(self, turn: Turn, frame: Finished | Failed) -> None:
+        """The one end of every turn: nothing of it runs any more when its last frame goes out."""
+        self._scheduler.remove(turn)
         turn.session.is_running = False
-
-    def _fail(self, turn: Turn, error: VivaceError) -> None:
-        self._remove(turn)
-        self._send(Failed(turn.work.turn, error.code, error.message))
+        self._send(frame)
 
     def _stats(self) -> StatsReply:
         return StatsReply(
             sessions=len(self._sessions),
-            turns=len(self._turns),
+            turns=len(self._scheduler),
             kv_tokens=self._sessions.kv_tokens(),
             kv_cells=self._facts.context_tokens,
+            parked_bytes=self._shelf.size_bytes if self._shelf else 0,
             tokens_prefilled=self._tokens_prefilled,
             tokens_generated=self._tokens_generated,
             uptime_s=time.monotonic() - self._started,
         )
+
+
+def _is_overtaken(running: list[Turn], frames: Iterable[ToEngine] | None) -> bool:
+    """Whether frames that came during a pass make the pass not worth finishing."""
+    if frames is None:
+        return True
+    ended: set[str] = set()
+    is_urgent = False
+    for frame in frames:
+        match frame:
+            case Interrupt(turn=turn):
+                ended.add(turn)
+            case Close(session=session) | Rewind(session=session):
+                ended |= {turn.id for turn in running if turn.session.name == session}
+            case Generate(tier="realtime") | Score(tier="realtime"):
+                is_urgent = True
+            case _:
+                pass
+    return all(turn.id in ended for turn in running) or (is_urgent and not running[0].is_realtime)
+
+
+def _chunk_tokens(costs: StepCosts, *, can_stop: bool) -> int:
+    """The largest prefill chunk that keeps to CHUNK_MS, or that is efficient if a pass can be stopped."""
+    fitting = [n for n in (8, 16, 32, 64, 128, 256, 512) if costs.ms(n) <= CHUNK_MS]
+    return max([*fitting, LEAST_CHUNK_TOKENS if can_stop else 8])

@@ -6,13 +6,15 @@ A frame on the wire is four bytes of length (big endian) and one msgpack map wit
 
 import struct
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 _ENCODER = msgspec.msgpack.Encoder()
+
+Tier = Literal["realtime", "background"]
 
 
 class Frame(msgspec.Struct, tag_field="type", tag=str.lower):
@@ -23,32 +25,63 @@ class Frame(msgspec.Struct, tag_field="type", tag=str.lower):
 
 
 class Open(Frame):
-    """Begin a session. A token prefix that another session already holds is shared, not prefilled again."""
+    """Begin a session. A token prefix that the same tenant has in KV already is not prefilled again."""
 
     session: str
     tokens: list[int] = []
+    tenant: str = ""
 
 
 class Append(Frame):
-    """Put tokens at the end of a session's log and prefill them now. Ends with `Finished`."""
+    """Put tokens at the end of a session's log and prefill them now. Ends with `Finished`.
+
+    A provisional tail is text that is still being typed. Whatever comes next in this session replaces it: of
+    the next tokens only those behind the common beginning are prefilled. It gives way to every other turn.
+    """
 
     session: str
     turn: str
     tokens: list[int] = []
+    tier: Tier = "realtime"
+    is_provisional: bool = False
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """How a token is chosen. The defaults are greedy and change nothing."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0  # 0: all
+    min_p: float = 0.0  # leave out what is less likely than this share of the likeliest
+    repetition_penalty: float = 1.0  # divides the logits of tokens that are in the log
+    presence_penalty: float = 0.0  # taken off tokens that this turn has said
+    frequency_penalty: float = 0.0  # and this for each time it said them
+    logit_bias: dict[int, float] = {}
+    seed: int = 0
+    top_logprobs: int | None = None  # report each token's log-probability, and those of so many likeliest
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """What the output must look like."""
+
+    kind: Literal["json_schema", "regex", "lark"]
+    text: str
 
 
 class Generate(Frame):
-    """Append `tokens`, then generate. Each token comes as `Tokens`; the turn ends with one `Finished`."""
+    """Append `tokens`, then generate. Tokens come as `Tokens`; the turn ends with one `Finished`."""
 
     session: str
     turn: str
     tokens: list[int] = []
     max_tokens: int = 1024
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
+    sampling: Sampling = Sampling()
     stop: list[str] = []  # generation ends with the token that completes one of these
     stop_tokens: list[int] = []  # besides the model's own end-of-turn tokens
+    grammar: Grammar | None = None
+    prediction: list[int] = []  # what the output will resemble; drafts are taken from it first
+    use_drafts: bool = True
+    tier: Tier = "realtime"
 
 
 class Score(Frame):
@@ -61,6 +94,7 @@ class Score(Frame):
     turn: str
     tokens: list[int] = []
     candidates: list[list[int]] = []
+    tier: Tier = "realtime"
 
 
 class Interrupt(Frame):
@@ -84,6 +118,12 @@ class Fork(Frame):
     length: int
 
 
+class Park(Frame):
+    """Move an idle session's KV to disk. It comes back by itself with the session's next turn."""
+
+    session: str
+
+
 class Close(Frame):
     session: str
 
@@ -101,30 +141,53 @@ class Ready(Frame):
     model: str
     context_tokens: int  # KV cells, shared by all sessions
     trained_tokens: int  # the context the model was trained for
+    limit_tokens: int  # the longest that one session may be
+    stretch: float  # how far positions are scaled (YaRN) to reach beyond what it was trained for; 1: not
     threads: int
     load_ms: float
     pid: int
 
 
+class Chance(msgspec.Struct, frozen=True):
+    """A token and the natural logarithm of its probability."""
+
+    token: int
+    logprob: float
+
+
+class Chances(msgspec.Struct, frozen=True):
+    """The chosen token's chance, and those of the likeliest ones at its place, likeliest first."""
+
+    chosen: Chance
+    likeliest: list[Chance] = []
+
+
 class Tokens(Frame):
-    """Tokens of a running turn, as they are made."""
+    """Tokens of a running turn, as they are made: several where a draft was accepted."""
 
     turn: str
     tokens: list[int]
+    chances: list[Chances] = []  # one a token, if log-probabilities were asked for
 
 
 class Waterfall(msgspec.Struct, frozen=True):
     """Where a turn's time went, as the engine saw it."""
 
     queue_ms: float = 0.0  # frame received → first work on it
+    restore_ms: float = 0.0  # KV read back from disk
     prefill_ms: float = 0.0  # forward passes over the prompt
     first_token_ms: float = 0.0  # frame received → first token sent
     decode_ms: float = 0.0  # first token → last token
+    draft_ms: float = 0.0  # finding drafts
+    grammar_ms: float = 0.0  # compiling the grammar and computing its masks
     overhead_ms: float = 0.0  # the engine's own work outside the runner, all steps together
-    cached_tokens: int = 0  # prompt tokens whose KV was already there
+    cached_tokens: int = 0  # prompt tokens whose KV was already there, in memory or on disk
+    restored_tokens: int = 0  # those of them that came from disk
     new_tokens: int = 0  # prompt tokens prefilled by this turn
     output_tokens: int = 0
-    steps: int = 0
+    steps: int = 0  # forward passes
+    draft_accepted: int = 0  # drafted tokens that the model said too
+    draft_rejected: int = 0
 
 
 class Finished(Frame):
@@ -149,12 +212,13 @@ class StatsReply(Frame):
     turns: int
     kv_tokens: int
     kv_cells: int
+    parked_bytes: int
     tokens_prefilled: int
     tokens_generated: int
     uptime_s: float
 
 
-ToEngine = Open | Append | Generate | Score | Interrupt | Rewind | Fork | Close | Stats
+ToEngine = Open | Append | Generate | Score | Interrupt | Rewind | Fork | Park | Close | Stats
 FromEngine = Ready | Tokens | Finished | Failed | StatsReply
 
 

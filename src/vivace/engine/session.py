@@ -1,37 +1,68 @@
 """Sessions: a token log each, and how much of it is in the runner's KV.
 
-Owns logs, sequence ids and what is evicted when the KV is full. Does not own turns or sampling.
-Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
+Owns logs, sequence ids, whose KV is shared, and what is parked when the KV is full. Does not own turns,
+sampling or files (`shelf`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from vivace.engine.runners.base import KVFull, Logits, Runner, Span
+from vivace.engine.runners.base import KVFull, Logits, Runner, ShouldStop, Span
+from vivace.engine.shelf import Shelf, common_length
+from vivace.engine.speculation.suffix import History
 from vivace.errors import UsageError
 
 NO_SEQ = -1
 SCRATCH_SEQS = 16  # sequences kept free for scoring candidates
+LEAST_RESTORED_TOKENS = 32  # fewer are prefilled sooner than a file is read
+LEAST_PREFIX_TOKENS = 64  # a beginning that sessions share is kept on disk from this length on
+PREFIX_SHARE = 0.8  # a log that another one repeats to more than this is the same talk, not a fixed prefix
+PRELOADED_SHARE = 0.125  # of the KV cells, at most, for the prefixes that are loaded at start
 
 
 class Session:
-    def __init__(self, name: str, log: list[int]) -> None:
+    def __init__(self, name: str, log: list[int], tenant: str = "") -> None:
         self.name = name
+        self.tenant = tenant
         self.log = log
+        self.tail_start: int | None = None  # where the provisional tail begins, if there is one
         self.kv = 0
         self.seq = NO_SEQ
+        self.restored_tokens = 0  # how much of `kv` came from disk when it was last seated
         self.used = 0  # when it was last worked on, in ticks of `Sessions`
         self.is_running = False  # a turn runs or waits on it; there is never a second one
+        self.is_fork = False
+        self._history: History | None = None
 
     @property
     def pending(self) -> int:
         """Tokens of the log that are not in the KV yet."""
         return len(self.log) - self.kv
 
+    @property
+    def firm(self) -> int:
+        """How much of the log is not a provisional tail."""
+        return len(self.log) if self.tail_start is None else self.tail_start
+
+    def history(self) -> History:
+        """The index that drafts are found with, brought up to date with the log."""
+        if self._history is None:
+            self._history = History(self.log)
+        else:
+            self._history.extend(self.log[len(self._history) :])
+        return self._history
+
+    def cut(self, length: int) -> None:
+        del self.log[length:]
+        if self._history is not None and len(self._history) > length:
+            self._history.truncate(length)
+
 
 class Sessions:
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, shelf: Shelf | None = None) -> None:
         self._runner = runner
+        self._shelf = shelf
         self._by_name: dict[str, Session] = {}
+        self._prefixes: list[Session] = []  # loaded at start; nobody's turn, so they are the first to go
         self._free = list(range(runner.facts.sequences - SCRATCH_SEQS))
         self.scratch = range(runner.facts.sequences - SCRATCH_SEQS, runner.facts.sequences)
         self._tick = 0
@@ -39,38 +70,62 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._by_name.values())
+
     def get(self, name: str) -> Session:
         try:
             return self._by_name[name]
         except KeyError:
             raise UsageError(f"There is no session {name}.") from None
 
-    def open(self, name: str, log: list[int]) -> Session:
+    def open(self, name: str, log: list[int], tenant: str = "") -> Session:
         if name in self._by_name:
             raise UsageError(f"Session {name} is open already.")
-        session = self._by_name[name] = Session(name, log)
+        key = self._shelf.key(tenant) if self._shelf else tenant
+        session = self._by_name[name] = Session(name, log, key)
         return session
+
+    def extend(self, session: Session, tokens: Sequence[int], *, is_provisional: bool = False) -> None:
+        """Put tokens at the end of the firm log. Of a provisional tail, the common beginning keeps its KV."""
+        firm = session.firm
+        kept = firm + common_length(session.log[firm:], tokens)
+        if kept < len(session.log):
+            session.cut(kept)
+            self.trim(session, min(session.kv, kept))
+        session.log += tokens[kept - firm :]
+        session.tail_start = firm if is_provisional else None
 
     def fork(self, name: str, source: str, length: int) -> Session:
         parent = self.get(source)
         if not 0 <= length <= len(parent.log):
             raise UsageError(f"Session {source} has {len(parent.log)} tokens; cannot fork at {length}.")
-        return self.open(name, parent.log[:length])  # its KV is shared when it first works: `seat`
+        session = self.open(name, parent.log[:length])  # shares KV when it first works: `seat`
+        session.tenant, session.is_fork = parent.tenant, True
+        return session
 
     def rewind(self, name: str, length: int) -> None:
         session = self.get(name)
         if not 0 <= length <= len(session.log):
             raise UsageError(f"Session {name} has {len(session.log)} tokens; cannot rewind to {length}.")
-        del session.log[length:]
+        session.cut(length)
+        if session.tail_start is not None and session.tail_start >= length:
+            session.tail_start = None
         self.trim(session, min(session.kv, length))
 
     def close(self, name: str) -> None:
-        self._evict(self.get(name))
-        del self._by_name[name]
+        self._release(self._by_name.pop(name))
+
+    def park(self, name: str) -> None:
+        """Move a session's KV to disk."""
+        session = self.get(name)
+        if session.is_running:
+            raise UsageError(f"Session {name} has a turn; it cannot be parked.")
+        self._evict(session)
 
     def kv_tokens(self) -> int:
         """Tokens held in the KV, shared ones counted once for each session that holds them."""
-        return sum(session.kv for session in self._by_name.values())
+        return sum(session.kv for session in self._holders())
 
     def trim(self, session: Session, length: int) -> None:
         if session.kv > length:
@@ -78,61 +133,135 @@ class Sessions:
             session.kv = length
 
     def seat(self, session: Session, *, evict_running: bool) -> None:
-        """Give a session that is about to work a sequence; a new one begins with what others hold."""
+        """Give a session that is about to work a sequence; a new one begins with what is held already."""
         self._tick += 1
         session.used = self._tick
         if session.seq == NO_SEQ:
             if not self._free:
-                self._make_room(session, evict_running=evict_running)
+                self._make_room([session], evict_running=evict_running)
             session.seq = self._free.pop()
+            session.restored_tokens = 0
             self._adopt_prefix(session)
+            self._restore(session)
+
+    def _holders(self) -> list[Session]:
+        """Whoever has something in the KV."""
+        return [s for s in [*self._prefixes, *self._by_name.values()] if s.seq != NO_SEQ]
 
     def _adopt_prefix(self, session: Session) -> None:
-        """Share the longest prefix of the log that any other session holds."""
-        others = [s for s in self._by_name.values() if s is not session and s.kv > session.kv]
-        best = max(others, key=lambda other: _common(other, session), default=None)
-        if best is not None and (length := _common(best, session)) > session.kv:
+        """Share the longest prefix of the log that another session of the same tenant holds."""
+        best, length = None, 0
+        for other in self._holders():
+            if other is not session and other.tenant == session.tenant and other.kv > length:
+                common = min(other.kv, common_length(other.log, session.log))
+                if common > length:
+                    best, length = other, common
+        if best is not None:
             self._runner.share(best.seq, session.seq, length)
             session.kv = length
+            self._keep_prefix(session, best)
 
-    def forward(self, session: Session, spans: Sequence[Span], *, evict_running: bool) -> Logits:
-        """One pass for `session`, with room made for it if there is none; KVFull if none can be made."""
+    def _keep_prefix(self, session: Session, other: Session) -> None:
+        """Keep on disk what two sessions begin with and then leave: instructions, tools, examples."""
+        if self._shelf is None or session.is_fork or other in self._prefixes:
+            return
+        tokens = session.log[: session.kv]
+        is_same_talk = len(tokens) > PREFIX_SHARE * min(len(session.log), len(other.log))
+        if len(tokens) >= LEAST_PREFIX_TOKENS and not is_same_talk:
+            self._shelf.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
+
+    def _restore(self, session: Session) -> None:
+        """Take a longer beginning of the log from disk, if there is one and it fits."""
+        if self._shelf is None:
+            return
+        found = self._shelf.find(session.tenant, session.log)
+        if found is None or found.length < session.kv + LEAST_RESTORED_TOKENS:
+            return
+        state = self._shelf.read(found.parked)
+        if state is None:
+            return
+        if self._load(session, state):
+            session.kv = len(found.parked.tokens)
+            self.trim(session, found.length)
+            session.restored_tokens = found.length
+        else:
+            self._adopt_prefix(session)
+
+    def _load(self, session: Session, state: bytes) -> bool:
+        """Put a state into the session's sequence, in place of what it shares; False if that cannot be."""
+        self._runner.trim(session.seq, 0)
+        session.kv = 0
         while True:
             try:
-                return self._runner.forward(spans)
+                self._runner.load(session.seq, state)
+                return True
+            except ValueError:  # written by something else: not worth more than a prefill
+                return False
             except KVFull:
-                self._make_room(session, evict_running=evict_running)
+                try:
+                    self._make_room([session], evict_running=False)
+                except KVFull:
+                    return False
 
-    def _make_room(self, session: Session, *, evict_running: bool) -> None:
+    def preload(self) -> None:
+        """Load the kept prefixes, the latest first, as long as they take a small share of the cells."""
+        left = int(self._runner.facts.context_tokens * PRELOADED_SHARE)
+        for parked in self._shelf.prefixes() if self._shelf else []:
+            left -= len(parked.tokens)
+            if left < 0 or len(self._free) < len(self.scratch):
+                return
+            assert self._shelf is not None
+            if (state := self._shelf.read(parked)) is not None:
+                session = Session("", list(parked.tokens), parked.tenant)
+                session.seq = self._free.pop()
+                if self._load(session, state):
+                    session.kv = len(session.log)
+                    self._prefixes.append(session)
+                else:
+                    self._free.append(session.seq)
+
+    def forward(
+        self,
+        working: Sequence[Session],
+        spans: Sequence[Span],
+        should_stop: ShouldStop | None = None,
+        *,
+        evict_running: bool,
+    ) -> Logits:
+        """One pass for `working`, with room made for it if there is none; KVFull if none can be made."""
+        while True:
+            try:
+                return self._runner.forward(spans, should_stop)
+            except KVFull:
+                self._make_room(working, evict_running=evict_running)
+
+    def _make_room(self, working: Iterable[Session], *, evict_running: bool) -> None:
         """Take the KV of another session: the idle one not used for longest, or else one that runs.
 
-        Only the oldest turn may take from running ones. If any could, two that do not fit together would
-        take from each other for ever.
+        Only the most senior turn may take from running ones. If any could, two that do not fit together
+        would take from each other for ever.
         """
-        holders = [s for s in self._by_name.values() if s is not session and s.seq != NO_SEQ]
-        idle = [s for s in holders if not s.is_running]
+        others = [s for s in self._holders() if s not in working]
+        idle = [s for s in others if not s.is_running]
         if idle:
             self._evict(min(idle, key=lambda s: s.used))
-        elif holders and evict_running:
-            self._evict(min(holders, key=lambda s: s.used))
+        elif others and evict_running:
+            self._evict(min(others, key=lambda s: s.used))
         else:
             raise KVFull
 
     def _evict(self, session: Session) -> None:
-        """Forget a session's KV; its log stays, and is prefilled again when it is needed."""
+        """Take a session's KV away: parked on disk if that is worth a file. Its log stays."""
+        if session in self._prefixes:
+            self._prefixes.remove(session)
+        elif self._shelf is not None and session.kv >= LEAST_RESTORED_TOKENS:
+            firm = min(session.kv, session.firm)
+            self.trim(session, firm)  # text that is still being typed is not kept
+            self._shelf.park(session.tenant, session.log[:firm], lambda: self._runner.save(session.seq))
+        self._release(session)
+
+    def _release(self, session: Session) -> None:
         if session.seq != NO_SEQ:
             self._runner.trim(session.seq, 0)
             self._free.append(session.seq)
         session.seq, session.kv = NO_SEQ, 0
-
-
-def _common(held: Session, wanted: Session) -> int:
-    """Length of the common prefix of what `held` has in the KV and what `wanted` needs."""
-    low, high = 0, min(held.kv, len(wanted.log))
-    while low < high:  # halving with slice comparisons: C speed on long logs
-        middle = (low + high + 1) // 2
-        if held.log[low:middle] == wanted.log[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

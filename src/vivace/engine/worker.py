@@ -2,8 +2,9 @@
 
     python -m vivace.engine.worker FD '{"model": …}'
 
-Reads frames between steps, so an interrupt waits for one step at most. Ends when the socket ends: an engine
-never outlives its server. Owns the loop and the process. Does not own what frames mean (`engine`).
+Reads frames between passes and inside of long ones, so nobody waits for a pass that is no longer wanted. Ends
+when the socket ends: an engine never outlives its server. Owns the loop and the process. Does not own what
+frames mean (`engine`).
 """
 
 import os
@@ -17,9 +18,12 @@ from pathlib import Path
 import msgspec
 
 from vivace.engine.engine import Engine
-from vivace.engine.frames import FromEngine, Ready, engine_unpacker, pack
+from vivace.engine.frames import FromEngine, Ready, ToEngine, engine_unpacker, pack
 from vivace.engine.plan import choose_threads
 from vivace.engine.runners.base import Runner
+from vivace.engine.shelf import Shelf
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.warmup import measure_costs
 from vivace.errors import COULD_NOT_START, VivaceError
 from vivace.models.tokenizer import SCRIPTED, script_of
 
@@ -34,6 +38,40 @@ class Job(msgspec.Struct, frozen=True):
     path: str  # of its file; empty for a scripted one
     context_tokens: int
     threads: int = 0
+    use_extra_bufts: bool = True
+    step_costs: dict[int, float] = {}  # ms of a pass by its size, if they were measured before
+    kv_folder: str = ""  # where KV is parked; empty: nowhere
+    kv_disk_bytes: int = 0
+
+
+class Inbox:
+    """Frames from the server: read when the engine is between passes, and looked at inside of a long one."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._unpacker = engine_unpacker()
+        self._waiting: list[ToEngine] = []
+        self.is_closed = False
+
+    def take(self, *, wait: bool) -> list[ToEngine]:
+        """All that came, in order; with `wait`, at least one frame or the end of the stream."""
+        self._read()
+        while wait and not self._waiting and not self.is_closed:
+            select.select([self._link], [], [])
+            self._read()
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def peek(self) -> list[ToEngine] | None:
+        """What has come and was not taken yet; None if nobody is there any more."""
+        self._read()
+        return None if self.is_closed else self._waiting
+
+    def _read(self) -> None:
+        while not self.is_closed and select.select([self._link], [], [], 0)[0]:
+            data = self._link.recv(READ_BYTES)
+            self.is_closed = not data
+            self._waiting += self._unpacker.feed(data)
 
 
 def make_runner(job: Job) -> Runner:
@@ -43,30 +81,53 @@ def make_runner(job: Job) -> Runner:
         return ScriptedRunner(msgspec.convert(script_of(job.model), Script))
     from vivace.engine.runners.llamacpp import LlamaRunner
 
-    path = Path(job.path)
-    return LlamaRunner(path, context_tokens=job.context_tokens, threads=choose_threads(job.threads))
+    return LlamaRunner(
+        Path(job.path),
+        context_tokens=job.context_tokens,
+        threads=choose_threads(job.threads),
+        use_extra_bufts=job.use_extra_bufts,
+    )
+
+
+def make_shelf(job: Job, runner: Runner) -> Shelf | None:
+    if not job.kv_folder or not job.kv_disk_bytes:
+        return None
+    try:
+        return Shelf(Path(job.kv_folder), kv_format=runner.facts.kv_format, limit_bytes=job.kv_disk_bytes)
+    except OSError as error:
+        print(f"KV cannot be kept on disk: {error}", file=sys.stderr)
+        return None
 
 
 def run(link: socket.socket, job: Job) -> None:
     """Load the model, say `Ready`, then serve until the other side closes."""
     begun = time.perf_counter()
     runner = make_runner(job)
+    costs = StepCosts(job.step_costs or runner.known_costs() or measure_costs(runner))
+    shelf = make_shelf(job, runner)
 
     def send(frame: FromEngine) -> None:
         link.sendall(pack(frame))
 
-    facts = runner.facts
-    load_ms = (time.perf_counter() - begun) * 1e3
-    send(Ready(job.model, facts.context_tokens, facts.trained_tokens, facts.threads, load_ms, os.getpid()))
-    engine, unpacker = Engine(runner, send), engine_unpacker()
-    while True:
-        while engine.is_idle or select.select([link], [], [], 0)[0]:
-            data = link.recv(READ_BYTES)
-            if not data:
-                return
-            for frame in unpacker.feed(data):
-                engine.handle(frame)
-        engine.step()
+    engine, inbox, facts = Engine(runner, send, costs, shelf), Inbox(link), runner.facts
+    send(
+        Ready(
+            model=job.model,
+            context_tokens=facts.context_tokens,
+            trained_tokens=facts.trained_tokens,
+            limit_tokens=facts.limit_tokens,
+            stretch=facts.stretch,
+            threads=facts.threads,
+            load_ms=(time.perf_counter() - begun) * 1e3,
+            pid=os.getpid(),
+        )
+    )
+    while not inbox.is_closed:
+        for frame in inbox.take(wait=engine.is_idle):
+            engine.handle(frame)
+        if not engine.is_idle and not inbox.is_closed:
+            engine.step(inbox.peek)
+    engine.close()
 
 
 def main() -> int:

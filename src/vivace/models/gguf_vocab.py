@@ -28,10 +28,12 @@ def _start_backend() -> Any:
     return silent
 
 
-def load_model(path: Path, *, vocab_only: bool = False) -> ctypes.c_void_p:
+def load_model(path: Path, *, vocab_only: bool = False, use_extra_bufts: bool = True) -> ctypes.c_void_p:
+    """`use_extra_bufts`: let llama.cpp repack the weights for this CPU's matrix instructions."""
     _start_backend()
     params = lc.llama_model_default_params()
     params.vocab_only = vocab_only
+    params.use_extra_bufts = use_extra_bufts
     model: ctypes.c_void_p | None = lc.llama_model_load_from_file(str(path).encode(), params)
     if not model:
         raise StartError(

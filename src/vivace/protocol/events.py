@@ -29,6 +29,8 @@ class InputTokensDetails(msgspec.Struct, frozen=True):
 
 class OutputTokensDetails(msgspec.Struct, frozen=True):
     reasoning_tokens: int = 0
+    accepted_prediction_tokens: int = 0  # drafted, from the prediction or the session's own text, and right
+    rejected_prediction_tokens: int = 0
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -47,12 +49,19 @@ class Waterfall(msgspec.Struct, frozen=True):
     tokenize_ms: float = 0.0
     first_token_ms: float = 0.0  # request read → first token back at the server
     server_ms: float = 0.0  # what is left of the total: frames, events, text
+    restore_ms: float = 0.0  # KV read back from disk
     prefill_ms: float = 0.0  # forward passes over the prompt
     decode_ms: float = 0.0  # first token → last token
-    overhead_ms: float = 0.0  # the engine's own work outside the model
-    cached_tokens: int = 0  # prompt tokens whose KV was already there
+    draft_ms: float = 0.0  # finding drafts
+    grammar_ms: float = 0.0  # compiling the grammar and computing its masks
+    overhead_ms: float = 0.0  # the engine's own work outside the model, drafts and grammar included
+    cached_tokens: int = 0  # prompt tokens whose KV was already there, in memory or on disk
+    restored_tokens: int = 0  # those of them that came from disk
     new_tokens: int = 0  # prompt tokens prefilled by this turn
     output_tokens: int = 0
+    steps: int = 0  # forward passes of the model
+    draft_accepted: int = 0  # drafted tokens that the model said too
+    draft_rejected: int = 0
     restarts: int = 0  # times the engine died under this turn
 
 

@@ -5,6 +5,9 @@ refused by name. Our own additions:
 
 - `stop`: a string or a list; the answer ends before the first of them, and no part of it is ever sent.
 - `seed`: the same seed after the same input gives the same answer.
+- `prediction`: text that the answer will resemble, as in OpenAI's chat completions. It never changes the
+  answer, only how soon it is there.
+- `top_k`, `min_p`, `repetition_penalty`, `presence_penalty`, `frequency_penalty`, `logit_bias` (by token id).
 - `generate: false`: prefill only. With `candidates: [text, …]`, also the log-probability of each as what
   the assistant would say next, as `scores` of the completed response.
 - A last input message of the assistant's with `status: "in_progress"` is continued, not closed.
@@ -48,6 +51,17 @@ class InputItem(msgspec.Struct):
         return "".join(part.text or "" for part in self.content)
 
 
+class Prediction(msgspec.Struct):
+    type: Literal["content"] = "content"
+    content: str | list[Part] = ""
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text or "" for part in self.content)
+
+
 class ResponseCreate(msgspec.Struct, kw_only=True):
     model: str | None = None
     input: str | list[InputItem] = ""
@@ -60,6 +74,13 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
     max_output_tokens: Count | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = 0
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=10)] = 1.0
+    presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] = 0.0
+    frequency_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] = 0.0
+    logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] = {}
+    prediction: Prediction | None = None
     store: bool | None = None
     metadata: dict[str, str] | None = None
     tools: list[Any] | None = None

@@ -84,7 +84,12 @@ async def propose(model: Model, aim: Aim, instruction: str) -> AsyncGenerator[Ed
     diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)
     diff.feed(reader.lines)
     try:
-        text = model.write(request.messages, max_tokens=request.max_tokens, stop=request.stop)
+        text = model.write(
+            request.messages,
+            max_tokens=request.max_tokens,
+            stop=request.stop,
+            prediction=request.prediction,
+        )
         async with aclosing(text) as deltas:
             async for delta in deltas:
                 diff.feed(reader.feed(delta))

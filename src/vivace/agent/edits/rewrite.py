@@ -25,6 +25,7 @@ class Rewrite:
     fence: str
     opening: str  # text of the new unit that we wrote ourselves; the model goes on behind it
     max_tokens: int
+    prediction: str = ""  # what the answer will resemble, behind the opening
 
     @property
     def stop(self) -> list[str]:
@@ -49,7 +50,9 @@ def rewrite_request(source: SourceFile, units: list[Unit], unit: Unit, instructi
     parts.append(f"Task: {instruction}")
     prompt = "add" if unit.kind == "new" else "revise" if is_prose else "rewrite"
     messages = [*read_prompt(prompt), user("\n\n".join(parts)), begun_answer(tag + opening)]
-    return Rewrite(messages, fence, opening, int(len(old) / CHARS_PER_TOKEN) + SPARE_TOKENS)
+    max_tokens = int(len(old) / CHARS_PER_TOKEN) + SPARE_TOKENS
+    rest = "" if unit.kind == "new" else old.removeprefix(opening) + fence
+    return Rewrite(messages, fence, opening, max_tokens, rest)
 
 
 def opening_for(source: SourceFile, unit: Unit, instruction: str) -> str:

@@ -4,7 +4,7 @@ Owns the shapes that cross the seam. A runner knows sequences (small integers) a
 know sessions, turns, sampling or text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,22 +27,45 @@ class Facts(NamedTuple):
 
     name: str
     context_tokens: int  # KV cells, shared by all sequences
-    trained_tokens: int
+    trained_tokens: int  # the context it was trained for; beyond it, only what `stretch` allows
     sequences: int  # sequence ids 0 … sequences-1 may be used
     vocab_size: int
     end_tokens: frozenset[int]  # any of these ends a turn
     threads: int
+    stretch: float = 1.0  # by how much positions are scaled (YaRN) to reach beyond the trained context
+    can_stop: bool = False  # whether a pass can be given up in its middle
+    kv_format: str = ""  # what saved KV depends on: runners that differ in it cannot read each other's
+
+    @property
+    def limit_tokens(self) -> int:
+        """The longest that one sequence may be."""
+        return min(self.context_tokens, int(self.trained_tokens * self.stretch))
 
 
 class KVFull(Exception):
     """No room in the KV for these tokens; nothing was changed. The engine makes room and tries again."""
 
 
+class Stopped(Exception):
+    """The pass was given up in its middle because `should_stop` said so; nothing was changed."""
+
+
+ShouldStop = Callable[[], bool]  # asked every few milliseconds while a pass runs
+
+
 class Runner(Protocol):
     facts: Facts
 
-    def forward(self, spans: Sequence[Span]) -> Logits:
+    def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         """One pass over all spans. Rows come in the order of the spans; valid until the next call."""
+        ...
+
+    def save(self, seq: int) -> bytes:
+        """The KV of a sequence, for `load` by a runner with the same `facts.kv_format`."""
+        ...
+
+    def load(self, seq: int, state: bytes) -> None:
+        """Give an empty sequence the KV that was saved. Raises KVFull, or ValueError if it is not one."""
         ...
 
     def trim(self, seq: int, length: int) -> None:
@@ -51,6 +74,10 @@ class Runner(Protocol):
 
     def share(self, source: int, target: int, length: int) -> None:
         """Let `target` begin with the first `length` positions of `source`; a copy only if it must be."""
+        ...
+
+    def known_costs(self) -> dict[int, float]:
+        """Milliseconds of a pass by its size, where they need not be measured; else nothing."""
         ...
 
     def piece(self, token: int) -> bytes:

@@ -4,53 +4,81 @@ Owns the loaded model, one context with a unified KV, and the batch buffer. Does
 """
 
 import ctypes
-import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import llama_cpp as lc
 import numpy as np
 
-from vivace.engine.runners.base import Facts, KVFull, Logits, Span
+from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
 from vivace.errors import StartError
 from vivace.models.gguf_vocab import end_tokens, load_model, piece_of
 
 BATCH_TOKENS = 512  # the most one pass takes: candidates are scored together in one
 SEQUENCES = 64
-_NO_KV_SLOT = 1
-
-log = logging.getLogger(__name__)
+ASK_S = 0.005  # between two questions whether to stop: a pass has 600 operations, most of them short
+_NO_KV_SLOT, _ABORTED = 1, 2
 
 
 class LlamaRunner:
-    def __init__(self, path: Path, *, context_tokens: int, threads: int) -> None:
-        self._model = load_model(path)
-        self._context = _make_context(self._model, context_tokens, threads)
+    def __init__(
+        self, path: Path, *, context_tokens: int, threads: int, use_extra_bufts: bool = True
+    ) -> None:
+        self._model = load_model(path, use_extra_bufts=use_extra_bufts)
+        trained = lc.llama_model_n_ctx_train(self._model)
+        stretch = _stretch(self._model, context_tokens, trained)
+        self._context = _make_context(self._model, context_tokens, threads, stretch)
         self._memory = lc.llama_get_memory(self._context)
         self._vocab = lc.llama_model_get_vocab(self._model)
         self._batch = lc.llama_batch_init(BATCH_TOKENS, 0, 1)
+        self._should_stop: ShouldStop | None = None
+        self._abort_callback = lc.ggml_abort_callback(self._ask_whether_to_stop)  # must outlive the context
+        self._next_ask = 0.0
         self.facts = Facts(
             name=path.stem,
             context_tokens=lc.llama_n_ctx(self._context),
-            trained_tokens=lc.llama_model_n_ctx_train(self._model),
+            trained_tokens=trained,
             sequences=SEQUENCES,
             vocab_size=lc.llama_vocab_n_tokens(self._vocab),
             end_tokens=end_tokens(self._vocab),
             threads=threads,
+            stretch=stretch,
+            can_stop=True,
+            kv_format=f"llama.cpp {lc.__version__} {path.name} {path.stat().st_size} yarn {stretch:g}",
         )
 
-    def forward(self, spans: Sequence[Span]) -> Logits:
+    def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         wanted = self._fill_batch(spans)
+        self._watch(should_stop)
         status = lc.llama_decode(self._context, self._batch)
         if status == _NO_KV_SLOT:
             raise KVFull
+        if status == _ABORTED:  # llama.cpp has taken the tokens of this pass out of the KV again
+            raise Stopped
         if status != 0:
             raise RuntimeError(f"llama_decode returned {status}")
         return self._logits(wanted)
 
-    def _fill_batch(self, spans: Sequence[Span]) -> list[int]:
-        """Write the spans into the C batch; return the batch rows whose logits are wanted."""
-        batch, row, wanted = self._batch, 0, []
+    def _watch(self, should_stop: ShouldStop | None) -> None:
+        """Have llama.cpp ask between two operations of its graph (hundreds a pass) whether to go on."""
+        if should_stop is None:
+            if self._should_stop is not None:
+                lc.llama_set_abort_callback(self._context, lc.ggml_abort_callback(), None)
+        elif self._should_stop is None:
+            lc.llama_set_abort_callback(self._context, self._abort_callback, None)
+        self._should_stop = should_stop
+
+    def _ask_whether_to_stop(self, _data: ctypes.c_void_p) -> bool:
+        now = time.perf_counter()
+        if now < self._next_ask or self._should_stop is None:
+            return False
+        self._next_ask = now + ASK_S
+        return self._should_stop()
+
+    def _fill_batch(self, spans: Sequence[Span]) -> int:
+        """Write the spans into the C batch; return how many rows of logits are wanted."""
+        batch, row = self._batch, 0
         token, pos, n_seq, seq_id, output = batch.token, batch.pos, batch.n_seq_id, batch.seq_id, batch.logits
         for span in spans:
             first_wanted = len(span.tokens) - span.want
@@ -58,20 +86,17 @@ class LlamaRunner:
                 token[row], pos[row], n_seq[row] = value, span.start + offset, 1
                 seq_id[row][0] = span.seq
                 output[row] = offset >= first_wanted
-                if offset >= first_wanted:
-                    wanted.append(row)
                 row += 1
         assert 0 < row <= BATCH_TOKENS, row
         batch.n_tokens = row
-        return wanted
+        return sum(span.want for span in spans)
 
-    def _logits(self, rows: list[int]) -> Logits:
-        """A view for one row (the decode path: no 600 KB copy a token), a copy for several."""
+    def _logits(self, wanted: int) -> Logits:
+        """All rows, seen in place: no 600 KB copy a row."""
         vocab = self.facts.vocab_size
-        views = [np.ctypeslib.as_array(lc.llama_get_logits_ith(self._context, r), (vocab,)) for r in rows]
-        if len(views) == 1:
-            return views[0].reshape(1, vocab)
-        return np.stack(views) if views else np.empty((0, vocab), np.float32)
+        if not wanted:
+            return np.empty((0, vocab), np.float32)
+        return np.ctypeslib.as_array(lc.llama_get_logits(self._context), (wanted, vocab))
 
     def trim(self, seq: int, length: int) -> None:
         lc.llama_memory_seq_rm(self._memory, seq, length, -1)
@@ -79,6 +104,23 @@ class LlamaRunner:
     def share(self, source: int, target: int, length: int) -> None:
         lc.llama_memory_seq_rm(self._memory, target, 0, -1)
         lc.llama_memory_seq_cp(self._memory, source, target, 0, length)
+
+    def save(self, seq: int) -> bytes:
+        size = lc.llama_state_seq_get_size(self._context, seq)
+        state = bytearray(size)
+        buffer = (ctypes.c_uint8 * size).from_buffer(state)
+        written = lc.llama_state_seq_get_data(self._context, buffer, size, seq)
+        del buffer
+        return bytes(memoryview(state)[:written])
+
+    def load(self, seq: int, state: bytes) -> None:
+        buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))
+        if lc.llama_state_seq_set_data(self._context, buffer, len(state), seq) == 0:
+            lc.llama_memory_seq_rm(self._memory, seq, 0, -1)
+            raise KVFull
+
+    def known_costs(self) -> dict[int, float]:
+        return {}
 
     def piece(self, token: int) -> bytes:
         return piece_of(self._vocab, token)
@@ -89,7 +131,16 @@ class LlamaRunner:
         lc.llama_model_free(self._model)
 
 
-def _make_context(model: ctypes.c_void_p, context_tokens: int, threads: int) -> ctypes.c_void_p:
+def _stretch(model: ctypes.c_void_p, context_tokens: int, trained_tokens: int) -> float:
+    """How far YaRN must scale positions to reach the context; 1 if it need not, or the model has no RoPE."""
+    if lc.llama_model_rope_type(model) == lc.LLAMA_ROPE_TYPE_NONE:
+        return 1.0
+    return max(1.0, context_tokens / trained_tokens)
+
+
+def _make_context(
+    model: ctypes.c_void_p, context_tokens: int, threads: int, stretch: float
+) -> ctypes.c_void_p:
     params = lc.llama_context_default_params()
     params.n_ctx = context_tokens
     params.n_batch = params.n_ubatch = BATCH_TOKENS
@@ -98,6 +149,10 @@ def _make_context(model: ctypes.c_void_p, context_tokens: int, threads: int) -> 
     params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED  # skips other sessions' cells in the pool
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
+    if stretch > 1.0:
+        params.rope_scaling_type = lc.LLAMA_ROPE_SCALING_TYPE_YARN
+        params.rope_freq_scale = 1.0 / stretch
+        params.yarn_orig_ctx = lc.llama_model_n_ctx_train(model)
     context: ctypes.c_void_p | None = lc.llama_init_from_model(model, params)
     if not context:
         raise StartError(

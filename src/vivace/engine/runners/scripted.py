@@ -13,8 +13,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import Facts, KVFull, Logits, Span
+from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
 from vivace.models.tokenizer import ByteTokenizer
+
+
+ASK_S = 0.005
 
 
 class Script(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,13 +44,15 @@ class ScriptedRunner:
             vocab_size=256 + len(ByteTokenizer.CONTROLS),
             end_tokens=self._tokenizer.end_tokens,
             threads=1,
+            can_stop=True,
+            kv_format="scripted",
         )
 
-    def forward(self, spans: Sequence[Span]) -> Logits:
+    def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         count = sum(len(span.tokens) for span in spans)
         if sum(map(len, self._kv.values())) + count > self.facts.context_tokens:
             raise KVFull
-        time.sleep((self._script.step_ms + self._script.prefill_token_ms * (count - 1)) / 1e3)
+        self._pass((self._script.step_ms + self._script.prefill_token_ms * (count - 1)) / 1e3, should_stop)
         rows = []
         for span in spans:
             held = self._kv.setdefault(span.seq, [])
@@ -58,6 +63,14 @@ class ScriptedRunner:
                     rows.append(self._row(held))
         return np.stack(rows) if rows else np.empty((0, self.facts.vocab_size), np.float32)
 
+    def _pass(self, seconds: float, should_stop: ShouldStop | None) -> None:
+        """Take that long, or until it should stop."""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            if should_stop and should_stop():
+                raise Stopped
+            time.sleep(min(left, ASK_S) if should_stop else left)
+
     def _row(self, held: list[int]) -> Logits:
         """Logits whose maximum is the next byte of the reply."""
         row = np.zeros(self.facts.vocab_size, np.float32)
@@ -67,25 +80,39 @@ class ScriptedRunner:
     def _next(self, held: list[int]) -> int:
         start, end = (self._tokenizer.control(name) for name in ByteTokenizer.CONTROLS)
         begun = len(held) - held[::-1].index(start) if start in held else 0
-        said = bytes(held[begun:]).removeprefix(b"assistant\n")
-        prompt = b"".join(self._tokenizer.piece(t) for t in held[: max(begun - 1, 0)]).decode(
-            "utf-8", "replace"
-        )
+        said = self._text(held[begun:]).removeprefix(b"assistant\n")
+        prompt = self._text(held[: max(begun - 1, 0)]).decode("utf-8", "replace")
         reply = next((r for key, r in self._script.replies.items() if key in prompt), "").encode()
         if len(said) == self._script.die_at_token and self._script.die_mark:
             self._die_once(Path(self._script.die_mark))
         return reply[len(said)] if len(said) < len(reply) else end
+
+    def _text(self, tokens: list[int]) -> bytes:
+        return b"".join(map(self._tokenizer.piece, tokens))
 
     def _die_once(self, mark: Path) -> None:
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def known_costs(self) -> dict[int, float]:
+        step_ms = max(self._script.step_ms, 0.01)
+        return {1: step_ms, 64: step_ms + 63 * self._script.prefill_token_ms}
+
     def trim(self, seq: int, length: int) -> None:
         del self._kv.setdefault(seq, [])[length:]
 
     def share(self, source: int, target: int, length: int) -> None:
         self._kv[target] = self._kv.get(source, [])[:length]
+
+    def save(self, seq: int) -> bytes:
+        return msgspec.msgpack.encode(self._kv.get(seq, []))
+
+    def load(self, seq: int, state: bytes) -> None:
+        held = msgspec.msgpack.decode(state, type=list[int])
+        if sum(map(len, self._kv.values())) + len(held) > self.facts.context_tokens:
+            raise KVFull
+        self._kv[seq] = held
 
     def piece(self, token: int) -> bytes:
         return self._tokenizer.piece(token)

@@ -54,7 +54,16 @@ class LoadedModel:
         self.name = name
         self._path = find_model(settings, name)
         path = str(self._path or "")
-        self.engine = EngineLink(Job(name, path, settings.context_tokens, settings.threads))
+        self.engine = EngineLink(
+            Job(
+                model=name,
+                path=path,
+                context_tokens=settings.context_tokens,
+                threads=settings.threads,
+                kv_folder=str(settings.kv_dir),
+                kv_disk_bytes=int(settings.kv_disk_gib * 2**30),
+            )
+        )
         self._open: OrderedDict[str, Session] = OrderedDict()
 
     async def load(self) -> None:

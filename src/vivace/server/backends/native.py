@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from vivace.config import Settings
-from vivace.engine.frames import Append, Failed, Finished, Generate, Interrupt, Score, Tokens
+from vivace.engine.frames import Append, Failed, Finished, Generate, Interrupt, Sampling, Score, Tokens
 from vivace.errors import RequestRefused, VivaceError
 from vivace.models.template import Message
 from vivace.protocol.refusal import Refusal, mistake
@@ -161,11 +161,14 @@ class NativeBackend:
         begun = time.perf_counter()
         before = turn.previous.tokens() if turn.previous else []
         messages = _messages(turn)
-        size = sum(len(message.text) for message in messages)
-        if size > LARGE_CHARS:
-            tokens = await asyncio.to_thread(model.template.render, messages, after=before)
-        else:
-            tokens = model.template.render(messages, after=before)
+        predicted = turn.request.prediction.text if turn.request.prediction else ""
+
+        def tokenize() -> list[int]:
+            turn.prediction = model.tokenizer.encode(predicted)
+            return model.template.render(messages, after=before)
+
+        is_large = sum(len(message.text) for message in messages) + len(predicted) > LARGE_CHARS
+        tokens = await asyncio.to_thread(tokenize) if is_large else tokenize()
         if turn.request.generate or turn.request.candidates:
             tokens += model.template.answer(before + tokens)
         turn.session = turn.previous.continuation() if turn.previous else Session()
@@ -210,10 +213,9 @@ class NativeBackend:
             turn=turn.id,
             tokens=tokens,
             max_tokens=(request.max_output_tokens or ALL_THAT_FITS) - turn.output_tokens,
-            temperature=request.temperature or 0.0,
-            top_p=1.0 if request.top_p is None else request.top_p,
-            seed=turn.seed,
+            sampling=_sampling(turn),
             stop=request.stops,
+            prediction=turn.prediction,
         )
 
     def _conclude(
@@ -251,6 +253,21 @@ class NativeBackend:
             said_before = turn.previous.instructions if turn.previous else None
             instructions = turn.request.instructions or said_before
             self.store.put(turn.id, StoredResponse(turn.session, turn.model, instructions))
+
+
+def _sampling(turn: Turn) -> Sampling:
+    request = turn.request
+    return Sampling(
+        temperature=request.temperature or 0.0,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        top_k=request.top_k,
+        min_p=request.min_p,
+        repetition_penalty=request.repetition_penalty,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        logit_bias=request.logit_bias,
+        seed=turn.seed,
+    )
 
 
 def _messages(turn: Turn) -> list[Message]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from vivace.engine.frames import Finished
 from vivace.engine.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
-from vivace.protocol.events import InputTokensDetails, Usage, Waterfall
+from vivace.protocol.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
 from vivace.protocol.requests import ResponseCreate
 from vivace.protocol.textstream import TextStream
 from vivace.protocol.writer import Broken, Ended, Outcome, Text
@@ -31,6 +31,7 @@ class Turn:
         self.prompt_tokens = 0  # the whole log before the answer
         self.seed = secrets.randbits(62) if request.seed is None else request.seed  # kept for a replay
         self.stream = TextStream(request.stops)
+        self.prediction: list[int] = []  # what the answer will resemble
         self.output_tokens = 0
         self.deaths = 0
         self.is_interrupted = False
@@ -94,7 +95,10 @@ class Turn:
     def _usage(self, engine: EngineWaterfall) -> Usage:
         cached = InputTokensDetails(min(engine.cached_tokens, self.prompt_tokens))
         total = self.prompt_tokens + self.output_tokens
-        return Usage(self.prompt_tokens, self.output_tokens, total, cached)
+        drafts = OutputTokensDetails(
+            accepted_prediction_tokens=engine.draft_accepted, rejected_prediction_tokens=engine.draft_rejected
+        )
+        return Usage(self.prompt_tokens, self.output_tokens, total, cached, drafts)
 
     def _times(self, engine: EngineWaterfall) -> Waterfall:
         now = time.perf_counter()
@@ -107,11 +111,18 @@ class Turn:
             tokenize_ms=self.tokenize_s * 1e3,
             first_token_ms=(self.first_token - self.received) * 1e3 if self.first_token else 0.0,
             server_ms=max(0.0, total_ms - waited_s * 1e3 - self.tokenize_s * 1e3 - in_engine_ms),
+            restore_ms=engine.restore_ms,
             prefill_ms=engine.prefill_ms,
             decode_ms=engine.decode_ms,
+            draft_ms=engine.draft_ms,
+            grammar_ms=engine.grammar_ms,
             overhead_ms=engine.overhead_ms,
             cached_tokens=engine.cached_tokens,
+            restored_tokens=engine.restored_tokens,
             new_tokens=engine.new_tokens,
             output_tokens=self.output_tokens,
+            steps=engine.steps,
+            draft_accepted=engine.draft_accepted,
+            draft_rejected=engine.draft_rejected,
             restarts=self.deaths,
         )

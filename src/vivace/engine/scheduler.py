@@ -1,0 +1,69 @@
+"""Who runs next. Realtime before everything else, between any two passes; fair among tenants within a tier.
+
+Owns the waiting turns and what each tenant has been served. A turn that is not realtime (background work, and
+text that is still being typed) gets one pass in twenty while realtime turns run, so that it never starves.
+Among tenants the one that was served least goes first, by virtual token counters: a tenant that comes back
+after a pause starts level with the others and has no old credit to spend. Does not run anything.
+"""
+
+from collections.abc import Iterator
+
+from vivace.engine.turn import Turn
+
+REALTIME_PASSES = 19  # in a row at most, while something else waits: the rest gets 5%
+OUTPUT_WEIGHT = 2.0  # a token said counts as two tokens read: about what they cost
+
+
+class Scheduler:
+    def __init__(self) -> None:
+        self._turns: list[Turn] = []
+        self._served: dict[str, float] = {}  # per tenant, in weighted tokens
+        self._realtime_passes = 0  # since something else last ran
+        self._tick = 0
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def __iter__(self) -> Iterator[Turn]:
+        return iter(list(self._turns))
+
+    def add(self, turn: Turn) -> None:
+        tenant = turn.session.tenant
+        active = {each.session.tenant for each in self._turns}
+        if tenant not in active:
+            level = min((self._served[each] for each in active), default=0.0)
+            self._served[tenant] = max(self._served.get(tenant, 0.0), level)
+        self._turns.append(turn)
+
+    def remove(self, turn: Turn) -> None:
+        self._turns.remove(turn)
+        if not self._turns:
+            self._served.clear()  # nobody waits: nobody has a claim on anybody
+
+    @property
+    def senior(self) -> Turn:
+        """The turn that has the first claim on the KV: no other may take its cells."""
+        return min(self._turns, key=lambda turn: (not turn.is_realtime, turn.received))
+
+    def order(self) -> list[Turn]:
+        """All turns, the one whose turn it is first."""
+        fair = sorted(self._turns, key=lambda turn: (self._served[turn.session.tenant], turn.served_at))
+        realtime = [turn for turn in fair if turn.is_realtime]
+        rest = [turn for turn in fair if not turn.is_realtime]
+        if rest and self._realtime_passes >= REALTIME_PASSES:
+            return rest + realtime
+        return realtime + rest
+
+    def is_contended(self, turn: Turn) -> bool:
+        """Whether a realtime turn waits while this one runs."""
+        return not turn.is_realtime and any(each.is_realtime for each in self._turns)
+
+    def charge(self, turn: Turn, *, tokens_read: int, tokens_said: int) -> None:
+        """Account for a pass that this turn had a part in. Before the turn is removed."""
+        self._tick += 1
+        turn.served_at = self._tick
+        self._served[turn.session.tenant] += tokens_read + OUTPUT_WEIGHT * tokens_said
+
+    def count_pass(self, lead: Turn) -> None:
+        is_waited_for = any(not each.is_realtime for each in self._turns)
+        self._realtime_passes = self._realtime_passes + 1 if lead.is_realtime and is_waited_for else 0

@@ -1,0 +1,242 @@
+"""KV on disk: sessions that were parked, and beginnings that many sessions share.
+
+Owns the files: a folder for each KV format, in it one for each tenant, named by a salted hash: no tenant's
+text finds another's. A thread writes each file beside its name and renames it when it is whole; the least
+recently used go when the limit is reached. KV is a cache: whatever fails here costs a prefill, nothing else.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import struct
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+_HEADER = struct.Struct("<8sQQ")  # magic, tokens, bytes of state; then the tokens, then the state
+_MAGIC = b"vivakv1\n"
+MOST_UNWRITTEN_BYTES = 512 << 20  # states that wait for the disk; beyond this, parking waits too
+COVERED = 0.9  # a prefix is not kept again if a kept one covers this share of it
+STALE_S = 3600.0  # a half-written file of this age has no writer any more
+_BLOCK = 1024
+
+
+class Parked:
+    """One file: the tokens whose KV it holds."""
+
+    def __init__(self, tenant: str, path: Path, tokens: "array[int]", size_bytes: int, used: float) -> None:
+        self.tenant = tenant
+        self.path = path
+        self.tokens = tokens
+        self.size_bytes = size_bytes
+        self.used = used
+        self.unwritten: bytes | None = None  # the state, until the disk has it
+        self.is_forgotten = False  # set by the engine, looked at by the writer
+        self.is_lost = False  # the other way round: it could not be written
+
+    @property
+    def is_prefix(self) -> bool:
+        return self.path.suffix == ".prefix"
+
+
+class Found(NamedTuple):
+    parked: Parked
+    length: int  # how many of the wanted tokens it begins with
+
+
+class Shelf:
+    def __init__(self, folder: Path, *, kv_format: str, limit_bytes: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._limit_bytes = limit_bytes
+        self._salt = _salt(folder)
+        self._folder = folder / hashlib.blake2b(kv_format.encode(), digest_size=8).hexdigest()
+        self._folder.mkdir(exist_ok=True, mode=0o700)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="shelf")
+        self._writing: list[Future[None]] = []
+        self._parked = self._read_index()
+        self._make_room()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(parked.size_bytes for parked in self._parked.values() if not parked.is_lost)
+
+    def key(self, tenant: str) -> str:
+        """What a tenant is called here: nobody can tell who it is, or find its files without the salt."""
+        return _digest(self._salt, b"tenant:" + tenant.encode())
+
+    def park(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes]) -> None:
+        """Put a session's KV down. Files that it has outgrown go."""
+        self._put(tenant, tokens, save, ".session")
+        packed = array("i", tokens)
+        for other in self._of(tenant):
+            is_shorter = len(other.tokens) < len(packed) and not other.is_prefix
+            if is_shorter and common_length(other.tokens, packed) == len(other.tokens):
+                self._forget(other)
+
+    def keep_prefix(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes]) -> None:
+        packed = array("i", tokens)
+        for other in self._of(tenant):
+            if other.is_prefix and common_length(other.tokens, packed) >= COVERED * len(packed):
+                return
+        self._put(tenant, tokens, save, ".prefix")
+
+    def find(self, tenant: str, tokens: Sequence[int]) -> Found | None:
+        """The file with the longest beginning in common with `tokens`."""
+        packed = array("i", tokens)
+        found = [Found(parked, common_length(parked.tokens, packed)) for parked in self._of(tenant)]
+        return max(found, key=lambda each: each.length, default=None)
+
+    def prefixes(self) -> list[Parked]:
+        """The kept beginnings, the latest used first."""
+        kept = [parked for parked in self._parked.values() if parked.is_prefix]
+        return sorted(kept, key=lambda parked: -parked.used)
+
+    def read(self, parked: Parked) -> bytes | None:
+        """The state; None if the file is gone or is not whole."""
+        self._touch(parked)
+        if (state := parked.unwritten) is not None:
+            return state
+        try:
+            with parked.path.open("rb") as file:
+                magic, count, size = _HEADER.unpack(file.read(_HEADER.size))
+                file.seek(_HEADER.size + 4 * count)
+                state = file.read()
+        except (OSError, struct.error):
+            magic, size, state = b"", 0, b""
+        if magic == _MAGIC and len(state) == size:
+            return state
+        self._forget(parked)
+        return None
+
+    def flush(self) -> None:
+        """Wait until the disk has everything."""
+        for future in self._writing:
+            future.result()
+        self._writing.clear()
+
+    def close(self) -> None:
+        self.flush()
+        self._writer.shutdown()
+
+    def _of(self, tenant: str) -> list[Parked]:
+        return [parked for parked in self._parked.values() if parked.tenant == tenant and not parked.is_lost]
+
+    def _put(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes], suffix: str) -> None:
+        packed = array("i", tokens)
+        path = self._folder / tenant / (_digest(self._salt, packed.tobytes()) + suffix)
+        if path in self._parked and not self._parked[path].is_lost:
+            self._touch(self._parked[path])
+            return
+        state = save()
+        if len(state) > self._limit_bytes // 2:
+            return
+        self._writing = [future for future in self._writing if not future.done()]
+        waiting = sum(len(parked.unwritten or b"") for parked in self._parked.values())
+        if waiting + len(state) > MOST_UNWRITTEN_BYTES:
+            self.flush()
+        parked = Parked(tenant, path, packed, len(state) + 4 * len(packed) + _HEADER.size, time.time())
+        parked.unwritten = state
+        self._parked[path] = parked
+        self._make_room()
+        self._writing.append(self._writer.submit(_write, parked, state))
+
+    def _make_room(self) -> None:
+        excess = self.size_bytes - self._limit_bytes
+        for parked in sorted(self._parked.values(), key=lambda each: each.used):
+            if excess <= 0:
+                return
+            excess -= parked.size_bytes
+            self._forget(parked)
+
+    def _forget(self, parked: Parked) -> None:
+        parked.is_forgotten = True
+        self._parked.pop(parked.path, None)
+        with contextlib.suppress(OSError):
+            parked.path.unlink(missing_ok=True)
+
+    def _touch(self, parked: Parked) -> None:
+        parked.used = time.time()
+        with contextlib.suppress(OSError):  # the file's time tells the next engine when it was last used
+            os.utime(parked.path)
+
+    def _read_index(self) -> dict[Path, Parked]:
+        """What earlier engines left."""
+        found = {}
+        for file in sorted(self._folder.glob("*/*")):
+            with contextlib.suppress(OSError):
+                if file.suffix == ".part":
+                    if time.time() - file.stat().st_mtime > STALE_S:
+                        file.unlink(missing_ok=True)
+                elif parked := _read_parked(file):
+                    found[file] = parked
+                else:
+                    file.unlink(missing_ok=True)
+        return found
+
+
+def _write(parked: Parked, state: bytes) -> None:
+    """In the writer's thread."""
+    fresh = parked.path.with_name(f"{parked.path.name}.{os.getpid()}.part")
+    try:
+        parked.path.parent.mkdir(exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(_HEADER.pack(_MAGIC, len(parked.tokens), len(state)))
+            file.write(parked.tokens.tobytes())
+            file.write(state)
+        fresh.replace(parked.path)
+        if parked.is_forgotten:
+            parked.path.unlink(missing_ok=True)
+    except OSError:  # the disk is full, or the folder is gone
+        parked.is_lost = True
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    parked.unwritten = None
+
+
+def _read_parked(file: Path) -> Parked | None:
+    stat = file.stat()
+    with file.open("rb") as opened:
+        header = opened.read(_HEADER.size)
+        if len(header) < _HEADER.size:
+            return None
+        magic, count, size = _HEADER.unpack(header)
+        if magic != _MAGIC or stat.st_size != _HEADER.size + 4 * count + size:
+            return None
+        tokens = array("i")
+        tokens.frombytes(opened.read(4 * count))
+    return Parked(file.parent.name, file, tokens, stat.st_size, stat.st_mtime)
+
+
+def _salt(folder: Path) -> bytes:
+    """Random, made once for this folder, readable by its owner only."""
+    file, fresh = folder / "salt", folder / f"salt.{os.getpid()}.part"
+    if not file.exists():
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+            opened.write(secrets.token_bytes(32))
+        with contextlib.suppress(FileExistsError):  # another engine was first
+            os.link(fresh, file)
+        fresh.unlink()
+    return file.read_bytes()
+
+
+def _digest(salt: bytes, data: bytes) -> str:
+    return hashlib.blake2b(data, key=salt, digest_size=16).hexdigest()
+
+
+def common_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of the common beginning of two lists, or of two arrays. Slices compare at C speed."""
+    low, most = 0, min(len(one), len(other))
+    while low + _BLOCK <= most and one[low : low + _BLOCK] == other[low : low + _BLOCK]:
+        low += _BLOCK
+    high = min(low + _BLOCK, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

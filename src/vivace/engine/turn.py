@@ -1,0 +1,288 @@
+"""One piece of work on one session, from its frame to its `Finished`: append, generate or score.
+
+Each kind says what its next forward pass must compute (`spans`) and takes what came of it (`take`). Both look
+only at the session's log and KV, so a pass that was given up or an evicted KV just means to ask again.
+Owns a turn's progress and its waterfall. Does not own who runs when, the KV, or sending.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from vivace.engine.frames import Append, Chances, Generate, Score, Waterfall
+from vivace.engine.grammar import Constraint
+from vivace.engine.runners.base import Facts, Logits, Span
+from vivace.engine.sampler import Sampler, log_probability
+from vivace.engine.session import Session
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.speculation.drafter import Drafter
+
+SCORE_TOKENS = 256  # candidate tokens in one pass
+
+
+class Turn:
+    is_alone = False  # its next pass cannot be shared with other turns
+    is_waiting = False  # for something else than its turn
+
+    def __init__(self, work: Append | Generate | Score, session: Session) -> None:
+        self.id = work.turn
+        self.session = session
+        self.is_realtime = work.tier == "realtime"
+        self.received = time.perf_counter()
+        self.firm_before = 0  # the session's length without this turn
+        self.started = self.first_token = self.last_token = 0.0
+        self.served_at = 0  # in ticks of the scheduler
+        self.restore_s = self.prefill_s = self.runner_s = self.busy_s = self.draft_s = self.grammar_s = 0.0
+        self.cached_tokens = self.restored_tokens = self.new_tokens = self.output_tokens = self.steps = 0
+        self.compile_s = 0.0  # until its grammar was ready
+        self.draft_accepted = self.draft_rejected = 0
+        self.rejected = 0  # drafted tokens of the last pass that the model did not say
+        self.scores: list[float] = []
+
+    def spans(self, limit: int) -> list[Span]:
+        """What the next pass must compute, `limit` tokens at most; nothing if there is nothing left to do."""
+        raise NotImplementedError
+
+    def take(self, rows: Logits) -> str:
+        """What came of it, a row for each token that was wanted. Returns why the turn ends, or nothing."""
+        raise NotImplementedError
+
+    def let_go(self) -> None:
+        """The pass is over, or was given up."""
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it is still in its prompt."""
+        return not self.output_tokens
+
+    def waterfall(self) -> Waterfall:
+        first = self.first_token or time.perf_counter()
+        return Waterfall(
+            queue_ms=((self.started or first) - self.received - self.compile_s) * 1e3,
+            restore_ms=self.restore_s * 1e3,
+            prefill_ms=self.prefill_s * 1e3,
+            first_token_ms=(first - self.received) * 1e3,
+            decode_ms=(self.last_token - self.first_token) * 1e3,
+            draft_ms=self.draft_s * 1e3,
+            grammar_ms=self.grammar_s * 1e3,
+            overhead_ms=max(0.0, self.busy_s - self.runner_s) * 1e3,
+            cached_tokens=self.cached_tokens,
+            restored_tokens=self.restored_tokens,
+            new_tokens=self.new_tokens,
+            output_tokens=self.output_tokens,
+            steps=self.steps,
+            draft_accepted=self.draft_accepted,
+            draft_rejected=self.draft_rejected,
+        )
+
+    def _reading(self, limit: int) -> Span | None:
+        """The next chunk of the log, if more than one pass is needed for it."""
+        session = self.session
+        if session.pending <= limit:
+            return None
+        return Span(session.seq, session.kv, session.log[session.kv : session.kv + limit])
+
+
+class AppendTurn(Turn):
+    def __init__(self, work: Append, session: Session) -> None:
+        super().__init__(work, session)
+        self.is_provisional = work.is_provisional
+        self.is_realtime = self.is_realtime and not work.is_provisional
+
+    def spans(self, limit: int) -> list[Span]:
+        session = self.session
+        chunk = session.log[session.kv : session.kv + limit]
+        return [Span(session.seq, session.kv, chunk)] if chunk else []
+
+    def take(self, rows: Logits) -> str:
+        assert not len(rows)
+        return "" if self.session.pending else "appended"
+
+
+class GenerateTurn(Turn):
+    def __init__(
+        self,
+        work: Generate,
+        session: Session,
+        *,
+        facts: Facts,
+        piece: Callable[[int], bytes],
+        costs: StepCosts,
+        constraint: "Future[Constraint] | None",
+    ) -> None:
+        super().__init__(work, session)
+        self._work = work
+        self._facts = facts
+        self._piece = piece
+        self._costs = costs
+        self._compiling = constraint
+        self._constraint: Constraint | None = None
+        self._sampler = Sampler(work.sampling, session.log)
+        self._drafter: Drafter | None = None
+        self._draft: list[int] = []
+        self._stops = [stop.encode() for stop in work.stop]
+        self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
+        self._tail = b""  # the end of the output, to find stop strings that cross tokens
+        self.fresh: list[int] = []  # tokens of the last pass, to be sent
+        self.chances: list[Chances] = []
+
+    @property
+    def is_waiting(self) -> bool:  # type: ignore[override]
+        return self._compiling is not None
+
+    def settle_grammar(self) -> None:
+        """Take the compiled grammar, if it is there. Raises if it is refused."""
+        if self._compiling and self._compiling.done():
+            self._constraint, self._compiling = self._compiling.result(), None
+            self.grammar_s = self.compile_s = time.perf_counter() - self.received
+
+    def spans(self, limit: int) -> list[Span]:
+        self._draft = []
+        if reading := self._reading(limit):
+            return [reading]
+        session = self.session
+        tokens = session.log[session.kv :]
+        is_speaking = self.output_tokens > 0  # the first token shall not wait for a draft
+        if self._work.use_drafts and is_speaking and (room := self._draft_room(limit - len(tokens))) > 0:
+            self._draft = self._propose(room)
+        return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
+
+    def _draft_room(self, limit: int) -> int:
+        """Tokens that may be drafted: one less than may still come, for the model adds one of its own."""
+        left = min(
+            self._work.max_tokens - self.output_tokens, self._facts.limit_tokens - len(self.session.log)
+        )
+        return min(limit, left - 1)
+
+    def _propose(self, room: int) -> list[int]:
+        begun = time.perf_counter()
+        if self._drafter is None:
+            self._drafter = Drafter(self._costs, self.session.history(), self._work.prediction)
+            self._drafter.hear(self.session.log[-self.output_tokens :])
+        draft = self._drafter.propose(room)
+        self.draft_s += time.perf_counter() - begun
+        if self._constraint:
+            begun = time.perf_counter()
+            draft = self._constraint.forced()[:room] or self._constraint.keep(draft)
+            self.grammar_s += time.perf_counter() - begun
+        return draft
+
+    def take(self, rows: Logits) -> str:
+        self.fresh, self.chances, self.rejected = [], [], len(self._draft)
+        if not len(rows):
+            return ""
+        reason, accepted = "", 0
+        for row, expected in zip(rows, [*self._draft, None], strict=True):
+            token = self._choose(row)
+            reason = self._reason_to_stop(token)
+            accepted += token == expected
+            if reason or token != expected:
+                break
+        self._settle(accepted)
+        return reason
+
+    def _choose(self, row: Logits) -> int:
+        """One token from one row, into the log."""
+        mask = None
+        if self._constraint:
+            begun = time.perf_counter()
+            mask = self._constraint.mask()
+            self.grammar_s += time.perf_counter() - begun
+        token = self._sampler.choose(row, len(self.session.log), mask)
+        if self._work.sampling.top_logprobs is not None:
+            self.chances.append(self._sampler.chances(row, token))
+        if self._constraint:
+            begun = time.perf_counter()
+            self._constraint.accept(token)
+            self.grammar_s += time.perf_counter() - begun
+        self._sampler.hear(token)
+        self.session.log.append(token)
+        self.fresh.append(token)
+        self.output_tokens += 1
+        return token
+
+    def _settle(self, accepted: int) -> None:
+        drafted = len(self._draft)
+        self.rejected = drafted - accepted
+        self.draft_accepted += accepted
+        self.draft_rejected += self.rejected
+        if self._drafter:
+            begun = time.perf_counter()
+            self.session.history()
+            self._drafter.hear(self.fresh)
+            self.draft_s += time.perf_counter() - begun
+        self.last_token = time.perf_counter()
+        self.first_token = self.first_token or self.last_token
+
+    def _reason_to_stop(self, token: int) -> str:
+        if token in self._facts.end_tokens or token in self._work.stop_tokens:
+            return "stop"
+        if self._stops:
+            self._tail += self._piece(token)
+            if any(stop in self._tail for stop in self._stops):
+                return "stop"
+            self._tail = self._tail[-self._stop_tail :] if self._stop_tail else b""
+        is_full = len(self.session.log) >= self._facts.limit_tokens
+        return "length" if is_full or self.output_tokens >= self._work.max_tokens else ""
+
+
+class ScoreTurn(Turn):
+    """Log-probability of each candidate after the log; their KV lives in scratch sequences only."""
+
+    def __init__(
+        self,
+        work: Score,
+        session: Session,
+        *,
+        scratch: range,
+        share: Callable[[int, int, int], None],
+        clear: Callable[[int], None],
+    ) -> None:
+        super().__init__(work, session)
+        self._candidates = work.candidates
+        self._scratch = scratch
+        self._share, self._clear = share, clear
+        self._has_read = False
+        self._waiting = [i for i, candidate in enumerate(work.candidates) if len(candidate) > 1]
+        self._group: list[int] = []
+
+    def spans(self, limit: int) -> list[Span]:
+        self._group = []
+        session = self.session
+        if reading := self._reading(limit):
+            return [reading]
+        if session.pending:
+            return [Span(session.seq, session.kv, session.log[session.kv :], want=not self._has_read)]
+        return self._next_group()
+
+    @property
+    def is_alone(self) -> bool:  # type: ignore[override]  # a scratch sequence serves one turn at a time
+        return self._has_read
+
+    def _next_group(self) -> list[Span]:
+        session, size = self.session, 0
+        spans: list[Span] = []
+        for seq, index in zip(self._scratch, self._waiting, strict=False):
+            tokens = self._candidates[index][:-1]
+            size += len(tokens)
+            if spans and size > SCORE_TOKENS:
+                break
+            self._share(session.seq, seq, session.kv)
+            spans.append(Span(seq, session.kv, tokens, want=len(tokens)))
+            self._group.append(index)
+        return spans
+
+    def take(self, rows: Logits) -> str:
+        if not self._has_read and len(rows):
+            self._has_read = True
+            self.scores = [log_probability(rows[0], c[0]) if c else 0.0 for c in self._candidates]
+        elif self._group:
+            each = iter(rows)
+            for index in self._group:
+                self.scores[index] += sum(log_probability(next(each), t) for t in self._candidates[index][1:])
+            del self._waiting[: len(self._group)]
+        return "scored" if self._has_read and not self._waiting else ""
+
+    def let_go(self) -> None:
+        for seq in self._scratch[: len(self._group)]:
+            self._clear(seq)
