@@ -8,7 +8,7 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +25,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str = DEFAULT_MODEL
     context_tokens: int = 16384  # KV cells shared by all sessions
     threads: int = 0  # 0: chosen from the machine's cores
+    tune: Literal["auto", "never"] = "auto"  # never: the model as downloaded, nothing measured
+    kv_disk_gib: float = 4.0  # KV of parked sessions and of common beginnings of prompts; 0: none on disk
     port: int = 8377  # the warm server takes a free one if this is taken
     idle_minutes: float = 30.0
     hub_url: str = "https://huggingface.co"
@@ -33,6 +35,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def models_dir(self) -> Path:
         return self.cache_dir / "models"
+
+    @property
+    def kv_dir(self) -> Path:
+        return self.cache_dir / "kv"
 
     @property
     def run_dir(self) -> Path:
