@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from vivace.protocol.status import ServerStatus
+    from vivace.protocol.status import EngineStatus, ServerStatus
 
 
 @click.command()
@@ -80,8 +80,18 @@ def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
         "up": f"{found.uptime_s / 60:.0f} min",
         "model": f"{engine.model} ({state})",
         "engine": f"pid {engine.pid}, {use}" if engine.is_ready else "not running",
+        "context": _context(engine) if engine.is_ready else "",
         "token": token_file,
         "log": log_file,
     }
     for name, value in rows.items():
-        click.echo(f"{name:<7} {value}")
+        if value:
+            click.echo(f"{name:<7} {value}")
+
+
+def _context(engine: "EngineStatus") -> str:
+    longest, trained = engine.session_tokens, engine.trained_tokens
+    text = f"{longest:,} tokens a session; the model was trained for {trained:,}"
+    if longest > trained:
+        return f"{text}: beyond that it is stretched (YaRN), and its answers get worse"
+    return f"{text}; {engine.parked_bytes / 2**20:.0f} MiB of KV on disk" if engine.parked_bytes else text

@@ -37,6 +37,7 @@ class Job(msgspec.Struct, frozen=True):
     model: str  # a catalog name, a path or `scripted:FILE`
     path: str  # of its file; empty for a scripted one
     context_tokens: int
+    session_tokens: int = 0  # 0: what the model was trained for
     threads: int = 0
     use_extra_bufts: bool = True
     step_costs: dict[int, float] = {}  # ms of a pass by its size, if they were measured before
@@ -84,6 +85,7 @@ def make_runner(job: Job) -> Runner:
     return LlamaRunner(
         Path(job.path),
         context_tokens=job.context_tokens,
+        session_tokens=job.session_tokens,
         threads=choose_threads(job.threads),
         use_extra_bufts=job.use_extra_bufts,
     )

@@ -24,6 +24,9 @@ class EngineStatus(msgspec.Struct, frozen=True):
     sessions: int
     kv_tokens: int
     kv_cells: int
+    session_tokens: int  # the longest that one session may be
+    trained_tokens: int  # what the model was trained for; beyond it, YaRN stretches its positions
+    parked_bytes: int  # KV on disk
     tokens_prefilled: int
     tokens_generated: int
 

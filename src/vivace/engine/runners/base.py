@@ -39,7 +39,7 @@ class Facts(NamedTuple):
     @property
     def limit_tokens(self) -> int:
         """The longest that one sequence may be."""
-        return min(self.context_tokens, int(self.trained_tokens * self.stretch))
+        return min(self.context_tokens, round(self.trained_tokens * self.stretch))
 
 
 class KVFull(Exception):

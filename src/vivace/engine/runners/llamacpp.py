@@ -23,11 +23,18 @@ _NO_KV_SLOT, _ABORTED = 1, 2
 
 class LlamaRunner:
     def __init__(
-        self, path: Path, *, context_tokens: int, threads: int, use_extra_bufts: bool = True
+        self,
+        path: Path,
+        *,
+        context_tokens: int,
+        threads: int,
+        session_tokens: int = 0,
+        use_extra_bufts: bool = True,
     ) -> None:
         self._model = load_model(path, use_extra_bufts=use_extra_bufts)
         trained = lc.llama_model_n_ctx_train(self._model)
-        stretch = _stretch(self._model, context_tokens, trained)
+        stretch = _stretch(self._model, session_tokens, trained)
+        context_tokens = max(context_tokens, session_tokens)
         self._context = _make_context(self._model, context_tokens, threads, stretch)
         self._memory = lc.llama_get_memory(self._context)
         self._vocab = lc.llama_model_get_vocab(self._model)
@@ -131,11 +138,19 @@ class LlamaRunner:
         lc.llama_model_free(self._model)
 
 
-def _stretch(model: ctypes.c_void_p, context_tokens: int, trained_tokens: int) -> float:
-    """How far YaRN must scale positions to reach the context; 1 if it need not, or the model has no RoPE."""
-    if lc.llama_model_rope_type(model) == lc.LLAMA_ROPE_TYPE_NONE:
+def _stretch(model: ctypes.c_void_p, session_tokens: int, trained_tokens: int) -> float:
+    """How far YaRN must scale positions for sessions of that length; 1 if it need not.
+
+    Only by wish: it changes every position, so that short texts suffer a little too.
+    """
+    if session_tokens <= trained_tokens:
         return 1.0
-    return max(1.0, context_tokens / trained_tokens)
+    if lc.llama_model_rope_type(model) == lc.LLAMA_ROPE_TYPE_NONE:
+        raise StartError(
+            f"This model cannot read more than the {trained_tokens} tokens that it was trained for.",
+            "Set session_tokens to 0 in config.toml.",
+        )
+    return session_tokens / trained_tokens
 
 
 def _make_context(

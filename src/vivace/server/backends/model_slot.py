@@ -59,6 +59,7 @@ class LoadedModel:
                 model=name,
                 path=path,
                 context_tokens=settings.context_tokens,
+                session_tokens=settings.session_tokens,
                 threads=settings.threads,
                 kv_folder=str(settings.kv_dir),
                 kv_disk_bytes=int(settings.kv_disk_gib * 2**30),

@@ -102,6 +102,9 @@ class NativeBackend:
             sessions=stats.sessions if stats else 0,
             kv_tokens=stats.kv_tokens if stats else 0,
             kv_cells=stats.kv_cells if stats else 0,
+            session_tokens=ready.limit_tokens if ready else 0,
+            trained_tokens=ready.trained_tokens if ready else 0,
+            parked_bytes=stats.parked_bytes if stats else 0,
             tokens_prefilled=stats.tokens_prefilled if stats else 0,
             tokens_generated=stats.tokens_generated if stats else 0,
         )
