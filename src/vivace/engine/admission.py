@@ -10,6 +10,9 @@ from vivace.engine.sampler import check_sampling
 from vivace.engine.turn import SCORE_TOKENS
 from vivace.errors import ContextOverflow, UsageError
 
+MOST_STOPS, MOST_STOP_CHARACTERS = 64, 4096
+MOST_CANDIDATES = 4096
+
 
 def check_work(work: Append | Generate | Score, firm_tokens: int, facts: Facts) -> None:
     """Raise if this work cannot be done on a session that has `firm_tokens`."""
@@ -34,11 +37,17 @@ def check_tokens(tokens: list[int], facts: Facts) -> None:
 def _check_generate(work: Generate, facts: Facts) -> None:
     if work.max_tokens < 1:
         raise UsageError(f"max_tokens is {work.max_tokens}; at least 1 is needed.")
+    if len(work.stop) > MOST_STOPS or not all(0 < len(stop) <= MOST_STOP_CHARACTERS for stop in work.stop):
+        raise UsageError(f"stop takes up to {MOST_STOPS} strings of 1 to {MOST_STOP_CHARACTERS} characters.")
+    if len(work.stop_tokens) > MOST_STOPS:
+        raise UsageError(f"stop_tokens takes up to {MOST_STOPS} tokens.")
     check_sampling(work.sampling, facts.vocab_size)
     check_tokens(work.prediction, facts)
 
 
 def _check_score(work: Score, length: int, facts: Facts) -> None:
+    if len(work.candidates) > MOST_CANDIDATES:
+        raise UsageError(f"Of {len(work.candidates)} candidates at most {MOST_CANDIDATES} can be scored.")
     longest = max(map(len, work.candidates), default=0)
     if longest > SCORE_TOKENS or length + longest > facts.limit_tokens:
         raise UsageError(f"A candidate of {longest} tokens is too long to be scored.")

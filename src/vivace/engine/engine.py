@@ -35,7 +35,7 @@ from vivace.engine.frames import (
 from vivace.engine.grammar import Grammars
 from vivace.engine.runners.base import KVFull, Logits, Runner, Span, Stopped
 from vivace.engine.scheduler import Scheduler
-from vivace.engine.session import Session, Sessions
+from vivace.engine.session import Claim, Session, Sessions
 from vivace.engine.shelf import Shelf
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.turn import AppendTurn, GenerateTurn, ScoreTurn, Turn
@@ -110,6 +110,7 @@ class Engine:
                 check_tokens(tokens, self._facts)
                 self._sessions.open(session, tokens, tenant)
             case Rewind(session=session, length=length):
+                self._sessions.check_rewind(session, length)
                 self._idle(session)
                 self._sessions.rewind(session, length)
             case Fork(session=session, source=source, length=length):
@@ -137,7 +138,7 @@ class Engine:
         self._sessions.extend(session, work.tokens, is_provisional=is_provisional)
         turn = self._make_turn(work, session)
         turn.firm_before = firm
-        session.is_running = True
+        session.claim = turn.claim
         self._scheduler.add(turn)
 
     def _running_on(self, session: Session) -> Turn | None:
@@ -184,7 +185,9 @@ class Engine:
                 return self._run(self._batch(lead, order[place + 1 :]), arrivals)
             except Stopped:
                 return None
-            except KVFull:  # any but the most senior turn waits for room
+            except KVFull:  # it asks for less, or it waits for room, unless nobody could make any
+                if lead.shrink():
+                    return None
                 if lead is self._scheduler.senior:
                     error = ContextOverflow("The KV of this engine is too small for this turn.")
                     return self._end(lead, Failed(lead.id, error.code, error.message))
@@ -205,15 +208,16 @@ class Engine:
         """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
         is_contended = self._scheduler.is_contended(lead)
         limit = self._contended_tokens() if is_contended else self._chunk_tokens
-        batch = [self._part(lead, limit, evict_running=lead is self._scheduler.senior)]
+        batch = [self._part(lead, limit, lead.claim)]
         if is_contended or lead.is_alone:
             return batch
         total = batch[0].tokens
         for turn in others:
-            if turn.is_realtime != lead.is_realtime or turn.is_alone or total + limit > MOST_PASS_TOKENS:
+            room = min(limit, MOST_PASS_TOKENS - total)
+            if turn.is_realtime != lead.is_realtime or turn.is_alone or room < 1:
                 continue
             try:
-                part = self._part(turn, limit, evict_running=False)
+                part = self._part(turn, room, None)
             except KVFull:
                 continue
             if self._costs.ms(total + part.tokens) <= self._costs.ms(total) + self._costs.ms(part.tokens):
@@ -225,10 +229,10 @@ class Engine:
         most_ms = CONTENDED_STEPS * self._costs.ms(1)
         return max((n for n in range(1, LEAST_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
 
-    def _part(self, turn: Turn, limit: int, *, evict_running: bool) -> Part:
+    def _part(self, turn: Turn, limit: int, claim: Claim | None) -> Part:
         """Seat the turn's session, and say what its next pass needs."""
         begun = time.perf_counter()
-        self._sessions.seat(turn.session, evict_running=evict_running)
+        self._sessions.seat(turn.session, claim)
         if not turn.started:
             self._start(turn, begun)
         part = Part(turn, turn.spans(limit))
@@ -238,11 +242,11 @@ class Engine:
     def _start(self, turn: Turn, begun: float) -> None:
         session = turn.session
         turn.started = begun
-        turn.restored_tokens, session.restored_tokens = session.restored_tokens, 0
-        turn.restore_s = time.perf_counter() - begun if turn.restored_tokens else 0.0
+        turn.restore_s = time.perf_counter() - begun if session.restored_tokens else 0.0
         if not isinstance(turn, AppendTurn) and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         turn.cached_tokens, turn.new_tokens = session.kv, session.pending
+        turn.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
 
     def _run(self, batch: list[Part], arrivals: Arrivals) -> None:
         begun = time.perf_counter()
@@ -275,7 +279,7 @@ class Engine:
             [turn.session for turn in turns],
             spans,
             (lambda: _is_overtaken(turns, arrivals())) if is_long else None,
-            evict_running=len(batch) == 1 and turns[0] is self._scheduler.senior,
+            turns[0].claim if len(batch) == 1 else None,
         )
 
     def _deliver(self, part: Part, rows: Logits, spent_s: float) -> None:
@@ -299,7 +303,7 @@ class Engine:
             self._sessions.trim(session, session.kv - turn.rejected)
         said = turn.output_tokens - said_before
         self._tokens_generated += said
-        self._scheduler.charge(turn, tokens_read=fed if was_reading else 0, tokens_said=said)
+        self._scheduler.charge(turn, tokens_read=part.tokens if was_reading else 0, tokens_said=said)
         if isinstance(turn, GenerateTurn) and said:
             self._send(Tokens(turn.id, turn.fresh, turn.chances))
         turn.busy_s += time.perf_counter() - begun
@@ -313,7 +317,7 @@ class Engine:
     def _end(self, turn: Turn, frame: Finished | Failed) -> None:
         """The one end of every turn: nothing of it runs any more when its last frame goes out."""
         self._scheduler.remove(turn)
-        turn.session.is_running = False
+        turn.session.claim = None
         self._send(frame)
 
     def _stats(self) -> StatsReply:

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 FORCED_TOKENS = 64  # the longest draft that a grammar gives
 FORCED_CHARACTERS = 6 * FORCED_TOKENS  # of text that must come next, what is worth tokenizing well
-_WORDS = re.compile(  # how Qwen's vocabulary, and most others nearly, cut text before they merge bytes
+# How byte-level vocabularies cut text into words before they merge bytes: line breaks with the indentation
+# that follows them (GPT-2, SmolLM2), or apart from it (Llama 3, Qwen).
+_WORDS = re.compile(
+    r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]{1,64}|\d| ?(?:[^\s\w]|_){1,64}|\s{1,64}(?!\S)|\s{1,64}|."
+)
+_WORDS_AND_LINES = re.compile(
     r"'(?i:[sdmt]|ll|ve|re)|(?:[^\r\n\w]|_)?[^\W\d_]{1,64}|\d| ?(?:[^\s\w]|_){1,64}[\r\n]{0,8}"
     r"|\s{0,64}[\r\n]{1,8}|\s{1,64}(?!\S)|\s{1,64}|."
 )
@@ -87,12 +92,13 @@ class Vocabulary:
         self.end_ids = np.array(sorted(self.end_tokens), np.intp)
         self.eos_token_id = int(self.end_ids[0])
         self._byte_ids = [self._ids.get(bytes([byte]), self.eos_token_id) for byte in range(256)]
+        self._words = _WORDS if b"\n  " in self._ids else _WORDS_AND_LINES
         self._merged = functools.lru_cache(4096)(self._merge)
 
     def __call__(self, text: str) -> list[int]:
         """Tokens of text that must come next, as the model would write them. Must never raise."""
         tokens: list[int] = []
-        for word in _WORDS.findall(text[:FORCED_CHARACTERS]):
+        for word in self._words.findall(text[:FORCED_CHARACTERS]):
             tokens += self._merged(word)
         return tokens + [self._byte_ids[byte] for byte in text[FORCED_CHARACTERS:].encode()]
 

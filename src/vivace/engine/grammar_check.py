@@ -9,15 +9,17 @@ import contextlib
 import os
 import resource
 import select
+import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from vivace.engine.frames import Grammar
-from vivace.errors import UsageError
+from vivace.errors import StartError, UsageError
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -26,7 +28,7 @@ MAX_BYTES = 128 * 1024  # of a grammar's text
 CHECK_S = 0.3  # an honest schema takes 1 ms, one with 1,000 properties 100
 START_S = 20.0  # for the process to come up; 0.2 s on an idle machine
 MEMORY_BYTES = 200 * 1024 * 1024  # that one grammar may need
-STACK_BYTES = 4 * 1024 * 1024  # half of what the engine has: what passes here has room there
+STACK_BYTES = 1024 * 1024  # a thread of the engine has 2 MB or more: what passes here has room there
 COMMAND = (sys.executable, "-P", "-m", "vivace.engine.grammar_check")  # -P: no modules from the user's folder
 
 # What a step costs at most: about 60 ms and 10 MB. The defaults allow ten times that.
@@ -87,6 +89,7 @@ class Checker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._end: weakref.finalize[..., Checker] | None = None
 
     def check(self, grammar: Grammar) -> None:
         """Raises UsageError if the grammar is wrong, or could hurt the process that compiles it."""
@@ -100,15 +103,9 @@ class Checker:
             raise UsageError(trouble)
 
     def close(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # what was not yet sent has no reader any more
-                if pipe:
-                    pipe.close()
+        self._process = None
+        if self._end:
+            self._end()
 
     def _ask(self, grammar: Grammar) -> str:
         process = self._process or self._start()
@@ -116,7 +113,7 @@ class Checker:
         try:
             process.stdin.write(msgspec.json.encode(grammar) + b"\n")
             process.stdin.flush()
-            return self._answer(CHECK_S)
+            return _answer(process, CHECK_S)
         except TimeoutError:
             self.close()
             raise refusal(grammar, "it takes too long to compile") from None
@@ -125,28 +122,44 @@ class Checker:
             raise refusal(grammar, "it is too large or too deeply nested to compile") from None
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        self._process = process = subprocess.Popen(
+        process = subprocess.Popen(
             COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is ours, and we end it
         )
-        self._answer(START_S)
+        self._process, self._end = process, weakref.finalize(self, _end, process)
+        try:
+            _answer(process, START_S)
+        except (EOFError, TimeoutError):
+            self.close()
+            raise StartError(
+                "The process that checks grammars did not start.", "Is llguidance installed?"
+            ) from None
         return process
 
-    def _answer(self, limit_s: float) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        descriptor, data = self._process.stdout.fileno(), b""
-        while not data.endswith(b"\n"):
-            if not select.select([descriptor], [], [], limit_s)[0]:
-                raise TimeoutError
-            chunk = os.read(descriptor, 65536)
-            if not chunk:
-                raise EOFError
-            data += chunk
-        return msgspec.json.decode(data, type=str)
+
+def _answer(process: "subprocess.Popen[bytes]", limit_s: float) -> str:
+    assert process.stdout is not None
+    descriptor, data = process.stdout.fileno(), b""
+    while not data.endswith(b"\n"):
+        if not select.select([descriptor], [], [], limit_s)[0]:
+            raise TimeoutError
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return msgspec.json.decode(data, type=str)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(BrokenPipeError):  # what was not yet sent has no reader any more
+            if pipe:
+                pipe.close()
 
 
 # ---- what runs in the process ---------------------------------------------------------------------
@@ -160,7 +173,11 @@ def main() -> None:
     _limit_resources()
     _say("")
     for line in sys.stdin.buffer:
+        signal.setitimer(
+            signal.ITIMER_REAL, 10 * CHECK_S
+        )  # ends us if the engine is no longer there to do so
         _say(_trouble(tokenizer, msgspec.json.decode(line, type=Grammar)))
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _say(text: str) -> None:

@@ -233,7 +233,3 @@ def _noise(ids: Ids, key: tuple[int, int]) -> NDArray[np.float64]:
     high, low = _hash(narrow, key[0]).astype(np.uint64), _hash(narrow, key[1])
     uniform = ((high << np.uint64(20) | low >> np.uint32(12)) + 0.5) / 2**52  # in (0, 1), never rounded to 1
     return np.asarray(-np.log(-np.log(uniform)))
-
-
-def sample(logits: Row, *, temperature: float, top_p: float, seed: int, position: int) -> int:
-    return Sampler(Sampling(temperature=temperature, top_p=top_p, seed=seed), ()).choose(logits, position)

@@ -14,10 +14,13 @@ REALTIME_PASSES = 19  # in a row at most, while something else waits: the rest g
 OUTPUT_WEIGHT = 2.0  # a token said counts as two tokens read: about what they cost
 
 
+Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
+
+
 class Scheduler:
     def __init__(self) -> None:
         self._turns: list[Turn] = []
-        self._served: dict[str, float] = {}  # per tenant, in weighted tokens
+        self._served: dict[Account, float] = {}  # in weighted tokens
         self._realtime_passes = 0  # since something else last ran
         self._tick = 0
 
@@ -28,11 +31,11 @@ class Scheduler:
         return iter(list(self._turns))
 
     def add(self, turn: Turn) -> None:
-        tenant = turn.session.tenant
-        active = {each.session.tenant for each in self._turns}
-        if tenant not in active:
+        account = _account(turn)
+        active = {_account(each) for each in self._turns if each.is_realtime == turn.is_realtime}
+        if account not in active:
             level = min((self._served[each] for each in active), default=0.0)
-            self._served[tenant] = max(self._served.get(tenant, 0.0), level)
+            self._served[account] = max(self._served.get(account, 0.0), level)
         self._turns.append(turn)
 
     def remove(self, turn: Turn) -> None:
@@ -42,12 +45,12 @@ class Scheduler:
 
     @property
     def senior(self) -> Turn:
-        """The turn that has the first claim on the KV: no other may take its cells."""
-        return min(self._turns, key=lambda turn: (not turn.is_realtime, turn.received))
+        """The turn with the strongest claim on the KV."""
+        return min(self._turns, key=lambda turn: turn.claim)
 
     def order(self) -> list[Turn]:
         """All turns, the one whose turn it is first."""
-        fair = sorted(self._turns, key=lambda turn: (self._served[turn.session.tenant], turn.served_at))
+        fair = sorted(self._turns, key=lambda turn: (self._served[_account(turn)], turn.served_at))
         realtime = [turn for turn in fair if turn.is_realtime]
         rest = [turn for turn in fair if not turn.is_realtime]
         if rest and self._realtime_passes >= REALTIME_PASSES:
@@ -62,8 +65,12 @@ class Scheduler:
         """Account for a pass that this turn had a part in. Before the turn is removed."""
         self._tick += 1
         turn.served_at = self._tick
-        self._served[turn.session.tenant] += tokens_read + OUTPUT_WEIGHT * tokens_said
+        self._served[_account(turn)] += tokens_read + OUTPUT_WEIGHT * tokens_said
 
     def count_pass(self, lead: Turn) -> None:
         is_waited_for = any(not each.is_realtime for each in self._turns)
         self._realtime_passes = self._realtime_passes + 1 if lead.is_realtime and is_waited_for else 0
+
+
+def _account(turn: Turn) -> Account:
+    return (turn.is_realtime, turn.session.tenant)

@@ -7,7 +7,7 @@ sampling or files (`shelf`). Invariant: the KV of `session.seq` holds exactly `l
 from collections.abc import Iterable, Iterator, Sequence
 
 from vivace.engine.runners.base import KVFull, Logits, Runner, ShouldStop, Span
-from vivace.engine.shelf import Shelf, common_length
+from vivace.engine.shelf import Parked, Shelf, common_length
 from vivace.engine.speculation.suffix import History
 from vivace.errors import UsageError
 
@@ -15,8 +15,10 @@ NO_SEQ = -1
 SCRATCH_SEQS = 16  # sequences kept free for scoring candidates
 LEAST_RESTORED_TOKENS = 32  # fewer are prefilled sooner than a file is read
 LEAST_PREFIX_TOKENS = 64  # a beginning that sessions share is kept on disk from this length on
-PREFIX_SHARE = 0.8  # a log that another one repeats to more than this is the same talk, not a fixed prefix
 PRELOADED_SHARE = 0.125  # of the KV cells, at most, for the prefixes that are loaded at start
+
+
+Claim = tuple[bool, float]  # of a turn on its KV: background after realtime, then by age. Smaller is stronger
 
 
 class Session:
@@ -28,8 +30,10 @@ class Session:
         self.kv = 0
         self.seq = NO_SEQ
         self.restored_tokens = 0  # how much of `kv` came from disk when it was last seated
+        self.first_prompt_tokens = 0  # the log when its first turn began
+        self.origin: Parked | None = None  # the file that a prefix was loaded from
         self.used = 0  # when it was last worked on, in ticks of `Sessions`
-        self.is_running = False  # a turn runs or waits on it; there is never a second one
+        self.claim: Claim | None = None  # of the turn that runs or waits on it: there is never a second one
         self.is_fork = False
         self._history: History | None = None
 
@@ -95,23 +99,28 @@ class Sessions:
             self.trim(session, min(session.kv, kept))
         session.log += tokens[kept - firm :]
         session.tail_start = firm if is_provisional else None
+        if not is_provisional:
+            session.first_prompt_tokens = session.first_prompt_tokens or len(session.log)
 
     def fork(self, name: str, source: str, length: int) -> Session:
         parent = self.get(source)
-        if not 0 <= length <= len(parent.log):
-            raise UsageError(f"Session {source} has {len(parent.log)} tokens; cannot fork at {length}.")
+        if not 0 <= length <= parent.firm:
+            raise UsageError(f"Session {source} has {parent.firm} tokens; cannot fork at {length}.")
         session = self.open(name, parent.log[:length])  # shares KV when it first works: `seat`
         session.tenant, session.is_fork = parent.tenant, True
         return session
 
+    def check_rewind(self, name: str, length: int) -> None:
+        firm = self.get(name).firm
+        if not 0 <= length <= firm:
+            raise UsageError(f"Session {name} has {firm} tokens; cannot rewind to {length}.")
+
     def rewind(self, name: str, length: int) -> None:
+        self.check_rewind(name, length)
         session = self.get(name)
-        if not 0 <= length <= len(session.log):
-            raise UsageError(f"Session {name} has {len(session.log)} tokens; cannot rewind to {length}.")
         session.cut(length)
-        if session.tail_start is not None and session.tail_start >= length:
-            session.tail_start = None
-        self.trim(session, min(session.kv, length))
+        session.tail_start = None
+        self.trim(session, length)
 
     def close(self, name: str) -> None:
         self._release(self._by_name.pop(name))
@@ -119,7 +128,7 @@ class Sessions:
     def park(self, name: str) -> None:
         """Move a session's KV to disk."""
         session = self.get(name)
-        if session.is_running:
+        if session.claim:
             raise UsageError(f"Session {name} has a turn; it cannot be parked.")
         self._evict(session)
 
@@ -132,13 +141,16 @@ class Sessions:
             self._runner.trim(session.seq, length)
             session.kv = length
 
-    def seat(self, session: Session, *, evict_running: bool) -> None:
-        """Give a session that is about to work a sequence; a new one begins with what is held already."""
+    def seat(self, session: Session, claim: Claim | None) -> None:
+        """Give a session that is about to work a sequence; a new one begins with what is held already.
+
+        `claim`: what it may take from sessions that run; None: nothing.
+        """
         self._tick += 1
         session.used = self._tick
         if session.seq == NO_SEQ:
             if not self._free:
-                self._make_room([session], evict_running=evict_running)
+                self._make_room([session], claim)
             session.seq = self._free.pop()
             session.restored_tokens = 0
             self._adopt_prefix(session)
@@ -159,6 +171,8 @@ class Sessions:
         if best is not None:
             self._runner.share(best.seq, session.seq, length)
             session.kv = length
+            if best.origin and self._shelf:
+                self._shelf.touch(best.origin)
             self._keep_prefix(session, best)
 
     def _keep_prefix(self, session: Session, other: Session) -> None:
@@ -166,7 +180,7 @@ class Sessions:
         if self._shelf is None or session.is_fork or other in self._prefixes:
             return
         tokens = session.log[: session.kv]
-        is_same_talk = len(tokens) > PREFIX_SHARE * min(len(session.log), len(other.log))
+        is_same_talk = len(tokens) >= other.first_prompt_tokens
         if len(tokens) >= LEAST_PREFIX_TOKENS and not is_same_talk:
             self._shelf.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
 
@@ -199,7 +213,7 @@ class Sessions:
                 return False
             except KVFull:
                 try:
-                    self._make_room([session], evict_running=False)
+                    self._make_room([session], None)
                 except KVFull:
                     return False
 
@@ -211,9 +225,9 @@ class Sessions:
             if left < 0 or len(self._free) < len(self.scratch):
                 return
             assert self._shelf is not None
-            if (state := self._shelf.read(parked)) is not None:
+            if (state := self._shelf.read(parked, is_use=False)) is not None:
                 session = Session("", list(parked.tokens), parked.tenant)
-                session.seq = self._free.pop()
+                session.seq, session.origin = self._free.pop(), parked
                 if self._load(session, state):
                     session.kv = len(session.log)
                     self._prefixes.append(session)
@@ -225,28 +239,28 @@ class Sessions:
         working: Sequence[Session],
         spans: Sequence[Span],
         should_stop: ShouldStop | None = None,
-        *,
-        evict_running: bool,
+        claim: Claim | None = None,
     ) -> Logits:
         """One pass for `working`, with room made for it if there is none; KVFull if none can be made."""
         while True:
             try:
                 return self._runner.forward(spans, should_stop)
             except KVFull:
-                self._make_room(working, evict_running=evict_running)
+                self._make_room(working, claim)
 
-    def _make_room(self, working: Iterable[Session], *, evict_running: bool) -> None:
+    def _make_room(self, working: Iterable[Session], claim: Claim | None) -> None:
         """Take the KV of another session: the idle one not used for longest, or else one that runs.
 
-        Only the most senior turn may take from running ones. If any could, two that do not fit together
-        would take from each other for ever.
+        A turn takes only from turns with a weaker claim, the weakest first. If any could take from any, two
+        that do not fit together would take from each other for ever.
         """
         others = [s for s in self._holders() if s not in working]
-        idle = [s for s in others if not s.is_running]
+        idle = [s for s in others if s.claim is None]
+        weaker = [(s.claim, s) for s in others if s.claim and claim and s.claim > claim]
         if idle:
             self._evict(min(idle, key=lambda s: s.used))
-        elif others and evict_running:
-            self._evict(min(others, key=lambda s: s.used))
+        elif weaker:
+            self._evict(max(weaker, key=lambda each: each[0])[1])
         else:
             raise KVFull
 
@@ -254,10 +268,11 @@ class Sessions:
         """Take a session's KV away: parked on disk if that is worth a file. Its log stays."""
         if session in self._prefixes:
             self._prefixes.remove(session)
-        elif self._shelf is not None and session.kv >= LEAST_RESTORED_TOKENS:
-            firm = min(session.kv, session.firm)
-            self.trim(session, firm)  # text that is still being typed is not kept
-            self._shelf.park(session.tenant, session.log[:firm], lambda: self._runner.save(session.seq))
+        elif self._shelf is not None:
+            self.trim(session, session.firm)  # text that is still being typed is not kept
+            if session.kv >= LEAST_RESTORED_TOKENS:
+                tokens = session.log[: session.kv]
+                self._shelf.park(session.tenant, tokens, lambda: self._runner.save(session.seq))
         self._release(session)
 
     def _release(self, session: Session) -> None:

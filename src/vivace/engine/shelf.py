@@ -11,14 +11,16 @@ import os
 import secrets
 import struct
 import time
+import zlib
 from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-_HEADER = struct.Struct("<8sQQ")  # magic, tokens, bytes of state; then the tokens, then the state
+_HEADER = struct.Struct("<8sQQI")  # magic, tokens, bytes of state, checksum; then the tokens, then the state
 _MAGIC = b"vivakv1\n"
+_SALT_BYTES = 32
 MOST_UNWRITTEN_BYTES = 512 << 20  # states that wait for the disk; beyond this, parking waits too
 COVERED = 0.9  # a prefix is not kept again if a kept one covers this share of it
 STALE_S = 3600.0  # a half-written file of this age has no writer any more
@@ -70,8 +72,9 @@ class Shelf:
 
     def park(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes]) -> None:
         """Put a session's KV down. Files that it has outgrown go."""
-        self._put(tenant, tokens, save, ".session")
         packed = array("i", tokens)
+        if not self._put(tenant, packed, save, ".session"):
+            return
         for other in self._of(tenant):
             is_shorter = len(other.tokens) < len(packed) and not other.is_prefix
             if is_shorter and common_length(other.tokens, packed) == len(other.tokens):
@@ -82,7 +85,7 @@ class Shelf:
         for other in self._of(tenant):
             if other.is_prefix and common_length(other.tokens, packed) >= COVERED * len(packed):
                 return
-        self._put(tenant, tokens, save, ".prefix")
+        self._put(tenant, packed, save, ".prefix")
 
     def find(self, tenant: str, tokens: Sequence[int]) -> Found | None:
         """The file with the longest beginning in common with `tokens`."""
@@ -95,22 +98,28 @@ class Shelf:
         kept = [parked for parked in self._parked.values() if parked.is_prefix]
         return sorted(kept, key=lambda parked: -parked.used)
 
-    def read(self, parked: Parked) -> bytes | None:
-        """The state; None if the file is gone or is not whole."""
-        self._touch(parked)
+    def read(self, parked: Parked, *, is_use: bool = True) -> bytes | None:
+        """The state; None if the file is gone or is not as it was written."""
+        if is_use:
+            self.touch(parked)
         if (state := parked.unwritten) is not None:
             return state
+        tokens = parked.tokens.tobytes()
         try:
             with parked.path.open("rb") as file:
-                magic, count, size = _HEADER.unpack(file.read(_HEADER.size))
-                file.seek(_HEADER.size + 4 * count)
-                state = file.read()
-        except (OSError, struct.error):
-            magic, size, state = b"", 0, b""
-        if magic == _MAGIC and len(state) == size:
+                header, held, state = file.read(_HEADER.size), file.read(len(tokens)), file.read()
+        except OSError:
+            header, held, state = b"", b"", b""
+        if held == tokens and header == _header(tokens, state):
             return state
         self._forget(parked)
         return None
+
+    def touch(self, parked: Parked) -> None:
+        """It was used: it goes later than others."""
+        parked.used = time.time()
+        with contextlib.suppress(OSError):  # the file's time tells the next engine
+            os.utime(parked.path)
 
     def flush(self) -> None:
         """Wait until the disk has everything."""
@@ -125,15 +134,15 @@ class Shelf:
     def _of(self, tenant: str) -> list[Parked]:
         return [parked for parked in self._parked.values() if parked.tenant == tenant and not parked.is_lost]
 
-    def _put(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes], suffix: str) -> None:
-        packed = array("i", tokens)
+    def _put(self, tenant: str, packed: "array[int]", save: Callable[[], bytes], suffix: str) -> bool:
+        """Whether it is there now, or will be when it is written."""
         path = self._folder / tenant / (_digest(self._salt, packed.tobytes()) + suffix)
         if path in self._parked and not self._parked[path].is_lost:
-            self._touch(self._parked[path])
-            return
+            self.touch(self._parked[path])
+            return True
         state = save()
         if len(state) > self._limit_bytes // 2:
-            return
+            return False
         self._writing = [future for future in self._writing if not future.done()]
         waiting = sum(len(parked.unwritten or b"") for parked in self._parked.values())
         if waiting + len(state) > MOST_UNWRITTEN_BYTES:
@@ -143,8 +152,11 @@ class Shelf:
         self._parked[path] = parked
         self._make_room()
         self._writing.append(self._writer.submit(_write, parked, state))
+        return True
 
     def _make_room(self) -> None:
+        for lost in [parked for parked in self._parked.values() if parked.is_lost]:
+            del self._parked[lost.path]
         excess = self.size_bytes - self._limit_bytes
         for parked in sorted(self._parked.values(), key=lambda each: each.used):
             if excess <= 0:
@@ -157,11 +169,6 @@ class Shelf:
         self._parked.pop(parked.path, None)
         with contextlib.suppress(OSError):
             parked.path.unlink(missing_ok=True)
-
-    def _touch(self, parked: Parked) -> None:
-        parked.used = time.time()
-        with contextlib.suppress(OSError):  # the file's time tells the next engine when it was last used
-            os.utime(parked.path)
 
     def _read_index(self) -> dict[Path, Parked]:
         """What earlier engines left."""
@@ -184,8 +191,9 @@ def _write(parked: Parked, state: bytes) -> None:
     try:
         parked.path.parent.mkdir(exist_ok=True, mode=0o700)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(_HEADER.pack(_MAGIC, len(parked.tokens), len(state)))
-            file.write(parked.tokens.tobytes())
+            tokens = parked.tokens.tobytes()
+            file.write(_header(tokens, state))
+            file.write(tokens)
             file.write(state)
         fresh.replace(parked.path)
         if parked.is_forgotten:
@@ -203,7 +211,7 @@ def _read_parked(file: Path) -> Parked | None:
         header = opened.read(_HEADER.size)
         if len(header) < _HEADER.size:
             return None
-        magic, count, size = _HEADER.unpack(header)
+        magic, count, size, _ = _HEADER.unpack(header)
         if magic != _MAGIC or stat.st_size != _HEADER.size + 4 * count + size:
             return None
         tokens = array("i")
@@ -214,13 +222,19 @@ def _read_parked(file: Path) -> Parked | None:
 def _salt(folder: Path) -> bytes:
     """Random, made once for this folder, readable by its owner only."""
     file, fresh = folder / "salt", folder / f"salt.{os.getpid()}.part"
+    if file.exists() and file.stat().st_size != _SALT_BYTES:
+        file.unlink(missing_ok=True)
     if not file.exists():
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
-            opened.write(secrets.token_bytes(32))
+            opened.write(secrets.token_bytes(_SALT_BYTES))
         with contextlib.suppress(FileExistsError):  # another engine was first
             os.link(fresh, file)
         fresh.unlink()
     return file.read_bytes()
+
+
+def _header(tokens: bytes, state: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, len(tokens) // 4, len(state), zlib.crc32(state, zlib.crc32(tokens)))
 
 
 def _digest(salt: bytes, data: bytes) -> str:

@@ -13,7 +13,7 @@ from vivace.engine.frames import Append, Chances, Generate, Score, Waterfall
 from vivace.engine.grammar import Constraint
 from vivace.engine.runners.base import Facts, Logits, Span
 from vivace.engine.sampler import Sampler, log_probability
-from vivace.engine.session import Session
+from vivace.engine.session import Claim, Session
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.speculation.drafter import Drafter
 
@@ -49,6 +49,15 @@ class Turn:
 
     def let_go(self) -> None:
         """The pass is over, or was given up."""
+
+    def shrink(self) -> bool:
+        """There is no room for the last pass: ask for less from now on, if that can be."""
+        return False
+
+    @property
+    def claim(self) -> Claim:
+        """On the KV: no turn with a weaker one may take its cells."""
+        return (not self.is_realtime, self.received)
 
     @property
     def is_reading(self) -> bool:
@@ -245,6 +254,7 @@ class ScoreTurn(Turn):
         self._has_read = False
         self._waiting = [i for i, candidate in enumerate(work.candidates) if len(candidate) > 1]
         self._group: list[int] = []
+        self._most = len(scratch)  # candidates in a pass
 
     def spans(self, limit: int) -> list[Span]:
         self._group = []
@@ -253,19 +263,19 @@ class ScoreTurn(Turn):
             return [reading]
         if session.pending:
             return [Span(session.seq, session.kv, session.log[session.kv :], want=not self._has_read)]
-        return self._next_group()
+        return self._next_group(min(limit, SCORE_TOKENS))
 
     @property
     def is_alone(self) -> bool:  # type: ignore[override]  # a scratch sequence serves one turn at a time
         return self._has_read
 
-    def _next_group(self) -> list[Span]:
+    def _next_group(self, limit: int) -> list[Span]:
         session, size = self.session, 0
         spans: list[Span] = []
-        for seq, index in zip(self._scratch, self._waiting, strict=False):
+        for seq, index in zip(self._scratch[: self._most], self._waiting, strict=False):
             tokens = self._candidates[index][:-1]
             size += len(tokens)
-            if spans and size > SCORE_TOKENS:
+            if spans and size > limit:
                 break
             self._share(session.seq, seq, session.kv)
             spans.append(Span(seq, session.kv, tokens, want=len(tokens)))
@@ -282,6 +292,10 @@ class ScoreTurn(Turn):
                 self.scores[index] += sum(log_probability(next(each), t) for t in self._candidates[index][1:])
             del self._waiting[: len(self._group)]
         return "scored" if self._has_read and not self._waiting else ""
+
+    def shrink(self) -> bool:
+        self._most = len(self._group) // 2
+        return self._most > 0
 
     def let_go(self) -> None:
         for seq in self._scratch[: len(self._group)]:
