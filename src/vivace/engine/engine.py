@@ -260,8 +260,8 @@ class Engine:
             for part in batch:
                 part.turn.let_go()
         spent_s = time.perf_counter() - begun
-        if len(batch) == 1 and batch[0].spans:
-            self._costs.observe(batch[0].tokens, spent_s * 1e3)
+        if len(batch) == 1 and batch[0].tokens == len(rows):  # costs are those of passes that give every row
+            self._costs.observe(len(rows), spent_s * 1e3)
         self._scheduler.count_pass(batch[0].turn)
         for part in batch:
             wanted = sum(span.want for span in part.spans)

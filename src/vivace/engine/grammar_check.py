@@ -31,12 +31,13 @@ MEMORY_BYTES = 200 * 1024 * 1024  # that one grammar may need
 STACK_BYTES = 1024 * 1024  # a thread of the engine has 2 MB or more: what passes here has room there
 COMMAND = (sys.executable, "-P", "-m", "vivace.engine.grammar_check")  # -P: no modules from the user's folder
 
-# What a step costs at most: about 60 ms and 10 MB. The defaults allow ten times that.
+# The slowest step found (a constant of 100 KB) takes 0.15 s; llguidance's own limits allow several. A string
+# with a maxLength has five states a character, 0.6 KB each: 200,000 are enough for 37,000 characters.
 LIMITS = {
     "initial_lexer_fuel": 200_000,
     "step_lexer_fuel": 100_000,
     "step_max_items": 10_000,
-    "max_lexer_states": 20_000,
+    "max_lexer_states": 200_000,
     "max_grammar_size": 100_000,
 }
 # White space in JSON: none, one space, or a line break with its indentation. Small models that may write any

@@ -25,6 +25,7 @@ _Bits = NDArray[np.uint32]
 FLOOR = -9999.0  # the log-probability reported for the impossible: JSON has no infinity
 _DISTANCES = (8.0, 12.0, 16.0, math.inf)  # how far below the best to look for the likeliest tokens, in turn
 _NEAR = 12.0  # within this of the best are 2 to 2,000 of Qwen's 152k tokens; the rest seldom win a draw
+_COLD = 1e-5  # a temperature below this draws the likeliest, and divides by nothing
 _UINT64 = 2**64 - 1
 
 
@@ -56,7 +57,7 @@ class Sampler:
 
     def __init__(self, sampling: Sampling, log: Sequence[int]) -> None:
         self._sampling = s = sampling
-        self._is_greedy = s.temperature == 0.0
+        self._is_greedy = s.temperature < _COLD
         self._counts_said = s.presence_penalty != 0.0 or s.frequency_penalty != 0.0
         self._counts_log = s.repetition_penalty != 1.0
         self._changes_logits = self._counts_said or self._counts_log or bool(s.logit_bias)
@@ -73,7 +74,7 @@ class Sampler:
         best = _likeliest(row, allowed)
         if self._is_greedy or not math.isfinite(row[best]):  # a broken row holds nothing to draw from
             return best
-        with np.errstate(over="ignore"):  # a temperature near 0 sends the rest to -inf, as it should
+        with np.errstate(over="ignore"):  # what is that far below is at -inf
             scaled = (row - row[best]) / np.float32(self._sampling.temperature)
         key = _key(self._sampling.seed, position)
         if self._is_cut:
@@ -91,7 +92,8 @@ class Sampler:
         """Log-probabilities under the model's own distribution: before penalties, mask and temperature."""
         if not math.isfinite(row.max()):
             row = np.nan_to_num(row, nan=-1e30, posinf=1e30, neginf=-1e30)
-        below = row - row.max()
+        with np.errstate(over="ignore"):
+            below = row - row.max()
         log_total = float(row.max()) + math.log(_mass(below))
         wanted = self._sampling.top_logprobs or 0
         top = _order(below, None, lambda ids: len(ids) >= wanted)[:wanted]
@@ -146,7 +148,7 @@ def _likeliest(row: Row, allowed: Mask | None) -> int:
         return best
     only = allowed.astype(np.float32)  # arithmetic takes 90 µs for 152k tokens, np.where up to 1,000
     only -= np.float32(1.0)
-    only *= np.float32(1e38)
+    only *= np.float32(1e30)
     only += row
     best = int(only.argmax())
     if allowed[best]:

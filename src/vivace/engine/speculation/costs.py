@@ -34,8 +34,9 @@ class StepCosts:
         """
         nearest = min(range(len(self._sizes)), key=lambda i: self._factor(i, tokens))
         if self._factor(nearest, tokens) <= _NEAREST:
-            error = ms / _on_line(self._sizes, self._seen, tokens) - 1.0
-            self._seen[nearest] *= 1.0 + _RATE * min(max(error, -_TRUST), _TRUST)
+            seen = self._seen[nearest]
+            error = ms / seen * self.ms(self._sizes[nearest]) / self.ms(tokens) - 1.0
+            self._seen[nearest] = seen * (1.0 + _RATE * min(max(error, -_TRUST), _TRUST))
             self._ms = _rising(self._seen)
 
     def _factor(self, index: int, tokens: int) -> float:

@@ -53,12 +53,17 @@ class Cursor:
             self._home = self._at
 
     def lead(self, tail: Sequence[int], count: int) -> Lead | None:
-        """At most `count` tokens from where the output is, or seems to be: `tail` is the end of the log."""
+        """At most `count` tokens from where the output is, or seems to be: `tail` is the end of the log.
+
+        The last token of the prediction is left out: it will end the turn, so nothing is gained by a pass
+        that verifies it. The model says it by itself in the pass before.
+        """
         if self._is_lost:
             self._find(tail)
         if self._is_lost or self._at >= len(self._tokens):
             return None
-        return Lead(self._kind, self._run, self._tokens[self._at : self._at + count])
+        end = min(self._at + count, len(self._tokens) - 1)
+        return Lead(self._kind, self._run, self._tokens[self._at : end])
 
     def _find(self, tail: Sequence[int]) -> None:
         """Go to the place with the longest match for its distance from home."""

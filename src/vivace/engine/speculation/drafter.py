@@ -67,9 +67,8 @@ class Drafter:
         ms = self._costs.ms
         most = max(0, min(limit, len(lead.tokens)))
         first, *later = self._chances.ahead(lead.kind, lead.run, most + 1).tolist()
-        yields = list(
-            accumulate(accumulate(later, mul), initial=1.0)
-        )  # [n]: tokens of a later pass with n drafts
+        # yields[n]: tokens to expect of a pass with n drafts once the first is known to be right
+        yields = list(accumulate(accumulate(later, mul), initial=1.0))
         lengths = [size - 1 for size in SIZES if size <= most] + [most]
         price_ms = min(ms(length + 1) / yields[length] for length in lengths)
         saved = ((first * yields[n - 1] * price_ms - ms(n + 1) + ms(1), n) for n in lengths if n > 0)

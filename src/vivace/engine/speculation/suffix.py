@@ -14,7 +14,7 @@ Places = NDArray[np.intp]  # ascending; at place p, text[p] is what would come n
 
 LONGEST = 32  # a match is not followed back further
 MANY = 512  # of more places than this, only the latest are looked at
-DENSE = 16
+DENSE = 16  # MANY places among the last MANY times this many tokens: no need to look further back
 ROOM = 16  # a place with this much text behind it is better than a later one with less
 
 
@@ -93,7 +93,7 @@ def _first_matches(text: Tokens, tail: Sequence[int]) -> tuple[Places, int]:
 
 
 def _latest(mask: NDArray[np.bool_]) -> Places:
-    """Where the last MANY of `mask` are true. Where they are dense, a look at the end of it is enough."""
+    """Where `mask` is true, the last MANY of them."""
     start = max(0, len(mask) - DENSE * MANY)
     ends = np.flatnonzero(mask[start:]) + start
     return (ends if start == 0 or len(ends) >= MANY else np.flatnonzero(mask))[-MANY:]

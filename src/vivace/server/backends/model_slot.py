@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vivace.config import Settings
 from vivace.engine.frames import Close, Open
+from vivace.engine.tuning.profile import weights_for
 from vivace.engine.worker import Job
 from vivace.errors import UsageError
 from vivace.models import store
@@ -53,18 +54,7 @@ class LoadedModel:
     def __init__(self, settings: Settings, name: str) -> None:
         self.name = name
         self._path = find_model(settings, name)
-        path = str(self._path or "")
-        self.engine = EngineLink(
-            Job(
-                model=name,
-                path=path,
-                context_tokens=settings.context_tokens,
-                session_tokens=settings.session_tokens,
-                threads=settings.threads,
-                kv_folder=str(settings.kv_dir),
-                kv_disk_bytes=int(settings.kv_disk_gib * 2**30),
-            )
-        )
+        self.engine = EngineLink(_job(settings, name, self._path))
         self._open: OrderedDict[str, Session] = OrderedDict()
 
     async def load(self) -> None:
@@ -92,6 +82,22 @@ class LoadedModel:
         idle = [session for session in self._open.values() if not session.is_busy]
         for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
             self.unseat(session, life)
+
+
+def _job(settings: Settings, name: str, path: Path | None) -> Job:
+    """How to run the model here: as tuning found best for its file, where it was tuned."""
+    weights = weights_for(settings, path) if path else None
+    return Job(
+        model=name,
+        path=str(weights.path) if weights else "",
+        context_tokens=settings.context_tokens,
+        session_tokens=settings.session_tokens,
+        threads=weights.threads if weights else 1,
+        use_extra_bufts=weights.use_extra_bufts if weights else True,
+        step_costs=weights.step_costs if weights else {},
+        kv_folder=str(settings.kv_dir),
+        kv_disk_bytes=int(settings.kv_disk_gib * 2**30),
+    )
 
 
 class ModelSlot:

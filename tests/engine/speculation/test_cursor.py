@@ -1,0 +1,81 @@
+"""Where in the prediction the output is."""
+
+from vivace.engine.speculation.chances import PROVEN, Kind
+from vivace.engine.speculation.cursor import Cursor
+
+UNIT = list(range(1000, 1120))  # every token is unique
+
+
+def next_after(prediction: list[int], said: list[int]) -> int | None:
+    """The token that the cursor expects after `said`, if it has not looked for its place before."""
+    cursor = Cursor(prediction)
+    cursor.hear(said)
+    lead = cursor.lead(said, 1)
+    return lead.tokens[0] if lead else None
+
+
+def test_of_equal_matches_the_nearest_ahead_counts() -> None:
+    """Where a line occurs several times, the next one after the divergence is continued."""
+    line = [10, 11, 12]
+    prediction = [*line, 1, *line, 2, *line, 3, *line, 4]
+    assert next_after(prediction, [*line, 1, *line, 2, 99, *line]) == 3
+
+
+def test_a_longer_match_further_on_counts_more() -> None:
+    """A place with a longer match wins over one that is nearer."""
+    prediction = [*UNIT[:20], 10, 1, *UNIT[20:30], 7, 8, 9, 10, 2, *UNIT[30:]]
+    assert next_after(prediction, [*UNIT[:20], 7, 8, 9, 10]) == 2
+
+
+def test_a_short_match_behind_does_not_lead_back() -> None:
+    """A token that was passed already does not move the cursor back while it also comes ahead."""
+    prediction = [*UNIT[:100], UNIT[40], *UNIT[100:]]
+    assert next_after(prediction, [*UNIT[:50], 1, UNIT[40]]) == UNIT[100]
+
+
+def test_a_long_match_behind_leads_back() -> None:
+    """Text that is said a second time is found where it was, though its last token comes ahead as well."""
+    prediction = [*UNIT[:60], UNIT[19], *UNIT[60:]]
+    assert next_after(prediction, [*UNIT[:50], 1, *UNIT[10:20]]) == UNIT[20]
+
+
+def test_a_false_match_does_not_carry_the_search_away() -> None:
+    """After a wrong jump forward the next match is looked for from where the prediction was left."""
+    prediction = [*UNIT[:30], 5, *UNIT[30:90], 8, 5, *UNIT[90:]]
+    cursor = Cursor(prediction)
+    cursor.hear([*UNIT[:20], 8])
+    jumped = cursor.lead([8], 1)
+    cursor.hear([77, 5])
+    back = cursor.lead([77, 5], 1)
+    assert jumped == (Kind.FAR, 1, [5])
+    assert back == (Kind.FAR, 1, [UNIT[30]])
+
+
+def test_a_place_is_certain_after_a_while() -> None:
+    """A place that was picked up again counts as followed after PROVEN right tokens, and not before."""
+    cursor = Cursor(UNIT)
+    cursor.hear([*UNIT[:20], 1])
+    kinds = []
+    for at in range(30, 30 + PROVEN + 1):
+        cursor.hear([UNIT[at]])
+        lead = cursor.lead(UNIT[at : at + 1], 5)
+        assert lead is not None
+        kinds.append((lead.kind, lead.run))
+    assert kinds[0] == (Kind.FAR, 1)
+    assert kinds[PROVEN - 2] == (Kind.FAR, PROVEN - 1)
+    assert kinds[PROVEN - 1] == (Kind.FOLLOW, PROVEN)
+
+
+def test_one_common_token_in_a_huge_prediction_is_searched_near_home() -> None:
+    """In 131,072 equal tokens the search looks around home only, and still finds a place."""
+    cursor = Cursor([7] * 131_072)
+    cursor.hear([7] * 1000 + [8])
+    lead = cursor.lead([8, 7], 3)
+    assert lead == (Kind.NEAR, 1, [7, 7, 7])
+
+
+def test_an_empty_prediction_leads_nowhere() -> None:
+    """Without a prediction there is no lead, whatever is said."""
+    assert next_after([], []) is None
+    assert next_after([], [1, 2, 3]) is None
+    assert next_after([1], [2, 1]) is None
