@@ -17,6 +17,7 @@ LAYERS = [
     "server",
     "client",
     "agent",
+    "bench",
     "cli",
     "tui",
     "web",
@@ -27,7 +28,7 @@ FORBIDDEN = {
     "agent": {"engine", "server"},  # a client like any stranger's
 }
 LIGHT = ["protocol", "client", "agent", "cli", "tui"]
-HEAVY = {"torch", "llama_cpp", "numpy", "uvicorn", "starlette", "openai"}
+HEAVY = {"torch", "llama_cpp", "llguidance", "numpy", "PIL", "uvicorn", "starlette", "openai"}
 
 
 def imports(file: Path) -> set[str]:

@@ -10,7 +10,7 @@ import sys
 import click
 
 from vivace import __version__
-from vivace.cli import ask, doctor, edit, models, serve
+from vivace.cli import ask, bench, doctor, edit, models, serve
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -37,6 +37,7 @@ for command in (
     serve.status,
     serve.stop,
     doctor.doctor,
+    bench.bench,
 ):
     app.add_command(command)
 

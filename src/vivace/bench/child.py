@@ -1,0 +1,60 @@
+"""A child process of the bench: what it last said, and its end.
+
+Owns the process, found by its pid and nothing else. Does not own what is spoken with it. Whoever interrupts
+the bench while a child is being started ends that child too.
+"""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vivace.errors import StartError
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Child:
+    def __init__(self, module: str, *arguments: str, **options: Any) -> None:
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
+        command = [sys.executable, "-m", module, *arguments]
+        with _noticing_signals() as noticed:
+            self.process = subprocess.Popen(command, stderr=self._stderr, **options)
+        if noticed:
+            self.end()
+            raise KeyboardInterrupt
+
+    def end(self, *, patience_s: float = 0.0) -> None:
+        """Wait for its end for so long, then kill it."""
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._stderr.close()
+
+    def why_it_ended(self, name: str) -> StartError:
+        """To be raised when it is gone before its time."""
+        code = self.process.wait()
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        words = lines[-1] if lines else "It said nothing."
+        return StartError(
+            f"{name} ended with exit code {code}: {words}",
+            "Free some memory or choose a smaller model with --model; `vivace doctor` checks the machine.",
+        )
+
+
+@contextmanager
+def _noticing_signals() -> Iterator[list[int]]:
+    """Signals that would end us are only noted: between a fork and its return nobody could end the child."""
+    noticed: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: noticed.append(got)) for number in ENDING}
+    try:
+        yield noticed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

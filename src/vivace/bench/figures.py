@@ -1,0 +1,34 @@
+"""The arithmetic of the report: medians, percentiles, rates, ratios. No measuring here."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+DIGITS = 4  # significant ones in the report
+
+
+def median(values: Sequence[float]) -> float:
+    return float(statistics.median(values))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of all do not exceed (nearest rank)."""
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
+
+
+def ratio(one: float, other: float) -> float:
+    """`one / other`; infinite rather than an error where nothing was measured to divide by."""
+    return one / other if other else math.inf
+
+
+def rounded(value: Any) -> Any:
+    """The same with every float cut to `DIGITS` significant digits; an infinite one becomes None (JSON)."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return value

@@ -1,0 +1,1 @@
+"""One module a subject, one function a section of the report."""

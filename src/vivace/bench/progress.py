@@ -1,0 +1,53 @@
+"""Says on stderr which part of how many runs, and about how long the rest will take.
+
+Owns the words and the guess. On a terminal one line is drawn over and over; elsewhere each part has a line.
+"""
+
+import sys
+import time
+from typing import TextIO
+
+from vivace.bench.effort import PARTS, Effort
+
+CLEAR_LINE = "\r\x1b[K"
+
+
+class Progress:
+    def __init__(self, effort: Effort, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._is_terminal = self._stream.isatty()
+        self._planned_s = dict(zip(PARTS, effort.seconds, strict=True))
+        self._began = time.monotonic()
+        self._title = ""
+
+    def begin(self, part: str) -> None:
+        """The parts come in the order of `PARTS`."""
+        number = PARTS.index(part) + 1
+        self._title = f"[{number}/{len(PARTS)}] {part}, {_clock(self._left_s(number))} left"
+        self._draw(self._title, end="" if self._is_terminal else "\n")
+
+    def note(self, text: str) -> None:
+        """Where inside the part we are; only where a line can be drawn over."""
+        if self._is_terminal:
+            self._draw(f"{self._title}: {text}", end="")
+
+    def end(self) -> None:
+        if self._is_terminal:
+            self._draw("", end="")
+
+    def _draw(self, text: str, end: str) -> None:
+        start = CLEAR_LINE if self._is_terminal else ""
+        print(f"{start}{text}", file=self._stream, end=end, flush=True)
+
+    def _left_s(self, number: int) -> float:
+        """The plan for what is to come, scaled by how the plan held so far."""
+        names = list(PARTS)
+        done = sum(self._planned_s[name] for name in names[: number - 1])
+        pace = (time.monotonic() - self._began) / done if done else 1.0
+        return pace * sum(self._planned_s[name] for name in names[number - 1 :])
+
+
+def _clock(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {max(5, round(seconds / 5) * 5)} s"
+    return f"about {round(seconds / 60)} min"

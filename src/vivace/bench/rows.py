@@ -1,0 +1,153 @@
+"""Real edits to measure with: which rows there are, which of them are taken, and what the model is asked.
+
+Owns the choice and the prompt's tokens, made by the agent's own code so that the bench measures what users
+get. Does not run anything.
+
+The choice is the same on every machine with the same tokenizer: in file order, the rows where the smallest
+function, method or class that holds all changed lines has at most `UNIT_TOKENS` tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+import vivace
+from vivace.agent.edits.languages import language_for
+from vivace.agent.edits.outline import list_units
+from vivace.agent.edits.rewrite import Rewrite, rewrite_request
+from vivace.agent.edits.source import source_from_bytes
+from vivace.agent.edits.units import Unit
+from vivace.errors import FileProblem
+from vivace.models.template import ChatML, Message
+from vivace.models.tokenizer import Tokenizer
+
+UNIT_TOKENS = 400
+QUICK_UNIT_TOKENS = 100  # a quick run takes no unit smaller than this: there would be too little to time
+ROWS_FILE = "commit_edits.jsonl"
+SHIPPED_FILE = "edits.jsonl"
+KINDS = ("function", "method", "class")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One file before and after a small change, and the words that asked for it. Other fields are ignored."""
+
+    repo: str
+    path: str
+    instruction: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class RowSet:
+    rows: list[Row]
+    source: str  # where they are from, for people
+
+
+@dataclass(frozen=True)
+class EditCase:
+    """A row as the engine gets it."""
+
+    name: str
+    prompt: list[int]  # all of it, the opening of the answer included
+    prediction: list[int]  # what the answer will resemble: the old unit behind the opening, and the fence
+    stop: list[str]
+    unit_tokens: int
+
+
+def read_rows(folder: Path | None) -> RowSet:
+    """The rows of `folder`, or of the one beside the repository; without either, those that ship."""
+    wanted = folder or Path(vivace.__file__).parents[3] / "shared" / "evals"
+    file = wanted / ROWS_FILE
+    if file.is_file():
+        rows = _decode(file, file.read_bytes())
+        return RowSet(rows, f"{len(rows)} real commits of {file}")
+    shipped = files("vivace.bench") / SHIPPED_FILE
+    rows = _decode(Path(SHIPPED_FILE), shipped.read_bytes())
+    missing = f"there is no {file}" if folder else "no --data folder was given"
+    return RowSet(rows, f"{len(rows)} edits that ship with Vivace, written by us ({missing})")
+
+
+def choose_cases(rows: Sequence[Row], tokenizer: Tokenizer, template: ChatML, count: int) -> list[EditCase]:
+    """The first `count` rows that can be taken."""
+    chosen: list[EditCase] = []
+    for row in rows:
+        if len(chosen) == count:
+            break
+        if case := make_case(row, tokenizer, template):
+            chosen.append(case)
+    return chosen
+
+
+def quickest(cases: Sequence[EditCase], count: int) -> list[EditCase]:
+    """Of the cases with something to write, those with the shortest prompts, in file order."""
+    enough = [case for case in cases if case.unit_tokens >= QUICK_UNIT_TOKENS] or list(cases)
+    taken = sorted(enough, key=lambda case: len(case.prompt))[:count]
+    return [case for case in enough if case in taken]
+
+
+def make_case(row: Row, tokenizer: Tokenizer, template: ChatML) -> EditCase | None:
+    """The row's prompt for the smallest unit that holds the change; None if that is not a small one."""
+    source = source_from_bytes(Path(row.path), row.before.encode())
+    units = list_units(source, language_for(source.path))
+    unit = smallest_unit(units, *changed_lines(row.before, row.after))
+    if unit is None:
+        return None
+    old = source.text_of(unit.first_line, unit.last_line)
+    unit_tokens = len(tokenizer.encode(old))
+    if unit_tokens > UNIT_TOKENS:
+        return None
+    request = rewrite_request(source, units, unit, row.instruction)
+    return EditCase(
+        name=f"{row.path}:{unit.qualified_name}",
+        prompt=_prompt(request, template),
+        prediction=tokenizer.encode(request.prediction),
+        stop=request.stop,
+        unit_tokens=unit_tokens,
+    )
+
+
+def changed_lines(before: str, after: str) -> tuple[int, int]:
+    """First and last changed line of `before`, 1-based; of a pure insertion, the lines on both sides."""
+    old, new = before.splitlines(), after.splitlines()
+    above = _common(old, new)
+    below = _common(old[above:][::-1], new[above:][::-1])
+    first, last = above + 1, len(old) - below
+    return (first, last) if first <= last else (last, first)
+
+
+def smallest_unit(units: Sequence[Unit], first_line: int, last_line: int) -> Unit | None:
+    holding = [
+        unit
+        for unit in units
+        if unit.kind in KINDS and unit.first_line <= first_line and last_line <= unit.last_line
+    ]
+    return min(holding, key=lambda unit: unit.last_line - unit.first_line, default=None)
+
+
+def _prompt(request: Rewrite, template: ChatML) -> list[int]:
+    """As the server makes it of the agent's request."""
+    messages = [
+        Message(each["role"], each["content"], is_open=each.get("status") == "in_progress")
+        for each in request.messages
+    ]
+    tokens = template.render(messages)
+    return tokens + template.answer(tokens)
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _decode(file: Path, raw: bytes) -> list[Row]:
+    try:
+        return msgspec.json.decode(b"[" + b",".join(raw.splitlines()) + b"]", type=list[Row])
+    except msgspec.MsgspecError as error:
+        raise FileProblem(
+            f"{file} does not hold edits: {error}.", "Name another folder with --data."
+        ) from error

@@ -1,0 +1,65 @@
+"""`vivace bench engine`: the engine beside plain llama.cpp on this machine.
+
+Owns the options and what is printed. Does not measure: `vivace.bench` does.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+DEFAULT_PLOT = Path("vivace-bench-engine.png")
+
+
+@click.group()
+def bench() -> None:
+    """Measure on this machine what we claim."""
+
+
+@bench.command()
+@click.option("--model", help="A name from `vivace models`, or a .gguf file.")
+@click.option("--quick", is_flag=True, help="Fewer rows, same figures: under five minutes on two cores.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--check", is_flag=True, help="Exit with 1 if any limit is missed.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder with commit_edits.jsonl: the edits to measure with.",
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), help=f"Where the plot goes.  [{DEFAULT_PLOT}]"
+)
+def engine(
+    model: str | None,
+    quick: bool,
+    as_json: bool,
+    check: bool,
+    data: Path | None,
+    plot: Path | None,
+) -> int:
+    """Compare the engine with plain llama.cpp: same model file, same threads, same prompts."""
+    import signal
+
+    from vivace.bench.effort import FULL, QUICK
+    from vivace.bench.run import run_engine_bench
+    from vivace.config import load_settings
+    from vivace.errors import DONE, FAILED
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children and files go as with Ctrl-C
+    settings = load_settings().having(model=model)
+    report = run_engine_bench(settings, QUICK if quick else FULL, data)
+    _print(report, as_json=as_json, plot=plot)
+    return FAILED if check and not all(report["passed"].values()) else DONE
+
+
+def _print(report: dict[str, Any], *, as_json: bool, plot: Path | None) -> None:
+    import json
+
+    from vivace.bench.plot import draw
+    from vivace.bench.report import table
+
+    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
+    if plot or not as_json:
+        file = (plot or DEFAULT_PLOT).absolute()
+        draw(report, file)
+        click.echo(f"Plot: {file}", err=as_json)
