@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 CHUNK_TOKENS = 64
-COSTS = {1: 1.0, 64: 90.0}  # so that a chunk has CHUNK_TOKENS, and drafts pay
+COSTS = {1: 1.0, 16: 1.2, 64: 90.0}  # so that a chunk has CHUNK_TOKENS, and drafts pay
 
 
 class Desk:

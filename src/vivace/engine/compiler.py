@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from vivace.engine.frames import Grammar
 from vivace.engine.grammar import Constraint, Grammars
+from vivace.errors import StartError
 
 WAIT_S = 0.005  # between two looks for frames while there is nothing to do but to wait
 
@@ -21,14 +22,19 @@ class Compiler:
     def compile(self, grammar: Grammar) -> Future[Constraint]:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammar")
-        future = self._thread.submit(self._grammars.compile, grammar)
-        self._compiling.append(future)
+        future = self._thread.submit(self._compile, grammar)
+        self._compiling = [each for each in self._compiling if not each.done()] + [future]
         return future
+
+    def _compile(self, grammar: Grammar) -> Constraint:
+        try:
+            return self._grammars.compile(grammar)
+        except OSError as error:  # no more processes, or no memory for one
+            raise StartError(f"Grammars cannot be checked now: {error}.", "Try again.") from error
 
     def wait(self) -> None:
         """Until a grammar is compiled, or for a few milliseconds."""
         concurrent.futures.wait(self._compiling, WAIT_S, concurrent.futures.FIRST_COMPLETED)
-        self._compiling = [future for future in self._compiling if not future.done()]
 
     def close(self) -> None:
         if self._thread:

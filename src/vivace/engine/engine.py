@@ -232,7 +232,10 @@ class Engine:
     def _part(self, turn: Turn, limit: int, claim: Claim | None) -> Part:
         """Seat the turn's session, and say what its next pass needs."""
         begun = time.perf_counter()
-        self._sessions.seat(turn.session, claim)
+        session = turn.session
+        self._sessions.seat(session, claim)
+        if turn.needs_row and not session.pending:
+            self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         if not turn.started:
             self._start(turn, begun)
         part = Part(turn, turn.spans(limit))
@@ -243,8 +246,6 @@ class Engine:
         session = turn.session
         turn.started = begun
         turn.restore_s = time.perf_counter() - begun if session.restored_tokens else 0.0
-        if not isinstance(turn, AppendTurn) and not session.pending:
-            self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         turn.cached_tokens, turn.new_tokens = session.kv, session.pending
         turn.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
 
@@ -260,7 +261,9 @@ class Engine:
             for part in batch:
                 part.turn.let_go()
         spent_s = time.perf_counter() - begun
-        if len(batch) == 1 and batch[0].tokens == len(rows):  # costs are those of passes that give every row
+        if len(batch) == 1 and 0 < batch[0].tokens == len(
+            rows
+        ):  # costs are those of passes that give every row
             self._costs.observe(len(rows), spent_s * 1e3)
         self._scheduler.count_pass(batch[0].turn)
         for part in batch:
@@ -298,6 +301,8 @@ class Engine:
         try:
             reason = turn.take(rows)
         except VivaceError as error:
+            if isinstance(turn, GenerateTurn) and turn.fresh:
+                self._send(Tokens(turn.id, turn.fresh, turn.chances))
             return self._end(turn, Failed(turn.id, error.code, error.message))
         finally:
             self._sessions.trim(session, session.kv - turn.rejected)
@@ -312,7 +317,8 @@ class Engine:
         return None
 
     def _finish(self, turn: Turn, reason: str) -> None:
-        self._end(turn, Finished(turn.id, reason, turn.waterfall(), turn.scores))
+        scores = turn.scores if reason == "scored" else []
+        self._end(turn, Finished(turn.id, reason, turn.waterfall(), scores))
 
     def _end(self, turn: Turn, frame: Finished | Failed) -> None:
         """The one end of every turn: nothing of it runs any more when its last frame goes out."""
@@ -345,7 +351,11 @@ def _is_overtaken(running: list[Turn], frames: Iterable[ToEngine] | None) -> boo
                 ended.add(turn)
             case Close(session=session) | Rewind(session=session):
                 ended |= {turn.id for turn in running if turn.session.name == session}
-            case Generate(tier="realtime") | Score(tier="realtime"):
+            case (
+                Generate(tier="realtime")
+                | Score(tier="realtime")
+                | Append(tier="realtime", is_provisional=False)
+            ):
                 is_urgent = True
             case _:
                 pass

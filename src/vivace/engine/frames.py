@@ -36,7 +36,8 @@ class Append(Frame):
     """Put tokens at the end of a session's log and prefill them now. Ends with `Finished`.
 
     A provisional tail is text that is still being typed. Whatever comes next in this session replaces it: of
-    the next tokens only those behind the common beginning are prefilled. It gives way to every other turn.
+    the next tokens only those behind the common beginning are prefilled. It gives way to realtime turns, and
+    shares what they leave with background ones.
     """
 
     session: str

@@ -80,16 +80,16 @@ class Vocabulary:
     bos_token_id = None
 
     def __init__(self, runner: Runner) -> None:
-        self.end_tokens = runner.facts.end_tokens
+        ends = runner.facts.end_tokens
         pieces = [runner.piece(token) for token in range(runner.facts.vocab_size)]
-        controls = [token for token, piece in enumerate(pieces) if not piece or token in self.end_tokens]
+        controls = [token for token, piece in enumerate(pieces) if not piece or token in ends]
         for token in controls:
             pieces[token] = b""
         self._ids = {piece: token for token, piece in reversed(list(enumerate(pieces))) if piece}
         self.tokens = [piece or b"<|%d|>" % token for token, piece in enumerate(pieces)]
         self.special_token_ids = controls
         self.control_ids = np.array(controls, np.intp)
-        self.end_ids = np.array(sorted(self.end_tokens), np.intp)
+        self.end_ids = np.array(sorted(ends), np.intp)
         self.eos_token_id = int(self.end_ids[0])
         self._byte_ids = [self._ids.get(bytes([byte]), self.eos_token_id) for byte in range(256)]
         self._words = _WORDS if b"\n  " in self._ids else _WORDS_AND_LINES
@@ -147,9 +147,8 @@ class Constraint:
 
     def accept(self, token: int) -> None:
         """The token has entered the log."""
-        if token not in self._vocabulary.end_tokens:
-            self._matcher.consume_token(token)
-            self._check()
+        self._matcher.consume_token(token)
+        self._check()
 
     def forced(self) -> list[int]:
         """Tokens that must come next, where there is one way to go on: a draft that will be accepted."""

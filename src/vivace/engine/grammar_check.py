@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 MAX_BYTES = 128 * 1024  # of a grammar's text
-CHECK_S = 0.3  # an honest schema takes 1 ms, one with 1,000 properties 100
+CHECK_S = 0.3  # an honest schema takes 1 ms, one with 1,000 alternatives 100
 START_S = 20.0  # for the process to come up; 0.2 s on an idle machine
 MEMORY_BYTES = 200 * 1024 * 1024  # that one grammar may need
 STACK_BYTES = 1024 * 1024  # a thread of the engine has 2 MB or more: what passes here has room there

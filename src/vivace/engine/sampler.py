@@ -133,8 +133,13 @@ class Sampler:
 
 def log_probability(logits: Row, token: int) -> float:
     """Natural logarithm of the probability of `token`."""
-    peak = float(logits.max())
-    return float(logits[token]) - peak - float(np.log(np.exp(logits - peak).sum(dtype=np.float64)))
+    return float(logits[token]) - log_total(logits)
+
+
+def log_total(row: Row) -> float:
+    """What to take off a logit to have its log-probability."""
+    peak = float(row.max())
+    return peak + float(np.log(np.exp(row - peak).sum(dtype=np.float64)))
 
 
 def _chance(row: Row, token: int, log_total: float) -> Chance:

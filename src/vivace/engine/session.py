@@ -194,14 +194,14 @@ class Sessions:
         state = self._shelf.read(found.parked)
         if state is None:
             return
-        if self._load(session, state):
+        if self._load(session, state, len(found.parked.tokens)):
             session.kv = len(found.parked.tokens)
             self.trim(session, found.length)
             session.restored_tokens = found.length
         else:
             self._adopt_prefix(session)
 
-    def _load(self, session: Session, state: bytes) -> bool:
+    def _load(self, session: Session, state: bytes, tokens: int) -> bool:
         """Put a state into the session's sequence, in place of what it shares; False if that cannot be."""
         self._runner.trim(session.seq, 0)
         session.kv = 0
@@ -212,6 +212,8 @@ class Sessions:
             except ValueError:  # written by something else: not worth more than a prefill
                 return False
             except KVFull:
+                if self.kv_tokens() + tokens <= self._runner.facts.context_tokens:
+                    return False  # there is room: it is the state that is wrong
                 try:
                     self._make_room([session], None)
                 except KVFull:
@@ -221,14 +223,14 @@ class Sessions:
         """Load the kept prefixes, the latest first, as long as they take a small share of the cells."""
         left = int(self._runner.facts.context_tokens * PRELOADED_SHARE)
         for parked in self._shelf.prefixes() if self._shelf else []:
+            if len(parked.tokens) > left or len(self._free) < len(self.scratch):
+                continue
             left -= len(parked.tokens)
-            if left < 0 or len(self._free) < len(self.scratch):
-                return
             assert self._shelf is not None
             if (state := self._shelf.read(parked, is_use=False)) is not None:
                 session = Session("", list(parked.tokens), parked.tenant)
                 session.seq, session.origin = self._free.pop(), parked
-                if self._load(session, state):
+                if self._load(session, state, len(session.log)):
                     session.kv = len(session.log)
                     self._prefixes.append(session)
                 else:

@@ -57,6 +57,7 @@ class Shelf:
         self._salt = _salt(folder)
         self._folder = folder / hashlib.blake2b(kv_format.encode(), digest_size=8).hexdigest()
         self._folder.mkdir(exist_ok=True, mode=0o700)
+        self._sweep(folder)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="shelf")
         self._writing: list[Future[None]] = []
         self._parked = self._read_index()
@@ -170,6 +171,20 @@ class Shelf:
         with contextlib.suppress(OSError):
             parked.path.unlink(missing_ok=True)
 
+    def _sweep(self, folder: Path) -> None:
+        """Keep to the limit together with what other models and versions left, the oldest going first."""
+        files = []
+        for file in folder.glob("*/*/*"):
+            with contextlib.suppress(OSError):
+                stat = file.stat()
+                files.append((stat.st_mtime, stat.st_size, file))
+        excess = sum(size for _, size, _ in files) - self._limit_bytes
+        for _, size, file in sorted(files):
+            if excess > 0:
+                excess -= size
+                with contextlib.suppress(OSError):
+                    file.unlink()
+
     def _read_index(self) -> dict[Path, Parked]:
         """What earlier engines left."""
         found = {}
@@ -187,7 +202,7 @@ class Shelf:
 
 def _write(parked: Parked, state: bytes) -> None:
     """In the writer's thread."""
-    fresh = parked.path.with_name(f"{parked.path.name}.{os.getpid()}.part")
+    fresh = parked.path.with_name(f"{parked.path.name}.{secrets.token_hex(4)}.part")
     try:
         parked.path.parent.mkdir(exist_ok=True, mode=0o700)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -221,7 +236,7 @@ def _read_parked(file: Path) -> Parked | None:
 
 def _salt(folder: Path) -> bytes:
     """Random, made once for this folder, readable by its owner only."""
-    file, fresh = folder / "salt", folder / f"salt.{os.getpid()}.part"
+    file, fresh = folder / "salt", folder / f"salt.{secrets.token_hex(4)}.part"
     if file.exists() and file.stat().st_size != _SALT_BYTES:
         file.unlink(missing_ok=True)
     if not file.exists():

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from vivace.engine.frames import Append, Chances, Generate, Score, Waterfall
 from vivace.engine.grammar import Constraint
 from vivace.engine.runners.base import Facts, Logits, Span
-from vivace.engine.sampler import Sampler, log_probability
+from vivace.engine.sampler import Sampler, log_probability, log_total
 from vivace.engine.session import Claim, Session
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.speculation.drafter import Drafter
@@ -23,6 +23,7 @@ SCORE_TOKENS = 256  # candidate tokens in one pass
 class Turn:
     is_alone = False  # its next pass cannot be shared with other turns
     is_waiting = False  # for something else than its turn
+    needs_row = True  # its next pass must give logits, so at least the last token of the log is fed
 
     def __init__(self, work: Append | Generate | Score, session: Session) -> None:
         self.id = work.turn
@@ -93,6 +94,8 @@ class Turn:
 
 
 class AppendTurn(Turn):
+    needs_row = False
+
     def __init__(self, work: Append, session: Session) -> None:
         super().__init__(work, session)
         self.is_provisional = work.is_provisional
@@ -266,6 +269,10 @@ class ScoreTurn(Turn):
         return self._next_group(min(limit, SCORE_TOKENS))
 
     @property
+    def needs_row(self) -> bool:  # type: ignore[override]
+        return not self._has_read
+
+    @property
     def is_alone(self) -> bool:  # type: ignore[override]  # a scratch sequence serves one turn at a time
         return self._has_read
 
@@ -285,7 +292,8 @@ class ScoreTurn(Turn):
     def take(self, rows: Logits) -> str:
         if not self._has_read and len(rows):
             self._has_read = True
-            self.scores = [log_probability(rows[0], c[0]) if c else 0.0 for c in self._candidates]
+            total = log_total(rows[0])
+            self.scores = [float(rows[0][c[0]]) - total if c else 0.0 for c in self._candidates]
         elif self._group:
             each = iter(rows)
             for index in self._group:
@@ -294,8 +302,10 @@ class ScoreTurn(Turn):
         return "scored" if self._has_read and not self._waiting else ""
 
     def shrink(self) -> bool:
+        if len(self._group) < 2:
+            return False
         self._most = len(self._group) // 2
-        return self._most > 0
+        return True
 
     def let_go(self) -> None:
         for seq in self._scratch[: len(self._group)]:

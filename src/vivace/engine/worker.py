@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from vivace.engine.engine import Engine
-from vivace.engine.frames import FromEngine, Ready, ToEngine, engine_unpacker, pack
+from vivace.engine.frames import FrameError, FromEngine, Ready, ToEngine, engine_unpacker, pack
 from vivace.engine.plan import choose_threads
 from vivace.engine.runners.base import Runner
 from vivace.engine.shelf import Shelf
@@ -53,6 +53,7 @@ class Inbox:
         self._unpacker = engine_unpacker()
         self._waiting: list[ToEngine] = []
         self.is_closed = False
+        self.error: FrameError | None = None  # why it is closed, if the other side sent nonsense
 
     def take(self, *, wait: bool) -> list[ToEngine]:
         """All that came, in order; with `wait`, at least one frame or the end of the stream."""
@@ -70,9 +71,14 @@ class Inbox:
 
     def _read(self) -> None:
         while not self.is_closed and select.select([self._link], [], [], 0)[0]:
-            data = self._link.recv(READ_BYTES)
+            try:
+                data = self._link.recv(READ_BYTES)
+                self._waiting += self._unpacker.feed(data)
+            except OSError:
+                data = b""
+            except FrameError as error:
+                data, self.error = b"", error
             self.is_closed = not data
-            self._waiting += self._unpacker.feed(data)
 
 
 def make_runner(job: Job) -> Runner:
@@ -130,6 +136,8 @@ def run(link: socket.socket, job: Job) -> None:
         if not engine.is_idle and not inbox.is_closed:
             engine.step(inbox.peek)
     engine.close()
+    if inbox.error:
+        raise inbox.error
 
 
 def main() -> int:

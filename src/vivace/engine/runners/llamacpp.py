@@ -42,6 +42,7 @@ class LlamaRunner:
         self._should_stop: ShouldStop | None = None
         self._abort_callback = lc.ggml_abort_callback(self._ask_whether_to_stop)  # must outlive the context
         self._next_ask = 0.0
+        self._trouble: Exception | None = None  # what went wrong in asking
         self.facts = Facts(
             name=path.stem,
             context_tokens=lc.llama_n_ctx(self._context),
@@ -52,7 +53,7 @@ class LlamaRunner:
             threads=threads,
             stretch=stretch,
             can_stop=True,
-            kv_format=f"llama.cpp {lc.__version__} {path.name} {path.stat().st_size} yarn {stretch:g}",
+            kv_format=f"llama.cpp {lc.__version__} {path.name} {_identity(path)} yarn {stretch:g}",
         )
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
@@ -62,7 +63,8 @@ class LlamaRunner:
         if status == _NO_KV_SLOT:
             raise KVFull
         if status == _ABORTED:  # llama.cpp has taken the tokens of this pass out of the KV again
-            raise Stopped
+            error, self._trouble = self._trouble, None
+            raise error or Stopped
         if status != 0:
             raise RuntimeError(f"llama_decode returned {status}")
         return self._logits(wanted)
@@ -81,7 +83,11 @@ class LlamaRunner:
         if now < self._next_ask or self._should_stop is None:
             return False
         self._next_ask = now + ASK_S
-        return self._should_stop()
+        try:
+            return self._should_stop()
+        except Exception as error:  # noqa: BLE001 - C has no exceptions: it goes on when the pass has ended
+            self._trouble = error
+            return True
 
     def _fill_batch(self, spans: Sequence[Span]) -> int:
         """Write the spans into the C batch; return how many rows of logits are wanted."""
@@ -136,6 +142,11 @@ class LlamaRunner:
         lc.llama_batch_free(self._batch)
         lc.llama_free(self._context)
         lc.llama_model_free(self._model)
+
+
+def _identity(path: Path) -> str:
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 def _stretch(model: ctypes.c_void_p, session_tokens: int, trained_tokens: int) -> float:

@@ -16,7 +16,6 @@ import numpy as np
 from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
 from vivace.models.tokenizer import ByteTokenizer
 
-
 ASK_S = 0.005
 
 
