@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from vivace.agent.model import Model
 from vivace.cli.progress import TerminalProgress
+from vivace.cli.tune import is_watched, tune_once
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
@@ -21,13 +22,20 @@ from vivace.models.tokenizer import SCRIPTED
 T = TypeVar("T")
 
 
-def with_model_here(settings: Settings) -> Settings:
-    """Settings whose model is on this machine, under a name that the server understands too."""
+def with_model_here(settings: Settings, *, may_tune: bool = True) -> Settings:
+    """Settings whose model is on this machine, under a name that the server understands too.
+
+    Where a person watches, a model's first use here begins with finding out how to run it best.
+    """
     settings = settings.having(model=_absolute(settings.model))
-    if not settings.model.startswith(SCRIPTED) and not is_present(settings, settings.model):
+    if settings.model.startswith(SCRIPTED):
+        return settings
+    if not is_present(settings, settings.model):
         from vivace.models.download import ensure  # ssl and http.client: 25 ms that a warm start does not pay
 
         ensure(settings, settings.model, TerminalProgress())
+    if may_tune and settings.tune == "auto" and is_watched():
+        tune_once(settings)
     return settings
 
 

@@ -1,7 +1,7 @@
 """`vivace doctor`: what this machine is to the engine, and what to do about whatever is wrong.
 
 Owns the checks and their remedies. The speed is measured through the running server, as a user would feel
-it. Does not mend anything.
+it. Does not mend anything; `--tune` is another matter, and `tune`'s.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from vivace.config import Settings
 
 LOW_DISK_BYTES = 2_000_000_000
@@ -27,16 +29,27 @@ class Finding:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.option("--quick", is_flag=True, help="Do not start a server or measure speed.")
-def doctor(as_json: bool, quick: bool) -> int:
+@click.option(
+    "--tune", "tunes", is_flag=True, help="Measure which weights, threads and chunks suit this CPU."
+)
+@click.option("--all", "with_costly", is_flag=True, help="With --tune: show formats that cost quality too.")
+def doctor(as_json: bool, quick: bool, tunes: bool, with_costly: bool) -> int:
     """Check this machine: CPU, memory, model, folders, server, speed."""
     import msgspec
 
     from vivace.cli.screen import Screen
     from vivace.config import load_settings
-    from vivace.errors import DONE, FAILED
+    from vivace.errors import DONE, FAILED, UsageError
 
     settings = load_settings()
-    findings = [*_machine(settings), *_places(settings), *_model(settings), *_server(settings)]
+    if tunes:
+        from vivace.cli.tune import tune_now
+
+        tune_now(settings, with_costly=with_costly, as_json=as_json)
+        return DONE
+    if with_costly:
+        raise UsageError("--all goes with --tune.", "Run `vivace doctor --tune --all`.")
+    findings = [*_machine(), *_places(settings), *_model(settings), *_server(settings)]
     if not quick:
         findings += _speed(settings)
     problems = [finding for finding in findings if finding.remedy]
@@ -52,10 +65,10 @@ def doctor(as_json: bool, quick: bool) -> int:
     return FAILED if problems else DONE
 
 
-def _machine(settings: "Settings") -> list[Finding]:
+def _machine() -> list[Finding]:
     import platform
 
-    from vivace.engine.plan import choose_threads, cpu_features, memory_bytes
+    from vivace.engine.plan import cpu_features, memory_bytes
 
     features = cpu_features()
     slow = platform.machine() in ("x86_64", "AMD64") and "avx2" not in features
@@ -71,9 +84,7 @@ def _machine(settings: "Settings") -> list[Finding]:
         f"{available / 1e9:.1f} of {total / 1e9:.1f} GB available",
         "Less than 3 GB: close something, or use --model smollm2-135m." if available < needed else "",
     )
-    threads = choose_threads(settings.threads)
-    asked = " (from your settings)" if settings.threads else ", one a fast physical core"
-    return [cpu, memory, Finding("threads", f"{threads}{asked}")]
+    return [cpu, memory]
 
 
 def _places(settings: "Settings") -> list[Finding]:
@@ -100,9 +111,35 @@ def _model(settings: "Settings") -> list[Finding]:
 
     path = model_path(settings, settings.model)
     if is_present(settings, settings.model):
-        return [Finding("model", f"{settings.model} ({path.stat().st_size / 1e9:.2f} GB) at {path}")]
+        here = Finding("model", f"{settings.model} ({path.stat().st_size / 1e9:.2f} GB) at {path}")
+        return [here, *_tuning(settings, path)]
     remedy = f"Pull it: vivace models pull {settings.model}"
-    return [Finding("model", f"{settings.model} is not here", remedy)]
+    return [Finding("model", f"{settings.model} is not here", remedy), Finding("threads", _threads(settings))]
+
+
+def _tuning(settings: "Settings", path: "Path") -> list[Finding]:
+    """Which weights and threads are used, and whether that was measured. Not measured is no problem."""
+    from vivace.engine.tuning.profile import read, tuned, weights_for
+
+    found, decided = tuned(settings, path), read(settings, path)
+    if found:
+        value = f"measured {found.when[:10]}: {found.why}"
+    elif decided and decided.state == "skipped":
+        value = f"as downloaded, not measured ({decided.why}) `vivace doctor --tune` does it"
+    elif settings.tune == "never":
+        value = "as downloaded (from your settings)"
+    else:
+        value = "as downloaded, not measured on this machine: `vivace doctor --tune` does it"
+    threads = weights_for(settings, path).threads
+    return [Finding("weights", value), Finding("threads", _threads(settings, threads))]
+
+
+def _threads(settings: "Settings", measured: int = 0) -> str:
+    from vivace.engine.plan import choose_threads
+
+    if settings.threads:
+        return f"{settings.threads} (from your settings)"
+    return f"{measured}, measured" if measured else f"{choose_threads()}, one a fast physical core"
 
 
 def _server(settings: "Settings") -> list[Finding]:
@@ -134,7 +171,7 @@ def _speed(settings: "Settings") -> list[Finding]:
         return model.waterfalls[-1]
 
     try:
-        turn = with_model(with_model_here(settings), work)
+        turn = with_model(with_model_here(settings, may_tune=False), work)
     except VivaceError as error:
         return [Finding("speed", error.message, error.hint or "See `vivace status`.")]
     prefill = turn.new_tokens / max(turn.prefill_ms, 0.001) * 1e3

@@ -31,7 +31,9 @@ def _list() -> None:
     from vivace.models.catalog import CATALOG
 
     settings = load_settings()
-    rows = [("", "NAME", "SIZE", "LICENCE", "WHERE")] + [_row(settings, model) for model in CATALOG]
+    rows = [("", "NAME", "SIZE", "LICENCE", "WHERE")]
+    for model in CATALOG:
+        rows += [_row(settings, model), *_made_rows(settings, model)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for mark, name, size, licence, where in rows:
         columns = f"{mark:<{widths[0]}} {name:<{widths[1]}}  {size:>{widths[2]}}  {licence:<{widths[3]}}"
@@ -78,6 +80,17 @@ def _row(settings: "Settings", model: "ModelCard") -> tuple[str, str, str, str, 
         where = "not here"
     mark = "*" if settings.model == model.name else ""
     return mark, model.name, _size(model.size_bytes), model.licence, where
+
+
+def _made_rows(settings: "Settings", model: "ModelCard") -> list[tuple[str, str, str, str, str]]:
+    """The weights in other formats that tuning has made from this model, which go when it goes."""
+    from vivace.models.store import tuned_files
+
+    made = [path for path in tuned_files(settings, model) if path.suffix == ".gguf"]
+    return [
+        ("", f"  {path.suffixes[-2][1:]} made here", _size(path.stat().st_size), "", str(path))
+        for path in made
+    ]
 
 
 def _size(size_bytes: int) -> str:

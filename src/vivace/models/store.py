@@ -1,11 +1,13 @@
 """Where model files are, whether one is there, how it goes away.
 
 Owns the models folder's layout: `FILE` is always complete and checked; `FILE.part` is what a pull has so far,
-always a true beginning of `FILE`; `.FILE.lock` is held while someone changes either.
-Does not fetch: `download` does.
+always a true beginning of `FILE`; `.FILE.lock` is held while someone changes either. And that of the tuned
+folder, where `STEM.FINGERPRINT.*` was made from the file of that stem, and `.STEM.lock` is held meanwhile.
+Does not fetch (`download`) and does not tune (`engine.tuning`).
 """
 
 import fcntl
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from pathlib import Path
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable, UsageError
 from vivace.models.catalog import ModelCard, card
+
+FINGERPRINT_DIGITS = 16  # hexadecimal, of a model file, in the names of what was made from it
 
 
 def model_path(settings: Settings, name: str) -> Path:
@@ -34,18 +38,28 @@ def is_present(settings: Settings, name: str) -> bool:
 
 
 def remove(settings: Settings, model: ModelCard) -> int:
-    """Delete the model's file and any beginning of it; gives back how many bytes that freed."""
+    """Delete the model's file, any beginning of it and what was made from it; gives back the bytes freed."""
     freed_bytes = 0
-    with locked(settings, model) as free:
-        if not free:
-            raise ModelUnavailable(
-                f"{model.name} is being downloaded now.", "Stop that first, then try again."
-            )
-        for path in (card_path(settings, model), part_path(settings, model)):
+    with locked(settings, model) as free, _held(open_tuning_lock(settings, Path(model.file).stem)) as untuned:
+        if not free or not untuned:
+            what = "downloaded" if not free else "tuned"
+            raise ModelUnavailable(f"{model.name} is being {what} now.", "Stop that first, then try again.")
+        for path in (card_path(settings, model), part_path(settings, model), *tuned_files(settings, model)):
             if path.exists():
                 freed_bytes += path.stat().st_size
                 path.unlink()
     return freed_bytes
+
+
+def tuned_dir(settings: Settings) -> Path:
+    """Where tuning puts what it makes and what it finds out."""
+    return settings.cache_dir / "tuned"
+
+
+def tuned_files(settings: Settings, model: ModelCard) -> list[Path]:
+    """All that tuning has made from the model's file: weights in other formats, and measurements."""
+    prefix = f"{glob.escape(Path(model.file).stem)}.{'[0-9a-f]' * FINGERPRINT_DIGITS}."
+    return sorted(tuned_dir(settings).glob(f"{prefix}*"))
 
 
 def is_complete(settings: Settings, model: ModelCard) -> bool:
@@ -66,23 +80,35 @@ def part_path(settings: Settings, model: ModelCard) -> Path:
 @contextmanager
 def locked(settings: Settings, model: ModelCard) -> Iterator[bool]:
     """Try to hold the model's lock; yields whether we do. The system frees it however the holder ends."""
-    descriptor = open_lock(settings, model)
-    try:
-        yield try_lock(descriptor)
-    finally:
-        os.close(descriptor)
+    with _held(open_lock(settings, model)) as is_ours:
+        yield is_ours
 
 
 def open_lock(settings: Settings, model: ModelCard) -> int:
-    path = settings.models_dir / f".{model.file}.lock"
+    return _open_lock(settings.models_dir / f".{model.file}.lock")
+
+
+def open_tuning_lock(settings: Settings, stem: str) -> int:
+    return _open_lock(tuned_dir(settings) / f".{stem}.lock")
+
+
+def _open_lock(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise ModelUnavailable(
-            f"The models folder {settings.models_dir} cannot be written: {error.strerror}.",
+            f"The folder {path.parent} cannot be written: {error.strerror}.",
             "Make it writable, or set VIVACE_CACHE_DIR to another folder.",
         ) from error
+
+
+@contextmanager
+def _held(descriptor: int) -> Iterator[bool]:
+    try:
+        yield try_lock(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def try_lock(descriptor: int) -> bool:

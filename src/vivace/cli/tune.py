@@ -1,0 +1,160 @@
+"""Tuning as a person sees it: on demand (`vivace doctor --tune`), and once before a model's first use.
+
+Owns the words, the table, and when tuning happens by itself. Does not measure or choose: `engine.tuning`
+does, and is imported only when it is needed.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vivace.config import Settings
+    from vivace.engine.tuning.choose import Measured
+    from vivace.engine.tuning.profile import Profile
+
+SMALLEST_BYTES = 500_000_000  # a smaller model is quick as it is: not tuned by itself
+LARGEST_BYTES = 3_000_000_000  # a larger one would take minutes, which nobody has asked for
+BUSY_SHARE = 0.3  # of the CPUs used by others: then we say that the machine was busy
+LATER = "`vivace doctor --tune` measures it later."
+
+
+def tune_once(settings: "Settings") -> None:
+    """Tune the model before its first use if a person is there to see it. Never stops what was asked for."""
+    from vivace.engine.tuning.keys import is_decided
+    from vivace.models.store import model_path
+
+    path = model_path(settings, settings.model)
+    if not _is_worth_it(path) or is_decided(settings, path):
+        return
+    _say(f"Finding out how this machine runs {settings.model} best: once, about a minute. Ctrl-C skips it.")
+    from vivace.errors import VivaceError
+
+    try:
+        _say(_tuned(settings, path, with_costly=False).why)
+        _mention_server(settings)
+    except KeyboardInterrupt:
+        _skip(settings, path, "Skipped at the first start.")
+        _say(f"Skipped: the model is used as downloaded. {LATER}")
+    except VivaceError as error:
+        _skip(settings, path, error.message)
+        _say(f"{error.message} The model is used as downloaded. {LATER}")
+
+
+def is_watched() -> bool:
+    """Whether a person sees what we do and can stop it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
+    """`vivace doctor --tune`: measure, whatever was decided before."""
+    import click
+    import msgspec
+
+    from vivace.models.store import is_present, model_path
+
+    settings = settings.having(tune="auto")  # asked for now
+    if not is_present(settings, settings.model):
+        from vivace.cli.progress import TerminalProgress
+        from vivace.models.download import ensure
+
+        ensure(settings, settings.model, TerminalProgress())
+    profile = _tuned(settings, model_path(settings, settings.model), with_costly=with_costly)
+    if as_json:
+        click.echo(msgspec.json.encode(profile))
+        return
+    for line in [*table(profile), "", profile.why, *_remarks(profile)]:
+        click.echo(line)
+    _mention_server(settings)
+
+
+def _tuned(settings: "Settings", path: Path, *, with_costly: bool) -> "Profile":
+    from vivace.cli.progress import TerminalProgress
+    from vivace.engine.tuning.surroundings import Surroundings
+    from vivace.engine.tuning.tune import tune
+
+    around = Surroundings(progress=TerminalProgress())
+    return tune(settings, settings.model, path, around, with_costly=with_costly)
+
+
+def _mention_server(settings: "Settings") -> None:
+    from vivace.client.warm import find_server
+
+    if find_server(settings):
+        _say("The server that runs now goes on as before; `vivace stop`, and the next one takes it up.")
+
+
+def _is_worth_it(path: Path) -> bool:
+    return SMALLEST_BYTES <= path.stat().st_size <= LARGEST_BYTES
+
+
+def _skip(settings: "Settings", path: Path, why: str) -> None:
+    """Remember not to try again by itself; where that cannot be written, the next start tries again."""
+    import contextlib
+
+    from vivace.engine.tuning.profile import skipped, write
+
+    with contextlib.suppress(OSError):
+        write(settings, path, skipped(settings.model, path, why))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# The table -----------------------------------------------------------------------------------------------
+
+
+def table(profile: "Profile") -> list[str]:
+    """A line for each variant that was looked at; * is the one that is used from now on."""
+    head = ("", "WEIGHTS", "SIZE", "PREFILL", "DECODE", "16 AT ONCE", "AN EDIT", "")
+    rows = [head, *(_row(entry, is_chosen=_is_chosen(entry, profile)) for entry in profile.entries)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    left = (0, 1, 7)
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _row(entry: "Measured", *, is_chosen: bool) -> tuple[str, ...]:
+    from statistics import median
+
+    from vivace.engine.tuning.choose import PREFILL_TOKENS, step_costs, typical_edit_ms
+
+    variant = entry.variant
+    label, size = f"{variant.label}, {variant.threads} threads", f"{variant.size_bytes / 1e9:.2f} GB"
+    if not entry.rounds:
+        return "", label, size, "", "", "", "", _note(entry)
+    costs = step_costs(entry.rounds)
+    prefill = PREFILL_TOKENS / median(taken.prefill_ms for taken in entry.rounds) * 1e3
+    speed = (f"{prefill:.0f} tok/s", f"{1e3 / costs[1]:.1f} tok/s", f"{costs[16]:.0f} ms")
+    edit = f"{typical_edit_ms(entry.rounds) / 1e3:.2f} s"
+    return "*" if is_chosen else "", label, size, *speed, edit, _note(entry)
+
+
+def _note(entry: "Measured") -> str:
+    likeness = entry.likeness
+    notes = [entry.problem, entry.dropped]
+    notes += [f"differs by {likeness.mean_change:.3f} nats a token"] if likeness and not entry.problem else []
+    notes += ["costs quality: never chosen"] if entry.variant.quality == "costly" else []
+    return "; ".join(filter(None, notes))
+
+
+def _is_chosen(entry: "Measured", profile: "Profile") -> bool:
+    variant = entry.variant
+    file = Path(variant.path).name if variant.is_made else ""
+    ways = (file, variant.use_extra_bufts, variant.threads)
+    return ways == (profile.made_file, profile.use_extra_bufts, profile.threads)
+
+
+def _remarks(profile: "Profile") -> list[str]:
+    chunks = f"; prompts are read {profile.chunk_tokens} tokens at a time" if profile.chunk_tokens else ""
+    remarks = [f"{profile.threads} threads{chunks}."]
+    if profile.busy_share > BUSY_SHARE:
+        busy = f"The machine was busy ({profile.busy_share:.0%} of its CPUs)"
+        remarks.append(f"{busy}: measure again when it is quiet.")
+    return remarks

@@ -1,0 +1,97 @@
+"""One child process of the tuner: started, asked over pipes, ended.
+
+A variant of the weights may crash, run out of memory or hang: only its child goes down with it, and
+`VariantFailed` says why. Owns the process and the pipes. Imports no llama.cpp: the child does (`probe`).
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from vivace.engine.tuning.wire import Answer, Request, Trouble
+
+COMMAND = (sys.executable, "-P", "-m", "vivace.engine.tuning.probe")  # -P: no modules from the user's folder
+LIMIT_S = 600.0  # for one request: writing a large file in another format is the longest
+TICK_S = 0.1
+READ_BYTES = 1 << 16
+
+A = TypeVar("A", bound=Answer)
+
+
+class VariantFailed(Exception):
+    """This variant is not to be had on this machine; the message says why, in words to put after a colon."""
+
+
+class Child:
+    def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,  # Ctrl-C is ours, and we end it
+        )
+        self._rest = b""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, request: Request, answer: type[A], while_waiting: Callable[[], None] = lambda: None) -> A:
+        """Send a request and wait for its answer; `while_waiting` is called several times a second."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise VariantFailed(self._last_words()) from None
+        got: Answer = msgspec.json.decode(self._read_line(while_waiting), type=Answer)
+        if isinstance(got, Trouble):
+            raise VariantFailed(got.message)
+        assert isinstance(got, answer), got
+        return got
+
+    def close(self) -> None:
+        """End it now: it holds nothing that must be saved."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._stderr):
+            with contextlib.suppress(BrokenPipeError):  # what was not yet sent has no reader any more
+                if pipe:
+                    pipe.close()
+
+    def _read_line(self, while_waiting: Callable[[], None]) -> bytes:
+        assert self._process.stdout is not None
+        descriptor, deadline = self._process.stdout.fileno(), time.monotonic() + LIMIT_S
+        while b"\n" not in self._rest:
+            if time.monotonic() > deadline:
+                raise VariantFailed(f"it did not answer within {LIMIT_S / 60:.0f} minutes")
+            if select.select([descriptor], [], [], TICK_S)[0]:
+                data = os.read(descriptor, READ_BYTES)
+                if not data:
+                    raise VariantFailed(self._last_words())
+                self._rest += data
+            while_waiting()
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _last_words(self) -> str:
+        """How the child died."""
+        status = self._process.wait()
+        if status == -signal.SIGKILL:
+            return "its process was killed, most likely for lack of memory"
+        if status < 0:
+            return f"llama.cpp crashed ({signal.Signals(-status).name})"
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        return f"its process ended with {status}: {lines[-1] if lines else 'it said nothing'}"

@@ -1,0 +1,79 @@
+"""The child process of the tuner: requests on stdin, answers on stdout (`wire`), one after the other.
+
+    python -m vivace.engine.tuning.probe
+
+Ends when stdin ends, so it never outlives the tuner by more than one request. Owns the process: what
+llama.cpp prints goes to stderr, whatever goes wrong becomes an answer. Does not own the work (`specimen`).
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vivace.engine.tuning.wire import (
+    Answer,
+    Describe,
+    Done,
+    Load,
+    Passes,
+    Prefill,
+    Read,
+    Requantise,
+    Request,
+    Trouble,
+)
+from vivace.engine.worker import SPIN_COUNT
+from vivace.errors import VivaceError
+
+if TYPE_CHECKING:
+    from vivace.engine.tuning.specimen import Specimen
+
+
+class Probe:
+    """Holds at most one loaded variant."""
+
+    def __init__(self) -> None:
+        self._held: Specimen | None = None
+
+    def answer(self, request: Request) -> Answer:
+        from vivace.engine.tuning import specimen  # llama.cpp: loaded after the environment is set
+
+        match request:
+            case Describe(path):
+                return specimen.describe(path)
+            case Requantise():
+                specimen.requantise(request)
+                return Done()
+            case Load(path, use_extra_bufts, threads):
+                self._held = specimen.Specimen(path, threads, use_extra_bufts=use_extra_bufts)
+                return Done()
+        assert self._held is not None, "Load comes first"
+        match request:
+            case Prefill(tokens, chunk_tokens):
+                return self._held.prefill(tokens, chunk_tokens)
+            case Passes(sizes):
+                return self._held.passes(sizes)
+            case Read():
+                return self._held.read()
+
+
+def main() -> int:
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # as in the engine
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # C code that prints must not write into the answers
+    probe = Probe()
+    for line in sys.stdin.buffer:
+        try:
+            answer = probe.answer(msgspec.json.decode(line, type=Request))
+        except VivaceError as error:
+            answer = Trouble(error.message)
+        except Exception as error:  # noqa: BLE001 - the boundary of this process: answered, not swallowed
+            answer = Trouble(f"{type(error).__name__}: {error}")
+        answers.write(msgspec.json.encode(answer) + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

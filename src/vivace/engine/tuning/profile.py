@@ -1,0 +1,139 @@
+"""What was found best for one model file on one machine: kept as JSON, and believed only where it holds.
+
+A profile made for another file, on another machine or with another llama.cpp is as good as none. Owns what is
+in it, how it is written and when it counts: the server asks at the start of an engine what to load.
+"""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from vivace.config import Settings
+from vivace.engine.tuning.choose import Measured
+from vivace.engine.tuning.keys import fingerprint, library_version, machine_key, profile_path
+from vivace.models import store
+
+VERSION = 1  # of this file's shape; another one is not read
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """The outcome of one tuning, or the wish not to tune."""
+
+    model: str
+    source: str  # fingerprint of the file as downloaded
+    machine: str
+    library: str
+    state: Literal["measured", "skipped"]
+    when: str  # UTC
+    why: str  # for people
+    made_file: str = ""  # in the folder of made files; empty: the file as downloaded
+    made_bytes: int = 0
+    format: str = ""
+    use_extra_bufts: bool = True
+    threads: int = 0
+    is_threads_given: bool = False  # by the user, so only measured with
+    chunk_tokens: int = 0  # for prefill; 0: not measured
+    step_costs: dict[int, float] = {}  # ms of a pass by its tokens
+    chunk_costs: dict[int, float] = {}  # ms of a prefilled token by the chunk's tokens
+    cpu: list[str] = []
+    busy_share: float = 0.0  # of the CPUs that others used when it began or ended
+    entries: list[Measured] = []  # all that was looked at
+    version: int = VERSION
+
+
+class Weights(NamedTuple):
+    """What the engine is to load, and how."""
+
+    path: Path
+    threads: int = 0  # 0: chosen from the machine's cores
+    use_extra_bufts: bool = True
+    chunk_tokens: int = 0  # 0: not measured
+    step_costs: dict[int, float] = {}  # noqa: RUF012 - never changed; empty: not measured
+
+
+def weights_for(settings: Settings, path: Path) -> Weights:
+    """What to load for the model file at `path`: as it was found best here, or as downloaded.
+
+    The user's own number of threads wins, and one that was only tried because the user had set it does not
+    stay when the setting goes. Costs that were measured with another number are not passed on.
+    """
+    profile = tuned(settings, path)
+    if profile is None:
+        return Weights(path, settings.threads)
+    chosen = made_path(settings, profile) or path
+    threads = settings.threads or (0 if profile.is_threads_given else profile.threads)
+    if threads != profile.threads:
+        return Weights(chosen, threads, profile.use_extra_bufts)
+    return Weights(chosen, threads, profile.use_extra_bufts, profile.chunk_tokens, profile.step_costs)
+
+
+def tuned(settings: Settings, path: Path) -> Profile | None:
+    """The measurement that holds for this file on this machine, if there is one and its weights are there."""
+    if settings.tune == "never":
+        return None
+    profile = read(settings, path)
+    if profile is None or profile.state != "measured":
+        return None
+    made = made_path(settings, profile)
+    return profile if made is None or _size_bytes(made) == profile.made_bytes else None
+
+
+def read(settings: Settings, path: Path) -> Profile | None:
+    """Whatever was decided for this file on this machine with this llama.cpp, skipping included."""
+    try:
+        profile = decode(profile_path(settings, path))
+        held_for = (fingerprint(path), machine_key(), library_version(), VERSION)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return (
+        profile if held_for == (profile.source, profile.machine, profile.library, profile.version) else None
+    )
+
+
+def decode(file: Path) -> Profile:
+    return msgspec.json.decode(file.read_bytes(), type=Profile)
+
+
+def write(settings: Settings, path: Path, profile: Profile) -> None:
+    target = profile_path(settings, path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(profile)))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def skipped(model: str, path: Path, why: str) -> Profile:
+    """The wish to use the file as downloaded without measuring."""
+    return Profile(
+        model=model,
+        source=fingerprint(path),
+        machine=machine_key(),
+        library=library_version(),
+        state="skipped",
+        when=now(),
+        why=why,
+    )
+
+
+def made_path(settings: Settings, profile: Profile) -> Path | None:
+    return store.tuned_dir(settings) / profile.made_file if profile.made_file else None
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

@@ -1,0 +1,36 @@
+"""`vivace doctor --tune` as a user runs it, with a real model."""
+
+import json
+from pathlib import Path
+
+from tests.e2e.terminal import Home, Terminal
+
+
+def tuned_files(home: Home) -> list[str]:
+    folder = home.folder / "cache" / "tuned"
+    return [file.name for file in folder.iterdir() if not file.name.startswith(".")]
+
+
+def test_doctor_tunes_and_then_knows(home: Home, smol: Path) -> None:
+    """--tune --json gives the measurement on stdout, progress on stderr; doctor shows it from then on."""
+    home.model = str(smol)
+    done = home.run("doctor", "--tune", "--json")
+    assert done.code == 0, done.err
+    profile = json.loads(done.out)
+    assert profile["state"] == "measured"
+    assert sorted(map(int, profile["step_costs"])) == [1, 2, 4, 8, 16, 32, 64]
+    assert "Measuring, round 1" in done.err
+    assert profile["why"] in home.run("doctor", "--quick").out
+    answered = home.run("ask", "What is the capital of France? Answer in one sentence.")
+    assert "Paris" in answered.out, answered.err
+
+
+def test_ctrl_c_on_a_terminal_leaves_nothing(home: Home, smol: Path) -> None:
+    """Ctrl-C in the middle of a tuning: exit code 130, and neither a profile nor half a file."""
+    home.model = str(smol)
+    terminal = Terminal(home, "doctor", "--tune")
+    terminal.wait_for("Loading")
+    terminal.type("\x03")
+    assert terminal.end() == 130, terminal.shown
+    assert "Interrupted." in terminal.shown
+    assert tuned_files(home) == []
