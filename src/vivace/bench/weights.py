@@ -52,6 +52,7 @@ def as_chosen(settings: Settings, downloaded: Loadable) -> Loadable:
         threads=weights.threads or downloaded.job.threads,
         use_extra_bufts=weights.use_extra_bufts,
         step_costs=weights.step_costs,
+        chunk_tokens=weights.chunk_tokens,
     )
     layout = "" if weights.use_extra_bufts else ", not repacked"
     return Loadable(weights.path.name + layout, job)

@@ -65,17 +65,23 @@ class Part(NamedTuple):
 
 class Engine:
     def __init__(
-        self, runner: Runner, send: Send, costs: StepCosts | None = None, shelf: Shelf | None = None
+        self,
+        runner: Runner,
+        send: Send,
+        costs: StepCosts,
+        shelf: Shelf | None = None,
+        best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
     ) -> None:
         self._runner = runner
         self._facts = runner.facts
         self._send = send
-        self._costs = costs or StepCosts({1: 1.0, 64: 20.0})
+        self._costs = costs
         self._shelf = shelf
         self._sessions = Sessions(runner, shelf)
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
-        self._chunk_tokens = _chunk_tokens(self._costs, can_stop=runner.facts.can_stop)
+        least = (best_chunk_tokens or LEAST_CHUNK_TOKENS) if runner.facts.can_stop else 1
+        self._chunk_tokens = _chunk_tokens(costs, least)
         self._started = time.monotonic()
         self._tokens_prefilled = self._tokens_generated = 0
         self._sessions.preload()
@@ -362,7 +368,7 @@ def _is_overtaken(running: list[Turn], frames: Iterable[ToEngine] | None) -> boo
     return all(turn.id in ended for turn in running) or (is_urgent and not running[0].is_realtime)
 
 
-def _chunk_tokens(costs: StepCosts, *, can_stop: bool) -> int:
-    """The largest prefill chunk that keeps to CHUNK_MS, or that is efficient if a pass can be stopped."""
-    fitting = [n for n in (8, 16, 32, 64, 128, 256, 512) if costs.ms(n) <= CHUNK_MS]
-    return max([*fitting, LEAST_CHUNK_TOKENS if can_stop else 8])
+def _chunk_tokens(costs: StepCosts, least: int) -> int:
+    """The largest prefill chunk that keeps to CHUNK_MS, and no smaller than `least`."""
+    sizes = (8, 16, 32, 64, 128, 256, MOST_PASS_TOKENS)
+    return max([least, *(size for size in sizes if costs.ms(size) <= CHUNK_MS)])

@@ -41,6 +41,7 @@ class Job(msgspec.Struct, frozen=True):
     threads: int = 0
     use_extra_bufts: bool = True
     step_costs: dict[int, float] = {}  # ms of a pass by its size, if they were measured before
+    chunk_tokens: int = 0  # that prefill likes best, if that was measured
     kv_folder: str = ""  # where KV is parked; empty: nowhere
     kv_disk_bytes: int = 0
 
@@ -117,7 +118,7 @@ def run(link: socket.socket, job: Job) -> None:
     def send(frame: FromEngine) -> None:
         link.sendall(pack(frame))
 
-    engine, inbox, facts = Engine(runner, send, costs, shelf), Inbox(link), runner.facts
+    engine, inbox, facts = Engine(runner, send, costs, shelf, job.chunk_tokens), Inbox(link), runner.facts
     send(
         Ready(
             model=job.model,
