@@ -42,7 +42,8 @@ from vivace.engine.turn import AppendTurn, GenerateTurn, ScoreTurn, Turn
 from vivace.errors import ContextOverflow, UsageError, VivaceError
 
 CHUNK_MS = 100.0  # a prefill chunk takes no longer …
-LEAST_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient
+LEAST_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
+LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other realtime turns wait for it
 MOST_PASS_TOKENS = 512
 CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
 STOPPABLE_MS = 60.0  # a shorter pass is not worth asking in its middle whether to stop
@@ -80,8 +81,7 @@ class Engine:
         self._sessions = Sessions(runner, shelf)
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
-        least = (best_chunk_tokens or LEAST_CHUNK_TOKENS) if runner.facts.can_stop else 1
-        self._chunk_tokens = _chunk_tokens(costs, least)
+        self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, can_stop=runner.facts.can_stop)
         self._started = time.monotonic()
         self._tokens_prefilled = self._tokens_generated = 0
         self._sessions.preload()
@@ -368,7 +368,11 @@ def _is_overtaken(running: list[Turn], frames: Iterable[ToEngine] | None) -> boo
     return all(turn.id in ended for turn in running) or (is_urgent and not running[0].is_realtime)
 
 
-def _chunk_tokens(costs: StepCosts, least: int) -> int:
-    """The largest prefill chunk that keeps to CHUNK_MS, and no smaller than `least`."""
-    sizes = (8, 16, 32, 64, 128, 256, MOST_PASS_TOKENS)
-    return max([least, *(size for size in sizes if costs.ms(size) <= CHUNK_MS)])
+def _chunk_tokens(costs: StepCosts, best: int, *, can_stop: bool) -> int:
+    """The largest prefill chunk that keeps to CHUNK_MS; a runner that can be stopped may take its best."""
+    sizes = (1, 8, 16, 32, 64, 128, 256, MOST_PASS_TOKENS)
+    chunk = max(size for size in sizes if size == 1 or costs.ms(size) <= CHUNK_MS)
+    if not can_stop:
+        return chunk
+    best = max((size for size in sizes if size <= best and costs.ms(size) <= LONGEST_CHUNK_MS), default=1)
+    return max(chunk, best, LEAST_CHUNK_TOKENS)
