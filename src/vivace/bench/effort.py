@@ -56,9 +56,9 @@ FULL = Effort(
 
 QUICK = Effort(
     decode_rounds=3,
-    decode_tokens=32,
+    decode_tokens=24,
     first_token_rounds=2,
-    rows=4,
+    rows=3,
     edit_tokens=120,
     steers=3,
     interrupts=5,
@@ -67,6 +67,6 @@ QUICK = Effort(
     park_rounds=1,
     park_tokens=2000,
     background_rounds=2,
-    background_tokens=40,
-    seconds=(25, 20, 110, 5, 10, 20, 22, 22, 30),
+    background_tokens=30,
+    seconds=(25, 20, 80, 5, 10, 20, 25, 45, 35),
 )

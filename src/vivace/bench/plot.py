@@ -121,11 +121,12 @@ class Drawing:
 def draw(report: dict[str, Any], file: Path) -> None:
     """Write the picture; the folder must be there."""
     columns = (GROUPS[:LEFT_GROUPS], GROUPS[LEFT_GROUPS:])
-    top = 150
+    about = heading(report).split("\n")
+    top = MARGIN + 42 + 22 * len(about) + 24
     height = top + max(sum(map(_height, groups)) for groups in columns) + MARGIN
     drawing = Drawing(height)
     drawing.text(MARGIN, MARGIN, "vivace bench engine", size=28)
-    for number, line in enumerate(heading(report).split("\n")):
+    for number, line in enumerate(about):
         drawing.text(MARGIN, MARGIN + 42 + 22 * number, line, size=15, colour=FAINT)
     width = (WIDTH - 2 * MARGIN - GAP) // 2
     for column, groups in enumerate(columns):

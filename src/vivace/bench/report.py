@@ -108,8 +108,8 @@ def heading(report: dict[str, Any]) -> str:
     lines = [
         f"{report['model']} on {machine['cpu']}, {machine['threads']} threads, {machine['memory_gb']:g} GB, "
         f"llama-cpp-python {versions['llama-cpp-python']}",
-        f"Weights: {weights['chosen']} (plain llama.cpp: {weights['downloaded']}). "
-        f"Edits: {report['edits']['rows']} of {report['data']}.",
+        f"Weights: {weights['chosen']}; plain llama.cpp: {weights['downloaded']}",
+        f"Edits: {report['edits']['rows']} of {report['data']}",
     ]
     if machine["load_at_start"] > BUSY_LOAD:
         lines.append(

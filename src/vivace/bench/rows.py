@@ -64,7 +64,7 @@ def read_rows(folder: Path | None) -> RowSet:
     file = wanted / ROWS_FILE
     if file.is_file():
         rows = _decode(file, file.read_bytes())
-        return RowSet(rows, f"{len(rows)} real commits of {file}")
+        return RowSet(rows, f"{len(rows)} real commits ({file.name})")
     shipped = files("vivace.bench") / SHIPPED_FILE
     rows = _decode(Path(SHIPPED_FILE), shipped.read_bytes())
     missing = f"there is no {file}" if folder else "no --data folder was given"
