@@ -43,7 +43,7 @@ CASES: dict[str, list[tuple[str, set[str]]]] = {
         ("allow removing several tasks at once", {"TodoList.remove"}),
         ("rename TodoList to Tasks everywhere", {"file"}),
     ],
-    "src/vivace/config.py": [
+    "bench/cases/config.py": [
         ("let VIVACE_HOME override both folders", {"load_settings", "_base"}),
         ("log the file name when the toml is broken", {"_read_toml"}),
         ("add a setting for the log level, default info", {"Settings"}),
@@ -58,7 +58,7 @@ CASES: dict[str, list[tuple[str, set[str]]]] = {
         ("expand variables in paths", {"_decode"}),
         ("document every function", {"file"}),
     ],
-    "src/vivace/engine/session.py": [
+    "bench/cases/session.py": [
         ("count evictions", {"Sessions", "Sessions._evict"}),
         ("fork should copy the name", {"Sessions.fork"}),
         ("log when a session is evicted", {"Sessions._evict"}),
