@@ -1,0 +1,44 @@
+"""A checkpoint read once and kept as bf16: the second load takes the time of reading a file.
+
+Dequantising a GGUF is the slow part of a load (rounding to 8 bits and tiling take under a second on the
+GPU), so it is the bf16 matrices that are kept. Owns the cached file and when it is valid; a half-written one
+never gets the name, and a damaged one is made anew.
+"""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from vivace.engine.runners.cuda.checkpoint import read_checkpoint
+from vivace.engine.runners.cuda.reference import Plain
+from vivace.engine.runners.cuda.shape import Shape
+
+VERSION = 1
+
+
+def read_through_cache(path: Path, folder: Path) -> tuple[Shape, Plain]:
+    """What `read_checkpoint` gives, from `folder` if it was read before."""
+    from safetensors import SafetensorError, safe_open  # type: ignore[import-not-found,unused-ignore]
+    from safetensors.torch import load_file, save_file  # type: ignore[import-not-found,unused-ignore]
+
+    kept = folder / cache_name(path)
+    if kept.exists():
+        try:
+            with safe_open(str(kept), "pt") as file:
+                shape = Shape(**json.loads(file.metadata()["shape"]))
+            return shape, Plain(load_file(str(kept)))
+        except (SafetensorError, KeyError, TypeError, ValueError):
+            kept.unlink()  # made by another version, or damaged
+    shape, weights = read_checkpoint(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = kept.with_suffix(f".{os.getpid()}.part")
+    save_file(dict(weights), str(part), metadata={"shape": json.dumps(dataclasses.asdict(shape))})
+    part.replace(kept)
+    return shape, weights
+
+
+def cache_name(path: Path) -> str:
+    """Changes with the file's name, size and time, and with the way it is read."""
+    facts = path.stat()
+    return f"{path.stem}-{facts.st_size:x}-{facts.st_mtime_ns:x}-v{VERSION}.safetensors"

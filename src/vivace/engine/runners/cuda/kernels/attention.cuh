@@ -1,0 +1,219 @@
+// Attention of a few new tokens to all of the past. A block takes every splits-th run of BLOCK_TOKENS positions, so a
+// row's arithmetic depends on its own position only. Its warps share the keys by position and the values by
+// dimension: the scores cross through shared memory, the result never has to. The blocks of a cluster push their
+// results to each other, each owns some dimensions, and each cluster leaves one part, which the out projection
+// combines. Rows are (token, head of the group): 16 of them a block, blockIdx.z counts the sixteens.
+
+#define ROWS (GROUP_HEADS * TOKENS)
+#define TILE_Q (ROWS < 16 ? ROWS : 16)
+#define HALVES (TILE_Q > 8 ? 2 : 1)                       // a tensor-core tile has rows g and g + 8
+#define BLOCK_TOKENS (16 * ATTENTION_WARPS)
+#define DIMENSIONS (HEAD_DIM / ATTENTION_WARPS)           // of one warp
+#define VALUE_REGISTERS (DIMENSIONS / 8)                  // of one lane and position
+#define SCORE_ROW (BLOCK_TOKENS + 8)                      // padded: no bank conflicts
+#define OWNED (HEAD_DIM / ATTENTION_CLUSTER)              // dimensions that one block of a cluster finishes
+
+struct Block {
+    u32 k[2][4][4];                                       // 16 positions, 8 and 8; all dimensions
+    u32 v[BLOCK_TOKENS / 8][VALUE_REGISTERS];             // all positions; this warp's dimensions
+};
+
+template <int REGISTERS> DEVICE void load_registers(const u16* at, u32 out[REGISTERS]) {
+    if (REGISTERS == 4) {
+        Words4 w = load_fresh((const Words4*)at);
+        UNROLL for (int j = 0; j < REGISTERS; j++) out[j] = w.w[j];
+    } else {
+        Words2 w = load_fresh((const Words2*)at);
+        UNROLL for (int j = 0; j < REGISTERS; j++) out[j] = w.w[j];
+    }
+}
+
+// Fill in the positions from … to-1 of block b; the rest stays as it is.
+DEVICE void load_keys(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    UNROLL for (int half = 0; half < 2; half++) {
+        int at = b * BLOCK_TOKENS + 16 * warp + 8 * half + g;
+        if (at < from || at >= to) continue;
+        const u16* row = kv + kv_row(pages[at / PAGE_TOKENS], 0, kv_head, at % PAGE_TOKENS) + 8 * t;
+        UNROLL for (int i = 0; i < 4; i++) load_registers<4>(row + 32 * i, block.k[half][i]);
+    }
+}
+DEVICE void load_values(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
+        int at = b * BLOCK_TOKENS + 8 * n + g;
+        if (at < from || at >= to) continue;
+        const u16* row = kv + kv_row(pages[at / PAGE_TOKENS], 1, kv_head, at % PAGE_TOKENS);
+        load_registers<VALUE_REGISTERS>(row + warp * DIMENSIONS + t * 2 * VALUE_REGISTERS, block.v[n]);
+    }
+}
+DEVICE void load_block(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
+    load_keys(block, kv, pages, kv_head, b, from, to);
+    load_values(block, kv, pages, kv_head, b, from, to);
+}
+// Bring old rows of a whole block into L2.
+DEVICE void expect_block(const u16* kv, const int* pages, int kv_head, int b) {
+    for (int page = b * BLOCK_TOKENS / PAGE_TOKENS; page < (b + 1) * BLOCK_TOKENS / PAGE_TOKENS; page++)
+        UNROLL for (int i = threadIdx.x; i < PAGE_TOKENS * 2; i += ATTENTION_WARPS * 32) {
+            const u16* line = kv + kv_row(pages[page], 0, kv_head, 0) + i * 64;
+            prefetch_l2(line);
+            prefetch_l2(line + PAGE_ELEMENTS);
+        }
+}
+// Keys past the end may be anything finite: their scores are masked. Values are multiplied by 0, so they must be.
+DEVICE void clear_keys(Block& block) {
+    UNROLL for (int half = 0; half < 2; half++)
+        UNROLL for (int i = 0; i < 16; i++) block.k[half][i / 4][i % 4] = 0;
+}
+DEVICE void clear_values(Block& block) {
+    UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++)
+        UNROLL for (int j = 0; j < VALUE_REGISTERS; j++) block.v[n][j] = 0;
+}
+
+struct Part {
+    float o[VALUE_REGISTERS][4];                          // rows g, g, g+8, g+8 x a pair of dimensions
+    float most[HALVES], sum[HALVES];
+};
+
+// This warp's 16 positions against all rows, into scores[row][position].
+DEVICE void score_block(const Block& block, const u32 q[HALVES][4][4], float* scores) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    float s[2][4] = {};
+    UNROLL for (int i = 0; i < 4; i++)
+        UNROLL for (int p = 0; p < 4; p += 2)
+            UNROLL for (int half = 0; half < 2; half++)
+                mma_bf16(s[half], q[0][i][p], HALVES == 2 ? q[HALVES - 1][i][p] : 0, q[0][i][p + 1],
+                         HALVES == 2 ? q[HALVES - 1][i][p + 1] : 0, block.k[half][i][p], block.k[half][i][p + 1]);
+    UNROLL for (int row = 0; row < HALVES; row++)
+        UNROLL for (int half = 0; half < 2; half++)
+            *(Float2*)(scores + (g + 8 * row) * SCORE_ROW + 16 * warp + 8 * half + 2 * t) =
+                {s[half][2 * row], s[half][2 * row + 1]};
+}
+
+// Softmax so far over all positions of the block, then the weighted values in this warp's dimensions.
+DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int first, const int last[HALVES],
+                        float scale, bool is_first) {
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    u32 p[HALVES][BLOCK_TOKENS / 8];
+    UNROLL for (int row = 0; row < HALVES; row++) {
+        Float2 s[BLOCK_TOKENS / 8];
+        float peak = part.most[row];
+        UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
+            s[n] = *(const Float2*)(scores + (g + 8 * row) * SCORE_ROW + 8 * n + 2 * t);
+            int at = first + 8 * n + 2 * t;
+            s[n].x = at <= last[row] ? s[n].x * scale : minus_infinity();
+            s[n].y = at + 1 <= last[row] ? s[n].y * scale : minus_infinity();
+            peak = greater(peak, greater(s[n].x, s[n].y));
+        }
+        peak = greater(peak, shuffle_xor(peak, 1));
+        peak = greater(peak, shuffle_xor(peak, 2));
+        if (!is_first) {
+            float keep = exp2_fast(part.most[row] - peak);
+            part.sum[row] *= keep;
+            UNROLL for (int j = 0; j < VALUE_REGISTERS; j++)
+                part.o[j][2 * row] *= keep, part.o[j][2 * row + 1] *= keep;
+        }
+        part.most[row] = peak;
+        UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
+            s[n] = {exp2_fast(s[n].x - peak), exp2_fast(s[n].y - peak)};
+            part.sum[row] += s[n].x + s[n].y;
+            p[row][n] = pack_bf16(s[n].x, s[n].y);
+        }
+    }
+    UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n += 2)
+        UNROLL for (int j = 0; j < VALUE_REGISTERS; j++)
+            mma_bf16(part.o[j], p[0][n], HALVES == 2 ? p[HALVES - 1][n] : 0, p[0][n + 1],
+                     HALVES == 2 ? p[HALVES - 1][n + 1] : 0, transpose_8x8(block.v[n][j]),
+                     transpose_8x8(block.v[n + 1][j]));
+}
+
+// Send this block's part to the blocks of its cluster: each dimension to its owner, the statistics to all.
+DEVICE void push_part(Part& part, float* inbox, float* stats, u32 rank) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    UNROLL for (int half = 0; half < HALVES; half++) {
+        int row = g + 8 * half;
+        float total = part.sum[half];
+        total += shuffle_xor(total, 1);
+        total += shuffle_xor(total, 2);
+        if (row >= TILE_Q) continue;
+        UNROLL for (int j = 0; j < VALUE_REGISTERS; j++) {
+            int d = warp * DIMENSIONS + (t * VALUE_REGISTERS + j) * 2;
+            cluster_store((Float2*)(inbox + (rank * TILE_Q + row) * OWNED + d % OWNED), d / OWNED,
+                          {part.o[j][2 * half], part.o[j][2 * half + 1]});
+        }
+        for (int other = warp * 4 + t; other < ATTENTION_CLUSTER; other += ATTENTION_WARPS * 4)
+            cluster_store((Float2*)(stats + (rank * TILE_Q + row) * 2), other, {part.most[half], total});
+    }
+}
+
+// grid (KV_HEADS * parts * ATTENTION_CLUSTER, 1, row tiles), clusters along x
+KERNEL(ATTENTION_WARPS * 32, NEIGHBOURS(12 / ATTENTION_WARPS))
+attention(const State* state, const u16* q, const u16* kv, const int* pages, int parts, float* part_out,
+          Float2* part_stats, float scale) {
+    SHARED_MEMORY(shared);
+    float* scores = (float*)shared;                       // [2][8 * HALVES][SCORE_ROW]
+    float* inbox = scores + 2 * 8 * HALVES * SCORE_ROW;   // [cluster][TILE_Q][OWNED]
+    float* stats = inbox + TILE_Q * HEAD_DIM;             // [cluster][TILE_Q][2]
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    int splits = parts * ATTENTION_CLUSTER, kv_head = blockIdx.x / splits, split = blockIdx.x % splits;
+    int row0 = blockIdx.z * 16, rank = ATTENTION_CLUSTER > 1 ? cluster_rank() : 0;
+    if (!IS_LATE(ATTENTION)) let_next_start();
+    // The kernel before writes the new tokens' rows only: all older ones, and the state, may be read at once.
+    int position = load_fresh(&state->position), length = position + load_fresh(&state->count);
+    Block block;
+    clear_keys(block);
+    clear_values(block);
+    load_block(block, kv, pages, kv_head, split, 0, position);
+    for (int b = split + splits; (b + 1) * BLOCK_TOKENS <= position; b += splits) expect_block(kv, pages, kv_head, b);
+    const u16* query[HALVES];
+    int last[HALVES];
+    UNROLL for (int half = 0; half < HALVES; half++) {
+        int row = row0 + g + 8 * half, token = row / GROUP_HEADS;
+        last[half] = row < ROWS ? position + token : -1;
+        query[half] = q + ((u64)token * HEADS + kv_head * GROUP_HEADS + row % GROUP_HEADS) * HEAD_DIM + 8 * t;
+    }
+    if (ATTENTION_CLUSTER > 1) cluster_sync();            // all blocks of the cluster are there to be written to
+    wait_for_previous();
+    if (IS_LATE(ATTENTION)) let_next_start();
+    u32 queries[HALVES][4][4] = {};
+    UNROLL for (int half = 0; half < HALVES; half++)
+        if (last[half] >= 0)
+            UNROLL for (int i = 0; i < 4; i++) load_registers<4>(query[half] + 32 * i, queries[half][i]);
+    if ((split + 1) * BLOCK_TOKENS > position) load_block(block, kv, pages, kv_head, split, position, length);
+    Part part = {};
+    UNROLL for (int half = 0; half < HALVES; half++) part.most[half] = NO_MAXIMUM;
+    int parity = 0;
+    for (int b = split; b * BLOCK_TOKENS < length; b += splits, parity ^= 1) {
+        float* mine = scores + parity * 8 * HALVES * SCORE_ROW;
+        warp_sync();  // the tensor core wants all lanes together
+        score_block(block, queries, mine);
+        bool goes_on = (b + splits) * BLOCK_TOKENS < length;
+        if (goes_on) load_keys(block, kv, pages, kv_head, b + splits, 0, length);
+        block_sync();
+        warp_sync();
+        weigh_block(part, block, mine, b * BLOCK_TOKENS, last, scale, b == split);
+        if (goes_on) {
+            clear_values(block);
+            load_values(block, kv, pages, kv_head, b + splits, 0, length);
+        }
+    }
+    warp_sync();
+    push_part(part, inbox, stats, rank);
+    if (ATTENTION_CLUSTER > 1) cluster_sync(); else block_sync();
+    for (int i = threadIdx.x; i < TILE_Q * OWNED; i += ATTENTION_WARPS * 32) {
+        int row = i / OWNED, r = row0 + row;
+        float most = NO_MAXIMUM, total = 0.0f, value = 0.0f;
+        UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++)
+            most = greater(most, stats[(other * TILE_Q + row) * 2]);
+        UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++) {
+            float weight = exp2_fast(stats[(other * TILE_Q + row) * 2] - most);
+            total += stats[(other * TILE_Q + row) * 2 + 1] * weight;
+            value += inbox[other * TILE_Q * OWNED + i] * weight;
+        }
+        if (r >= ROWS) continue;
+        u64 out = ((u64)(split / ATTENTION_CLUSTER) * TOKENS + r / GROUP_HEADS) * HEADS + kv_head * GROUP_HEADS +
+                  r % GROUP_HEADS;
+        part_out[out * HEAD_DIM + rank * OWNED + i % OWNED] = value;
+        if (rank == 0 && i % OWNED == 0) part_stats[out] = {most, total};
+    }
+}

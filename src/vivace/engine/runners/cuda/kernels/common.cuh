@@ -1,0 +1,40 @@
+// Shapes and state that all kernels share. The shape macros (HIDDEN, FFN, HEADS, KV_HEADS, VOCAB, BITS, TOKENS …)
+// come from plan.py: one compiled module serves one model, one weight format and one number of tokens a pass.
+
+#define HEAD_DIM 128
+#define PAGE_TOKENS 64
+#define TILE_ROWS 8                                 // weight rows of one tensor-core tile
+#define TILE_TOKENS (TOKENS < 16 ? TOKENS : 16)     // tokens of one block; blockIdx.y counts sixteens
+#define GROUP_HEADS (HEADS / KV_HEADS)
+#define NEIGHBOURS(blocks) (TOKENS <= 2 ? blocks : 1)  // kernels to come wait beside the one that runs
+// Whether kernel `bit` lets the next one start only when its own wait is over: what is resident fetches weights, and
+// too many fetchers at once delay the loads that the chain is waiting for.
+#define IS_LATE(bit) ((LATE_START >> bit) & 1)
+enum { QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD };
+#define LOG2_E 1.4426950408889634f
+#define NO_MAXIMUM (-1e30f)
+
+#if BITS == 8
+typedef int Sum;
+#else
+typedef float Sum;
+#endif
+
+#define STOP_TOKENS 16
+struct State {           // in device memory; stream.py writes it before the first step
+    int position;        // of the first token of this pass
+    int count;           // tokens of this pass that are real; the others are padding
+    int active;          // 0: steps still in flight change nothing more
+    int step;            // tokens made since the stream began
+    int remaining;       // tokens still allowed
+    int seed[2];         // low half, high half
+    float temperature;   // 0: greedy
+    int stops;
+    int stop[STOP_TOKENS];
+};
+
+// A page of one layer: keys, then values; in each, heads x PAGE_TOKENS x HEAD_DIM of bf16.
+#define PAGE_ELEMENTS (KV_HEADS * PAGE_TOKENS * HEAD_DIM)
+DEVICE u64 kv_row(int page, int is_value, int head, int slot) {
+    return (((u64)page * 2 + is_value) * KV_HEADS + head) * (PAGE_TOKENS * HEAD_DIM) + (u64)slot * HEAD_DIM;
+}

@@ -1,0 +1,135 @@
+// The Hopper instructions that the kernels use, each behind one small function, without any header: NVRTC needs
+// none then. tests/gpu/emulator.h defines the same names for a CPU. Owns no shapes and no arithmetic of the model.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define DEVICE __device__ __forceinline__
+// `blocks`: so many should fit on one multiprocessor, which bounds the registers of a thread
+#define KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+#define SHARED_MEMORY(name) extern __shared__ __align__(128) u8 name[]
+#define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+
+struct alignas(16) Words4 { u32 w[4]; };
+struct alignas(8) Words2 { u32 w[2]; };
+
+DEVICE void block_sync() { __syncthreads(); }
+DEVICE void warp_sync() { __syncwarp(); }
+// Only the first `threads` of the block meet.
+// Not the `aligned` form, here and below: lanes may come from a loop that they left one by one.
+template <int threads> DEVICE void team_sync() { asm volatile("barrier.sync 1, %0;" ::"n"(threads) : "memory"); }
+DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+DEVICE int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+DEVICE float exp2_fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float minus_infinity() { return __int_as_float(0xff800000); }
+DEVICE float rsqrt_fast(float x) { float y; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float magnitude(float a) { return fabsf(a); }
+DEVICE int round_to_int(float x) { return __float2int_rn(x); }
+DEVICE float greater(float a, float b) { return fmaxf(a, b); }
+DEVICE float log_exact(float x) { return logf(x); }
+DEVICE float log_one_plus(float x) { return log1pf(x); }
+DEVICE float divide(float a, float b) { return __fdividef(a, b); }
+
+// ---- 16-bit pairs: the low half is the even element
+DEVICE u32 pack_bf16(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+DEVICE float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
+DEVICE float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+// ---- tensor core: 16 rows x 8 columns, over 16 bf16 or 32 integers of 8 bits
+DEVICE void mma_bf16(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+DEVICE void mma_s8(int c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+// Lane (g, t) holds elements 2t, 2t+1 of row g of an 8x8 matrix, and gets those of its transpose.
+DEVICE u32 transpose_8x8(u32 pair) {
+    u32 turned;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+    return turned;
+}
+
+// ---- global memory. Activations change between kernels that overlap: they must never be served from L1.
+DEVICE float load_fresh(const float* p) { return __ldcg(p); }
+DEVICE int load_fresh(const int* p) { return __ldcg(p); }
+struct alignas(8) Float2 { float x, y; };
+DEVICE Float2 load_fresh(const Float2* p) {
+    float2 v = __ldcg(reinterpret_cast<const float2*>(p));
+    return {v.x, v.y};
+}
+DEVICE Words2 load_fresh(const Words2* p) {
+    uint2 v = __ldcg(reinterpret_cast<const uint2*>(p));
+    return {{v.x, v.y}};
+}
+DEVICE Words4 load_fresh(const Words4* p) {
+    uint4 v = __ldcg(reinterpret_cast<const uint4*>(p));
+    return {{v.x, v.y, v.z, v.w}};
+}
+DEVICE void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+DEVICE void prefetch_l1(const void* p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }
+// One word to the host's memory: everything written before is visible when it is.
+DEVICE void publish(u64* p, u64 value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+// ---- bulk copies into shared memory, counted by a barrier there
+DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+DEVICE void barrier_init(u64* barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+DEVICE void barrier_arrive(u64* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+DEVICE void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+DEVICE void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier) {
+    u32 at = shared_address(barrier);
+    u64 policy;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+        ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(at), "l"(policy) : "memory");
+}
+DEVICE bool barrier_is_past(u64* barrier, u32 parity) {
+    u32 done;
+    asm volatile(
+        "{\n.reg .pred done;\nmbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, done;\n}"
+        : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    return done;
+}
+DEVICE int load_shared(const int* p) { return *(const volatile int*)p; }
+DEVICE void store_shared(int* p, int value) { *(volatile int*)p = value; }
+DEVICE void barrier_wait(u64* barrier, u32 parity) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}"
+        ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+}
+
+// ---- blocks that work together, kernels that overlap
+DEVICE u32 cluster_rank() { u32 r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+DEVICE void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Into the same place of another block's shared memory; seen there after the next cluster_sync.
+DEVICE void cluster_store(Float2* p, u32 rank, Float2 value) {
+    u32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(p)), "r"(rank));
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(value.x), "f"(value.y) : "memory");
+}
+DEVICE void cluster_store(float* p, u32 rank, float value) {
+    u32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(p)), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+}
+DEVICE void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }

@@ -1,0 +1,324 @@
+// y = W x for a few tokens at the speed of memory. A block owns some tiles of 8 weight rows; its warps share out
+// the columns. Weights come by bulk copies into a ring of shared memory, begun before the kernel before has
+// ended: they depend on nothing. One more warp does nothing but refill the ring, so the others meet only where
+// sums are added. That order is fixed, and a token's result does not depend on how many tokens are in the pass.
+// 8-bit weights are multiplied as they are: an activation becomes a 16-bit integer, its two digits two columns of
+// the tensor core. Owns the ring, the digits and the multiplication; what happens to the sums is the caller's.
+
+#if BITS == 8
+#define COLUMNS (2 * TILE_TOKENS)      // of the tensor core's right side: two digits a token
+#define STEP 32                        // columns of W in one tensor-core step
+#else
+#define COLUMNS TILE_TOKENS
+#define STEP 16
+#endif
+#define COLUMN_TILES ((COLUMNS + 7) / 8)
+#define DIGITS 32512.0f                // 127 * 256: the largest 16-bit number of two signed digits
+
+template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS = 1> struct Product {
+    static const int THREADS = WARPS * 32;                   // that compute; 32 more fetch
+    static const int SLICE = K / SPLIT;                      // columns of W in one block
+    static const int PIECE_BYTES = TILE_ROWS * SLICE * BITS / 8;
+    static const int STEPS = SLICE / WARPS / STEP;           // of one warp and tile
+    static const int ROW_BYTES = SLICE * BITS / 8 + (BITS == 8 ? 32 : 64);  // padded: no bank conflicts
+    static const int SUMS = GROUP * WARPS * TILE_TOKENS * TILE_ROWS;
+    static const int PART_WARPS = WARPS / PARTS;             // columns come in parts, each with a scale of its own
+    static const int PART_THREADS = PART_WARPS * 32;
+    static const int PAIRS = SLICE / PARTS / (2 * PART_THREADS);
+    static const int PACE_PIECES = PACE_BYTES / PIECE_BYTES > 1 ? PACE_BYTES / PIECE_BYTES : 1;
+    static const int PACE = PACE_PIECES < STAGES ? PACE_PIECES : STAGES;
+    static_assert(SLICE % (WARPS * 512 / BITS) == 0, "warps must share the columns evenly");
+    static_assert(SLICE % (PARTS * 2 * PART_THREADS) == 0, "threads must share a row evenly");
+    static_assert(GROUP % 2 == 0, "tiles are multiplied two by two");
+
+    u8* ring;          // [STAGES][PIECE_BYTES]
+    u8* x;             // [COLUMNS][ROW_BYTES]
+    float* sums;       // [2][GROUP][WARPS][TILE_TOKENS][TILE_ROWS]
+    float* scratch;    // [2 * THREADS]
+    float* scale;      // [TILE_TOKENS][PARTS] of a token's integers
+    u64* full;         // [STAGES] a piece has come
+    u64* empty;        // [STAGES] all warps are done with it
+    int* is_on;        // the wait is over: no more pacing
+    const u8* weights; // this block's slice of its first tile
+    const float* gains;
+    int first, count;  // tiles of this block
+
+    DEVICE Product(u8* shared, const u8* all_weights, int tiles, int block, int blocks, int split) {
+        ring = shared;
+        x = ring + STAGES * PIECE_BYTES;
+        sums = (float*)(x + COLUMNS * ROW_BYTES);
+        scratch = sums + 2 * SUMS;
+        scale = scratch + 2 * THREADS;
+        full = (u64*)(scale + 2 * TILE_TOKENS * PARTS);
+        empty = full + STAGES;
+        is_on = (int*)(empty + STAGES);
+        first = (int)((long long)tiles * block / blocks);
+        count = (int)((long long)tiles * (block + 1) / blocks) - first;
+        weights = all_weights + ((u64)first * SPLIT + split) * PIECE_BYTES;
+    }
+    DEVICE float* after() const { return (float*)(is_on + 4); }  // shared memory that is left to the caller
+
+    DEVICE bool is_fetcher() const { return threadIdx.x >= THREADS; }
+
+    DEVICE void fetch(int tile) {
+        int stage = tile % STAGES;
+        bulk_load(ring + stage * PIECE_BYTES, weights + (u64)tile * SPLIT * PIECE_BYTES, PIECE_BYTES, full + stage);
+    }
+
+    // Begin to fill the ring. Nothing here depends on the kernel before.
+    DEVICE void start() {
+        if (!IS_LATE(ID)) let_next_start();
+        if (threadIdx.x == THREADS) {
+            *is_on = 0;
+            for (int stage = 0; stage < STAGES; stage++) {
+                barrier_init(full + stage, 1);
+                barrier_init(empty + stage, WARPS);
+            }
+            barriers_ready();
+            for (int tile = 0; tile < PACE && tile < count; tile++) fetch(tile);
+        }
+        block_sync();
+    }
+
+    // The fetching warp's whole life after the start. Until the kernel before has ended only PACE pieces are under
+    // way: a long queue of weights would delay the few small loads that the chain of kernels is waiting for.
+    DEVICE void keep_full() {
+        if (threadIdx.x != THREADS) return;
+        for (int tile = PACE; tile < count; tile++) {
+            if (tile < STAGES)
+                while (!barrier_is_past(full + tile - PACE, 0) && !load_shared(is_on)) {}
+            else barrier_wait(empty + tile % STAGES, (tile / STAGES - 1) & 1);
+            fetch(tile);
+        }
+    }
+
+    // Wait for the kernel before, and let the weights flow.
+    DEVICE void wait() {
+        wait_for_previous();
+        if (IS_LATE(ID)) let_next_start();
+        if (threadIdx.x == 0) store_shared(is_on, 1);
+    }
+
+    // What the end of the kernel will read a few of a row, brought near before the wait.
+    DEVICE void expect(const float* per_row) {
+        for (int i = threadIdx.x * 32; i < count * TILE_ROWS; i += THREADS * 32)
+            prefetch_l1(per_row + first * TILE_ROWS + i);
+    }
+
+    // ---- activations into shared memory. `load(token, pair)` gives two neighbouring columns of this block's slice.
+    DEVICE static int part() { return (threadIdx.x >> 5) / PART_WARPS; }
+    DEVICE static int pair_of(int j) {
+        return part() * (SLICE / PARTS / 2) + threadIdx.x % PART_THREADS + j * PART_THREADS;
+    }
+    DEVICE void write_pair(int token, int pair, Float2 v, float to_integer) {
+#if BITS == 8
+        int a = round_to_int(v.x * to_integer), b = round_to_int(v.y * to_integer);
+        int high_a = (a + 128) >> 8, high_b = (b + 128) >> 8;
+        u16* row = (u16*)(x + 2 * token * ROW_BYTES) + pair;
+        row[0] = (u16)((high_a & 255) | (high_b & 255) << 8);
+        row[ROW_BYTES / 2] = (u16)((a & 255) | (b & 255) << 8);
+#else
+        *((u32*)(x + token * ROW_BYTES) + pair) = pack_bf16(v.x, v.y);
+#endif
+    }
+
+    // With a gain: x = rms_norm(source) * gain. A token or two: all threads share a row, each holds PAIRS pairs of it.
+    // More: a warp takes a row for itself and adds in the same order, so that the sums are the same to the bit.
+    template <bool NORM, class Load> DEVICE void stage(Load load, const Float2* gain, float epsilon) {
+        if (TILE_TOKENS <= 2) stage_together<NORM>(load, gain, epsilon);
+        else stage_apart<NORM>(load, gain, epsilon);
+        team_sync<THREADS>();
+    }
+
+    // A row's integers or bf16 from its pairs, given the sums over the row.
+    template <bool NORM> DEVICE void write_row(const Float2* row, int pairs, int token, int part, int at, int stride,
+                                               float squares, float most, float epsilon, bool is_first) {
+        float unit = NORM ? rsqrt_fast(squares * (1.0f / SLICE) + epsilon) : 1.0f, to_integer = 1.0f;
+        if (BITS == 8) {
+            to_integer = most > 0.0f ? divide(DIGITS, most) : 0.0f;
+            if (is_first) scale[token * PARTS + part] = most * (1.0f / DIGITS) * unit;
+        }
+        UNROLL for (int j = 0; j < pairs; j++) {
+            Float2 v = BITS == 16 ? Float2{row[j].x * unit, row[j].y * unit} : row[j];
+            write_pair(token, at + j * stride, v, to_integer);
+        }
+    }
+
+    template <bool NORM, class Load> DEVICE void stage_together(Load load, const Float2* gain, float epsilon) {
+        int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+        Float2 row[TILE_TOKENS][PAIRS];
+        UNROLL for (int token = 0; token < TILE_TOKENS; token++) {
+            float squares = 0.0f, most = 0.0f;
+            UNROLL for (int j = 0; j < PAIRS; j++) row[token][j] = load(token, pair_of(j));
+            UNROLL for (int j = 0; j < PAIRS; j++) {
+                Float2& v = row[token][j];
+                if (NORM) {
+                    squares += v.x * v.x + v.y * v.y;
+                    v = {v.x * gain[j].x, v.y * gain[j].y};
+                }
+                most = greater(most, greater(magnitude(v.x), magnitude(v.y)));
+            }
+            UNROLL for (int mask = 16; mask; mask >>= 1) {
+                if (NORM) squares += shuffle_xor(squares, mask);
+                if (BITS == 8) most = greater(most, shuffle_xor(most, mask));
+            }
+            if (lane == 0) *(Float2*)(scratch + (token * WARPS + warp) * 2) = {squares, most};
+        }
+        if (NORM || BITS == 8) team_sync<THREADS>();
+        UNROLL for (int token = 0; token < TILE_TOKENS; token++) {
+            float squares = 0.0f, most = 0.0f;
+            UNROLL for (int w = 0; w < PART_WARPS; w++) {
+                Float2 each = *(const Float2*)(scratch + (token * WARPS + part() * PART_WARPS + w) * 2);
+                squares += each.x;
+                most = greater(most, each.y);
+            }
+            write_row<NORM>(row[token], PAIRS, token, part(), pair_of(0), PART_THREADS, squares, most, epsilon,
+                            threadIdx.x % PART_THREADS == 0);
+        }
+    }
+
+    template <bool NORM, class Load> DEVICE void stage_apart(Load load, const Float2*, float epsilon) {
+        int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+        NO_UNROLL for (int unit = warp; unit < TILE_TOKENS * PARTS; unit += WARPS) {
+            int token = unit / PARTS, part = unit % PARTS, begin = part * (SLICE / PARTS / 2) + lane;
+            Float2 row[PART_WARPS * PAIRS];  // pair j of the thread that would be (w, lane): w + j * PART_WARPS
+            UNROLL for (int i = 0; i < PART_WARPS * PAIRS; i++) row[i] = load(token, begin + 32 * i);
+            float squares = 0.0f, most = 0.0f;
+            UNROLL for (int w = 0; w < PART_WARPS; w++) {
+                float own = 0.0f;
+                UNROLL for (int j = 0; j < PAIRS; j++) {
+                    Float2& v = row[w + j * PART_WARPS];
+                    if (NORM) {
+                        own += v.x * v.x + v.y * v.y;
+                        Float2 g = *((const Float2*)gains + begin + 32 * (w + j * PART_WARPS));
+                        v = {v.x * g.x, v.y * g.y};
+                    }
+                    most = greater(most, greater(magnitude(v.x), magnitude(v.y)));
+                }
+                if (NORM) {
+                    UNROLL for (int mask = 16; mask; mask >>= 1) own += shuffle_xor(own, mask);
+                    squares += own;
+                }
+            }
+            if (BITS == 8) UNROLL for (int mask = 16; mask; mask >>= 1) most = greater(most, shuffle_xor(most, mask));
+            write_row<NORM>(row, PART_WARPS * PAIRS, token, part, begin, 32, squares, most, epsilon, lane == 0);
+        }
+    }
+    DEVICE void load_gain(const float* gain, Float2 out[PAIRS]) {
+        gains = gain;
+        if (TILE_TOKENS <= 2) UNROLL for (int j = 0; j < PAIRS; j++) out[j] = *((const Float2*)gain + pair_of(j));
+    }
+    DEVICE void normalise(const float* source, const Float2 gain[PAIRS], float epsilon) {
+        stage<true>([&](int token, int pair) { return load_fresh((const Float2*)(source + token * K) + pair); }, gain,
+                    epsilon);
+    }
+
+    // ---- the multiplication. Within 32 columns of W lane (g, t) holds columns 8t … 8t+7 of row g, and the
+    // activations are taken in the same order, so the product is unchanged.
+    static const int LOADS = SLICE / WARPS / 32;             // 32 columns each
+    static const int KEPT = LOADS * COLUMN_TILES * BITS / 4 <= KEEP_REGISTERS ? LOADS : 0;  // else read for each tile
+    struct Right { u32 b[COLUMN_TILES][BITS / 4]; };      // one load's
+
+    DEVICE Right load_right(int i) {
+        int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+        Right out = {};
+        UNROLL for (int c = 0; c < COLUMN_TILES; c++) {
+            if (8 * c + g >= COLUMNS) continue;
+            const u8* at = x + (8 * c + g) * ROW_BYTES + ((warp * LOADS + i) * 32 + 8 * t) * BITS / 8;
+#if BITS == 8
+            Words2 w = *(const Words2*)at;
+            out.b[c][0] = w.w[0], out.b[c][1] = w.w[1];
+#else
+            Words4 w = *(const Words4*)at;
+            UNROLL for (int e = 0; e < 4; e++) out.b[c][e] = w.w[e];
+#endif
+        }
+        return out;
+    }
+
+    // Two tiles against all columns of x, summed over this warp's part of K.
+    DEVICE void multiply(const u8* upper, const u8* lower, const Right* kept, Sum total[COLUMN_TILES][4]) {
+        int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+        int at = warp * (SLICE / WARPS * TILE_ROWS * BITS / 8) + lane * 16;
+        Sum c[2][COLUMN_TILES][4] = {};
+        UNROLL for (int i = 0; i < LOADS * BITS / 16; i++) {  // 16 bytes a lane of each tile
+            Words4 a = *(const Words4*)(upper + at + i * 512), b = *(const Words4*)(lower + at + i * 512);
+#if BITS == 8
+            UNROLL for (int s = 0; s < 2; s++) {
+                Right right = KEPT ? kept[2 * i + s] : load_right(2 * i + s);
+                UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+                    mma_s8(c[s][n], a.w[2 * s], b.w[2 * s], a.w[2 * s + 1], b.w[2 * s + 1], right.b[n][0],
+                           right.b[n][1]);
+            }
+#else
+            Right right = KEPT ? kept[i] : load_right(i);
+            UNROLL for (int s = 0; s < 2; s++)
+                UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+                    mma_bf16(c[s][n], a.w[2 * s], b.w[2 * s], a.w[2 * s + 1], b.w[2 * s + 1], right.b[n][2 * s],
+                             right.b[n][2 * s + 1]);
+#endif
+        }
+        UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+            UNROLL for (int e = 0; e < 4; e++) total[n][e] = c[0][n][e] + c[1][n][e];
+    }
+
+    DEVICE void store_sums(float* group, int slot, int has_lower, const Sum total[COLUMN_TILES][4]) {
+        int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+        float* at = group + (slot * WARPS + warp) * TILE_TOKENS * TILE_ROWS + g;
+        UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+            UNROLL for (int tile = 0; tile < 2; tile++) {
+                if (tile > has_lower) continue;
+                float* to = at + tile * WARPS * TILE_TOKENS * TILE_ROWS;
+#if BITS == 8
+                int token = 4 * n + t;
+                if (token < TILE_TOKENS)
+                    to[token * TILE_ROWS] = 256.0f * (float)total[n][2 * tile] + (float)total[n][2 * tile + 1];
+#else
+                UNROLL for (int e = 0; e < 2; e++) {
+                    int token = 8 * n + 2 * t + e;
+                    if (token < TILE_TOKENS) to[token * TILE_ROWS] = total[n][2 * tile + e];
+                }
+#endif
+            }
+    }
+
+    // Over the warps of one part, in their order, in the activations' unit.
+    DEVICE float sum(const float* group, int slot, int token, int row, int part = 0) {
+        const float* at = group + ((slot * WARPS + part * PART_WARPS) * TILE_TOKENS + token) * TILE_ROWS + row;
+        float each[PART_WARPS], total = 0.0f;
+        UNROLL for (int warp = 0; warp < PART_WARPS; warp++) each[warp] = at[warp * TILE_TOKENS * TILE_ROWS];
+        UNROLL for (int warp = 0; warp < PART_WARPS; warp++) total += each[warp];
+        return BITS == 8 ? total * scale[token * PARTS + part] : total;
+    }
+
+    // All tiles of this block. `finish(base, n, group)` gets the sums of tiles base … base+n-1 of this block.
+    template <class Finish> DEVICE void run(Finish finish) {
+        Right kept[KEPT ? KEPT : 1];
+        UNROLL for (int i = 0; i < KEPT; i++) kept[i] = load_right(i);
+        int parity = 0, stage = 0, turn = 0;
+        for (int base = 0; base < count; base += GROUP, parity ^= 1) {
+            int n = count - base < GROUP ? count - base : GROUP;
+            float* group = sums + parity * SUMS;
+            for (int slot = 0; slot < n; slot += 2) {
+                int has_lower = slot + 1 < n, upper = stage;
+                barrier_wait(full + stage, turn);
+                if (has_lower) {
+                    if (++stage == STAGES) stage = 0, turn ^= 1;
+                    barrier_wait(full + stage, turn);
+                }
+                Sum total[COLUMN_TILES][4];
+                warp_sync();  // the tensor core wants all lanes together
+                multiply(ring + upper * PIECE_BYTES, ring + stage * PIECE_BYTES, kept, total);
+                warp_sync();
+                if ((threadIdx.x & 31) == 0) {
+                    barrier_arrive(empty + upper);
+                    if (has_lower) barrier_arrive(empty + stage);
+                }
+                store_sums(group, slot, has_lower, total);
+                if (++stage == STAGES) stage = 0, turn ^= 1;
+            }
+            team_sync<THREADS>();
+            finish(base, n, group);
+        }
+    }
+};

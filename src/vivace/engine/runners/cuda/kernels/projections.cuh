@@ -1,0 +1,182 @@
+// The five products of the decoder: what comes before each (norm, combining the attention's parts) and what comes
+// after (bias, rotation, the KV write; residual; SiLU; logits). Weight rows are in the order of layout.py: a tile
+// holds 4 rows and their 4 partners (rotation: dimension + 64; gate: up), so pairs meet in one thread.
+// All of x, q, h are [tokens][…]; blockIdx.y picks sixteen tokens.
+
+typedef Product<QKV, HIDDEN, 1, 8, QKV_STAGES, QKV_STAGES> QkvProduct;
+typedef Product<OUT, HEADS * HEAD_DIM, 1, 8, O_STAGES, O_STAGES> OutProduct;
+typedef Product<GATE_UP, HIDDEN, 1, 8, UP_STAGES, UP_GROUP> UpProduct;
+typedef Product<DOWN, FFN, DOWN_SPLIT, DOWN_WARPS, DOWN_STAGES, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
+typedef Product<HEAD, HIDDEN, 1, 8, HEAD_STAGES, HEAD_GROUP> HeadProduct;
+
+DEVICE float row_scale(const float* scales, int row) { return BITS == 8 ? scales[row] : 1.0f; }
+
+// What one thread will do with its pair of sums; all of it is known before the wait.
+struct QkvItem {
+    int slot, token, r;
+    bool is_real, turns;
+    float scale[2], bias[2];
+    Float2 turn;  // cosine, sine
+    u16* out;
+};
+
+// q, k, v of the new tokens: norm, product, bias, rotation; q to its buffer, k and v into their page.
+KERNEL(288, NEIGHBOURS(2))
+qkv(const State* state, const float* x, const float* gain, const u8* weights, const float* scales, const float* bias,
+    const Float2* rotation, const int* pages, u16* q, u16* kv, float epsilon) {
+    SHARED_MEMORY(shared);
+    static_assert(QKV_STAGES * TILE_TOKENS * 4 <= 256, "one item a thread");
+    const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_DIM / TILE_ROWS;
+    int token0 = blockIdx.y * 16;
+    QkvProduct product(shared, weights, tiles, blockIdx.x, gridDim.x, 0);
+    product.start();
+    if (product.is_fetcher()) return product.keep_full();
+    Float2 gains[QkvProduct::PAIRS];
+    product.load_gain(gain, gains);
+    QkvItem item = {};
+    item.slot = threadIdx.x / (TILE_TOKENS * 4);
+    item.token = threadIdx.x / 4 % TILE_TOKENS;
+    item.r = threadIdx.x % 4;
+    item.is_real = item.slot < product.count && token0 + item.token < load_fresh(&state->count);
+    if (item.is_real) {
+        int tile = product.first + item.slot, head = tile / 16, low = tile % 16 * 4 + item.r;
+        int row = tile * TILE_ROWS + item.r, at = load_fresh(&state->position) + token0 + item.token;
+        UNROLL for (int e = 0; e < 2; e++) {
+            item.scale[e] = row_scale(scales, row + 4 * e);
+            item.bias[e] = bias[row + 4 * e];
+        }
+        item.turns = head < HEADS + KV_HEADS;
+        item.turn = rotation[(u64)at * (HEAD_DIM / 2) + low];
+        int is_value = head >= HEADS + KV_HEADS, kv_head = (head - HEADS) % KV_HEADS;
+        item.out = low + (head < HEADS ? q + ((u64)(token0 + item.token) * HEADS + head) * HEAD_DIM
+                                       : kv + kv_row(pages[at / PAGE_TOKENS], is_value, kv_head, at % PAGE_TOKENS));
+    }
+    product.wait();
+    product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
+    product.run([&](int, int, const float* group) {
+        if (!item.is_real) return;
+        float a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
+        float b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
+        float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
+        item.out[0] = (u16)pack_bf16(item.turns ? turned_a : a, 0.0f);
+        item.out[HEAD_DIM / 2] = (u16)pack_bf16(item.turns ? turned_b : b, 0.0f);
+    });
+}
+
+// Two neighbouring dimensions of one token's attention, from its parts.
+template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2* part_stats, int token, int pair) {
+    Float2 stats[parts], value[parts], total = {0.0f, 0.0f};
+    UNROLL for (int p = 0; p < parts; p++) {
+        u64 row = ((u64)p * TOKENS + token) * HEADS + pair / (HEAD_DIM / 2);
+        stats[p] = load_fresh(part_stats + row);
+        value[p] = load_fresh((const Float2*)(part + row * HEAD_DIM) + pair % (HEAD_DIM / 2));
+    }
+    float most = NO_MAXIMUM, weight_sum = 0.0f;
+    UNROLL for (int p = 0; p < parts; p++) most = greater(most, stats[p].x);
+    UNROLL for (int p = 0; p < parts; p++) {
+        float weight = exp2_fast(stats[p].x - most);
+        total = {total.x + value[p].x * weight, total.y + value[p].y * weight};
+        weight_sum += stats[p].y * weight;
+    }
+    float inverse = divide(1.0f, weight_sum);
+    return {total.x * inverse, total.y * inverse};
+}
+template <int parts>
+DEVICE void stage_parts(OutProduct& product, const float* part, const Float2* part_stats, int token0) {
+    product.stage<false>(
+        [&](int token, int pair) { return combine_parts<parts>(part, part_stats, token0 + token, pair); }, nullptr,
+        0.0f);
+}
+
+// x += W_o · attention. The parts of the attention are combined first: every block does it for itself.
+KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_stats, int parts, const u8* weights,
+                                          const float* scales, float* x) {
+    SHARED_MEMORY(shared);
+    static_assert(O_STAGES * TILE_TOKENS * TILE_ROWS <= 256, "one item a thread");
+    int token0 = blockIdx.y * 16;
+    OutProduct product(shared, weights, HIDDEN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
+    product.start();
+    if (product.is_fetcher()) return product.keep_full();
+    int slot = threadIdx.x / (TILE_TOKENS * TILE_ROWS), token = threadIdx.x / TILE_ROWS % TILE_TOKENS;
+    int r = threadIdx.x % TILE_ROWS, row = (product.first + slot) * TILE_ROWS + r;
+    bool is_real = slot < product.count;
+    float scale = is_real ? row_scale(scales, row) : 0.0f, before = 0.0f;
+    float* out = x + (u64)(token0 + token) * HIDDEN + row;
+    product.wait();
+    if (is_real) before = load_fresh(out);
+    switch (parts) {
+        case 1: stage_parts<1>(product, part, part_stats, token0); break;
+        case 2: stage_parts<2>(product, part, part_stats, token0); break;
+        case 4: stage_parts<4>(product, part, part_stats, token0); break;
+        default: stage_parts<8>(product, part, part_stats, token0);
+    }
+    product.run([&](int, int, const float* group) {
+        if (is_real) *out = before + product.sum(group, slot, token, r) * scale;
+    });
+}
+
+// h = silu(gate) * up
+KERNEL(288, NEIGHBOURS(2))
+gate_up(const float* x, const float* gain, const u8* weights, const float* scales, float* h, float epsilon) {
+    SHARED_MEMORY(shared);
+    int token0 = blockIdx.y * 16;
+    UpProduct product(shared, weights, 2 * FFN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
+    product.start();
+    if (BITS == 8) product.expect(scales);
+    if (product.is_fetcher()) return product.keep_full();
+    Float2 gains[UpProduct::PAIRS];
+    product.load_gain(gain, gains);
+    product.wait();
+    product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
+    product.run([&](int base, int n, const float* group) {
+        for (int i = threadIdx.x; i < n * TILE_TOKENS * 4; i += 256) {
+            int slot = i / (TILE_TOKENS * 4), token = i / 4 % TILE_TOKENS, r = i % 4;
+            int tile = product.first + base + slot, row = tile * TILE_ROWS + r;
+            float gate = product.sum(group, slot, token, r) * row_scale(scales, row);
+            float up = product.sum(group, slot, token, r + 4) * row_scale(scales, row + 4);
+            float value = divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up;
+            h[(u64)(token0 + token) * FFN + tile * 4 + r] = value;
+        }
+    });
+}
+
+// x += W_down · h. A cluster of DOWN_SPLIT blocks shares the columns. Sums are taken over DOWN_PARTS equal parts of
+// the columns and added in their order, however many blocks and warps that is; each block finishes some rows.
+KERNEL(DOWN_WARPS * 32 + 32, NEIGHBOURS(DOWN_BLOCKS))
+down_projection(const float* h, const u8* weights, const float* scales, float* x) {
+    SHARED_MEMORY(shared);
+    const int threads = DOWN_WARPS * 32, local_parts = DOWN_PARTS / DOWN_SPLIT;
+    int token0 = blockIdx.y * 16, rank = DOWN_SPLIT > 1 ? cluster_rank() : 0;
+    DownProduct product(shared, weights, HIDDEN / TILE_ROWS, blockIdx.x / DOWN_SPLIT, gridDim.x / DOWN_SPLIT, rank);
+    float* inbox = product.after();                        // [DOWN_PARTS][tiles of this block][TILE_TOKENS][TILE_ROWS]
+    int items = product.count * TILE_TOKENS * TILE_ROWS;
+    product.start();
+    if (BITS == 8) product.expect(scales);
+    if (DOWN_SPLIT > 1) cluster_sync();                    // all blocks are there to be written to
+    if (product.is_fetcher()) product.keep_full();
+    else {
+        product.wait();
+        const float* slice = h + (u64)token0 * FFN + rank * DownProduct::SLICE;
+        product.template stage<false>(
+            [&](int token, int pair) { return load_fresh((const Float2*)(slice + (u64)token * FFN) + pair); }, nullptr,
+            0.0f);
+        product.run([&](int base, int n, const float* group) {
+            for (int i = threadIdx.x; i < n * TILE_TOKENS * TILE_ROWS * local_parts; i += threads) {
+                int part = i % local_parts, item = i / local_parts;
+                int slot = item / (TILE_TOKENS * TILE_ROWS), token = item / TILE_ROWS % TILE_TOKENS;
+                int r = item % TILE_ROWS;
+                float* at = inbox + (rank * local_parts + part) * items + base * TILE_TOKENS * TILE_ROWS + item;
+                cluster_store(at, r % DOWN_SPLIT, product.sum(group, slot, token, r, part));
+            }
+        });
+    }
+    if (DOWN_SPLIT > 1) cluster_sync(); else block_sync();
+    for (int i = threadIdx.x * DOWN_SPLIT + rank; i < items; i += (threads + 32) * DOWN_SPLIT) {
+        int token = i / TILE_ROWS % TILE_TOKENS;
+        int row = (product.first + i / (TILE_TOKENS * TILE_ROWS)) * TILE_ROWS + i % TILE_ROWS;
+        float* at = x + (u64)(token0 + token) * HIDDEN + row;
+        float total = 0.0f, before = load_fresh(at);
+        UNROLL for (int part = 0; part < DOWN_PARTS; part++) total += inbox[part * items + i];
+        *at = before + total * row_scale(scales, row);
+    }
+}

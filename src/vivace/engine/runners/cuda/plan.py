@@ -1,0 +1,174 @@
+"""How the work of one pass is cut into blocks: the macros of a module and the sizes of its launches.
+
+Owns every tuning constant. A plan belongs to one model shape, one weight format and one number of tokens
+a pass. Shared memory is the budget: the weights of the kernels to come wait there, so the rings of the
+five kernels of a layer should fit on one multiprocessor together (227 KB).
+"""
+
+from dataclasses import dataclass, field
+
+from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
+
+PASS_TOKENS = (1, 2, 4, 8, 16, 32)
+MOST_PARTS = 8  # partial results of the attention that the out projection will combine
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Depth of each ring in tiles, and tiles between two meetings of a block's warps."""
+
+    qkv_stages: int
+    o_stages: int
+    up_stages: int
+    up_group: int
+    down_stages: int
+    down_group: int
+    head_stages: int
+    head_group: int
+    down_split: int = 2  # blocks that share the columns of the down projection, for up to 4 tokens
+    keep_registers: int = 24
+    late_start: int = 0b01000  # a bit for each kernel of a layer
+    pace_bytes: int = 24576
+    attention_warps: int = 4
+    attention_cluster: int = 8
+
+
+# Measured on an H200 (docs/gpu-notes.md). The attention's cut is the same in every pass over a format's
+# weights, so that a token comes out the same from any of them.
+TUNINGS = {
+    8: Tuning(2, 2, 10, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=36864),
+    16: Tuning(2, 2, 6, 18, 2, 4, 6, 16, late_start=0b11000, attention_warps=8),
+}
+
+
+def verify_tuning(bits: int, tokens: int) -> Tuning:
+    """For passes over several tokens: activations take the shared memory that a deep ring has otherwise."""
+    group = {2: 18, 4: 10, 8: 8}.get(tokens, 4)
+    down = (2, 4) if tokens <= 4 else (4 if bits == 8 else 2, 6)
+    if bits == 8:
+        return Tuning(2, 2, 6, group, *down, 8, group, late_start=0b11100, attention_cluster=16)
+    return Tuning(2, 2, 4, group, *down, 4, group, late_start=0b11000, attention_warps=8)
+
+
+@dataclass(frozen=True)
+class Size:
+    """One launch: blocks along x (y and z come from the tokens), threads, cluster and shared memory."""
+
+    grid: tuple[int, int, int]
+    threads: int
+    cluster: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    shape: Shape
+    bits: int  # of a weight: 8 or 16
+    tokens: int  # of one pass
+    blocks: int = 132  # multiprocessors
+    tuning: Tuning | None = field(default=None)
+
+    @property
+    def tuned(self) -> Tuning:
+        return self.tuning or (
+            TUNINGS[self.bits] if self.tokens == 1 else verify_tuning(self.bits, self.tokens)
+        )
+
+    def parts_for(self, length: int) -> int:
+        """Clusters that share a key head at this context: the same for a pass of any size."""
+        round_tokens = 16 * self.tuned.attention_warps * self.tuned.attention_cluster
+        for parts in (1, 2, 4):
+            if length <= parts * round_tokens:
+                return parts
+        return 4 if self.tuned.attention_cluster > 8 else MOST_PARTS
+
+    @property
+    def tile_tokens(self) -> int:
+        return min(self.tokens, 16)
+
+    @property
+    def down(self) -> tuple[int, int]:
+        """Blocks of a cluster and warps of a block that share the columns of the down projection evenly."""
+        parts, warps = self._down_parts
+        split = self.tuned.down_split if self.tokens <= 4 and parts == 4 else parts
+        return split, warps * parts // split
+
+    @property
+    def _down_parts(self) -> tuple[int, int]:
+        """Parts of the columns whose sums are added in order, and warps of a part: the same always."""
+        options = [
+            (p, w) for p in (4, 2, 1) for w in (8, 7, 6, 5, 4, 3, 2, 1) if self.shape.ffn % (64 * p * w) == 0
+        ]
+        return max(options, key=lambda option: (option[0] * option[1] <= 32, option[0] * option[1]))
+
+    def macros(self) -> dict[str, int]:
+        shape, tuned, (split, warps) = self.shape, self.tuned, self.down
+        return {
+            "HIDDEN": shape.hidden, "FFN": shape.ffn, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
+            "VOCAB": shape.vocab, "BITS": self.bits, "TOKENS": self.tokens,
+            "QKV_STAGES": tuned.qkv_stages, "O_STAGES": tuned.o_stages,
+            "UP_STAGES": tuned.up_stages, "UP_GROUP": tuned.up_group,
+            "DOWN_SPLIT": split, "DOWN_WARPS": warps,
+            "DOWN_STAGES": tuned.down_stages, "DOWN_GROUP": tuned.down_group,
+            "HEAD_STAGES": tuned.head_stages, "HEAD_GROUP": tuned.head_group,
+            "DOWN_PARTS": self._down_parts[0], "DOWN_BLOCKS": 2 if warps > 8 else 3,
+            "KEEP_REGISTERS": tuned.keep_registers, "LATE_START": tuned.late_start,
+            "PACE_BYTES": tuned.pace_bytes,
+            "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
+        }  # fmt: skip
+
+    def sizes(self, parts: int) -> dict[str, Size]:
+        """The launches of a pass; `parts` clusters a key head share the attention."""
+        shape, tuned, (split, warps) = self.shape, self.tuned, self.down
+        sixteens = (self.tokens + 15) // 16
+        tiles = shape.hidden // 8
+        down_tiles = -(-tiles // min(self.blocks // split, tiles))
+        clusters = -(-tiles // down_tiles)  # no more than that many tiles each need
+        down_parts = self._down_parts[0]
+        rows = self.tokens * shape.heads // shape.kv_heads
+        tile_q = min(rows, 16)
+        splits = parts * tuned.attention_cluster
+
+        def product(tiles: int, blocks: int, k: int, stages: int, group: int) -> Size:
+            return Size((min(blocks, tiles), sixteens, 1), 288, 1, self._product_bytes(k, 8, stages, group))
+
+        return {
+            "embed": Size((self.tokens, 1, 1), 256, 1, 0),
+            "qkv": product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_stages, shape.hidden,
+                           tuned.qkv_stages, tuned.qkv_stages),
+            "attention": Size((shape.kv_heads * splits, 1, -(-rows // 16)), tuned.attention_warps * 32,
+                              tuned.attention_cluster, self._attention_bytes(tile_q)),
+            "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_stages,
+                                      shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_stages),
+            "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
+                               tuned.up_group),
+            "down_projection": Size(
+                (clusters * split, sixteens, 1), warps * 32 + 32, split,
+                self._product_bytes(shape.ffn // split, warps, tuned.down_stages, tuned.down_group,
+                                    down_parts // split)
+                + down_parts * down_tiles * self.tile_tokens * 8 * 4),
+            "head": product(-(-shape.vocab // 8), self.blocks, shape.hidden, tuned.head_stages,
+                            tuned.head_group),
+            "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
+        }  # fmt: skip
+
+    def _attention_bytes(self, rows: int) -> int:
+        """Scores, twice, and the inbox of a cluster."""
+        scores = 2 * (8 if rows <= 8 else 16) * (16 * self.tuned.attention_warps + 8)
+        return 4 * (scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2)
+
+    def _product_bytes(self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1) -> int:
+        """Shared memory of a `Product`: its ring, activations, sums, scratch and barriers."""
+        ring = stages * slice_columns * self.bits
+        row = slice_columns * self.bits // 8 + (32 if self.bits == 8 else 64)
+        activations = self.tile_tokens * (2 if self.bits == 8 else 1) * row
+        sums = 2 * group * warps * self.tile_tokens * 8 * 4
+        return (
+            ring
+            + activations
+            + sums
+            + 2 * warps * 32 * 4
+            + 2 * self.tile_tokens * parts * 4
+            + stages * 16
+            + 16
+        )

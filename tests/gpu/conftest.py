@@ -1,0 +1,28 @@
+"""Which machine runs the kernels: the GPU if there is one, otherwise the emulator on the CPU."""
+
+import random
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked by their folder's needs say why they are skipped."""
+    try:
+        import torch
+    except ImportError:
+        reason = "torch is not installed: pip install 'vivace[cuda]'"
+        for item in items:
+            if "tests/gpu" in item.path.as_posix():
+                item.add_marker(pytest.mark.skip(reason=reason))
+        return
+    if not torch.cuda.is_available():
+        for item in items:
+            if "tests/gpu" in item.path.as_posix() and item.path.name.startswith("test_device_"):
+                item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+
+
+@pytest.fixture
+def seed() -> int:
+    value = random.randrange(1 << 30)
+    print(f"seed {value}")
+    return value

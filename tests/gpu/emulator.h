@@ -1,0 +1,256 @@
+// The names of kernels/intrinsics.cuh for a CPU: every CUDA thread is a fiber, a barrier is a yield, a cluster's
+// blocks run side by side. Slow, exact and deterministic: it shows what a kernel computes, never how fast, and
+// not races between blocks. Shared memory starts poisoned. Compiled by g++ together with the kernels.
+#include <csetjmp>
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define DEVICE inline
+#define KERNEL(threads, blocks) extern "C" void
+#define SHARED_MEMORY(name) u8* name = now->block->shared
+#define UNROLL
+#define NO_UNROLL
+
+
+struct alignas(16) Words4 { u32 w[4]; };
+struct alignas(8) Words2 { u32 w[2]; };
+struct alignas(8) Float2 { float x, y; };
+struct Index { int x, y, z; };
+
+struct Barrier {
+    int total = 0, arrived = 0, generation = 0;
+};
+struct Warp {
+    Barrier barrier;
+    alignas(16) u8 slots[2][32][32];
+};
+struct Group {
+    Index index;
+    u32 rank;
+    u8* shared;
+    Barrier barrier, team;
+    std::vector<Warp> warps;
+    std::vector<Group*>* cluster;
+    Barrier* cluster_barrier;
+};
+struct Fiber {
+    ucontext_t context;
+    jmp_buf place;
+    std::unique_ptr<u8[]> stack;
+    Group* block;
+    Index thread;
+    bool done = false, started = false;
+    int exchanges = 0;
+};
+
+static Fiber* now;
+static ucontext_t scheduler;
+static jmp_buf scheduler_place;
+static Index grid_size;
+static std::function<void()>* body;
+#define threadIdx now->thread
+#define blockIdx now->block->index
+#define gridDim grid_size
+
+// The first switch to a fiber is ucontext's; the later ones are jumps, which need no system call.
+inline void yield_fiber() {
+    if (!_setjmp(now->place)) _longjmp(scheduler_place, 1);
+}
+inline void meet(Barrier& barrier) {
+    int generation = barrier.generation;
+    if (++barrier.arrived == barrier.total) {
+        barrier.arrived = 0;
+        barrier.generation++;
+    } else
+        while (barrier.generation == generation) yield_fiber();
+}
+
+// All lanes show `mine`; the result is every lane's.
+template <class T> const u8 (*show(const T& mine))[32] {
+    static_assert(sizeof(T) <= 32, "a slot is 32 bytes");
+    Warp& warp = now->block->warps[now->thread.x / 32];
+    u8(*slots)[32] = warp.slots[now->exchanges++ & 1];
+    memcpy(slots[now->thread.x & 31], &mine, sizeof(T));
+    meet(warp.barrier);
+    return slots;
+}
+template <class T> T seen(const u8 (*slots)[32], int lane) {
+    T value;
+    memcpy(&value, slots[lane], sizeof(T));
+    return value;
+}
+
+inline void block_sync() { meet(now->block->barrier); }
+inline void warp_sync() { meet(now->block->warps[now->thread.x / 32].barrier); }
+template <int threads> void team_sync() {
+    now->block->team.total = threads;
+    meet(now->block->team);
+}
+template <class T> T shuffle_xor(T value, int mask) { return seen<T>(show(value), (now->thread.x & 31) ^ mask); }
+inline float exp2_fast(float x) { return exp2f(x); }
+inline float minus_infinity() { return -HUGE_VALF; }
+inline float magnitude(float a) { return fabsf(a); }
+inline int round_to_int(float x) { return (int)nearbyintf(x); }
+inline float greater(float a, float b) { return a > b ? a : b; }
+inline float rsqrt_fast(float x) { return 1.0f / sqrtf(x); }
+inline float log_exact(float x) { return logf(x); }
+inline float log_one_plus(float x) { return log1pf(x); }
+inline float divide(float a, float b) { return a / b; }
+
+inline float as_float(u32 bits) { float f; memcpy(&f, &bits, 4); return f; }
+inline u32 as_bits(float f) { u32 bits; memcpy(&bits, &f, 4); return bits; }
+inline u16 to_bf16(float f) {
+    u32 bits = as_bits(f);
+    if (f != f) return 0x7fff;
+    return (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+inline u32 pack_bf16(float low, float high) { return to_bf16(low) | (u32)to_bf16(high) << 16; }
+inline float bf16_low(u32 pair) { return as_float(pair << 16); }
+inline float bf16_high(u32 pair) { return as_float(pair & 0xffff0000u); }
+
+// Fragments as the PTX manual lays them out: g = lane / 4, t = lane % 4.
+// A register holds `per` elements; lane t's come `per` apart in the first half of the columns, then in the second.
+struct Operands { u32 a[4], b[2]; };
+template <int per, class Sum, class Convert> void mma(Sum c[4], const Operands& mine, Convert convert) {
+    const Operands* lanes[32];
+    auto slots = show(mine);
+    for (int lane = 0; lane < 32; lane++) lanes[lane] = (const Operands*)slots[lane];
+    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
+    for (int e = 0; e < 4; e++) {
+        int row = g + 8 * (e >> 1), column = 2 * t + (e & 1);
+        Sum total = 0;
+        for (int k = 0; k < 8 * per; k++) {
+            int lane = k / per & 3, shift = 32 / per * (k % per), upper = k / (4 * per);
+            u32 x = lanes[(row & 7) * 4 + lane]->a[2 * upper + (row >> 3)], y = lanes[column * 4 + lane]->b[upper];
+            total += convert(x >> shift) * convert(y >> shift);
+        }
+        c[e] += total;
+    }
+}
+inline void mma_bf16(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    mma<2>(c, Operands{{a0, a1, a2, a3}, {b0, b1}}, [](u32 h) { return as_float(h << 16); });
+}
+inline void mma_s8(int c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    mma<4>(c, Operands{{a0, a1, a2, a3}, {b0, b1}}, [](u32 b) { return (int)(signed char)(b & 255); });
+}
+inline u32 transpose_8x8(u32 pair) {
+    auto lanes = show(pair);
+    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
+    u16 half[2];
+    for (int e = 0; e < 2; e++) half[e] = (u16)(seen<u32>(lanes, (2 * t + e) * 4 + (g >> 1)) >> 16 * (g & 1));
+    return half[0] | (u32)half[1] << 16;
+}
+
+template <class T> T load_fresh(const T* p) { return *p; }
+inline void prefetch_l2(const void*) {}
+inline void prefetch_l1(const void*) {}
+inline void publish(u64* p, u64 value) { *p = value; }
+// A barrier in shared memory: phases done, arrivals so far, arrivals wanted.
+struct Phases { u32 done; u16 arrived, wanted; };
+inline void barrier_init(u64* barrier, u32 arrivals) { *(Phases*)barrier = {0, 0, (u16)arrivals}; }
+inline void barrier_arrive(u64* barrier) {
+    Phases& phases = *(Phases*)barrier;
+    if (++phases.arrived == phases.wanted) phases.arrived = 0, phases.done++;
+}
+inline void barriers_ready() {}
+inline void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier) {
+    if (bytes % 16 || (uintptr_t)global % 16 || (uintptr_t)shared % 16) {
+        fprintf(stderr, "unaligned copy\n");
+        abort();
+    }
+    memcpy(shared, global, bytes);
+    barrier_arrive(barrier);
+}
+inline bool barrier_is_past(u64* barrier, u32 parity) {
+    yield_fiber();
+    return (((Phases*)barrier)->done & 1) != parity;
+}
+inline int load_shared(const int* p) { return *p; }
+inline void store_shared(int* p, int value) { *p = value; }
+inline void barrier_wait(u64* barrier, u32 parity) {
+    while ((((Phases*)barrier)->done & 1) == parity) yield_fiber();
+}
+inline u32 cluster_rank() { return now->block->rank; }
+inline void cluster_sync() { meet(*now->block->cluster_barrier); }
+template <class T> void cluster_store(T* p, u32 rank, T value) {
+    *(T*)((*now->block->cluster)[rank]->shared + ((u8*)p - now->block->shared)) = value;
+}
+inline void cluster_store(Float2* p, u32 rank, Float2 value) { cluster_store<Float2>(p, rank, value); }
+inline void wait_for_previous() {}
+inline void let_next_start() {}
+
+static void enter() {
+    (*body)();
+    now->done = true;
+    _longjmp(scheduler_place, 1);
+}
+
+// Run one cluster of blocks to its end.
+static void run_cluster(std::vector<Group*>& blocks, int threads) {
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    for (Group* block : blocks)
+        for (int i = 0; i < threads; i++) {
+            fibers.push_back(std::make_unique<Fiber>());
+            Fiber& fiber = *fibers.back();
+            fiber.stack.reset(new u8[1 << 16]);
+            fiber.block = block;
+            fiber.thread = {i, 0, 0};
+            getcontext(&fiber.context);
+            fiber.context.uc_stack.ss_sp = fiber.stack.get();
+            fiber.context.uc_stack.ss_size = 1 << 16;
+            makecontext(&fiber.context, enter, 0);
+        }
+    for (bool is_running = true; is_running;) {
+        is_running = false;
+        for (auto& fiber : fibers)
+            if (!fiber->done) {
+                is_running = true;
+                now = fiber.get();
+                if (_setjmp(scheduler_place)) continue;
+                if (now->started) _longjmp(now->place, 1);
+                now->started = true;
+                setcontext(&now->context);
+            }
+    }
+}
+
+static void launch(Index grid, int threads, int cluster, int shared_bytes, std::function<void()> kernel) {
+    grid_size = grid;
+    body = &kernel;
+    for (int z = 0; z < grid.z; z++)
+        for (int y = 0; y < grid.y; y++)
+            for (int x = 0; x < grid.x; x += cluster) {
+                std::vector<Group> blocks(cluster);
+                std::vector<Group*> pointers;
+                std::vector<u8> shared((size_t)cluster * (shared_bytes + 128), 0xff);
+                Barrier meeting;
+                meeting.total = cluster * threads;
+                for (int r = 0; r < cluster; r++) {
+                    Group& b = blocks[r];
+                    u8* raw = shared.data() + (size_t)r * (shared_bytes + 128);
+                    b.index = {x + r, y, z};
+                    b.rank = r;
+                    b.shared = (u8*)(((uintptr_t)raw + 127) / 128 * 128);
+                    b.barrier.total = threads;
+                    b.warps.resize(threads / 32);
+                    for (auto& warp : b.warps) warp.barrier.total = 32;
+                    b.cluster = &pointers;
+                    b.cluster_barrier = &meeting;
+                    pointers.push_back(&b);
+                }
+                run_cluster(pointers, threads);
+            }
+}
