@@ -90,6 +90,7 @@ class Checker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False  # whether the process has come up
         self._end: weakref.finalize[..., Checker] | None = None
 
     def check(self, grammar: Grammar) -> None:
@@ -110,17 +111,24 @@ class Checker:
 
     def _ask(self, grammar: Grammar) -> str:
         process = self._process or self._start()
+        if not self._is_ready:
+            self._await(process)
         assert process.stdin is not None
         try:
             process.stdin.write(msgspec.json.encode(grammar) + b"\n")
             process.stdin.flush()
             return _answer(process, CHECK_S)
         except TimeoutError:
-            self.close()
+            self._replace()
             raise refusal(grammar, "it takes too long to compile") from None
         except (EOFError, BrokenPipeError):
-            self.close()
+            self._replace()
             raise refusal(grammar, "it is too large or too deeply nested to compile") from None
+
+    def _replace(self) -> None:
+        """End the process and start another now: the next grammar need not wait for it to come up."""
+        self.close()
+        self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
@@ -130,7 +138,10 @@ class Checker:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is ours, and we end it
         )
-        self._process, self._end = process, weakref.finalize(self, _end, process)
+        self._process, self._end, self._is_ready = process, weakref.finalize(self, _end, process), False
+        return process
+
+    def _await(self, process: "subprocess.Popen[bytes]") -> None:
         try:
             _answer(process, START_S)
         except (EOFError, TimeoutError):
@@ -138,7 +149,7 @@ class Checker:
             raise StartError(
                 "The process that checks grammars did not start.", "Is llguidance installed?"
             ) from None
-        return process
+        self._is_ready = True
 
 
 def _answer(process: "subprocess.Popen[bytes]", limit_s: float) -> str:
