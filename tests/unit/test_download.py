@@ -128,7 +128,7 @@ def test_silent_hub_is_given_up_soon(settings: Settings, monkeypatch: pytest.Mon
     with pytest.raises(ModelUnavailable, match="no answer within"):
         pull(settings, tiny_card(wheels=()), Silent())
     held.set()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8  # and not the ten that it would have held us
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
