@@ -8,13 +8,15 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from vivace.errors import ConfigError
 
 DEFAULT_MODEL = "qwen2.5-coder-1.5b"
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +32,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_disk_gib: float = 4.0  # KV of parked sessions and of common beginnings of prompts; 0: none on disk
     port: int = 8377  # the warm server takes a free one if this is taken
     idle_minutes: float = 30.0
+    drain_seconds: float = 30.0  # for running answers to finish when the server is told to stop
+    log_format: Literal["text", "json"] = "text"
+    keep_days: float = 30.0  # stored responses; 0: for ever
+    max_running: Annotated[int, msgspec.Meta(ge=1)] = 64  # turns at once; more wait
+    max_waiting: Count = 256  # turns in line; more are refused
+    requests_per_minute: Count = 0  # of each key, unless it has limits of its own; 0: no limit
+    tokens_per_minute: Count = 0
+    background_requests_per_minute: Count = 0
+    background_tokens_per_minute: Count = 0
     hub_url: str = "https://huggingface.co"
     offline: bool = False
 
@@ -40,6 +51,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def kv_dir(self) -> Path:
         return self.cache_dir / "kv"
+
+    @property
+    def database(self) -> Path:
+        """Stored responses and keys; per machine too: SQLite's WAL is not for shared disks."""
+        return self.run_dir / "vivace.db"
 
     @property
     def run_dir(self) -> Path:

@@ -25,7 +25,7 @@ async def test_leaving_early_cancels_the_turn(served: Settings, address: ServerA
                     break
         await asyncio.to_thread(until, lambda: status_of(served).engine.turns == 0)
         assert status_of(served).engine.tokens_generated - before < len(LONG) / 2
-        assert (await client.complete({"input": "hi"})).text == "Hello there."
+        assert (await client.complete({"input": "hi"})).output_text == "Hello there."
 
 
 async def test_a_cancelled_task_cancels_the_turn(served: Settings, address: ServerAddress) -> None:
@@ -44,16 +44,16 @@ async def test_a_cancelled_task_cancels_the_turn(served: Settings, address: Serv
         await asyncio.wait([task])
         assert task.cancelled()
         await asyncio.to_thread(until, lambda: status_of(served).engine.turns == 0)
-        assert (await client.complete({"input": "hi"})).text == "Hello there."
+        assert (await client.complete({"input": "hi"})).output_text == "Hello there."
 
 
 async def test_refusals_are_typed_and_the_socket_goes_on(address: ServerAddress) -> None:
     """An error frame is a `RequestRefused` with code and status."""
     async with ResponsesClient(address) as client:
         with pytest.raises(RequestRefused) as caught:
-            await client.complete({"input": "hi", "tools": [{"type": "function"}]})
+            await client.complete({"input": "hi", "tools": [{"type": "web_search"}]})
         assert (caught.value.code, caught.value.status) == ("unsupported_parameter", 400)
-        assert (await client.complete({"input": "hi"})).text == "Hello there."
+        assert (await client.complete({"input": "hi"})).output_text == "Hello there."
 
 
 async def test_a_wrong_token_is_refused(address: ServerAddress) -> None:
@@ -88,7 +88,7 @@ async def test_a_server_killed_in_the_middle_is_gone_and_comes_back(start, tmp_p
     again = ensure_server(settings)
     assert again.pid != address.pid
     async with ResponsesClient(again) as client:
-        assert (await client.complete({"input": "hi", "max_output_tokens": 3})).text == "xxx"
+        assert (await client.complete({"input": "hi", "max_output_tokens": 3})).output_text == "xxx"
 
 
 def alive(pid: int) -> bool:

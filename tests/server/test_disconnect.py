@@ -112,19 +112,19 @@ async def test_cancel_ends_the_turn_with_a_terminal_event(address: ServerAddress
     """`response.cancel` is answered with `response.incomplete`, the text so far in it; the socket stays."""
     async with await open_socket(address) as connection:
         await connection.send(json.dumps({"type": "response.create", "model": slow, "input": "hi"}))
-        deltas = 0
+        deltas = ""
         while True:
             event = json.loads(await connection.recv())
             if event["type"] == "response.created":
                 response_id = event["response"]["id"]
-            deltas += event["type"] == "response.output_text.delta"
-            if deltas == 3:
+            deltas += event["delta"] if event["type"] == "response.output_text.delta" else ""
+            if len(deltas) >= 3:
                 await connection.send(json.dumps({"type": "response.cancel", "response_id": response_id}))
             if "response" in event and event["response"]["status"] != "in_progress":
                 break
         assert event["type"] == "response.incomplete"
         assert event["response"]["incomplete_details"]["reason"] == "interrupted"
-        assert event["response"]["output"][0]["content"][0]["text"] == "x" * deltas
+        assert event["response"]["output"][0]["content"][0]["text"] == deltas == "x" * len(deltas)
         more = {"type": "response.create", "input": "y", "previous_response_id": response_id}
         await connection.send(json.dumps(more | {"max_output_tokens": 1}))
         while json.loads(await connection.recv())["type"] != "response.incomplete":

@@ -46,7 +46,7 @@ async def test_a_stop_string_across_a_death_still_stops(client: ResponsesClient,
     at = REPLY.index("fox") + 2
     model = script(tmp_path, replies={"": REPLY}, die_at_token=at, die_mark=str(tmp_path / "died"), step_ms=2)
     response = await client.complete({"model": model, "input": "hi", "stop": "fox"})
-    assert response.text == "The quick brown "
+    assert response.output_text == "The quick brown "
     assert response.status == "completed"
     assert response.usage
     assert response.usage.output_tokens < len(REPLY), "the engine is told to stop, it does not see it itself"
@@ -58,7 +58,7 @@ async def test_a_death_after_the_last_token_is_no_second_answer(
     """All of `max_output_tokens` was said when the engine died: the limit holds over both lives."""
     model = script(tmp_path, replies={"": REPLY}, die_at_token=5, die_mark=str(tmp_path / "died"))
     response = await client.complete({"model": model, "input": "hi", "max_output_tokens": 7})
-    assert response.text == REPLY[:7]
+    assert response.output_text == REPLY[:7]
 
 
 async def test_two_deaths_fail_the_turn_and_not_the_server(
@@ -72,7 +72,7 @@ async def test_two_deaths_fail_the_turn_and_not_the_server(
         await client.complete({"model": model, "input": "hi"})
     assert caught.value.code == "engine_died"
     assert log_file(served).read_text().count("the engine died") == before + 2
-    assert (await client.complete({"model": model, "input": "hi", "max_output_tokens": 3})).text == REPLY[:3]
+    assert (await client.complete({"model": model, "input": "hi", "max_output_tokens": 3})).output_text == REPLY[:3]
 
 
 async def test_an_engine_that_cannot_start_says_why(
@@ -89,7 +89,7 @@ async def test_an_engine_that_cannot_start_says_why(
     assert (status, answer["error"]["type"]) == (503, "server_error")
     assert get(address.port, "/readyz")[0] == 503
     assert get(address.port, "/healthz")[0] == 200
-    assert (await client.complete({"input": "hi"})).text == "Hello there."
+    assert (await client.complete({"input": "hi"})).output_text == "Hello there."
 
 
 async def test_last_words_of_an_engine_are_told(client: ResponsesClient, tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ async def test_kill_9_under_a_real_model(smol_served: Settings, smol_address: Se
                 count += 1
                 os.kill(pid, signal.SIGKILL)
         assert isinstance(event, ResponseIncomplete)
-        assert event.response.text == wanted.text
+        assert event.response.output_text == wanted.output_text
         assert event.response.vivace.waterfall.restarts == 1
         more = {"input": "Say yes.", "max_output_tokens": 3}
         after = await client.complete(more | {"previous_response_id": event.response.id})
         expected = await client.complete(more | {"previous_response_id": wanted.id})
-        assert after.text == expected.text
+        assert after.output_text == expected.output_text
 
 
 async def test_many_turns_survive_one_death(address: ServerAddress, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_many_turns_survive_one_death(address: ServerAddress, tmp_path: Pa
 
     async def ask(number: int) -> str:
         async with ResponsesClient(address) as client:
-            return (await client.complete({"model": model, "input": f"number {number} please"})).text
+            return (await client.complete({"model": model, "input": f"number {number} please"})).output_text
 
     texts = await asyncio.gather(*(ask(number) for number in range(4)))
     assert texts == [f"{n}" * 80 for n in range(4)]

@@ -8,11 +8,14 @@ import pytest
 from serving import script
 
 from vivace.config import Settings
+from vivace.protocol.outcomes import Ended, Text
 from vivace.protocol.requests import ResponseCreate
-from vivace.protocol.writer import Ended, Text
 from vivace.server.backends import model_slot
+from vivace.server.backends.base import Caller
 from vivace.server.backends.native import NativeBackend
-from vivace.server.backends.token_log import ResponseStore, Session, StoredResponse
+from vivace.server.backends.token_log import Known, Session, Told
+from vivace.server.library import Library
+from vivace.server.store.sqlite import SqliteStore
 
 REPLY = "Fine, thanks."
 
@@ -20,37 +23,44 @@ REPLY = "Fine, thanks."
 class Talk:
     """A backend, asked from Python."""
 
-    def __init__(self, backend: NativeBackend) -> None:
+    def __init__(self, backend: NativeBackend, library: Library) -> None:
         self.backend = backend
+        self.library = library
         self._count = 0
 
     async def ask(self, text: str, previous: str | None = None, **fields: object) -> tuple[str, str, Ended]:
         """Response id, text and end of one turn."""
         self._count += 1
         request = ResponseCreate(input=text, previous_response_id=previous, **fields)  # type: ignore[arg-type]
-        turn = self.backend.begin(request, f"resp_{self._count}")
+        turn = self.backend.begin(request, f"resp_{self._count}", Caller())
         outcomes = [outcome async for outcome in turn]
         assert isinstance(outcomes[-1], Ended), outcomes[-1]
         said = "".join(outcome.delta for outcome in outcomes if isinstance(outcome, Text))
         return turn.id, said, outcomes[-1]
 
     def tokens(self, response_id: str) -> list[int]:
-        stored = self.backend.store.get(response_id)
-        assert stored is not None
-        return stored.tokens()
+        return self._known(response_id).tokens()
 
     def session(self, response_id: str) -> Session:
-        stored = self.backend.store.get(response_id)
-        assert stored is not None
-        return stored.session
+        session = self._known(response_id).session
+        assert session is not None
+        return session
+
+    def _known(self, response_id: str) -> Known:
+        known = self.library.peek(response_id, Caller())
+        assert known is not None
+        return known
 
 
 @pytest.fixture
 async def talk(settings: Settings, tmp_path: Path) -> AsyncIterator[Talk]:
-    backend = NativeBackend(settings.having(model=script(tmp_path, replies={"": REPLY}, step_ms=0.5)))
-    backend.start()
-    yield Talk(backend)
-    await backend.close()
+    async with SqliteStore(settings.database) as store:
+        library = Library(store)
+        model = script(tmp_path, replies={"": REPLY}, step_ms=0.5)
+        backend = NativeBackend(settings.having(model=model), library)
+        backend.start()
+        yield Talk(backend, library)
+        await backend.close()
 
 
 async def test_the_log_only_grows(talk: Talk) -> None:
@@ -94,7 +104,7 @@ async def test_two_continuations_at_once_do_not_mix(talk: Talk) -> None:
 async def test_an_interrupted_turn_keeps_its_partial(talk: Talk) -> None:
     """What was said stays in the log, and the next turn goes on after it without prefilling it again."""
     request = ResponseCreate(input="one")
-    turn = talk.backend.begin(request, "resp_cut")
+    turn = talk.backend.begin(request, "resp_cut", Caller())
     async for outcome in turn:
         if isinstance(outcome, Text):
             turn.interrupt()
@@ -110,7 +120,7 @@ async def test_an_interrupted_turn_keeps_its_partial(talk: Talk) -> None:
 async def test_a_turn_interrupted_at_once_ends_once(talk: Talk) -> None:
     """Before it has begun to run, interrupts give one `Ended` and nothing else."""
     for _ in range(3):
-        turn = talk.backend.begin(ResponseCreate(input="one"), "resp_x")
+        turn = talk.backend.begin(ResponseCreate(input="one"), "resp_x", Caller())
         turn.interrupt()
         turn.interrupt()
         outcomes = [outcome async for outcome in turn]
@@ -122,7 +132,7 @@ async def test_interrupts_at_any_moment_end_every_turn_once(talk: Talk) -> None:
     """Interrupts race with starts, steps and ends: each turn ends exactly once, and all is free again."""
 
     async def race(number: int) -> None:
-        turn = talk.backend.begin(ResponseCreate(input="one"), f"resp_race_{number}")
+        turn = talk.backend.begin(ResponseCreate(input="one"), f"resp_race_{number}", Caller())
         asyncio.get_running_loop().call_later(number * 0.0007, turn.interrupt)
         ends = [outcome async for outcome in turn if isinstance(outcome, Ended)]
         assert len(ends) == 1
@@ -149,11 +159,25 @@ async def test_sessions_beyond_the_limit_are_closed_and_come_back(
     assert end.usage.input_tokens == len(talk.tokens(second)) - end.usage.output_tokens
 
 
-def test_the_store_forgets_what_was_longest_unused() -> None:
+async def test_memory_forgets_what_was_longest_unused(settings: Settings) -> None:
     """It holds so many responses and no more; using one keeps it."""
-    store = ResponseStore(capacity=2)
-    for name in "ab":
-        store.put(name, StoredResponse(Session(), "m", None))
-    store.get("a")
-    store.put("c", StoredResponse(Session(), "m", None))
-    assert [bool(store.get(name)) for name in "abc"] == [True, False, True]
+
+    def known(name: str) -> Known:
+        return Known(
+            name,
+            tenant="",
+            connection="",
+            is_stored=True,
+            model="m",
+            told=Told(),
+            session=Session(),
+            length=0,
+        )
+
+    async with SqliteStore(settings.database) as store:
+        library = Library(store, capacity=2)
+        for name in "ab":
+            library.keep(known(name))
+        library.peek("a", Caller())
+        library.keep(known("c"))
+        assert [bool(library.peek(name, Caller())) for name in "abc"] == [True, False, True]

@@ -70,7 +70,7 @@ async def test_characters_of_many_tokens_arrive_whole(client: ResponsesClient) -
 async def test_stop_string_cuts_the_text(client: ResponsesClient) -> None:
     """The text ends before the stop string, of which nothing is seen, and the turn is complete."""
     events = [event async for event in client.stream({"input": "hi", "stop": ["the"]})]
-    assert events[-1].response.text == "Hello "
+    assert events[-1].response.output_text == "Hello "
     assert events[-1].response.status == "completed"
     assert "t" not in "".join(event.delta for event in events if hasattr(event, "delta"))
 
@@ -81,7 +81,7 @@ async def test_a_turn_after_a_stop_string_is_a_new_message(smol_client: Response
     second = await smol_client.complete(
         {"input": "Say yes.", "previous_response_id": first.id, "max_output_tokens": 6}
     )
-    assert second.text
+    assert second.output_text
     assert first.usage
     assert times(second).cached_tokens == first.usage.total_tokens - 1
 
@@ -89,7 +89,7 @@ async def test_a_turn_after_a_stop_string_is_a_new_message(smol_client: Response
 async def test_max_output_tokens_ends_incomplete(client: ResponsesClient) -> None:
     """A turn that ran into its limit says so."""
     response = await client.complete({"input": "hi", "max_output_tokens": 5})
-    assert (response.text, response.status) == ("Hello", "incomplete")
+    assert (response.output_text, response.status) == ("Hello", "incomplete")
     assert response.incomplete_details
     assert response.incomplete_details.reason == "max_output_tokens"
 
@@ -121,7 +121,7 @@ async def test_a_warm_up_pays_for_the_turn_after_it(smol_client: ResponsesClient
         {"input": [*system, {"role": "user", "content": "A line on rain."}], "max_output_tokens": 4}
     )
     assert whole.usage
-    assert whole.text == asked.text
+    assert whole.output_text == asked.output_text
     assert whole.usage.input_tokens == asked.usage.input_tokens
 
 
@@ -129,7 +129,7 @@ async def test_history_sent_again_is_found_by_its_tokens(smol_client: ResponsesC
     """A client that knows no ids and sends everything again pays for the end of it only."""
     history = [{"role": "user", "content": "Tell me about the sea, in a few words. " * 6}]
     first = await smol_client.complete({"input": history, "max_output_tokens": 8})
-    more = [*history, {"role": "assistant", "content": first.text}, {"role": "user", "content": "More."}]
+    more = [*history, {"role": "assistant", "content": first.output_text}, {"role": "user", "content": "More."}]
     second = await smol_client.complete({"input": more, "max_output_tokens": 4})
     assert first.usage
     assert times(second).cached_tokens >= first.usage.input_tokens
@@ -140,10 +140,10 @@ async def test_an_open_message_is_continued(smol_client: ResponsesClient) -> Non
     asked = {"role": "user", "content": "What is 2+2? One sentence."}
     begun = {"role": "assistant", "content": "2+2 is equal to", "status": "in_progress"}
     response = await smol_client.complete({"input": [asked, begun], "max_output_tokens": 4})
-    assert "4" in response.text
+    assert "4" in response.output_text
     closed = begun | {"status": "completed"}
     other = await smol_client.complete({"input": [asked, closed], "max_output_tokens": 4})
-    assert other.text != response.text
+    assert other.output_text != response.output_text
 
 
 async def test_an_open_message_can_be_warmed_and_continued(smol_client: ResponsesClient) -> None:
@@ -157,7 +157,7 @@ async def test_an_open_message_can_be_warmed_and_continued(smol_client: Response
     )
     joined = begun | {"content": "2+2 is equal to"}
     whole = await smol_client.complete({"input": [asked, joined], "max_output_tokens": 4})
-    assert parts.text == whole.text
+    assert parts.output_text == whole.output_text
     assert parts.usage
     assert whole.usage
     assert parts.usage.input_tokens == whole.usage.input_tokens
@@ -176,7 +176,7 @@ async def test_candidates_are_scored(smol_client: ResponsesClient) -> None:
 async def test_the_same_seed_gives_the_same_text(smol_client: ResponsesClient) -> None:
     """Sampling is repeatable with a seed, and varies without."""
     request = {"input": "Invent a word.", "temperature": 1.5, "max_output_tokens": 12}
-    texts = [(await smol_client.complete(request | {"seed": seed})).text for seed in (1, 1, 2)]
+    texts = [(await smol_client.complete(request | {"seed": seed})).output_text for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -204,7 +204,7 @@ async def test_too_long_an_input_fails_with_its_code(
     status, answer = fetch(address, "POST", "/v1/responses", body)
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
     assert status_of(served).engine.sessions == sessions, "nothing of it is left in the engine"
-    assert (await client.complete({"input": "hi"})).text == "Hello there."
+    assert (await client.complete({"input": "hi"})).output_text == "Hello there."
 
 
 async def test_a_failed_continuation_leaves_its_parent_usable(client: ResponsesClient) -> None:
@@ -213,6 +213,6 @@ async def test_a_failed_continuation_leaves_its_parent_usable(client: ResponsesC
     with pytest.raises(RequestRefused):
         await client.complete({"input": "x" * 10_000, "previous_response_id": first.id})
     second = await client.complete({"input": "hi", "previous_response_id": first.id})
-    assert second.text == "Hello there."
+    assert second.output_text == "Hello there."
     assert first.usage
     assert times(second).cached_tokens >= first.usage.input_tokens

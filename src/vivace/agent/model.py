@@ -48,9 +48,9 @@ class Model:
                         self._keep(response)
 
     def _body(self, messages: list[Message]) -> dict[str, Any]:
-        return {"model": self.name, "input": messages, "temperature": 0}
+        return {"model": self.name, "input": messages, "temperature": 0, "store": False}
 
     def _keep(self, response: Response) -> None:
         self.was_cut = response.incomplete_details is not None
-        if response.vivace:
+        if response.vivace and response.vivace.waterfall:
             self.waterfalls.append(response.vivace.waterfall)

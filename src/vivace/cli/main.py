@@ -10,7 +10,7 @@ import sys
 import click
 
 from vivace import __version__
-from vivace.cli import ask, bench, doctor, edit, models, serve
+from vivace.cli import ask, bench, doctor, edit, keys, models, serve
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -33,6 +33,7 @@ for command in (
     edit.undo,
     ask.ask,
     models.models,
+    keys.keys,
     serve.serve,
     serve.status,
     serve.stop,

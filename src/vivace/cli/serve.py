@@ -27,14 +27,15 @@ def serve(port: int | None, model: str | None) -> None:
     if instance is None:
         raise StartError("A server of yours runs already.", "See `vivace status`; end it with `vivace stop`.")
     listener = bind(settings.port, or_another=port is None)
-    from vivace.server.process import run_server, start_logging
+    from vivace.server.logs import start_logging
+    from vivace.server.process import run_server
 
     def say_where() -> None:
         url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
         click.echo(f"Vivace serves {settings.model} at {url} (Ctrl-C ends it)")
         click.echo(f"The token is in {settings.token_file}")
 
-    start_logging()
+    start_logging(settings.log_format)
     run_server(settings, instance, listener, on_started=say_where)
 
 
@@ -60,12 +61,21 @@ def status(as_json: bool) -> None:
 
 
 @click.command()
-def stop() -> None:
-    """Stop the server."""
-    from vivace.client.warm import stop_server
-    from vivace.config import load_settings
+@click.option("--now", is_flag=True, help="Do not wait for running answers to finish.")
+def stop(now: bool) -> None:
+    """Stop the server, when running answers have finished (30 s at most)."""
+    from contextlib import suppress
 
-    pid = stop_server(load_settings())
+    from vivace.client.warm import read_status, stop_server
+    from vivace.config import load_settings
+    from vivace.errors import ServerGone
+
+    settings, found = load_settings(), None
+    with suppress(ServerGone):  # one that does not answer is stopped all the same
+        found = None if now else read_status(settings)
+    if found and found.answers:
+        click.echo("An answer is under way; waiting for it (`vivace stop --now` does not).", err=True)
+    pid = stop_server(settings, is_hurried=now)
     click.echo("No server runs." if pid is None else f"Stopped the server (pid {pid}).")
 
 

@@ -96,15 +96,21 @@ def read_status(settings: Settings) -> ServerStatus | None:
     return msgspec.json.decode(body, type=ServerStatus)
 
 
-def stop_server(settings: Settings) -> int | None:
-    """Stop the running server and wait until it is gone; gives back its pid, None if none ran."""
+def stop_server(settings: Settings, *, is_hurried: bool = False) -> int | None:
+    """Stop the running server and wait until it is gone; gives back its pid, None if none ran.
+
+    Running answers may finish first, unless `is_hurried`.
+    """
     if not (found := find_server(settings)):
         return None
     pid = found[0].pid
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_S
+    deadline = time.monotonic() + settings.drain_seconds + STOP_S
+    signals = 2 if is_hurried else 1
     while not _is_lock_free(settings):
+        if signals:
+            signals -= 1
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         if time.monotonic() > deadline:
             raise StartError(f"The server (pid {pid}) does not stop.", f"End it with `kill -9 {pid}`.")
         time.sleep(POLL_S)

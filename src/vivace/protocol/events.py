@@ -22,6 +22,39 @@ class OutputMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"
     role: str = "assistant"
 
 
+class FunctionCall(msgspec.Struct, frozen=True, tag_field="type", tag="function_call"):
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: str
+    namespace: str | UnsetType = UNSET
+
+
+class CustomToolCall(msgspec.Struct, frozen=True, tag_field="type", tag="custom_tool_call"):
+    id: str
+    call_id: str
+    name: str
+    input: str
+    status: str
+    namespace: str | UnsetType = UNSET
+
+
+class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning_text"):
+    text: str
+
+
+class ReasoningItem(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning"):
+    id: str
+    status: str
+    content: list[ReasoningText] = []
+    summary: list[Any] = []
+    encrypted_content: str | None = None
+
+
+OutputItem = OutputMessage | FunctionCall | CustomToolCall | ReasoningItem
+
+
 class InputTokensDetails(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
@@ -66,7 +99,7 @@ class Waterfall(msgspec.Struct, frozen=True):
 
 
 class IncompleteDetails(msgspec.Struct, frozen=True):
-    reason: str  # max_output_tokens, interrupted
+    reason: str  # max_output_tokens, interrupted, steered
 
 
 class ResponseError(msgspec.Struct, frozen=True):
@@ -74,17 +107,27 @@ class ResponseError(msgspec.Struct, frozen=True):
     message: str
 
 
-class Extension(msgspec.Struct, frozen=True):
-    waterfall: Waterfall
+class Place(msgspec.Struct, frozen=True):
+    """In the queue."""
+
+    position: int  # 1: next
+    estimate_s: float
+
+
+class Extension(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What OpenAI's response has no place for."""
+
+    waterfall: Waterfall | None = None
+    queue: Place | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     object: str = "response"
     created_at: int
-    status: str  # in_progress, completed, incomplete, failed
+    status: str  # queued, in_progress, completed, incomplete, failed, cancelled
     model: str
-    output: list[OutputMessage] = []
+    output: list[OutputItem] = []
     usage: Usage | None = None
     error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
@@ -94,16 +137,25 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
+    top_logprobs: int = 0
     store: bool = True
-    parallel_tool_calls: bool = False
-    tool_choice: str = "auto"
+    background: bool = False
+    parallel_tool_calls: bool = True
+    tool_choice: Any = "auto"
     tools: list[Any] = []
+    text: Any = msgspec.field(default_factory=lambda: {"format": {"type": "text"}})
+    reasoning: Any = msgspec.field(default_factory=lambda: {"effort": None, "summary": None})
+    truncation: str = "disabled"
+    service_tier: str = "default"
+    prompt_cache_key: str | None = None
     scores: list[float] | UnsetType = UNSET
     vivace: Extension | UnsetType = UNSET
 
     @property
-    def text(self) -> str:
-        return "".join(part.text for message in self.output for part in message.content)
+    def output_text(self) -> str:
+        """All text of all messages."""
+        messages = [item for item in self.output if isinstance(item, OutputMessage)]
+        return "".join(part.text for message in messages for part in message.content)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -111,6 +163,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
     is_terminal: ClassVar[bool] = False
     sequence_number: int
+    stream_id: str | UnsetType = UNSET  # the lane, on a WebSocket, if it has a name
 
 
 class _Whole(Event, frozen=True, kw_only=True):
@@ -119,6 +172,10 @@ class _Whole(Event, frozen=True, kw_only=True):
 
 class ResponseCreated(_Whole, frozen=True, tag="response.created"):
     pass
+
+
+class ResponseQueued(_Whole, frozen=True, tag="response.queued"):
+    """It waits; `response.vivace.queue` says how long."""
 
 
 class ResponseInProgress(_Whole, frozen=True, tag="response.in_progress"):
@@ -137,14 +194,21 @@ class ResponseFailed(_Whole, frozen=True, tag="response.failed"):
     is_terminal: ClassVar[bool] = True
 
 
-class OutputItemAdded(Event, frozen=True, kw_only=True, tag="response.output_item.added"):
-    item: OutputMessage
+class _Item(Event, frozen=True, kw_only=True):
+    item: OutputItem
     output_index: int = 0
 
 
-class OutputItemDone(Event, frozen=True, kw_only=True, tag="response.output_item.done"):
-    item: OutputMessage
-    output_index: int = 0
+class OutputItemAdded(_Item, frozen=True, tag="response.output_item.added"):
+    pass
+
+
+class OutputItemDone(_Item, frozen=True, tag="response.output_item.done"):
+    pass
+
+
+class OutputItemInterrupted(_Item, frozen=True, tag="response.output_item.interrupted"):
+    """The item never became whole, and is not part of the response: a client drops what it has of it."""
 
 
 class _InPart(Event, frozen=True, kw_only=True):
@@ -154,11 +218,11 @@ class _InPart(Event, frozen=True, kw_only=True):
 
 
 class ContentPartAdded(_InPart, frozen=True, kw_only=True, tag="response.content_part.added"):
-    part: OutputText
+    part: OutputText | ReasoningText
 
 
 class ContentPartDone(_InPart, frozen=True, kw_only=True, tag="response.content_part.done"):
-    part: OutputText
+    part: OutputText | ReasoningText
 
 
 class OutputTextDelta(_InPart, frozen=True, kw_only=True, tag="response.output_text.delta"):
@@ -171,17 +235,95 @@ class OutputTextDone(_InPart, frozen=True, kw_only=True, tag="response.output_te
     logprobs: list[Any] = []
 
 
+class _InItem(Event, frozen=True, kw_only=True):
+    item_id: str
+    output_index: int = 0
+
+
+class ArgumentsDelta(_InItem, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
+    delta: str
+
+
+class ArgumentsDone(_InItem, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
+    arguments: str
+    name: str
+
+
+class CustomInputDelta(_InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
+    delta: str
+
+
+class CustomInputDone(_InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
+    input: str
+
+
+class ReasoningDelta(_InPart, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
+    delta: str
+
+
+class ReasoningDone(_InPart, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
+    text: str
+
+
+# ---- steering and interrupts: only on a WebSocket ---------------------------------------------------
+
+
+class Steer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A steering submission; `input` where it is given back."""
+
+    previous_response_id: str
+    id: str | None = None
+    input: Any = None
+
+
+class SteerProblem(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    type: str = "invalid_request_error"
+
+
+class SteerAccepted(Event, frozen=True, kw_only=True, tag="response.steer.accepted"):
+    steer: Steer
+
+
+class SteerPending(Event, frozen=True, kw_only=True, tag="response.steer.pending"):
+    steer: Steer
+    required_input: list[Any]  # stubs of the tool outputs that are waited for
+    reason: str = "waiting_for_required_input"
+
+
+class SteerFailed(Event, frozen=True, kw_only=True, tag="response.steer.failed"):
+    steer: Steer
+    error: SteerProblem
+
+
+class InterruptAccepted(Event, frozen=True, kw_only=True, tag="response.interrupt.accepted"):
+    response_id: str
+
+
 AnyEvent = (
     ResponseCreated
+    | ResponseQueued
     | ResponseInProgress
     | OutputItemAdded
     | ContentPartAdded
     | OutputTextDelta
     | OutputTextDone
     | ContentPartDone
+    | ArgumentsDelta
+    | ArgumentsDone
+    | CustomInputDelta
+    | CustomInputDone
+    | ReasoningDelta
+    | ReasoningDone
     | OutputItemDone
+    | OutputItemInterrupted
     | ResponseCompleted
     | ResponseIncomplete
     | ResponseFailed
+    | SteerAccepted
+    | SteerPending
+    | SteerFailed
+    | InterruptAccepted
 )
 Terminal = ResponseCompleted | ResponseIncomplete | ResponseFailed

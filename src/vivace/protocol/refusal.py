@@ -39,6 +39,7 @@ class ErrorFrame(msgspec.Struct, frozen=True, tag_field="type", tag="error", omi
     status: int
     error: ErrorBody
     stream_id: str | None = None
+    headers: dict[str, str] | None = None  # what an HTTP answer would have: limits, when to try again
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
@@ -67,4 +68,4 @@ def body_of(error: VivaceError) -> ErrorBody:
 
 
 def frame_of(error: VivaceError, stream_id: str | None = None) -> ErrorFrame:
-    return ErrorFrame(status_of(error), body_of(error), stream_id)
+    return ErrorFrame(status_of(error), body_of(error), stream_id, getattr(error, "headers", None) or None)

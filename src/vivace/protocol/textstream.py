@@ -20,6 +20,11 @@ class TextStream:
         """The text that may be sent now."""
         return self._take(self._decoder.decode(piece))
 
+    def flush(self) -> str:
+        """What is held back, when something that is not text comes: no stop string goes across that."""
+        rest, self._held = self._held, ""
+        return "" if self.is_stopped else rest
+
     def finish(self) -> str:
         """The rest, when no more bytes will come."""
         text = self._take(self._decoder.decode(b"", final=True))

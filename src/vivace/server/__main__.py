@@ -21,9 +21,10 @@ def main() -> int:
         instance = take_instance(settings)
         if instance is None:
             return DONE
-        from vivace.server.process import run_server, start_logging  # after the lock: 150 ms of imports
+        from vivace.server.logs import start_logging
+        from vivace.server.process import run_server  # after the lock: 150 ms of imports
 
-        start_logging()
+        start_logging(settings.log_format)
         run_server(settings, instance, bind(settings.port, or_another=True), on_started=lambda: None)
     except VivaceError as error:
         print(f"{error.message} {error.hint}".rstrip(), file=sys.stderr)

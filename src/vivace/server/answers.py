@@ -17,12 +17,14 @@ from vivace.protocol.refusal import ErrorAnswer, Refusal, body_of, mistake, stat
 log = logging.getLogger(__name__)
 
 
-def json_response(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
 def error_response(error: VivaceError) -> Response:
-    headers = {"www-authenticate": "Bearer"} if status_of(error) == 401 else None
+    headers: dict[str, str] = dict(getattr(error, "headers", {}))
+    if status_of(error) == 401:
+        headers["www-authenticate"] = "Bearer"
     answer = msgspec.json.encode(ErrorAnswer(body_of(error)))
     return Response(answer, status_of(error), headers, "application/json")
 

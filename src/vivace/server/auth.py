@@ -10,12 +10,16 @@ import os
 import secrets
 from pathlib import Path
 
+import msgspec
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vivace.config import Settings
-from vivace.errors import StartError
+from vivace.errors import StartError, VivaceError
 from vivace.protocol.refusal import Refusal
 from vivace.server.answers import error_response
+from vivace.server.backends.base import Caller
+from vivace.server.keys import Keys, hash_of
 
 OPEN_PATHS = ("/healthz", "/readyz")
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -52,21 +56,33 @@ def _make_token(path: Path) -> None:
         aside.unlink()
 
 
+def caller_of(request: HTTPConnection) -> Caller:
+    """Who the gate let in."""
+    caller: Caller = request.scope["vivace.caller"]
+    return caller
+
+
 class Gate:
     """ASGI middleware: lets a request through or answers it."""
 
-    def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:
+    def __init__(self, app: ASGIApp, *, port: int, token: str, keys: Keys) -> None:
         self._app = app
         self._bearer = f"Bearer {token}".encode()
+        self._keys = keys
         self._hosts = {f"{host}:{port}".encode() for host in HOSTS}
         self._origins = {b"http://" + host for host in self._hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and (refusal := self._refusal(scope)):
-            return await error_response(refusal)(scope, receive, send)
+        if scope["type"] in ("http", "websocket"):
+            try:
+                refusal: VivaceError | None = await self._refusal(scope)
+            except VivaceError as error:  # the store of keys cannot be read
+                refusal = error
+            if refusal:
+                return await error_response(refusal)(scope, receive, send)
         return await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    async def _refusal(self, scope: Scope) -> Refusal | None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
@@ -76,7 +92,10 @@ class Gate:
         if scope["path"] in OPEN_PATHS:
             return None
         bearers = [value for name, value in headers if name == b"authorization"]
-        if len(bearers) == 1 and hmac.compare_digest(bearers[0], self._bearer):
+        if len(bearers) == 1 and (caller := await self._caller(bearers[0])):
+            traces = [value for name, value in headers if name == b"traceparent"]
+            trace = traces[0].decode("latin-1") if len(traces) == 1 else ""
+            scope["vivace.caller"] = msgspec.structs.replace(caller, traceparent=trace)
             return None
         return Refusal(
             "A valid token is needed.",
@@ -84,3 +103,13 @@ class Gate:
             code="invalid_api_key",
             status=401,
         )
+
+    async def _caller(self, bearer: bytes) -> Caller | None:
+        """This user, or whoever was given a key."""
+        if hmac.compare_digest(bearer, self._bearer):
+            return Caller()
+        kind, _, secret = bearer.partition(b" ")
+        if kind != b"Bearer" or not secret.isascii():
+            return None
+        key = await self._keys.find(secret.decode("ascii"))
+        return Caller(key.id, key.tenant, account=key, secret_hash=hash_of(secret.decode())) if key else None

@@ -10,22 +10,42 @@ import logging
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import msgspec
 import uvicorn
 
 from vivace.config import Settings
 from vivace.protocol.requests import MAX_BODY_BYTES
 from vivace.protocol.rundir import HOST
+from vivace.server.about import About
 from vivace.server.activity import Activity
 from vivace.server.app import build_app
 from vivace.server.auth import ensure_token
 from vivace.server.backends.native import NativeBackend
+from vivace.server.background import Backgrounds
+from vivace.server.chat import ChatRoute
+from vivace.server.desk import Desk
 from vivace.server.instance import Instance
+from vivace.server.keys import Keys
+from vivace.server.library import Library
+from vivace.server.limits import Allowance, Limits
+from vivace.server.loop_lag import measure_loop_lag
+from vivace.server.metrics import Metrics
+from vivace.server.queue import TurnQueue
+from vivace.server.responses import ResponsesRoute
+from vivace.server.socket import SocketRoute
+from vivace.server.store.base import Store
+from vivace.server.store.sqlite import SqliteStore
+from vivace.server.tracing import start_tracing
+from vivace.server.turn_watch import Watch
 
 LAST_EVENTS_S = 2.0  # for clients to take the terminal events of the turns that a shutdown ended
 CLOSE_S = 2
+SWEEP_EVERY_S = 3600.0
+RESTARTED = {"code": "server_restarted", "message": "The server ended before this response did."}
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +61,7 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._hurry = asyncio.Event()
         self._farewell = farewell
 
     @contextlib.contextmanager
@@ -52,7 +73,17 @@ class Server(uvicorn.Server):
         yield
 
     def leave(self) -> None:
+        """Once: when running answers have finished. Twice: now."""
+        if self.should_exit:
+            self._hurry.set()
         self.should_exit = True
+
+    async def unless_hurried(self, work: Coroutine[Any, Any, None], limit_s: float) -> None:
+        """Wait for something, but not for longer than this, nor if we are told to leave again."""
+        tasks = [asyncio.create_task(work), asyncio.create_task(self._hurry.wait())]
+        await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -76,8 +107,26 @@ def run_server(
 async def _serve(
     settings: Settings, instance: Instance, listener: socket.socket, on_started: Callable[[], None]
 ) -> None:
-    activity, backend, port = Activity(), NativeBackend(settings), listener.getsockname()[1]
-    app = build_app(settings, backend, activity, port=port, token=ensure_token(settings))
+    port, token = listener.getsockname()[1], ensure_token(settings)
+    store = SqliteStore(settings.database)
+    await store.open()
+    await store.end_unfinished(msgspec.json.encode(RESTARTED))
+    activity, metrics, tracing = Activity(), Metrics(), start_tracing()
+    watch, library = Watch(metrics, tracing), Library(store, metrics)
+    native = NativeBackend(settings, library, metrics)
+    queue = TurnQueue(settings.max_running, settings.max_waiting)
+    keys = Keys(store)
+    desk = Desk([native], library, Limits(_allowance(settings)), queue, keys, watch)
+    sockets = SocketRoute(desk, activity, watch)
+    app = build_app(
+        about=About(settings, native, desk, activity, watch, port),
+        responses=ResponsesRoute(desk, Backgrounds(desk, activity), activity),
+        chat=ChatRoute(desk.begin, activity),
+        sockets=sockets,
+        keys=keys,
+        port=port,
+        token=token,
+    )
 
     def started() -> None:
         instance.announce(port)
@@ -85,20 +134,47 @@ async def _serve(
         on_started()
 
     async def farewell() -> None:
-        await backend.stop_turns()
+        """Running turns finish, if they do so soon; then they end as they are."""
+        desk.close_door()
+        await sockets.farewell()
+        await server.unless_hurried(activity.all_answered(), settings.drain_seconds)
+        await desk.stop_turns()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(activity.all_answered(), LAST_EVENTS_S)
+        await sockets.close()
 
     server = Server(_uvicorn_config(app), started, farewell)
     idle = asyncio.create_task(_leave_when_idle(server, activity, settings.idle_minutes * 60))
-    backend.start()
+    metrics.announce_models(desk.models())
+    keeping = asyncio.create_task(_sweep(store, settings.keep_days))
+    lagging = asyncio.create_task(measure_loop_lag(metrics))
+    native.start()
     try:
         await server.serve(sockets=[listener])
     finally:
         idle.cancel()
-        await backend.close()
+        keeping.cancel()
+        lagging.cancel()
+        await native.close()
+        await keys.close()
+        await store.close()
+        if tracing:
+            tracing.close()
         instance.release()
         log.info("stopped")
+
+
+async def _sweep(store: Store, keep_days: float) -> None:
+    """Forget what is older than the user wants to keep."""
+    while keep_days:
+        if count := await store.sweep(int(time.time() - keep_days * 86400)):
+            log.info("forgot %d responses older than %g days", count, keep_days)
+        await asyncio.sleep(SWEEP_EVERY_S)
+
+
+def _allowance(settings: Settings) -> Allowance:
+    names = Allowance.__struct_fields__
+    return Allowance(**{name: getattr(settings, name) for name in names})
 
 
 async def _leave_when_idle(server: Server, activity: Activity, idle_s: float) -> None:
@@ -129,12 +205,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     import uvloop
 
     return uvloop.new_event_loop
-
-
-def start_logging() -> None:
-    """To stderr, which is the log file of a server in the background. No text of any turn is logged."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    for noisy in ("uvicorn.error", "asyncio"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

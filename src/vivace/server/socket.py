@@ -1,24 +1,35 @@
 """The WebSocket shell: performs the actions of `protocol.connection`, and reports what came of them.
 
 Owns the socket, its reader and the tasks that listen to turns. Does not decide anything about the protocol.
-The reader is always reading, so that a client that goes away is noticed at once and its turns end.
+The reader is always reading, so that a client that goes away is noticed at once and its turns end. A client
+that takes nothing for ten seconds is given up; until then what its turns say is joined, not heaped up.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+import secrets
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from vivace.errors import VivaceError
-from vivace.protocol.connection import Action, Cancel, Connection, Send, Start
-from vivace.protocol.refusal import INTERNAL, frame_of, mistake
+from vivace.protocol.actions import Action, Cancel, Close, Forget, Send, Start
+from vivace.protocol.connection import Connection
+from vivace.protocol.events import AnyEvent, Terminal
+from vivace.protocol.outcomes import Broken
+from vivace.protocol.refusal import INTERNAL, ErrorFrame, frame_of, mistake
 from vivace.protocol.requests import ResponseCreate
-from vivace.protocol.writer import Broken
 from vivace.server.activity import Activity
-from vivace.server.backends.native import NativeBackend
-from vivace.server.backends.turn import Turn
+from vivace.server.auth import caller_of
+from vivace.server.backends.base import Caller, Turn
+from vivace.server.desk import Desk
+from vivace.server.turn_watch import Watch
+
+BLOCKED_S = 10.0
+LONGEST_S = 60 * 60.0
+TRY_AGAIN_LATER, RESTARTING = 1013, 1012
 
 log = logging.getLogger(__name__)
 
@@ -26,36 +37,73 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SocketRoute:
-    def __init__(self, backend: NativeBackend, activity: Activity) -> None:
-        self._backend = backend
+    def __init__(self, desk: Desk, activity: Activity, watch: Watch) -> None:
+        self._desk = desk
         self._activity = activity
+        self._watch = watch
+        self._open: set[SocketSession] = set()
 
     async def serve(self, websocket: WebSocket) -> None:
+        caller = caller_of(websocket)
+        caller = msgspec.structs.replace(caller, connection=secrets.token_hex(8))
         await websocket.accept()
-        await SocketSession(websocket, self._backend, self._activity).run()
+        session = SocketSession(websocket, self._desk, self._activity, self._watch, caller)
+        self._open.add(session)
+        self._watch.metrics.sockets(len(self._open))
+        try:
+            await session.run()
+        finally:
+            self._open.discard(session)
+            self._watch.metrics.sockets(len(self._open))
+            self._desk.library.leave(caller.connection)
+
+    async def farewell(self) -> None:
+        """What waits is refused; what runs goes on."""
+        await asyncio.gather(*(session.farewell() for session in self._open))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(session.close() for session in self._open))
 
 
 class SocketSession:
-    def __init__(self, websocket: WebSocket, backend: NativeBackend, activity: Activity) -> None:
+    def __init__(
+        self, websocket: WebSocket, desk: Desk, activity: Activity, watch: Watch, caller: Caller
+    ) -> None:
         self._websocket = websocket
-        self._backend = backend
+        self._desk = desk
         self._activity = activity
+        self._watch = watch
+        self._caller = caller
         self._machine = Connection()
         self._turns: dict[str, Turn] = {}
+        self._cancelled: dict[str, Cancel] = {}  # before they had begun
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_gone = False
 
     async def run(self) -> None:
         """Read until the client goes away, then end what it left running."""
+        age = asyncio.get_running_loop().call_later(LONGEST_S, self._spawn_expiry)
         try:
             while (message := await self._websocket.receive())["type"] == "websocket.receive":
                 self._activity.touch()
                 await self._perform(self._take(message.get("text")))
         finally:
+            age.cancel()
             self._is_gone = True
+            for turn in self._turns.values():
+                self._watch.gone(turn)
             await self._perform(self._machine.closed())
             if self._tasks:
                 await asyncio.wait(self._tasks)
+
+    async def farewell(self) -> None:
+        await self._perform(self._machine.farewell())
+
+    async def close(self) -> None:
+        await self._close(RESTARTING, "The server is restarting.")
+
+    def _spawn_expiry(self) -> None:
+        self._spawn(self._perform(self._machine.expire()))
 
     def _take(self, text: str | None) -> list[Action]:
         """The boundary of a message: whatever goes wrong here is logged and answered."""
@@ -65,32 +113,64 @@ class SocketSession:
             log.exception("a message failed")
             return [Send(frame_of(mistake()))]
 
-    async def _perform(self, actions: Iterable[Action]) -> None:
+    async def _perform(self, actions: Iterable[Action], turn: Turn | None = None) -> None:
         for action in actions:
             match action:
                 case Send(message=message):
-                    await self._send(_encode(message).decode())
+                    if turn and isinstance(message, Terminal):
+                        message = await self._desk.commit(turn, message)
+                    await self._send(message)
                 case Start(response_id=response_id, request=request):
-                    task = asyncio.create_task(self._answer(response_id, request))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    self._spawn(self._answer(response_id, request))
                 case Cancel(response_id=response_id):
-                    if turn := self._turns.get(response_id):
-                        turn.interrupt()
+                    self._interrupt(response_id, action)
+                case Forget(response_id=response_id):
+                    self._desk.library.forget(response_id, self._caller)
+                case Close(code=code, reason=reason):
+                    await self._close(code, reason)
 
-    async def _send(self, text: str) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _interrupt(self, response_id: str, cancel: Cancel) -> None:
+        if turn := self._turns.get(response_id):
+            turn.interrupt(cancel.reason, is_discarding=cancel.is_discarding)
+        else:
+            self._cancelled[response_id] = cancel  # the desk has not let it begin yet
+
+    async def _send(self, message: AnyEvent | ErrorFrame) -> None:
         """A client that is gone hears nothing; the reader learns of it by itself."""
-        if not self._is_gone:
-            try:
-                await self._websocket.send_text(text)
-            except (WebSocketDisconnect, RuntimeError):
-                self._is_gone = True
+        if self._is_gone:
+            return
+        try:
+            async with asyncio.timeout(BLOCKED_S):
+                await self._websocket.send_text(_encode(message).decode())
+        except TimeoutError:
+            log.warning("a client took nothing for %.0f s; closing its connection", BLOCKED_S)
+            self._is_gone = True
+            for turn in self._turns.values():
+                self._watch.gone(turn, "slow_client")
+                turn.interrupt()
+            await self._close(TRY_AGAIN_LATER, "The client is too slow.")
+        except (WebSocketDisconnect, RuntimeError):
+            self._is_gone = True
+
+    async def _close(self, code: int, reason: str) -> None:
+        self._is_gone = True
+        try:
+            async with asyncio.timeout(1.0):
+                await self._websocket.close(code, reason)
+        except (TimeoutError, WebSocketDisconnect, RuntimeError):
+            log.debug("the connection was gone already")
 
     async def _answer(self, response_id: str, request: ResponseCreate) -> None:
         with self._activity.answering():
             try:
-                turn = self._turns[response_id] = self._backend.begin(request, response_id)
+                turn = self._turns[response_id] = await self._desk.begin(request, self._caller, response_id)
             except VivaceError as error:
+                self._cancelled.pop(response_id, None)
                 return await self._perform(self._machine.refused(response_id, error))
             try:
                 await self._tell(turn)
@@ -100,12 +180,14 @@ class SocketSession:
 
     async def _tell(self, turn: Turn) -> None:
         """The boundary of a turn on a socket: whatever goes wrong here is logged and answered."""
+        if cancel := self._cancelled.pop(turn.id, None):
+            turn.interrupt(cancel.reason, is_discarding=cancel.is_discarding)
         if self._is_gone:
             turn.interrupt()
         try:
-            await self._perform(self._machine.begun(turn.id, turn.model))
+            await self._perform(self._machine.begun(turn.id, turn.model, turn.place))
             async for outcome in turn:
-                await self._perform(self._machine.outcome(turn.id, outcome))
+                await self._perform(self._machine.outcome(turn.id, outcome), turn)
         except Exception:
             log.exception("%s failed", turn.id)
             await self._perform(self._machine.outcome(turn.id, Broken(INTERNAL, mistake().message)))

@@ -116,6 +116,11 @@ class EngineLife(asyncio.Protocol):
         self.send(Stats())
         return await reply
 
+    def kill(self) -> None:
+        """For one that does not answer; its death is then noticed like any other."""
+        if self._process and self._process.returncode is None:
+            self._process.kill()
+
     async def close(self) -> None:
         """End the process: politely, by closing its socket; then not."""
         self.on_death = None

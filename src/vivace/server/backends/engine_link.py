@@ -1,5 +1,8 @@
 """An engine that is always there: the process is started, watched, and started again when it dies.
 
+It is asked for a sign of life every second. One that owes an answer is not ready; one that owes it for a
+minute is ended, and its turns go on in the next.
+
 Owns when an engine process lives. Does not own the turns that ran on it: they hear of the death and submit
 themselves again (`native`).
 """
@@ -9,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 
 from vivace.engine.frames import StatsReply
 from vivace.engine.worker import Job
@@ -20,23 +24,34 @@ CALM_S = 60.0  # deaths longer ago than this are forgiven
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 5.0
 RETRY_AFTER_S = 1.0  # an engine that could not start is not tried again sooner
 STATS_S = 1.0
+BEAT_S = 1.0  # between two questions
+SILENT_S = 1.5  # an engine that owes an answer for so long is not ready
+HUNG_S = 60.0  # and after this it is ended
 
 log = logging.getLogger(__name__)
 
 
 class EngineLink:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, on_restart: Callable[[], None] = lambda: None) -> None:
         self.job = job
+        self._on_restart = on_restart
         self._deaths: deque[float] = deque(maxlen=8)
         self._failed_at = 0.0
         self._current: EngineLife | None = None
         self._is_closing = False
+        self._is_silent = False
+        self._beating: asyncio.Task[None] | None = None
         self._coming = self._come_up()
 
     @property
     def life(self) -> EngineLife | None:
         """The engine process that is up and has said Ready, if one is."""
         return self._current
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request would be answered now."""
+        return self._current is not None and not self._is_silent
 
     async def up(self) -> EngineLife:
         """Wait for an engine that is ready; `StartError` if it cannot start."""
@@ -55,6 +70,8 @@ class EngineLink:
     async def close(self) -> None:
         self._is_closing = True
         self._coming.cancel()
+        if self._beating:
+            self._beating.cancel()
         with contextlib.suppress(asyncio.CancelledError, StartError):
             await self._coming
         if self._current:
@@ -83,15 +100,37 @@ class EngineLink:
             else:
                 life.on_death = self._died
                 self._current = life
+                self._is_silent = False
+                self._beating = asyncio.create_task(self._beat(life))
                 log.info("engine %d is ready after %.0f ms", ready.pid, ready.load_ms)
                 return life
         raise AssertionError("an attempt succeeds or raises")
+
+    async def _beat(self, life: EngineLife) -> None:
+        """Ask for a sign of life, over and over, until there is none."""
+        while not life.is_dead:
+            answer = asyncio.ensure_future(life.stats())
+            try:
+                await asyncio.wait([answer], timeout=SILENT_S)
+                self._is_silent = not answer.done()
+                if self._is_silent:
+                    log.warning("the engine does not answer")
+                    await asyncio.wait([answer], timeout=HUNG_S - SILENT_S)
+                    if not answer.done():
+                        log.error("the engine did not answer for %.0f s; ending it", HUNG_S)
+                        life.kill()
+                        return
+                self._is_silent = False
+            finally:
+                answer.cancel()
+            await asyncio.sleep(BEAT_S)
 
     def _died(self) -> None:
         """Called before the turns hear of it, so that they wait for the next life."""
         dead, self._current = self._current, None
         self._deaths.append(time.monotonic())
         log.error("the engine died; starting another")
+        self._on_restart()
         if not self._is_closing:
             self._coming = self._come_up()
         if dead:

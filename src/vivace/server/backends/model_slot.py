@@ -17,12 +17,15 @@ from vivace.engine.tuning.profile import weights_for
 from vivace.engine.worker import Job
 from vivace.errors import UsageError
 from vivace.models import store
-from vivace.models.template import ChatML
+from vivace.models.catalog import CATALOG
+from vivace.models.families.base import Family
+from vivace.models.families.choose import family_for
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
 from vivace.protocol.refusal import Refusal
 from vivace.server.backends.engine_life import EngineLife
 from vivace.server.backends.engine_link import EngineLink
 from vivace.server.backends.token_log import Session
+from vivace.server.metrics import Metrics
 
 MAX_OPEN_SESSIONS = 32
 
@@ -45,30 +48,35 @@ def find_model(settings: Settings, name: str) -> Path | None:
     )
 
 
+def present_models(settings: Settings) -> list[str]:
+    return [card.name for card in CATALOG if store.is_complete(settings, card)]
+
+
 class LoadedModel:
-    """A model with its engine; `tokenizer` and `template` are there once `load` is done."""
+    """A model with its engine; `tokenizer` and `family` are there once `load` is done."""
 
     tokenizer: Tokenizer
-    template: ChatML
+    family: Family
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: Settings, name: str, metrics: Metrics) -> None:
         self.name = name
         self._path = find_model(settings, name)
-        self.engine = EngineLink(_job(settings, name, self._path))
+        self.engine = EngineLink(_job(settings, name, self._path), metrics.engine_restarted)
         self._open: OrderedDict[str, Session] = OrderedDict()
 
     async def load(self) -> None:
         """The engine process loads its model at the same time."""
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
-        self.template = ChatML(self.tokenizer)
+        self.family = family_for(self.tokenizer, self.name)
 
-    def seat(self, session: Session, life: EngineLife) -> None:
-        """See that this engine process has the session open."""
+    def seat(self, session: Session, life: EngineLife, *, is_whole: bool) -> None:
+        """See that this engine process has the session open; with its whole log, or ready to be sent it."""
         self._open[session.name] = session
         self._open.move_to_end(session.name)
         if session.open_in is not life:
-            life.send(Open(session.name))
-            session.open_in, session.known_tokens = life, 0
+            length = len(session.log) if is_whole else 0
+            life.send(Open(session.name, session.log.first(length), session.tenant))
+            session.open_in, session.known_tokens = life, length
             self._close_oldest(life)
 
     def unseat(self, session: Session, life: EngineLife) -> None:
@@ -102,8 +110,9 @@ def _job(settings: Settings, name: str, path: Path | None) -> Job:
 
 
 class ModelSlot:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
+        self._metrics = metrics
         self._loaded: LoadedModel | None = None
         self._turnstile = asyncio.Lock()  # fair: who comes first is served first
         self._holders = 0
@@ -139,7 +148,7 @@ class ModelSlot:
         old, self._loaded = self._loaded, None
         if old:
             await old.engine.close()
-        loaded = LoadedModel(self._settings, name)
+        loaded = LoadedModel(self._settings, name, self._metrics)
         try:
             await loaded.load()
         except BaseException:

@@ -1,7 +1,8 @@
-"""Our own engine behind the Responses API: requests become tokens, tokens become text.
+"""Our own engine behind the Responses API: requests become tokens, tokens become text and calls.
 
 Owns the way of a turn: its prompt goes to the end of a log, the log to the engine, and what comes back to
-the end of the log. Does not own events (`protocol.writer`), processes (`engine_link`) or logs (`token_log`).
+the end of the log. Does not own events (`protocol.writer`), processes (`engine_link`), logs (`token_log`), or
+what is known of earlier responses (`library`).
 
 When the engine dies, a turn submits itself again from its log: the client sees a pause, and then the
 rest of the same text. When it dies a second time under the same turn, the turn fails.
@@ -13,31 +14,47 @@ import time
 from collections.abc import Callable
 
 from vivace.config import Settings
-from vivace.engine.frames import Append, Failed, Finished, Generate, Interrupt, Sampling, Score, Tokens
+from vivace.engine.frames import (
+    Append,
+    Failed,
+    Finished,
+    Generate,
+    Grammar,
+    Interrupt,
+    Sampling,
+    Score,
+    Tokens,
+)
 from vivace.errors import RequestRefused, VivaceError
-from vivace.models.template import Message
+from vivace.protocol.items import InputItem
 from vivace.protocol.refusal import Refusal, mistake
-from vivace.protocol.requests import InputItem, ResponseCreate
+from vivace.protocol.requests import ResponseCreate
 from vivace.protocol.status import EngineStatus
+from vivace.server.backends.base import Caller
 from vivace.server.backends.engine_life import EngineLife, TurnFrame
-from vivace.server.backends.model_slot import LoadedModel, ModelSlot, find_model
-from vivace.server.backends.token_log import ResponseStore, Session, StoredResponse
-from vivace.server.backends.turn import Turn
+from vivace.server.backends.model_slot import LoadedModel, ModelSlot, find_model, present_models
+from vivace.server.backends.prompting import Prompt, prompt_of
+from vivace.server.backends.speech import Speech
+from vivace.server.backends.token_log import Known, Session, Told
+from vivace.server.backends.turn import NativeTurn
+from vivace.server.library import Library
+from vivace.server.metrics import Metrics
 
 ALL_THAT_FITS = 1 << 30
 LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is tokenized beside the event loop
 STOP_TURNS_S = 3.0
 MAX_DEATHS = 2
+LOGPROBS_ASKED = 0  # of the likeliest, if log-probabilities are included and no number is given
 
 log = logging.getLogger(__name__)
 
 
 class NativeBackend:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, library: Library, metrics: Metrics | None = None) -> None:
         self._settings = settings
-        self.store = ResponseStore()
-        self._slot = ModelSlot(settings)
-        self._turns: dict[Turn, asyncio.Task[None]] = {}
+        self._library = library
+        self._slot = ModelSlot(settings, metrics or Metrics())
+        self._turns: dict[NativeTurn, asyncio.Task[None]] = {}
         self._preload: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -48,23 +65,31 @@ class NativeBackend:
     @property
     def is_ready(self) -> bool:
         loaded = self._slot.loaded
-        return loaded is not None and loaded.engine.life is not None
+        return loaded is not None and loaded.engine.is_ready
 
-    def begin(self, request: ResponseCreate, response_id: str) -> Turn:
+    def models(self) -> list[str]:
+        """The models that are on this machine, the one that is used first."""
+        return list(dict.fromkeys([self._settings.model, *present_models(self._settings)]))
+
+    def serves(self, model: str) -> bool:
+        try:
+            find_model(self._settings, model)
+        except Refusal:
+            return False
+        return True
+
+    def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> NativeTurn:
         """Accept a request, or raise why not. The turn then runs by itself until it is over."""
         if self._is_closing:
             raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
-        previous = self._previous(request)
+        previous = None
+        if request.previous_response_id:
+            previous = self._library.peek(request.previous_response_id, caller)
+            if previous is None:
+                raise not_found(request.previous_response_id)
         model = request.model or (previous.model if previous else self._settings.model)
-        if previous and previous.model != model:
-            raise Refusal(
-                f"{request.previous_response_id} was made by {previous.model}; {model} cannot continue it.",
-                "Send the whole input, or the same model.",
-                code="model_mismatch",
-                param="model",
-            )
         find_model(self._settings, model)
-        turn = Turn(response_id, request, model, previous)
+        turn = NativeTurn(response_id, request, model, caller, previous)
         self._turns[turn] = task = asyncio.create_task(self._drive(turn))
         turn.on_interrupt = self._canceller(turn)
         task.add_done_callback(lambda _: self._bury(turn))
@@ -74,6 +99,8 @@ class NativeBackend:
         """Accept no more turns, and end those that run."""
         self._is_closing = True
         for turn in list(self._turns):
+            if turn.watch:
+                turn.watch.aborting("shutdown")
             turn.interrupt()
         if self._turns:
             _, stuck = await asyncio.wait(self._turns.values(), timeout=STOP_TURNS_S)
@@ -109,19 +136,6 @@ class NativeBackend:
             tokens_generated=stats.tokens_generated if stats else 0,
         )
 
-    def _previous(self, request: ResponseCreate) -> StoredResponse | None:
-        if not request.previous_response_id:
-            return None
-        if found := self.store.get(request.previous_response_id):
-            return found
-        raise Refusal(
-            f"There is no response {request.previous_response_id} here.",
-            "It may be from before a restart: send the whole input.",
-            code="previous_response_not_found",
-            status=404,
-            param="previous_response_id",
-        )
-
     async def _load_default(self) -> None:
         try:
             async with self._slot.hold(self._settings.model) as model:
@@ -129,7 +143,7 @@ class NativeBackend:
         except VivaceError as error:
             log.warning("%s is not loaded: %s", self._settings.model, error.message)
 
-    async def _drive(self, turn: Turn) -> None:
+    async def _drive(self, turn: NativeTurn) -> None:
         """A turn from its acceptance to its end. Cancelled only while the engine knows nothing of it."""
         try:
             async with self._slot.hold(turn.model) as model:
@@ -145,7 +159,7 @@ class NativeBackend:
             if not turn.is_over:
                 turn.fail(mistake())
 
-    def _canceller(self, turn: Turn) -> Callable[[], None]:
+    def _canceller(self, turn: NativeTurn) -> Callable[[], None]:
         """How to interrupt a turn of which the engine knows nothing."""
 
         def cancel() -> None:
@@ -153,35 +167,53 @@ class NativeBackend:
 
         return cancel
 
-    def _bury(self, turn: Turn) -> None:
+    def _bury(self, turn: NativeTurn) -> None:
         del self._turns[turn]
         if not turn.is_over:  # cancelled, perhaps before its first step
             self._keep(turn)
             turn.end_early("interrupted")
 
-    async def _write_prompt(self, turn: Turn, model: LoadedModel) -> None:
-        """Put the request's messages at the end of the log it continues, or of a new one."""
+    async def _write_prompt(self, turn: NativeTurn, model: LoadedModel) -> None:
+        """Put the request's items at the end of the log it continues, or of a new one."""
+        request, previous = turn.request, turn.previous
+        turn.follows = previous is not None and previous.session is not None and previous.model == turn.model
+        before: list[InputItem] = []
+        if previous and not turn.follows:  # another model's tokens mean nothing here: all is read anew
+            before = await self._library.history(previous)
         begun = time.perf_counter()
-        before = turn.previous.tokens() if turn.previous else []
-        messages = _messages(turn)
-        predicted = turn.request.prediction.text if turn.request.prediction else ""
+        turn.told = previous.told if previous and turn.follows else Told()
+        prompt = prompt_of(request, turn.told, previous, before)
+        predicted = request.prediction.text if request.prediction else ""
+        session = previous.continuation() if previous and turn.follows else Session(tenant=turn.caller.tenant)
+        turn.take(session)
 
         def tokenize() -> list[int]:
-            turn.prediction = model.tokenizer.encode(predicted)
-            return model.template.render(messages, after=before)
+            turn.prediction = model.tokenizer.encode(predicted) if predicted else []
+            return model.family.render(prompt.entries, tools=prompt.tools, after=session.log)
 
-        is_large = sum(len(message.text) for message in messages) + len(predicted) > LARGE_CHARS
+        is_large = prompt.characters + len(predicted) > LARGE_CHARS
         tokens = await asyncio.to_thread(tokenize) if is_large else tokenize()
-        if turn.request.generate or turn.request.candidates:
-            tokens += model.template.answer(before + tokens)
-        turn.session = turn.previous.continuation() if turn.previous else Session()
-        turn.session.is_busy = True
-        turn.session.log.extend(tokens)
-        turn.prompt_tokens = len(turn.session.log)
+        if request.is_provisional:
+            turn.typed = tokens
+        else:
+            session.log.extend(tokens)
+            turn.told, turn.whole_length = prompt.told, len(session.log)
+            self._await_answer(turn, model, session, prompt)
+        turn.prompt_tokens = len(session.log) + len(turn.typed)
         turn.tokenize_s = time.perf_counter() - begun
 
+    def _await_answer(self, turn: NativeTurn, model: LoadedModel, session: Session, prompt: Prompt) -> None:
+        """Let the log end where the model speaks."""
+        request, family, wish = turn.request, model.family, prompt.wish
+        if request.is_generating or request.candidates:
+            session.log.extend(family.answer(session.log, wish))
+        if request.is_generating:
+            turn.speech = Speech(family, model.tokenizer, wish, session.log, request.stops)
+            if grammar := family.grammar(wish):
+                turn.grammar = Grammar(grammar.kind, grammar.text)
+
     def _submit(
-        self, turn: Turn, model: LoadedModel, life: EngineLife
+        self, turn: NativeTurn, model: LoadedModel, life: EngineLife
     ) -> "asyncio.Future[Finished | Failed | None]":
         """Hand the turn to this engine process; the future is its end there, None if the process died."""
         assert turn.session is not None
@@ -192,25 +224,29 @@ class NativeBackend:
                 if not reply.done():
                     reply.set_result(frame)
                 return
-            for token in frame.tokens:
-                turn.hear(token, model.tokenizer.piece(token))
-            if turn.stream.is_stopped:  # the engine has seen it too, unless it lost the beginning in a death
+            turn.hear(frame.tokens, frame.chances)
+            if turn.speech and turn.speech.is_stopped:  # the engine has seen it too, unless it died meanwhile
                 life.send(Interrupt(turn.id))
 
         life.attach(turn.id, hear)
-        model.seat(turn.session, life)
+        model.seat(turn.session, life, is_whole=bool(turn.typed))
         life.send(self._work(turn, model, turn.session))
         turn.submitted = turn.submitted or time.perf_counter()
+        if turn.watch:
+            turn.watch.started()
         turn.on_interrupt = lambda: life.send(Interrupt(turn.id))
         return reply
 
-    def _work(self, turn: Turn, model: LoadedModel, session: Session) -> Append | Score | Generate:
-        request, tokens = turn.request, session.news()
+    def _work(self, turn: NativeTurn, model: LoadedModel, session: Session) -> Append | Score | Generate:
+        request = turn.request
+        if request.is_provisional:
+            return Append(session.name, turn.id, turn.typed, request.tier, is_provisional=True)
+        tokens = session.news()
         if request.candidates:
             candidates = [model.tokenizer.encode(text) for text in request.candidates]
-            return Score(session.name, turn.id, tokens, candidates)
-        if not request.generate:
-            return Append(session.name, turn.id, tokens)
+            return Score(session.name, turn.id, tokens, candidates, request.tier)
+        if not request.is_generating:
+            return Append(session.name, turn.id, tokens, request.tier)
         return Generate(
             session=session.name,
             turn=turn.id,
@@ -218,11 +254,14 @@ class NativeBackend:
             max_tokens=(request.max_output_tokens or ALL_THAT_FITS) - turn.output_tokens,
             sampling=_sampling(turn),
             stop=request.stops,
+            stop_tokens=list(model.family.stop_tokens),
+            grammar=turn.grammar,
             prediction=turn.prediction,
+            tier=request.tier,
         )
 
     def _conclude(
-        self, turn: Turn, model: LoadedModel, life: EngineLife, reply: Finished | Failed | None
+        self, turn: NativeTurn, model: LoadedModel, life: EngineLife, reply: Finished | Failed | None
     ) -> None:
         """End the turn, or leave it to be submitted again."""
         assert turn.session is not None
@@ -236,7 +275,7 @@ class NativeBackend:
         else:
             self._mourn(turn, model)
 
-    def _mourn(self, turn: Turn, model: LoadedModel) -> None:
+    def _mourn(self, turn: NativeTurn, model: LoadedModel) -> None:
         """The engine died under this turn."""
         turn.deaths += 1
         if reason := _reason_it_is_complete(turn, model):
@@ -250,15 +289,37 @@ class NativeBackend:
                 status=503,
             )
 
-    def _keep(self, turn: Turn) -> None:
+    def _keep(self, turn: NativeTurn) -> None:
         """Remember where the response ended, so that it can be continued."""
         if turn.session:
-            said_before = turn.previous.instructions if turn.previous else None
-            instructions = turn.request.instructions or said_before
-            self.store.put(turn.id, StoredResponse(turn.session, turn.model, instructions))
+            turn.known = self._library.keep(
+                Known(
+                    turn.id,
+                    tenant=turn.caller.tenant,
+                    connection=turn.caller.connection,
+                    is_stored=turn.request.is_stored,
+                    model=turn.model,
+                    told=turn.told,
+                    session=turn.session,
+                    length=turn.kept_length,
+                    parent=turn.previous,
+                    follows=turn.follows,
+                    input=turn.request.items,
+                )
+            )
 
 
-def _sampling(turn: Turn) -> Sampling:
+def not_found(response_id: str) -> Refusal:
+    return Refusal(
+        f"There is no response {response_id} here.",
+        "It was not stored, or is too old: send the whole input.",
+        code="previous_response_not_found",
+        status=404,
+        param="previous_response_id",
+    )
+
+
+def _sampling(turn: NativeTurn) -> Sampling:
     request = turn.request
     return Sampling(
         temperature=request.temperature or 0.0,
@@ -270,33 +331,18 @@ def _sampling(turn: Turn) -> Sampling:
         frequency_penalty=request.frequency_penalty,
         logit_bias=request.logit_bias,
         seed=turn.seed,
+        top_logprobs=(request.top_logprobs or LOGPROBS_ASKED) if request.wants_logprobs else None,
     )
 
 
-def _messages(turn: Turn) -> list[Message]:
-    """What is new in this request. Instructions that the log has already are not repeated."""
-    request, messages = turn.request, []
-    said_before = turn.previous.instructions if turn.previous else None
-    if request.instructions and request.instructions != said_before:
-        messages.append(Message("system", request.instructions))
-    messages += [_message(item, is_last=item is request.items[-1]) for item in request.items]
-    return messages
-
-
-def _message(item: InputItem, *, is_last: bool) -> Message:
-    assert item.role is not None
-    role = "system" if item.role == "developer" else item.role
-    is_open = is_last and role == "assistant" and item.status == "in_progress"
-    return Message(role, item.text, is_open)
-
-
-def _reason_it_is_complete(turn: Turn, model: LoadedModel) -> str:
+def _reason_it_is_complete(turn: NativeTurn, model: LoadedModel) -> str:
     """Why nothing more is to come, although the engine died before it could say so."""
     assert turn.session is not None
     last = turn.session.log.since(len(turn.session.log) - 1)
-    if turn.is_interrupted:
+    ends = {*model.tokenizer.end_tokens, *model.family.stop_tokens}
+    if turn.interrupted:
         return "interrupted"
-    if turn.stream.is_stopped or (turn.output_tokens and last[0] in model.tokenizer.end_tokens):
+    if turn.speech and (turn.speech.is_stopped or (turn.output_tokens and last[0] in ends)):
         return "stop"
     if turn.output_tokens >= (turn.request.max_output_tokens or ALL_THAT_FITS):
         return "length"

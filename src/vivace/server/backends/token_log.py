@@ -1,19 +1,22 @@
 """Token logs, the sessions they belong to, and the responses that end somewhere in them.
 
 Owns law 1: a log only grows, and a response is a length of one. So the tokens of a response are always
-exactly the beginning of whatever continues it. In memory for now; a database comes behind `ResponseStore`.
-Does not talk to the engine.
+exactly the beginning of whatever continues it. Does not own which responses are known (`library`), and does
+not talk to the engine.
 """
 
 import secrets
+import sys
 from array import array
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
 
-MAX_RESPONSES = 512
+import msgspec
+
+from vivace.protocol.items import InputItem
 
 
-class TokenLog:
+class TokenLog(Sequence[int]):
     """Tokens that are only ever added to. Four bytes a token."""
 
     def __init__(self, tokens: Iterable[int] = ()) -> None:
@@ -21,6 +24,15 @@ class TokenLog:
 
     def __len__(self) -> int:
         return len(self._tokens)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        return self._tokens[index]
 
     def extend(self, tokens: Iterable[int]) -> None:
         self._tokens.extend(tokens)
@@ -32,16 +44,36 @@ class TokenLog:
     def since(self, start: int) -> list[int]:
         return self._tokens[start:].tolist()
 
+    def between(self, start: int, end: int) -> bytes:
+        """As the store keeps them."""
+        part = self._tokens[start:end]
+        if sys.byteorder == "big":
+            part.byteswap()
+        return part.tobytes()
+
 
 class Session:
-    """A log, and which engine process holds it open. At most one turn runs in it."""
+    """A log, and which engine process holds it open. At most one turn writes into it."""
 
-    def __init__(self, tokens: Iterable[int] = ()) -> None:
+    def __init__(self, tokens: Iterable[int] = (), tenant: str = "") -> None:
         self.name = f"s_{secrets.token_hex(8)}"
         self.log = TokenLog(tokens)
-        self.is_busy = False
+        self.tenant = tenant
+        self.writer: object | None = None  # the turn that runs in it
+        self.typist: object | None = None  # the turn that prefills a provisional tail behind its end
         self.open_in: object | None = None  # the engine's life that holds it
         self.known_tokens = 0  # how much of the log that engine has
+
+    @property
+    def is_busy(self) -> bool:
+        return self.writer is not None or self.typist is not None
+
+    def release(self, turn: object) -> None:
+        """The turn is over."""
+        if self.writer is turn:
+            self.writer = None
+        if self.typist is turn:
+            self.typist = None
 
     def hear(self, token: int) -> None:
         """A token that the engine made: it has it already."""
@@ -55,38 +87,60 @@ class Session:
         return tokens
 
 
-class StoredResponse:
-    """Where a response ended."""
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a log tells of already, and need not be told again."""
 
-    def __init__(self, session: Session, model: str, instructions: str | None) -> None:
-        self.session = session
-        self.length = len(session.log)
+    instructions: str | None = None
+    tools: str = ""  # a digest
+
+
+class Known:
+    """A response that can be continued: where it ended, and what was said."""
+
+    def __init__(
+        self,
+        response_id: str,
+        *,
+        tenant: str,
+        connection: str,
+        is_stored: bool,
+        model: str,
+        told: Told,
+        session: Session | None,
+        length: int = 0,
+        parent: "Known | None" = None,
+        follows: bool = True,
+        input: list[InputItem] | None = None,
+    ) -> None:
+        self.id = response_id
+        self.tenant = tenant
+        self.connection = connection  # the one that it is known on, if it is not stored
+        self.is_stored = is_stored
         self.model = model
-        self.instructions = instructions
+        self.told = told
+        self.session = session  # None: an upstream's
+        self.length = length
+        self.parent = parent
+        self.follows = follows  # its log begins with the parent's; not so where another model went on
+        self.input = input or []
+        self.output: list[dict[str, Any]] = []  # items, from when the response is over
 
     def tokens(self) -> list[int]:
-        return self.session.log.first(self.length)
+        return self.session.log.first(self.length) if self.session else []
 
     def continuation(self) -> Session:
         """The session itself if nothing came after this response, else a fork of it."""
-        if not self.session.is_busy and len(self.session.log) == self.length:
-            return self.session
-        return Session(self.tokens())
+        session = self.session
+        if session and not session.writer and len(session.log) == self.length:
+            return session
+        return Session(self.tokens(), self.tenant)
 
-
-class ResponseStore:
-    """The latest responses by id; the one that was longest not used is forgotten first."""
-
-    def __init__(self, capacity: int = MAX_RESPONSES) -> None:
-        self._capacity = capacity
-        self._by_id: OrderedDict[str, StoredResponse] = OrderedDict()
-
-    def put(self, response_id: str, response: StoredResponse) -> None:
-        self._by_id[response_id] = response
-        if len(self._by_id) > self._capacity:
-            self._by_id.popitem(last=False)
-
-    def get(self, response_id: str) -> StoredResponse | None:
-        if found := self._by_id.get(response_id):
-            self._by_id.move_to_end(response_id)
-        return found
+    def call_name(self, call_id: str) -> str:
+        """The tool of a call in this response or one before it; "" if it is not known."""
+        known: Known | None = self
+        while known:
+            for item in known.output:
+                if item.get("call_id") == call_id:
+                    return str(item.get("name", ""))
+            known = known.parent
+        return ""

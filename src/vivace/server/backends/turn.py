@@ -1,74 +1,117 @@
-"""One turn: what is asked, what has come back so far, how it may be ended.
+"""One turn on our own engine: what is asked, what has come back so far, how it may be ended.
 
-Owns a turn's text, times and outcomes. Whoever answers the client iterates over it; the turn itself is
+Owns a turn's speech, times and outcomes. Whoever answers the client iterates over it; the turn itself is
 driven by `native` and lives until the engine has let go of it, whether anyone listens or not.
 """
 
-import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 
-from vivace.engine.frames import Finished
+from vivace.engine.frames import Chances, Finished, Grammar
 from vivace.engine.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
 from vivace.protocol.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
+from vivace.protocol.outcomes import Broken, CallDone, Ended, Outcome, Queued
 from vivace.protocol.requests import ResponseCreate
-from vivace.protocol.textstream import TextStream
-from vivace.protocol.writer import Broken, Ended, Outcome, Text
-from vivace.server.backends.token_log import Session, StoredResponse
+from vivace.server.backends.base import Caller
+from vivace.server.backends.outbox import Outbox
+from vivace.server.backends.speech import Speech
+from vivace.server.backends.token_log import Known, Session, Told
+
+if TYPE_CHECKING:
+    from vivace.server.turn_watch import TurnWatch
 
 
-class Turn:
+class NativeTurn:
+    place: Queued | None = None
+
     def __init__(
-        self, response_id: str, request: ResponseCreate, model: str, previous: StoredResponse | None
+        self, response_id: str, request: ResponseCreate, model: str, caller: Caller, previous: Known | None
     ) -> None:
         self.id = response_id
         self.request = request
         self.model = model
+        self.caller = caller
         self.previous = previous
         self.session: Session | None = None  # from when its prompt is in the log
+        self.speech: Speech | None = None  # likewise
+        self.known: Known | None = None  # what can be continued, from when the turn is over
+        self.follows = False  # its log begins with that of `previous`
+        self.told = Told()  # what the log tells of after this turn
+        self.grammar: Grammar | None = None
+        self.typed: list[int] = []  # a provisional tail, which is no part of the log
         self.prompt_tokens = 0  # the whole log before the answer
+        self.whole_length = 0  # of the log, up to the last item that is whole
         self.seed = secrets.randbits(62) if request.seed is None else request.seed  # kept for a replay
-        self.stream = TextStream(request.stops)
         self.prediction: list[int] = []  # what the answer will resemble
         self.output_tokens = 0
         self.deaths = 0
-        self.is_interrupted = False
+        self.is_discarding = False
+        self.interrupted = ""  # why, if it was
+        self.on_over: Callable[[Ended | Broken], None] | None = None
+        self.headers: dict[str, str] = {}
+        self.watch: TurnWatch | None = None
         self.on_interrupt: Callable[[], None] | None = None
         self.received = time.perf_counter()
         self.submitted = self.first_token = 0.0
         self.tokenize_s = 0.0
         self.is_over = False
-        self._outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+        self._outbox = Outbox()
 
-    async def __aiter__(self) -> AsyncIterator[Outcome]:
+    def __aiter__(self) -> AsyncIterator[Outcome]:
         """Outcomes as they come; the last one is `Ended` or `Broken`."""
-        while True:
-            outcome = await self._outcomes.get()
-            yield outcome
-            if not isinstance(outcome, Text):
-                return
+        return aiter(self._outbox)
 
-    def interrupt(self) -> None:
+    @property
+    def kept_length(self) -> int:
+        """How much of the log is this response: all, or all but the item that an interrupt cut off."""
+        assert self.session is not None
+        return self.whole_length if self.is_discarding and self.interrupted else len(self.session.log)
+
+    def take(self, session: Session) -> None:
+        """Work in this session, until it is over."""
+        self.session, self.whole_length = session, len(session.log)
+        if self.request.is_provisional:
+            session.typist = self
+        else:
+            session.writer = self
+
+    def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
         """End it as soon as can be; what it has said stays said. Any number of times, at any time."""
-        if not self.is_over and not self.is_interrupted:
-            self.is_interrupted = True
+        if not self.is_over and not self.interrupted:
+            self.interrupted, self.is_discarding = reason, is_discarding
+            if self.watch:
+                self.watch.aborting(reason)
             if self.on_interrupt:
                 self.on_interrupt()
 
-    def hear(self, token: int, piece: bytes) -> None:
-        """A token came from the engine."""
+    def hear(self, tokens: Sequence[int], chances: Sequence[Chances]) -> None:
+        """Tokens came from the engine."""
         assert self.session is not None
-        self.session.hear(token)
-        self.output_tokens += 1
+        assert self.speech is not None
         self.first_token = self.first_token or time.perf_counter()
-        self._say(self.stream.feed(piece))
+        if self.watch:
+            self.watch.tokens(len(tokens))
+        for index, token in enumerate(tokens):
+            self.session.hear(token)
+            self.output_tokens += 1
+            for outcome in self.speech.hear(token, chances[index] if chances else None):
+                self._outbox.put(outcome)
+                if isinstance(outcome, CallDone):
+                    self.whole_length = len(self.session.log)
 
     def end(self, finished: Finished) -> None:
         """The engine is done with it."""
-        self._say(self.stream.finish())
-        reason = "stop" if self.stream.is_stopped else finished.reason
+        is_stopped = False
+        if self.speech:
+            for outcome in self.speech.finish():
+                self._outbox.put(outcome)
+            is_stopped = self.speech.is_stopped
+        reason = "stop" if is_stopped else finished.reason
+        if reason == "interrupted":
+            reason = self.interrupted or reason
         scores = finished.scores if reason == "scored" else None
         self._conclude(
             Ended(reason, self._usage(finished.waterfall), self._times(finished.waterfall), scores)
@@ -81,24 +124,24 @@ class Turn:
     def fail(self, error: VivaceError) -> None:
         self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
 
-    def _say(self, text: str) -> None:
-        if text:
-            self._outcomes.put_nowait(Text(text))
-
     def _conclude(self, outcome: Ended | Broken) -> None:
         assert not self.is_over, "a turn ends exactly once"
         self.is_over = True
         if self.session:
-            self.session.is_busy = False
-        self._outcomes.put_nowait(outcome)
+            self.session.release(self)
+        self._outbox.put(outcome)
+        if self.on_over:
+            self.on_over(outcome)
 
     def _usage(self, engine: EngineWaterfall) -> Usage:
         cached = InputTokensDetails(min(engine.cached_tokens, self.prompt_tokens))
         total = self.prompt_tokens + self.output_tokens
-        drafts = OutputTokensDetails(
-            accepted_prediction_tokens=engine.draft_accepted, rejected_prediction_tokens=engine.draft_rejected
+        details = OutputTokensDetails(
+            reasoning_tokens=self.speech.reasoning_tokens if self.speech else 0,
+            accepted_prediction_tokens=engine.draft_accepted,
+            rejected_prediction_tokens=engine.draft_rejected,
         )
-        return Usage(self.prompt_tokens, self.output_tokens, total, cached, drafts)
+        return Usage(self.prompt_tokens, self.output_tokens, total, cached, details)
 
     def _times(self, engine: EngineWaterfall) -> Waterfall:
         now = time.perf_counter()

@@ -1,0 +1,1 @@
+"""The families of models that Vivace can talk to, one module each (`base` is the seam)."""

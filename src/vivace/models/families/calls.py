@@ -1,0 +1,88 @@
+"""What reads one call as it comes: the seam between the parser of an answer and the forms of calls.
+
+Owns how parts are joined. A call reader takes characters from the first of the call to its last one, and keeps
+all of them, so that nothing is lost if it turns out to be no call.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from vivace.models.families.base import CallBegan, CallEnded, CallGrew, Mused, Part, Said, Tool, Wish
+
+
+class CallReader(Protocol):
+    has_begun: bool  # `CallBegan` was said
+    has_ended: bool  # and `CallEnded`
+    is_over: bool  # nothing more of the text is its own
+    is_wrong: bool  # it is no call
+
+    def feed(self, text: str, at: int) -> int:
+        """Take what is mine of `text` from `at` on; gives back where I stopped."""
+        ...
+
+    def take(self) -> list[Part]:
+        """What has come of it since the last time."""
+        ...
+
+    def raw(self) -> str:
+        """All that it took."""
+        ...
+
+    def finish(self) -> None:
+        """Nothing more comes: it is whole, or wrong."""
+        ...
+
+
+def callable_tools(wish: Wish) -> dict[str, Tool]:
+    """By name; of two with the same name the first."""
+    return {} if wish.choice == "none" else {tool.name: tool for tool in reversed(wish.tools)}
+
+
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """Neighbours of a kind as one."""
+    found: list[Part] = []
+    for part in parts:
+        last = found[-1] if found else None
+        match last, part:
+            case Said(text=before), Said(text=text):
+                found[-1] = Said(before + text)
+            case Mused(text=before), Mused(text=text):
+                found[-1] = Mused(before + text)
+            case CallGrew(delta=before), CallGrew(delta=delta):
+                found[-1] = CallGrew(before + delta)
+            case _:
+                found.append(part)
+    return found
+
+
+class CallInMaking:
+    """What every form of a call has: the tool once it is known, its arguments so far, and all text of it."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = tools
+        self._tool: Tool | None = None
+        self._grown: list[str] = []  # all arguments so far
+        self._parts: list[Part] = []
+        self._raw: list[str] = []
+        self.has_begun = self.has_ended = self.is_over = self.is_wrong = False
+
+    def take(self) -> list[Part]:
+        parts, self._parts = self._parts, []
+        return parts
+
+    def raw(self) -> str:
+        return "".join(self._raw)
+
+    def _begin(self) -> None:
+        assert self._tool is not None
+        self.has_begun = True
+        self._parts.append(CallBegan(self._tool))
+
+    def _grow(self, delta: str) -> None:
+        if delta:
+            self._grown.append(delta)
+            self._parts.append(CallGrew(delta))
+
+    def _end(self) -> None:
+        self.has_ended = True
+        self._parts.append(CallEnded())

@@ -1,0 +1,89 @@
+"""Llama 3.1 and later: a header before each message, calls as one JSON object that is the whole answer.
+
+Owns the frame's tokens, and how tools are told of, called and answered. Tools stand in the system message, where
+Meta's template can put them too, and not in the first user message, which comes too late to be prefilled. The date
+is the template's own: one that changes would throw the KV of every log away at midnight.
+"""
+
+import json
+from collections.abc import Sequence
+
+from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wish
+from vivace.models.families.calls import callable_tools
+from vivace.models.families.definitions import definition
+from vivace.models.families.framing import Framed, Opened, Pieces
+from vivace.models.families.jsoncall import JsonCall
+from vivace.models.families.larks import JsonForm, grammar_of
+from vivace.models.families.qwen25 import CHANGED, json_arguments, to_json
+from vivace.models.families.textparser import Style, TextParser
+from vivace.models.families.wording import Own, Wording, silent_markers
+from vivace.models.tokenizer import Tokenizer
+
+BEGIN, HEAD, END_HEAD = "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
+END, END_CALL, CALL = "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"
+_ENVIRONMENT = Own("Environment: ipython\n")
+_DATES = Own("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n")
+_TOOLS = Own(
+    "You have access to the following functions. To call a function, please respond with JSON for a function call."
+    'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
+    "Do not use variables.\n\n"
+)
+STYLE = Style(
+    read=lambda tools, is_bare: JsonCall(tools, is_bare=is_bare),
+    openers=(CALL,),
+    between=";,",
+    is_bare_accepted=True,
+)
+FORM = JsonForm(key="parameters")
+
+
+class Llama3(Framed):
+    markers = (CALL,)
+    output_role = "ipython"
+    has_outputs_together = False
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        ends = tuple(silent_markers(tokenizer, (END_CALL,)))
+        super().__init__(tokenizer, start=tokenizer.control(HEAD), end=tokenizer.control(END), ends=ends)
+        self._begin, self._end_head = tokenizer.control(BEGIN), tokenizer.control(END_HEAD)
+
+    # ---- what is written --------------------------------------------------------------------------
+
+    def head(self, wording: Wording, role: str, *, is_first: bool) -> None:
+        if is_first:
+            wording.control(self._begin)
+        wording.control(self.start)
+        wording.text(Own(role))
+        wording.control(self._end_head)
+        wording.text(Own("\n\n"))
+
+    def split(self, tokens: Sequence[int]) -> Opened:
+        place = tokens.index(self._end_head) if self._end_head in tokens else len(tokens)
+        return Opened(self.text(tokens[:place]), self.text(tokens[place + 1 :]).removeprefix("\n\n"))
+
+    def system(self, text: str | None, tools: Sequence[Tool], *, is_first: bool) -> Pieces:
+        said = [] if text is None else [text]
+        told = self._tools(tools)
+        if not is_first:
+            return [*said, Own("\n\n" if said else ""), CHANGED, *told]
+        return [*([_ENVIRONMENT] if tools else []), _DATES, *told, *said]
+
+    def _tools(self, tools: Sequence[Tool]) -> Pieces:
+        each = [json.dumps(definition(tool), ensure_ascii=False, indent=4) + "\n\n" for tool in tools]
+        return [_TOOLS, *each] if tools else []
+
+    def call(self, call: Call, *, behind: str) -> Pieces:
+        glue = {"text": "\n", "call": "; "}.get(behind, "")
+        name, arguments = to_json(call.name), json_arguments(call)
+        return [Own(f'{glue}{{"name": '), name, Own(', "parameters": '), arguments, Own("}")]
+
+    def output(self, output: Output, *, is_first: bool) -> Pieces:  # noqa: ARG002
+        return [output.text]
+
+    # ---- what the model says ----------------------------------------------------------------------
+
+    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+        return TextParser(callable_tools(wish), STYLE, before=self.said_in(log) or "")
+
+    def grammar(self, wish: Wish) -> Grammar | None:
+        return grammar_of(wish, FORM)

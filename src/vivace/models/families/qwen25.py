@@ -1,0 +1,115 @@
+"""Qwen2.5 and Qwen2.5-Coder, SmolLM2, and any other model that speaks ChatML: tools as Hermes had them.
+
+Owns how tools are told of (JSON in the system message), called (`<tool_call>` around a JSON object) and answered
+(`<tool_response>` in a user message). Small models often call with the bare object, or with one in a code fence,
+and nothing else: that counts too.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wish
+from vivace.models.families.calls import callable_tools
+from vivace.models.families.chatml import ChatML
+from vivace.models.families.definitions import definition
+from vivace.models.families.framing import Pieces
+from vivace.models.families.jsoncall import INPUT, JsonCall
+from vivace.models.families.jsonreading import decoded
+from vivace.models.families.larks import JsonForm, grammar_of
+from vivace.models.families.textparser import Style, TextParser
+from vivace.models.families.wording import Own
+from vivace.models.tokenizer import Tokenizer
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+SMOLLM_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+CHANGED = Own("The tools have changed. From now on there are only these.\n\n")
+# Qwen2.5-Coder's own template has two braces around the example, and the model then writes two. This is how Qwen2.5
+# and Qwen3 have it.
+_TOOLS_BEGIN = Own(
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+)
+_TOOLS_END = Own(
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": '
+    "<args-json-object>}\n</tool_call>"
+)
+STYLE = Style(
+    read=lambda tools, is_bare: JsonCall(tools, is_bare=is_bare),
+    openers=(OPEN,),
+    closers=(CLOSE,),
+    is_bare_accepted=True,
+)
+
+
+FORM = JsonForm(key="arguments", begin=f"{OPEN}\n", end=CLOSE)
+
+
+class Qwen25(ChatML):
+    markers: tuple[str, ...] = (OPEN, CLOSE)
+    style: Style = STYLE
+
+    def __init__(self, tokenizer: Tokenizer, *, default_system: str = "") -> None:
+        super().__init__(tokenizer)
+        self._default_system = default_system
+
+    # ---- what is written --------------------------------------------------------------------------
+
+    def system(self, text: str | None, tools: Sequence[Tool], *, is_first: bool) -> Pieces:
+        head: list[str] = [] if text is None else [text]
+        if text is None and is_first and self._default_system:
+            head = [Own(self._default_system)]
+        if not tools:
+            return head
+        gap = [Own("\n\n")] if head else []
+        return [*head, *gap, *([] if is_first else [CHANGED]), *self.tools(tools)]
+
+    def tools(self, tools: Sequence[Tool]) -> Pieces:
+        lines = [piece for tool in tools for piece in (Own("\n"), to_json(definition(tool)))]
+        return [_TOOLS_BEGIN, *lines, _TOOLS_END]
+
+    def call(self, call: Call, *, behind: str) -> Pieces:
+        glue = "\n" if behind else ""
+        name, arguments = to_json(call.name), json_arguments(call)
+        return [
+            Own(f'{glue}{OPEN}\n{{"name": '),
+            name,
+            Own(', "arguments": '),
+            arguments,
+            Own(f"}}\n{CLOSE}"),
+        ]
+
+    def output(self, output: Output, *, is_first: bool) -> Pieces:
+        glue = "" if is_first else "\n"
+        return [Own(f"{glue}<tool_response>\n"), output.text, Own("\n</tool_response>")]
+
+    def closing(self, text: str) -> Pieces:
+        return [Own(f"\n{CLOSE}")] if text.rfind(OPEN) > text.rfind(CLOSE) else []
+
+    # ---- what the model says ----------------------------------------------------------------------
+
+    def opening(self, wish: Wish, before: str) -> Pieces:
+        if wish.choice != "required" or not wish.tools or before.rfind(OPEN) > before.rfind(CLOSE):
+            return ()
+        glue = "\n" if before.strip() else ""
+        return [Own(f"{glue}{OPEN}\n")]
+
+    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+        return TextParser(callable_tools(wish), self.style, before=self.said_in(log) or "")
+
+    def grammar(self, wish: Wish) -> Grammar | None:
+        return grammar_of(wish, FORM)
+
+
+def to_json(value: object) -> str:
+    """As Python and chat templates write it: a space behind commas and colons, letters as they are."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def json_arguments(call: Call) -> str:
+    """A call's arguments as a JSON value. What is no JSON stays as it is, in a string."""
+    if call.is_custom:
+        return to_json({INPUT: call.arguments})
+    text = call.arguments.strip() or "{}"
+    return text if isinstance(decoded(text), Mapping) else to_json(call.arguments)

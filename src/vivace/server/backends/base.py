@@ -1,0 +1,73 @@
+"""What can answer a request: the seam between the routes and our own engine (`native`) or an upstream.
+
+Owns shapes only.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from vivace.protocol.outcomes import Broken, Ended, Outcome, Queued
+from vivace.protocol.requests import ResponseCreate
+from vivace.server.store.base import Key
+
+if TYPE_CHECKING:
+    from vivace.server.turn_watch import TurnWatch
+
+LOCAL = Key(id="local", name="the token of this user", tenant="", created_at=0)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks. KV and stored responses are shared within a tenant and never across."""
+
+    key: str = "local"  # id of the key; "local" is the token of this user
+    tenant: str = ""
+    connection: str = ""  # of the WebSocket; responses with `store: false` are known on theirs only
+    account: Key = LOCAL
+    traceparent: str = ""  # of the trace that this is a part of
+    secret_hash: bytes = b""  # of the key, to see whether it is still one; "": this user
+
+
+class Turn(Protocol):
+    """One response that is being made. It goes on whether anyone listens or not, until it is interrupted."""
+
+    id: str
+    model: str
+    request: ResponseCreate
+    caller: Caller
+    on_over: Callable[[Ended | Broken], None] | None  # called once, when it is over, whoever listens
+    headers: dict[str, str]  # of the answer: what is left of the limits
+    watch: "TurnWatch | None"
+    place: Queued | None  # where it waits when it is begun, if it does; `Started` comes later
+
+    def __aiter__(self) -> AsyncIterator[Outcome]:
+        """Outcomes as they come, joined where the listener is behind; the last is `Ended` or `Broken`."""
+        ...
+
+    def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
+        """End it as soon as can be: any number of times, at any time; the first reason counts.
+
+        What it has said stays in its log, but for the item that was not whole if `is_discarding`.
+        """
+        ...
+
+
+class Backend(Protocol):
+    def models(self) -> list[str]:
+        """Names of the models that can be asked for now."""
+        ...
+
+    def serves(self, model: str) -> bool:
+        """Whether requests for this model are for this backend."""
+        ...
+
+    def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> Turn:
+        """Accept a request, or raise a `VivaceError` that says why not."""
+        ...
+
+    async def stop_turns(self) -> None:
+        """Accept no more turns, and end those that run."""
+        ...
+
+    async def close(self) -> None: ...

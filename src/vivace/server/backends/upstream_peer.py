@@ -1,0 +1,178 @@
+"""One upstream: a question goes to it, and its answer is told while it comes.
+
+Owns which of the two APIs it is asked over (Responses is tried first where that is not known), and how long
+it may be silent. Any bytes are a sign of life, also comments that mean nothing. Does not own what the
+events mean.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from vivace.server.backends import upstream_chat, upstream_responses
+from vivace.server.backends.upstream_chat_reader import ChatReader
+from vivace.server.backends.upstream_errors import Problems, UpstreamProblem
+from vivace.server.backends.upstream_http import Link, Reply
+from vivace.server.backends.upstream_models import ModelList
+from vivace.server.backends.upstream_question import Question
+from vivace.server.backends.upstream_reader import Reader
+from vivace.server.backends.upstream_responses_reader import ResponsesReader
+from vivace.server.backends.upstream_settings import Upstream
+from vivace.server.backends.upstream_sse import EventStream, ServerEvent, TooLong
+from vivace.server.backends.upstream_teller import Teller, TooMuch
+from vivace.server.backends.upstream_tools import Toolbox
+from vivace.server.backends.upstream_turn import UpstreamTurn
+
+USAGE_S = 5.0  # how long to wait for the usage of an answer that has ended
+MAX_WHOLE_BYTES = 16 * 1024 * 1024  # of an answer that does not stream
+NOT_THERE = (404, 405, 501)
+
+Api = Literal["responses", "chat"]
+
+
+class Dialect(NamedTuple):
+    path: str
+    body: Callable[[Question], bytes]
+    reader: Callable[[Teller, Toolbox, Problems], Reader]
+
+
+DIALECTS: dict[Api, Dialect] = {
+    "responses": Dialect("responses", upstream_responses.body, ResponsesReader),
+    "chat": Dialect("chat/completions", upstream_chat.body, ChatReader),
+}
+
+
+class NotThere(Exception):
+    """It does not have this API."""
+
+
+class Peer:
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.link = Link(upstream)
+        self.models = ModelList(upstream, self.link)
+        self._apis: tuple[Api, ...] = ("responses", "chat") if upstream.api == "auto" else (upstream.api,)
+
+    async def answer(self, turn: UpstreamTurn, question: Question) -> None:
+        """Tell the turn all that comes, and end it. Raises `UpstreamProblem` if that cannot be done."""
+        key = self.upstream.key()
+        problems = Problems(self.upstream, question.model, key)
+        for api in self._apis:
+            try:
+                await self._ask(turn, question, api, key, problems)
+                return
+            except NotThere:
+                continue
+
+    async def close(self) -> None:
+        await self.models.close()
+        await self.link.close()
+
+    async def _ask(
+        self, turn: UpstreamTurn, question: Question, api: Api, key: str, problems: Problems
+    ) -> None:
+        dialect, begun = DIALECTS[api], time.monotonic()
+        body = dialect.body(question)
+
+        def sent() -> None:
+            turn.sent_bytes = len(body)
+
+        async with self.link.ask(dialect.path, body, key=key, problems=problems, on_sent=sent) as reply:
+            if reply.status != 200:
+                said = await reply.error_body()
+                if reply.status in NOT_THERE and api != self._apis[-1] and not problems.is_about_model(said):
+                    raise NotThere
+                raise problems.status(reply.status, reply.headers, said)
+            self._apis = (api,)  # it has it
+            reader = dialect.reader(turn.teller, question.toolbox, problems)
+            await _Listener(self.upstream, turn, reply, reader, problems, begun).listen()
+
+
+class _Listener:
+    """One answer, from its first byte to its last."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        turn: UpstreamTurn,
+        reply: Reply,
+        reader: Reader,
+        problems: Problems,
+        begun: float,
+    ) -> None:
+        self._upstream = upstream
+        self._turn = turn
+        self._reply = reply
+        self._reader = reader
+        self._problems = problems
+        self._begun = begun
+        self._events = EventStream()
+
+    async def listen(self) -> None:
+        try:
+            await self._read()
+        except TooLong:
+            raise self._problems.broken("sent an event that does not end.") from None
+        except TooMuch:
+            raise self._problems.broken("says more than an answer can hold.") from None
+        if self._turn.teller.is_stopped:
+            self._turn.end("stop")
+            return
+        self._reader.end()
+        self._turn.end(self._reader.reason, self._reader.usage)
+        if self._reader.is_over:
+            await self._reply.drain()
+
+    async def _read(self) -> None:
+        chunk = await self._next(is_first=True)
+        if self._is_json(chunk):
+            self._reader.read(chunk + await self._rest())
+            return
+        if chunk.lstrip()[:1] == b"<":
+            raise self._problems.broken("answers with a web page: check its url, which mostly ends in /v1.")
+        while chunk:
+            self._hear(self._events.feed(chunk))
+            if self._is_done:
+                return
+            chunk = await self._next()
+        if not self._reader.reason:
+            self._hear(self._events.finish())
+
+    @property
+    def _is_done(self) -> bool:
+        return self._reader.is_over or self._turn.teller.is_stopped
+
+    def _hear(self, events: list[ServerEvent]) -> None:
+        for event in events:
+            if not self._is_done:
+                self._reader.hear(event.name, event.data)
+
+    def _is_json(self, chunk: bytes) -> bool:
+        """A server that does not stream, whatever it calls its answer."""
+        kind = self._reply.headers.get("content-type", "")
+        return kind.startswith("application/json") or chunk.lstrip()[:1] in (b"{", b"[")
+
+    async def _rest(self) -> bytes:
+        try:
+            rest = await self._reply.read_all(self._upstream.first_byte_s, MAX_WHOLE_BYTES)
+        except TimeoutError:
+            raise self._problems.timed_out("go on with its answer", self._upstream.first_byte_s) from None
+        if len(rest) >= MAX_WHOLE_BYTES:
+            raise self._problems.broken("says more than an answer can hold.")
+        return rest
+
+    async def _next(self, *, is_first: bool = False) -> bytes:
+        """The next bytes; b"" at the end."""
+        patience_s = self._upstream.idle_s if self._turn.has_begun else self._upstream.first_byte_s
+        if self._reader.reason:  # all was said: only its usage is still to come
+            patience_s = min(patience_s, USAGE_S)
+        waited_s = time.monotonic() - self._begun if is_first else 0.0
+        try:
+            return await self._reply.read(max(0.001, patience_s - waited_s))
+        except (TimeoutError, UpstreamProblem) as error:
+            if self._reader.reason:
+                return b""
+            if isinstance(error, UpstreamProblem):
+                raise
+            what = "go on with its answer" if self._turn.has_begun else "begin its answer"
+            raise self._problems.timed_out(what, patience_s) from None

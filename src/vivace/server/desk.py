@@ -1,0 +1,224 @@
+"""The front desk: every turn of every route begins here, and is written down here before its end is told.
+
+Owns the order: which backend, whether the key may, whether there is room, then the backend's own `begin`.
+What was taken from the limits and the queue is given back when the turn is over, however it ended. Does not
+own events or transports.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from vivace.errors import VivaceError
+from vivace.protocol.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
+from vivace.protocol.outcomes import Broken, Ended, Outcome, Queued, Started
+from vivace.protocol.refusal import Refusal
+from vivace.protocol.requests import ResponseCreate
+from vivace.protocol.writer import new_response_id
+from vivace.server.backends.base import Backend, Caller, Turn
+from vivace.server.backends.native import not_found
+from vivace.server.backends.outbox import Outbox
+from vivace.server.backends.token_log import Known, Told
+from vivace.server.keys import Keys
+from vivace.server.library import Library
+from vivace.server.limits import Limits, Reservation, estimate_tokens
+from vivace.server.queue import Ticket, TurnQueue
+from vivace.server.turn_watch import TurnWatch, Watch
+
+
+class Desk:
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        library: Library,
+        limits: Limits,
+        queue: TurnQueue,
+        keys: Keys,
+        watch: Watch,
+    ) -> None:
+        self._backends = backends
+        self.library = library
+        self._limits = limits
+        self._queue = queue
+        self._keys = keys
+        self._watch = watch
+        self._is_closing = False
+
+    async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Turn:
+        """Accept a request, or raise why not."""
+        if self._is_closing:
+            raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
+        if caller.secret_hash and not await self._keys.find_hashed(caller.secret_hash):
+            raise Refusal("This key was removed.", code="invalid_api_key", status=401)
+        if request.previous_response_id:
+            known = await self.library.find(request.previous_response_id, caller)
+            if known is None:
+                raise not_found(request.previous_response_id)
+            request.model = request.model or known.model
+        request.model = request.model or self._backends[0].models()[0]
+        backend = self._backend(request.model)
+        tokens = estimate_tokens(_size(request), request.max_output_tokens)
+        try:
+            reservation = self._limits.reserve(caller.account, request.tier, tokens)
+            try:
+                ticket = self._queue.enter(request.tier, caller.key, float(tokens))
+            except VivaceError:
+                reservation.settle(0)
+                raise
+        except VivaceError as error:
+            self._watch.refused(error, request.tier)
+            raise
+        return self._admit(request, caller, response_id or new_response_id(), backend, reservation, ticket)
+
+    async def commit(self, turn: Turn, event: Terminal, events: bytes = b"") -> Terminal:
+        """Write a response down before its end is told; if that cannot be done, it has failed."""
+        known: Known = getattr(turn, "known", None) or await self._known(turn)
+        try:
+            await self.library.commit(known, event.response, events)
+        except VivaceError as error:
+            problem = ResponseError(error.code, f"{error.message} {error.hint}".rstrip())
+            response = msgspec.structs.replace(event.response, status="failed", error=problem)
+            return ResponseFailed(
+                response=response, sequence_number=event.sequence_number, stream_id=event.stream_id
+            )
+        return event
+
+    def models(self) -> list[str]:
+        return list(dict.fromkeys(name for backend in self._backends for name in backend.models()))
+
+    def close_door(self) -> None:
+        """Accept no more turns."""
+        self._is_closing = True
+
+    async def stop_turns(self) -> None:
+        self.close_door()
+        await asyncio.gather(*(backend.stop_turns() for backend in self._backends))
+
+    def _backend(self, model: str) -> Backend:
+        for backend in self._backends:
+            if backend.serves(model):
+                return backend
+        return self._backends[0]  # says what is wrong with the name
+
+    def _admit(
+        self,
+        request: ResponseCreate,
+        caller: Caller,
+        response_id: str,
+        backend: Backend,
+        reservation: Reservation,
+        ticket: Ticket,
+    ) -> Turn:
+        def over(outcome: Ended | Broken) -> None:
+            used = outcome.usage.total_tokens if isinstance(outcome, Ended) else 0
+            reservation.settle(used)
+            ticket.leave(float(used))
+            self._watch.ended(turn, outcome)
+
+        def begin() -> Turn:
+            return backend.begin(request, response_id, caller)
+
+        try:
+            turn = begin() if ticket.is_running else WaitingTurn(request, response_id, caller, ticket, begin)
+        except BaseException:
+            reservation.settle(0)
+            ticket.leave(0.0)
+            raise
+        turn.on_over, turn.headers = over, reservation.headers
+        turn.watch = self._watch.began(turn, traceparent=caller.traceparent)
+        return turn
+
+    async def _known(self, turn: Turn) -> Known:
+        """Of a turn that has no log here: an upstream's, or one that failed."""
+        parent = None
+        if turn.request.previous_response_id:
+            parent = await self.library.find(turn.request.previous_response_id, turn.caller)
+        known = Known(
+            turn.id,
+            tenant=turn.caller.tenant,
+            connection=turn.caller.connection,
+            is_stored=turn.request.is_stored,
+            model=turn.model,
+            told=Told(),
+            session=None,
+            parent=parent,
+            follows=parent is not None and parent.session is None,
+            input=turn.request.items,
+        )
+        return self.library.keep(known)
+
+
+class WaitingTurn:
+    """A turn that stands in line; the backend's own turn from when it may begin."""
+
+    def __init__(
+        self,
+        request: ResponseCreate,
+        response_id: str,
+        caller: Caller,
+        ticket: Ticket,
+        begin: Callable[[], Turn],
+    ) -> None:
+        self.id = response_id
+        self.request = request
+        self.caller = caller
+        self.model = request.model or ""
+        self.on_over: Callable[[Ended | Broken], None] | None = None
+        self.headers: dict[str, str] = {}
+        self.watch: TurnWatch | None = None
+        self.place: Queued | None = ticket.place
+        self._ticket = ticket
+        self._begin = begin
+        self._inner: Turn | None = None
+        self._outbox = Outbox()
+        self._is_interrupted = False
+        self._waiting = asyncio.create_task(self._wait())
+
+    @property
+    def known(self) -> Any:
+        return getattr(self._inner, "known", None)
+
+    def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
+        if self._inner:
+            self._inner.interrupt(reason, is_discarding=is_discarding)
+        elif not self._is_interrupted:
+            self._is_interrupted = True
+            self._waiting.cancel()
+            self._conclude(Ended(reason, Usage(0, 0, 0), Waterfall()))
+
+    async def __aiter__(self) -> AsyncIterator[Outcome]:
+        async for outcome in self._outbox:
+            yield outcome
+            if isinstance(outcome, Started):
+                break
+        if self._inner:
+            async for outcome in self._inner:
+                yield outcome
+
+    async def _wait(self) -> None:
+        async for place in self._ticket.wait():
+            if place != self.place:
+                self._outbox.put(place)
+        try:
+            self._inner = self._begin()
+        except VivaceError as error:
+            self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
+            return
+        self._inner.on_over, self._inner.watch = self.on_over, self.watch
+        self.model = self._inner.model
+        self._outbox.put(Started())
+
+    def _conclude(self, outcome: Ended | Broken) -> None:
+        self._outbox.put(outcome)
+        if self.on_over:
+            self.on_over(outcome)
+
+
+def _size(request: ResponseCreate) -> int:
+    """About how many bytes the model is to read."""
+    size = len(request.instructions or "")
+    for item in request.items:
+        size += len(item.text) + len(item.call_text) + len(item.output_text)
+    return size

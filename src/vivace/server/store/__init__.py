@@ -1,0 +1,1 @@
+"""Where responses, their logs and keys are kept (`base` is the seam)."""

@@ -1,0 +1,94 @@
+"""The store: responses as they were given, and the token logs they end in. SQLite now, Postgres when shared.
+
+Owns the seam and the shapes. Everything is per tenant: another tenant's response is not there. What is put is
+durable against kill -9 of the server when `put` returns.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """One response.
+
+    A response continues another one exactly (law 1), so only what is new is kept with it: `tokens` follow
+    those of `parent`, and `input` follows `parent`'s input and output. Where the parent is not stored
+    (`store: false`), `parent` is None, `tokens` are the whole log and `history` holds the items from before.
+    """
+
+    id: str
+    tenant: str
+    parent: str | None = None  # the stored response that this one continues
+    model: str
+    created_at: int
+    status: str  # of the response: queued, in_progress, completed, incomplete, failed, cancelled
+    response: bytes  # the Response as JSON, as it was last sent
+    input: bytes = b"[]"  # JSON list of this request's input items, each with an id
+    history: bytes = b"[]"
+    tokens: bytes = b""  # int32, little endian; "" for an upstream's
+    told: bytes = b"{}"  # JSON: what the log tells of already (instructions, tools)
+    events: bytes = b""  # JSON lines of all events, for a background response that can be streamed again
+
+
+class Log(msgspec.Struct):
+    """A response's whole log."""
+
+    model: str
+    tokens: bytes
+    told: bytes
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key that was given out. Only its hash is kept."""
+
+    id: str  # short, for `vivace keys list`
+    name: str
+    tenant: str
+    created_at: int
+    last_used_at: int | None = None
+    limits: bytes = b"{}"  # JSON: this key's own limits, where they differ from the settings
+
+
+class Store(Protocol):
+    """All calls are coroutines: the work is done beside the event loop."""
+
+    async def put(self, record: Record) -> None:
+        """Write it, or write over it: a background response is put when it begins and when it ends."""
+        ...
+
+    async def get(self, response_id: str, tenant: str) -> Record | None:
+        """The record without its parent's part."""
+        ...
+
+    async def log(self, response_id: str, tenant: str) -> Log | None:
+        """The tokens of the whole chain, in order; None if the response is not there or was an upstream's."""
+        ...
+
+    async def items(self, response_id: str, tenant: str) -> bytes | None:
+        """JSON list: every item of the whole chain, this response's output included; None if not there."""
+        ...
+
+    async def delete(self, response_id: str, tenant: str) -> bool:
+        """Forget a response; those that continue it keep what they need of it. False if it was not there."""
+        ...
+
+    async def end_unfinished(self, why: bytes) -> int:
+        """At start: responses that were queued or in progress when the last server died become `failed`."""
+        ...
+
+    async def sweep(self, older_than: int) -> int:
+        """Delete responses created before this time (retention). Gives back how many."""
+        ...
+
+    async def add_key(self, key: Key, secret_hash: bytes) -> None: ...
+
+    async def find_key(self, secret_hash: bytes) -> Key | None: ...
+
+    async def keys(self) -> list[Key]: ...
+
+    async def remove_key(self, key_id: str) -> bool: ...
+
+    async def touch_key(self, key_id: str, used_at: int) -> None: ...
+
+    async def close(self) -> None: ...
