@@ -3,7 +3,6 @@
 import functools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +11,11 @@ from hypothesis import strategies as st
 
 from tests.engine.desk import Desk
 from tests.engine.hashing import END, VOCAB, HashRunner, next_token
-from tests.engine.test_llamacpp import assert_same, prompt
 from vivace.engine.compiler import Compiler
-from vivace.engine.frames import Fork, Generate, Grammar, Open, Sampling, Tokens, Waterfall
+from vivace.engine.frames import Fork, Generate, Grammar, Open, Sampling, Tokens
 from vivace.engine.grammar import Grammars
 from vivace.engine.runners.base import Logits
-from vivace.engine.runners.llamacpp import LlamaRunner
 from vivace.engine.speculation.costs import StepCosts
-from vivace.models.tokenizer import GgufTokenizer
 
 PAYING = {1: 1.0, 16: 1.2, 64: 90.0}  # sixteen tokens cost hardly more than one: every chance is taken
 
@@ -286,37 +282,3 @@ def test_a_grammar_holds_with_and_without_drafts(grammar: Grammar) -> None:
     finally:
         compiler.close()
     assert accepted > 5
-
-
-CODE = """def total(prices, rate):
-    result = 0.0
-    for price in prices:
-        result += price * (1 + rate)
-    return round(result, 2)
-"""
-
-
-def test_a_real_model_says_the_same_with_and_without_drafts(smol: Path) -> None:
-    """With a prediction that is wrong in two places: the same tokens up to a near-tie, in fewer passes."""
-    runner, tokenizer = LlamaRunner(smol, context_tokens=1024, threads=1), GgufTokenizer(smol)
-    log = prompt(tokenizer, f"What does this do?\n```python\n{CODE}```")
-    try:
-        off, _ = run_real(runner, log, use_drafts=False)
-        edited = mutate(off, [(20, 100, "replace"), (40, 100, "delete")])
-        predicted, with_prediction = run_real(runner, log, prediction=edited)
-        recalled, with_log = run_real(runner, log + off[:20])
-        assert_same(runner, log, predicted, off)
-        assert_same(runner, log, (off[:20] + recalled)[:60], off)
-        assert with_prediction.draft_accepted > 30
-        assert with_prediction.steps < with_prediction.output_tokens / 2
-        assert with_log.draft_accepted + with_log.draft_rejected > 0
-    finally:
-        runner.close()
-
-
-def run_real(runner: LlamaRunner, log: list[int], **wishes: object) -> tuple[list[int], Waterfall]:
-    for seq in range(runner.facts.sequences):
-        runner.trim(seq, 0)
-    desk = Desk(runner, costs=PAYING)
-    desk.run(Open("s"), Generate("s", "t", list(log), max_tokens=60, **wishes))  # type: ignore[arg-type]
-    return desk.tokens("t")[:60], desk.finished("t").waterfall

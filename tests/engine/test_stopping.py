@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.engine.desk import CHUNK_TOKENS, Desk
@@ -25,7 +24,6 @@ from vivace.engine.frames import (
     ToEngine,
 )
 from vivace.engine.runners.base import Logits, ShouldStop, Span, Stopped
-from vivace.engine.runners.llamacpp import LlamaRunner
 from vivace.engine.runners.scripted import Script, ScriptedRunner
 
 URGENT: ToEngine = Generate("another", "never handed in", [1])
@@ -144,56 +142,6 @@ def test_a_scripted_pass_stops_in_its_middle() -> None:
     assert desk.finished("t").reason == "interrupted"
     desk.run(Rewind("s", 1), Generate("s", "u", [], max_tokens=4))
     assert bytes(desk.tokens("u")) == b"ello"
-
-
-@pytest.fixture(scope="module")
-def llama(smol: Path) -> Iterator[LlamaRunner]:
-    runner = LlamaRunner(smol, context_tokens=1024, threads=1)
-    yield runner
-    runner.close()
-
-
-@pytest.mark.parametrize("asks", [1, 2, 7])
-def test_a_stopped_pass_leaves_a_real_kv_unchanged(llama: LlamaRunner, asks: int) -> None:
-    """llama.cpp stopped at the k-th question: the same pass again gives the same logits, bit for bit."""
-    for seq in range(llama.facts.sequences):
-        llama.trim(seq, 0)
-    tokens = [100 + 37 * i % 20_000 for i in range(200)]
-    llama.forward([Span(0, 0, tokens[:100])])
-    llama.share(0, 1, 50)
-    spans = [Span(0, 100, tokens[100:], want=3), Span(1, 50, tokens[:60], want=1)]
-    expected = llama.forward(spans).copy()
-    llama.trim(0, 100)
-    llama.trim(1, 50)
-    asked = 0
-
-    def should_stop() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked >= asks
-
-    with pytest.raises(Stopped):
-        llama.forward(spans, should_stop)
-    assert asked == asks
-    assert np.array_equal(llama.forward(spans), expected)
-
-
-def test_a_real_turn_that_was_stopped_says_the_same(llama: LlamaRunner) -> None:
-    """A long prompt is stopped twice on its way into the KV, and the answer is that of a quiet run."""
-    log = [100 + 37 * i % 20_000 for i in range(150)]
-    said = []
-    for stops in (set(), {1, 4}):
-        for seq in range(llama.facts.sequences):
-            llama.trim(seq, 0)
-        desk = Desk(llama)
-        desk.give(Open("s"))
-        desk.give(Generate("s", "t", list(log), max_tokens=4, tier="background", use_drafts=False))
-        step = 0
-        while not desk.engine.is_idle:
-            desk.engine.step((lambda: [URGENT]) if step in stops else tuple)
-            step += 1
-        said.append(desk.tokens("t"))
-    assert said[0] == said[1]
 
 
 @pytest.fixture

@@ -4,9 +4,12 @@ import random
 
 import pytest
 
+from tests.engine.houses import leave_amx_alone
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests marked by their folder's needs say why they are skipped."""
+    leave_amx_alone()
     try:
         import torch
     except ImportError:

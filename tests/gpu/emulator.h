@@ -154,6 +154,26 @@ inline u32 transpose_8x8(u32 pair) {
     return half[0] | (u32)half[1] << 16;
 }
 
+inline void load_matrices(u32 out[4], const void* row) {
+    auto lanes = show(row);
+    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
+    for (int m = 0; m < 4; m++) out[m] = ((const u32*)seen<const void*>(lanes, 8 * m + g))[t];
+}
+inline void load_turned_matrices(u32 out[4], const void* row) {
+    auto lanes = show(row);
+    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
+    for (int m = 0; m < 4; m++) {
+        u32 low = ((const u16*)seen<const void*>(lanes, 8 * m + 2 * t))[g];
+        out[m] = low | (u32)((const u16*)seen<const void*>(lanes, 8 * m + 2 * t + 1))[g] << 16;
+    }
+}
+inline void async_copy(void* shared, const void* global, bool is_wanted) {
+    if (is_wanted) memcpy(shared, global, 16);
+    else memset(shared, 0, 16);
+}
+inline void async_commit() {}
+template <int pending> void async_wait() {}
+
 template <class T> T load_fresh(const T* p) { return *p; }
 inline void prefetch_l2(const void*) {}
 inline void prefetch_l1(const void*) {}

@@ -10,7 +10,7 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed: pip install 'v
 save_file = pytest.importorskip("safetensors.torch", reason="safetensors is not installed").save_file
 
 from vivace.engine.runners.cuda.cache import read_through_cache  # noqa: E402
-from vivace.engine.runners.cuda.checkpoint import hugging_face_name, read_checkpoint  # noqa: E402
+from vivace.engine.runners.cuda.checkpoint import describe, hugging_face_name, read_checkpoint  # noqa: E402
 from vivace.engine.runners.cuda.reference import Plain  # noqa: E402
 from vivace.engine.runners.cuda.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.weights import build_model, random_weights  # noqa: E402
@@ -31,20 +31,22 @@ def gguf_name(name: str) -> str:
     return {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight"}[name]
 
 
-def write_gguf(path: Path, weights: Plain, architecture: str = "qwen2") -> None:
+def write_gguf(
+    path: Path, weights: Plain, architecture: str = "qwen2", heads: int = SHAPE.heads, kind: str = "Q8_0"
+) -> None:
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_block_count(SHAPE.layers)
     writer.add_embedding_length(SHAPE.hidden)
     writer.add_feed_forward_length(SHAPE.ffn)
-    writer.add_head_count(SHAPE.heads)
+    writer.add_head_count(heads)
     writer.add_head_count_kv(SHAPE.kv_heads)
     writer.add_context_length(SHAPE.trained_tokens)
     writer.add_rope_freq_base(SHAPE.rope_theta)
     writer.add_layer_norm_rms_eps(SHAPE.norm_epsilon)
     for name, tensor in weights.items():
         values = tensor.float().numpy()
-        kind = gguf.GGMLQuantizationType.Q8_0 if values.ndim == 2 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(gguf_name(name), gguf.quantize(values, kind), raw_dtype=kind)
+        wanted = gguf.GGMLQuantizationType[kind if values.ndim == 2 else "F32"]
+        writer.add_tensor(gguf_name(name), gguf.quantize(values, wanted), raw_dtype=wanted)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -94,11 +96,70 @@ def test_safetensors(tmp_path: Path, seed: int) -> None:
     assert len(model.layers) == len(dense) == 2
 
 
+def test_the_header_alone_gives_the_shape(tmp_path: Path, seed: int) -> None:
+    """Before anything large is read, the shape is known."""
+    write_gguf(tmp_path / "tiny.gguf", random_weights(SHAPE, seed))
+    assert describe(tmp_path / "tiny.gguf") == read_checkpoint(tmp_path / "tiny.gguf")[0]
+
+
 def test_what_it_cannot_read(tmp_path: Path, seed: int) -> None:
-    """Another architecture is refused in one line that names it."""
-    write_gguf(tmp_path / "other.gguf", random_weights(SHAPE, seed), architecture="gpt2")
-    with pytest.raises(StartError, match="gpt2"):
-        read_checkpoint(tmp_path / "other.gguf")
+    """Another architecture, other heads, what is no model: one line each, that says what was found."""
+    weights = random_weights(SHAPE, seed)
+    write_gguf(tmp_path / "other.gguf", weights, architecture="gpt2")
+    write_gguf(tmp_path / "heads.gguf", weights, heads=8)
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 40)
+    (tmp_path / "text.gguf").write_text("hello, this is no model at all")
+    for name, words in {
+        "other": "is a gpt2 model; the GPU engine knows qwen2, llama",
+        "heads": "its heads are 64 wide, and not 128",
+        "broken": "is no GGUF file that can be read",
+        "text": "it begins with b'hell'",
+    }.items():
+        for read in (describe, read_checkpoint):
+            with pytest.raises(StartError) as raised:
+                read(tmp_path / f"{name}.gguf")
+            assert words in raised.value.message
+            assert raised.value.hint
+
+
+def test_a_quantisation_that_nobody_turns_back(tmp_path: Path, seed: int) -> None:
+    """A kind of numbers from the future is named, and refused before anything large is read."""
+    file = tmp_path / "tiny.gguf"
+    write_gguf(file, random_weights(SHAPE, seed))
+    data = bytearray(file.read_bytes())
+    at = data.index(b"blk.0.attn_q.weight") + len(b"blk.0.attn_q.weight") + 4 + 16
+    data[at : at + 4] = (99).to_bytes(4, "little")
+    file.write_bytes(data)
+    with pytest.raises(StartError, match="weights of the kind number 99"):
+        describe(file)
+
+
+def test_a_file_that_was_cut_off(tmp_path: Path, seed: int) -> None:
+    """Half a download is no model."""
+    file = tmp_path / "tiny.gguf"
+    write_gguf(file, random_weights(SHAPE, seed))
+    file.write_bytes(file.read_bytes()[:-100_000])
+    with pytest.raises(StartError, match="ends before its weights do"):
+        read_checkpoint(file)
+
+
+def test_llamas_pairs_are_put_apart(tmp_path: Path, seed: int) -> None:
+    """A llama file holds the two dimensions that turn together side by side; read, they are 64 apart."""
+    weights = random_weights(SHAPE, seed)
+    for index in range(SHAPE.layers):
+        for name in "qkv":
+            del weights[f"layers.{index}.self_attn.{name}_proj.bias"]
+    stored = Plain(weights)
+    for name, tensor in weights.items():
+        if "q_proj" in name or "k_proj" in name:
+            halves = tensor.reshape(-1, 2, 64, tensor.shape[1])
+            stored[name] = halves.transpose(1, 2).reshape(tensor.shape)
+    write_gguf(tmp_path / "tiny.gguf", stored, architecture="llama", kind="F16")
+    _, found = read_checkpoint(tmp_path / "tiny.gguf")
+    name = "layers.1.self_attn.k_proj.weight"
+    assert torch.allclose(found[name].float(), weights[name].float(), atol=1e-3)
+    model, _ = build_model(SHAPE, found, 16, "cpu", 64)
+    assert not model.layers[0].bias.any()
 
 
 def test_names() -> None:

@@ -8,7 +8,7 @@ np = pytest.importorskip("numpy")
 from dataclasses import replace  # noqa: E402
 
 from tests.gpu.test_runner import Letters  # noqa: E402
-from vivace.engine.runners.base import Span  # noqa: E402
+from vivace.engine.runners.base import Draw, Span  # noqa: E402
 from vivace.engine.runners.cuda import reference  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.shape import QWEN_CODER_1_5B  # noqa: E402
@@ -28,9 +28,11 @@ def test_greedy_tokens_at_length(bits: int, length: int, seed: int) -> None:
         runner.forward([Span(0, at, text[at : min(at + 512, length - 1)])])
     streams = []
     for _ in range(2):
-        stream, tokens = runner.decode(0, length - 1, text[-1], most_tokens=24), []
-        while not stream.is_done:
-            tokens += stream.poll()
+        tokens: list[int] = []
+        while len(tokens) < 24:
+            span = Span(0, length - 1 + len(tokens), [(text + tokens)[-1]])
+            tokens += runner.decode(span, Draw(), ahead=2)
+        runner.trim(0, length - 1)
         streams.append(tokens)
     assert streams[0] == streams[1]
     whole = torch.tensor(text + streams[0][:-1], device="cuda")

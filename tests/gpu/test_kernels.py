@@ -7,9 +7,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 from tests.gpu.bed import Bed, distance  # noqa: E402
 from tests.gpu.emulator import COMPILER  # noqa: E402
 from vivace.engine.runners.cuda import reference  # noqa: E402
-from vivace.engine.runners.cuda.chain import Launch  # noqa: E402
 from vivace.engine.runners.cuda.layout import gate_up_pairs, rotation_pairs  # noqa: E402
-from vivace.engine.runners.cuda.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.shape import Shape  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -139,20 +137,3 @@ def test_embed(seed: int) -> None:
     bed.buffers.tokens.copy_(torch.tensor([7, 1002, 0, 7]))
     bed.launch("embed")
     assert torch.equal(bed.buffers.x, bed.model.embedding[[7, 1002, 0, 7]].float())
-
-
-def test_place(seed: int) -> None:
-    """A prefill's q is turned, its k and v go to their pages, and nothing else is written."""
-    bed, _ = make(16, 1, seed)
-    bed.poison()
-    start, count, shape = 50, 30, bed.shape
-    rows = torch.randn(count, 8, 128, device=bed.device).to(torch.bfloat16)
-    q = torch.full((count, 4, 128), float("nan"), device=bed.device).to(torch.bfloat16)
-    arguments = (rows, bed.model.rotation, bed.buffers.pages, start, q, bed.buffers.kv[0])
-    bed.run_launch(Launch("place", Size((count, 1, 1), 256, 1, 0), arguments))
-    bed.finish()
-    turned = reference.rotate(rows[:, :6].float(), bed.model.rotation[start : start + count])
-    assert distance(q, turned[:, :4]) < CLOSE
-    assert distance(bed.kv_rows(0, start + count)[start:], turned[:, 4:]) < CLOSE
-    assert torch.equal(bed.kv_rows(1, start + count)[start:], rows[:, 6:].float())
-    assert int((~bed.buffers.kv.isnan()).sum()) == 2 * count * shape.kv_heads * 128

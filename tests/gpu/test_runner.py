@@ -7,7 +7,7 @@ np = pytest.importorskip("numpy")
 
 from tests.gpu.bed import distance  # noqa: E402
 from tests.gpu.emulator import COMPILER, Emulator  # noqa: E402
-from vivace.engine.runners.base import KVFull, Span, Stopped  # noqa: E402
+from vivace.engine.runners.base import Draw, KVFull, Span, Stopped  # noqa: E402
 from vivace.engine.runners.cuda import reference  # noqa: E402
 from vivace.engine.runners.cuda.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
@@ -58,10 +58,9 @@ def test_prefill_then_passes_then_stream(bits: int, seed: int) -> None:
     wanted = case.wanted(text)
     assert distance(torch.tensor(second), wanted[85:87]) < 0.05
     assert distance(torch.tensor(few), wanted[87:]) < 0.05
-    stream = runner.decode(0, 89, text[89], most_tokens=3)
     tokens: list[int] = []
-    while not stream.is_done:
-        tokens += stream.poll()
+    for _ in range(3):
+        tokens += runner.decode(Span(0, 89 + len(tokens), [(text + tokens)[-1]]), Draw(), ahead=1)
     again = list(text)
     for token in tokens:
         row = runner.forward([Span(1, 0, again, want=1)])[0]

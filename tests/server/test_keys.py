@@ -317,7 +317,8 @@ def test_rm_does_not_repeat_a_secret() -> None:
     assert secret not in caught.value.message + caught.value.hint
 
 
-async def test_the_command_works_beside_a_server(state_dir: Path) -> None:
+@pytest.mark.usefixtures("state_dir")
+async def test_the_command_works_beside_a_server() -> None:
     """A key that is added while the store is open elsewhere works there, and stops when it is removed."""
     async with SqliteStore(load_settings().database) as store:
         clock = Clock(0.0)

@@ -69,7 +69,7 @@ def slow(tmp_path: Path) -> str:
 
 
 async def test_a_steer_keeps_the_partial_and_goes_on(socket: Socket, slow: str) -> None:
-    """Accepted, incomplete with `steered`, created at once; the successor goes on after the log and the steer."""
+    """Accepted, incomplete with `steered`, created at once; the successor goes on after log and steer."""
     await socket.say("response.create", model=slow, input="go", metadata={"a": "b"})
     first = await socket.until_said(5)
     await socket.say("response.steer", previous_response_id=first, input="turn around")

@@ -129,7 +129,8 @@ async def test_history_sent_again_is_found_by_its_tokens(smol_client: ResponsesC
     """A client that knows no ids and sends everything again pays for the end of it only."""
     history = [{"role": "user", "content": "Tell me about the sea, in a few words. " * 6}]
     first = await smol_client.complete({"input": history, "max_output_tokens": 8})
-    more = [*history, {"role": "assistant", "content": first.output_text}, {"role": "user", "content": "More."}]
+    said = {"role": "assistant", "content": first.output_text}
+    more = [*history, said, {"role": "user", "content": "More."}]
     second = await smol_client.complete({"input": more, "max_output_tokens": 4})
     assert first.usage
     assert times(second).cached_tokens >= first.usage.input_tokens

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from tests.unit.protocol_parts import (
     APPENDED,
     DONE,
@@ -23,6 +22,7 @@ from tests.unit.protocol_parts import (
     starts,
     wire,
 )
+
 from vivace.protocol.actions import Cancel, Close, Send
 from vivace.protocol.connection import MAX_ENDED
 from vivace.protocol.lanes import MAX_WAITING, MAX_WAITING_BYTES

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from tests.unit.protocol_parts import (
     APPENDED,
     DONE,
@@ -19,6 +18,7 @@ from tests.unit.protocol_parts import (
     starts,
     wire,
 )
+
 from vivace.protocol.lanes import MAX_IN_FLIGHT, MAX_NAMED_LANES
 from vivace.protocol.outcomes import Outcome, Text
 
@@ -92,7 +92,7 @@ def test_a_turn_that_the_backend_refuses_names_its_lane() -> None:
 
 
 def test_there_are_32_names() -> None:
-    """The default lane does not count, names that were used are not given back, and they can be used again."""
+    """The default lane does not count; a name that was used stays taken, and can be used again."""
     talk = Talk()
     talk.finish(create())
     for number in range(MAX_NAMED_LANES):
@@ -140,7 +140,7 @@ def test_who_waits_for_room_goes_in_order_of_arrival() -> None:
     served = []
     for number in (1, 2, 3):
         (start,) = [action for action in talk.tell(f"resp_{number}", DONE) if starts([action])]
-        served.append(start.request.metadata["lane"])  # type: ignore[union-attr]
+        served.append(start.request.metadata["lane"])
     assert served == ["x", "y", "z"]
 
 
@@ -154,7 +154,7 @@ def test_a_lane_with_much_to_do_does_not_keep_others_waiting() -> None:
     talk.machine.begun("resp_1", "m")
     talk.say(create("patient"))
     (start,) = [action for action in talk.tell("resp_1", DONE) if starts([action])]
-    assert start.request.stream_id == "patient"  # type: ignore[union-attr]
+    assert start.request.stream_id == "patient"
 
 
 def test_errors_in_a_waiting_lane_need_no_room() -> None:
@@ -209,7 +209,7 @@ def test_each_lane_keeps_its_own() -> None:
 
 
 def test_a_fork_that_waits_keeps_its_parent() -> None:
-    """Its own lane has gone on, but a request from before names it: it is forgotten when the fork has begun."""
+    """Its own lane has gone on, but a request from before names it: it goes when the fork has begun."""
     talk = Talk()
     parent = talk.finish(create("a", store=False))
     talk.begin(create("b"))

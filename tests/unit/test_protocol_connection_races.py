@@ -1,8 +1,8 @@
 """Clients and a backend that do anything in any order, against a simple reference of a connection.
 
-The reference knows which request runs or is answered next. The rest are laws, checked on whatever is done: one
-terminal event a turn, numbers without a gap, no steer lost, nothing forgotten that is needed, silence after
-the end.
+The reference knows which request runs or is answered next. The rest are laws, checked on whatever is done:
+one terminal event a turn, numbers without a gap, no steer lost, nothing forgotten that is needed, silence
+after the end.
 """
 
 from collections import defaultdict, deque
@@ -11,7 +11,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
 from tests.unit.protocol_parts import (
     CALL,
     DONE,
@@ -27,6 +26,7 @@ from tests.unit.protocol_parts import (
     steer,
     wire,
 )
+
 from vivace.protocol.actions import Action, Cancel, Close, Forget, Send, Start
 from vivace.protocol.events import InterruptAccepted, SteerAccepted, SteerFailed, SteerPending
 from vivace.protocol.lanes import MAX_IN_FLIGHT, MAX_WAITING
@@ -324,7 +324,7 @@ class AnyOrder(RuleBasedStateMachine):
         request = start.request
         texts = [item.text for item in request.items]
         carried = [each for each in self.steers.values() if each.text in texts]
-        ticket = request.metadata["ticket"] if "hi" in texts else ""  # type: ignore[index]
+        ticket = request.metadata["ticket"] if "hi" in texts else ""
         turn = self.turns[start.response_id] = Turn(request, ticket=ticket)
         assert texts == [each.text for each in carried] + (["hi"] if ticket else [])
         assert texts

@@ -9,7 +9,6 @@ from openai.types.responses import (
     ResponseSteerFailedEvent,
     ResponseSteerPendingEvent,
 )
-
 from tests.unit.protocol_parts import (
     APPENDED,
     CALL,
@@ -32,6 +31,7 @@ from tests.unit.protocol_parts import (
     steer,
     wire,
 )
+
 from vivace.protocol.actions import Cancel, Close
 from vivace.protocol.events import SteerFailed
 from vivace.protocol.lanes import MAX_IN_FLIGHT

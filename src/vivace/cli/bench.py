@@ -1,4 +1,4 @@
-"""`vivace bench engine`: the engine beside plain llama.cpp on this machine.
+"""`vivace bench engine`: the engine beside plain llama.cpp on this machine. `vivace bench gpu`: on its GPU.
 
 Owns the options and what is printed. Does not measure: `vivace.bench` does.
 """
@@ -50,6 +50,38 @@ def engine(
     report = run_engine_bench(settings, QUICK if quick else FULL, data)
     _print(report, as_json=as_json, plot=plot)
     return FAILED if check and not all(report["passed"].values()) else DONE
+
+
+@bench.command()
+@click.option("--model", help="A name from `vivace models`, or a .gguf file.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--bits", type=click.Choice(["8", "16"]), multiple=True, help="Weights on the GPU.  [both]")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder with commit_edits.jsonl: the edits to measure with.",
+)
+@click.option("--no-peers", is_flag=True, help="Leave out transformers and llama.cpp.")
+def gpu(model: str | None, as_json: bool, bits: tuple[str, ...], data: Path | None, no_peers: bool) -> int:
+    """Measure one user's speed on an NVIDIA GPU, beside what else is installed."""
+    import json
+
+    from vivace.bench.gpu import run_gpu_bench
+    from vivace.bench.gpu_report import table
+    from vivace.config import load_settings
+    from vivace.errors import DONE
+    from vivace.models.store import model_path
+
+    settings = load_settings().having(model=model)
+    report = run_gpu_bench(
+        model_path(settings, settings.model),
+        gpu_folder=settings.cache_dir / "gpu",
+        data=data,
+        bits=[int(each) for each in bits] or [8, 16],
+        has_peers=not no_peers,
+    )
+    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
+    return DONE
 
 
 def _print(report: dict[str, Any], *, as_json: bool, plot: Path | None) -> None:

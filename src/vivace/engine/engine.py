@@ -33,7 +33,7 @@ from vivace.engine.frames import (
     Tokens,
 )
 from vivace.engine.grammar import Grammars
-from vivace.engine.runners.base import KVFull, Logits, Runner, Span, Stopped
+from vivace.engine.runners.base import Decode, Facts, KVFull, Logits, OutOfMemory, Runner, Span, Stopped
 from vivace.engine.scheduler import Scheduler
 from vivace.engine.session import Claim, Session, Sessions
 from vivace.engine.shelf import Shelf
@@ -41,13 +41,13 @@ from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.turn import AppendTurn, GenerateTurn, ScoreTurn, Turn
 from vivace.errors import ContextOverflow, UsageError, VivaceError
 
+CHUNKS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # tokens that a prefill chunk may have
 CHUNK_MS = 100.0  # a prefill chunk takes no longer …
 LEAST_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
 LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other realtime turns wait for it
-MOST_PASS_TOKENS = 512
 CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
-STOPPABLE_MS = 60.0  # a shorter pass is not worth asking in its middle whether to stop
 
+NO_ROWS: Logits = np.empty((0, 0), np.float32)
 Send = Callable[[FromEngine], None]
 Arrivals = Callable[[], Iterable[ToEngine] | None]  # frames that wait; None if nobody listens any more
 Work = Append | Generate | Score
@@ -74,6 +74,7 @@ class Engine:
         best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
     ) -> None:
         self._runner = runner
+        self._decode: Decode | None = getattr(runner, "decode", None)
         self._facts = runner.facts
         self._send = send
         self._costs = costs
@@ -81,7 +82,7 @@ class Engine:
         self._sessions = Sessions(runner, shelf)
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
-        self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, can_stop=runner.facts.can_stop)
+        self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.facts)
         self._started = time.monotonic()
         self._tokens_prefilled = self._tokens_generated = 0
         self._sessions.preload()
@@ -197,6 +198,9 @@ class Engine:
                 if lead is self._scheduler.senior:
                     error = ContextOverflow("The KV of this engine is too small for this turn.")
                     return self._end(lead, Failed(lead.id, error.code, error.message))
+            except OutOfMemory:
+                message = "The GPU has no memory left for this turn; a shorter one, or a later one, may do."
+                return self._end(lead, Failed(lead.id, "out_of_memory", message))
         return None
 
     def _settle_grammars(self) -> None:
@@ -215,11 +219,11 @@ class Engine:
         is_contended = self._scheduler.is_contended(lead)
         limit = self._contended_tokens() if is_contended else self._chunk_tokens
         batch = [self._part(lead, limit, lead.claim)]
-        if is_contended or lead.is_alone:
+        if is_contended or lead.is_alone or not self._facts.shares_passes:
             return batch
         total = batch[0].tokens
         for turn in others:
-            room = min(limit, MOST_PASS_TOKENS - total)
+            room = min(limit, self._facts.pass_tokens - total)
             if turn.is_realtime != lead.is_realtime or turn.is_alone or room < 1:
                 continue
             try:
@@ -258,8 +262,9 @@ class Engine:
     def _run(self, batch: list[Part], arrivals: Arrivals) -> None:
         begun = time.perf_counter()
         try:
-            rows = self._forward(batch, arrivals)
-        except KVFull:
+            said = self._say(batch)
+            rows = NO_ROWS if said is not None else self._forward(batch, arrivals)
+        except (KVFull, OutOfMemory):
             if len(batch) == 1:
                 raise
             return self._run(batch[:1], arrivals)
@@ -267,23 +272,37 @@ class Engine:
             for part in batch:
                 part.turn.let_go()
         spent_s = time.perf_counter() - begun
+        self._scheduler.count_pass(batch[0].turn)
+        if said is not None:
+            return self._deliver(batch[0], said, spent_s)
         if len(batch) == 1 and 0 < batch[0].tokens == len(
             rows
         ):  # costs are those of passes that give every row
             self._costs.observe(len(rows), spent_s * 1e3)
-        self._scheduler.count_pass(batch[0].turn)
         for part in batch:
             wanted = sum(span.want for span in part.spans)
             self._deliver(part, rows[:wanted], spent_s)
             rows = rows[wanted:]
         return None
 
+    def _say(self, batch: list[Part]) -> list[int] | None:
+        """The turn's next tokens, if it is alone in the pass and the runner can choose them itself."""
+        (turn, spans), *others = batch
+        if self._decode is None or others or not spans or (draw := turn.draw) is None:
+            return None
+        decode, begun = self._decode, time.perf_counter()
+        ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
+        said = self._sessions.with_room([turn.session], lambda: decode(spans[0], draw, ahead), turn.claim)
+        if not ahead:
+            self._costs.observe(len(spans[0].tokens), (time.perf_counter() - begun) * 1e3)
+        return said
+
     def _forward(self, batch: list[Part], arrivals: Arrivals) -> Logits:
         spans = [span for part in batch for span in part.spans]
         if not spans:
-            return np.empty((0, 0), np.float32)
+            return NO_ROWS
         turns = [part.turn for part in batch]
-        is_long = self._costs.ms(sum(part.tokens for part in batch)) > STOPPABLE_MS
+        is_long = self._costs.ms(sum(part.tokens for part in batch)) > self._facts.stoppable_ms
         return self._sessions.forward(
             [turn.session for turn in turns],
             spans,
@@ -291,8 +310,8 @@ class Engine:
             turns[0].claim if len(batch) == 1 else None,
         )
 
-    def _deliver(self, part: Part, rows: Logits, spent_s: float) -> None:
-        """Give a turn its rows of the pass, and send what it says."""
+    def _deliver(self, part: Part, outcome: Logits | list[int], spent_s: float) -> None:
+        """Give a turn its rows of the pass, or the tokens that it says, and send them."""
         begun = time.perf_counter()
         turn, session = part.turn, part.turn.session
         was_reading, said_before = turn.is_reading, turn.output_tokens
@@ -305,7 +324,7 @@ class Engine:
             turn.prefill_s += spent_s
             self._tokens_prefilled += fed
         try:
-            reason = turn.take(rows)
+            reason = turn.take_tokens(outcome) if isinstance(outcome, list) else turn.take(outcome)
         except VivaceError as error:
             if isinstance(turn, GenerateTurn) and turn.fresh:
                 self._send(Tokens(turn.id, turn.fresh, turn.chances))
@@ -368,11 +387,11 @@ def _is_overtaken(running: list[Turn], frames: Iterable[ToEngine] | None) -> boo
     return all(turn.id in ended for turn in running) or (is_urgent and not running[0].is_realtime)
 
 
-def _chunk_tokens(costs: StepCosts, best: int, *, can_stop: bool) -> int:
+def _chunk_tokens(costs: StepCosts, best: int, facts: Facts) -> int:
     """The largest prefill chunk that keeps to CHUNK_MS; a runner that can be stopped may take its best."""
-    sizes = (1, 8, 16, 32, 64, 128, 256, MOST_PASS_TOKENS)
+    sizes = [size for size in CHUNKS if size <= facts.pass_tokens]
     chunk = max(size for size in sizes if size == 1 or costs.ms(size) <= CHUNK_MS)
-    if not can_stop:
+    if not facts.can_stop:
         return chunk
     best = max((size for size in sizes if size <= best and costs.ms(size) <= LONGEST_CHUNK_MS), default=1)
     return max(chunk, best, LEAST_CHUNK_TOKENS)

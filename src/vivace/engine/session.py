@@ -4,12 +4,15 @@ Owns logs, sequence ids, whose KV is shared, and what is parked when the KV is f
 sampling or files (`shelf`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from vivace.engine.runners.base import KVFull, Logits, Runner, ShouldStop, Span
 from vivace.engine.shelf import Parked, Shelf, common_length
 from vivace.engine.speculation.suffix import History
 from vivace.errors import UsageError
+
+T = TypeVar("T")
 
 NO_SEQ = -1
 SCRATCH_SEQS = 16  # sequences kept free for scoring candidates
@@ -244,9 +247,13 @@ class Sessions:
         claim: Claim | None = None,
     ) -> Logits:
         """One pass for `working`, with room made for it if there is none; KVFull if none can be made."""
+        return self.with_room(working, lambda: self._runner.forward(spans, should_stop), claim)
+
+    def with_room(self, working: Sequence[Session], run: Callable[[], T], claim: Claim | None = None) -> T:
+        """What `run` gives, with room made for it as often as it finds none."""
         while True:
             try:
-                return self._runner.forward(spans, should_stop)
+                return run()
             except KVFull:
                 self._make_room(working, claim)
 

@@ -6,24 +6,29 @@ Owns a turn's progress and its waterfall. Does not own who runs when, the KV, or
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
 from vivace.engine.frames import Append, Chances, Generate, Score, Waterfall
 from vivace.engine.grammar import Constraint
-from vivace.engine.runners.base import Facts, Logits, Span
+from vivace.engine.runners.base import Draw, Facts, Logits, Span
 from vivace.engine.sampler import Sampler, log_probability, log_total
 from vivace.engine.session import Claim, Session
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.speculation.drafter import Drafter
 
 SCORE_TOKENS = 256  # candidate tokens in one pass
+COLD = 1e-5  # a temperature below this draws the likeliest, as in `sampler`
+STEPS_AHEAD = 2  # that a runner may begin before this one's token is known: the host may be late by as many
+QUIET_PASSES = 3  # without a draft, until one step is begun ahead although one may yet be found
 
 
 class Turn:
     is_alone = False  # its next pass cannot be shared with other turns
     is_waiting = False  # for something else than its turn
     needs_row = True  # its next pass must give logits, so at least the last token of the log is fed
+    draw: Draw | None = None  # how a runner may choose its next tokens itself; None: it needs the logits
+    steps_ahead = 0  # that a runner may begin beyond its next pass
 
     def __init__(self, work: Append | Generate | Score, session: Session) -> None:
         self.id = work.turn
@@ -46,6 +51,10 @@ class Turn:
 
     def take(self, rows: Logits) -> str:
         """What came of it, a row for each token that was wanted. Returns why the turn ends, or nothing."""
+        raise NotImplementedError
+
+    def take_tokens(self, tokens: list[int]) -> str:
+        """As `take`, where the runner has chosen the tokens itself, as `draw` says."""
         raise NotImplementedError
 
     def let_go(self) -> None:
@@ -132,6 +141,8 @@ class GenerateTurn(Turn):
         self._sampler = Sampler(work.sampling, session.log)
         self._drafter: Drafter | None = None
         self._draft: list[int] = []
+        self._quiet_passes = 0  # since the last draft
+        self._draw = _draw(work, facts)
         self._stops = [stop.encode() for stop in work.stop]
         self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
         self._tail = b""  # the end of the output, to find stop strings that cross tokens
@@ -157,14 +168,27 @@ class GenerateTurn(Turn):
         is_speaking = self.output_tokens > 0  # the first token shall not wait for a draft
         if self._work.use_drafts and is_speaking and (room := self._draft_room(limit - len(tokens))) > 0:
             self._draft = self._propose(room)
+        self._quiet_passes = 0 if self._draft else self._quiet_passes + 1
         return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
+
+    @property
+    def draw(self) -> Draw | None:  # type: ignore[override]
+        """Where nothing but the token itself is needed of a pass: it speaks, and no grammar looks on."""
+        is_next = self.session.pending == 1 and self.output_tokens > 0
+        return self._draw if is_next and self._constraint is None else None
+
+    @property
+    def steps_ahead(self) -> int:  # type: ignore[override]
+        """A draft may come at any time where drafts are looked for: then few, and none while they come."""
+        wish = int(self._quiet_passes >= QUIET_PASSES) if self._work.use_drafts else STEPS_AHEAD
+        return max(0, min(wish, self._draft_room(wish)))
 
     def _draft_room(self, limit: int) -> int:
         """Tokens that may be drafted: one less than may still come, for the model adds one of its own."""
         left = min(
             self._work.max_tokens - self.output_tokens, self._facts.limit_tokens - len(self.session.log)
         )
-        return min(limit, left - 1)
+        return min(limit, left - 1, self._facts.draft_tokens)
 
     def _propose(self, room: int) -> list[int]:
         begun = time.perf_counter()
@@ -180,12 +204,21 @@ class GenerateTurn(Turn):
         return draft
 
     def take(self, rows: Logits) -> str:
-        self.fresh, self.chances, self.rejected = [], [], len(self._draft)
         if not len(rows):
+            self.fresh, self.chances, self.rejected = [], [], 0
             return ""
+        return self._hear(self._choose(row) for row in rows)
+
+    def take_tokens(self, tokens: list[int]) -> str:
+        """Of the draft what was right, and one more."""
+        return self._hear(tokens)
+
+    def _hear(self, choices: Iterable[int]) -> str:
+        """Into the log, up to the first that the draft did not foresee."""
+        self.fresh, self.chances, self.rejected = [], [], len(self._draft)
         reason, accepted = "", 0
-        for row, expected in zip(rows, [*self._draft, None], strict=True):
-            token = self._choose(row)
+        for token, expected in zip(choices, [*self._draft, None], strict=False):
+            self._say(token)
             reason = self._reason_to_stop(token)
             accepted += token == expected
             if reason or token != expected:
@@ -194,7 +227,7 @@ class GenerateTurn(Turn):
         return reason
 
     def _choose(self, row: Logits) -> int:
-        """One token from one row, into the log."""
+        """One token from one row."""
         mask = None
         if self._constraint:
             begun = time.perf_counter()
@@ -207,11 +240,13 @@ class GenerateTurn(Turn):
             begun = time.perf_counter()
             self._constraint.accept(token)
             self.grammar_s += time.perf_counter() - begun
+        return token
+
+    def _say(self, token: int) -> None:
         self._sampler.hear(token)
         self.session.log.append(token)
         self.fresh.append(token)
         self.output_tokens += 1
-        return token
 
     def _settle(self, accepted: int) -> None:
         drafted = len(self._draft)
@@ -236,6 +271,23 @@ class GenerateTurn(Turn):
             self._tail = self._tail[-self._stop_tail :] if self._stop_tail else b""
         is_full = len(self.session.log) >= self._facts.limit_tokens
         return "length" if is_full or self.output_tokens >= self._work.max_tokens else ""
+
+
+def _draw(work: Generate, facts: Facts) -> Draw | None:
+    """What a runner must know to choose this turn's tokens; None where it would need more than it can."""
+    s = work.sampling
+    is_plain = (
+        (s.top_p, s.top_k, s.min_p) == (1.0, 0, 0.0)
+        and (s.repetition_penalty, s.presence_penalty, s.frequency_penalty) == (1.0, 0.0, 0.0)
+        and not s.logit_bias
+        and s.top_logprobs is None
+    )
+    if not is_plain:
+        return None
+    stops = facts.end_tokens | frozenset(work.stop_tokens)
+    if s.temperature < COLD:
+        return Draw(stops=stops)
+    return Draw(s.temperature, s.seed, stops)
 
 
 class ScoreTurn(Turn):

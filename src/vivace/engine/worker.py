@@ -21,10 +21,11 @@ from vivace.engine.engine import Engine
 from vivace.engine.frames import FrameError, FromEngine, Ready, ToEngine, engine_unpacker, pack
 from vivace.engine.plan import choose_threads
 from vivace.engine.runners.base import Runner
+from vivace.engine.runners.choose import Device, Look, look
 from vivace.engine.shelf import Shelf
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.warmup import measure_costs
-from vivace.errors import COULD_NOT_START, VivaceError
+from vivace.errors import COULD_NOT_START, StartError, VivaceError
 from vivace.models.tokenizer import SCRIPTED, script_of
 
 READ_BYTES = 1 << 20
@@ -44,6 +45,9 @@ class Job(msgspec.Struct, frozen=True):
     chunk_tokens: int = 0  # that prefill likes best, if that was measured
     kv_folder: str = ""  # where KV is parked; empty: nowhere
     kv_disk_bytes: int = 0
+    device: Device = "auto"  # what computes: an NVIDIA GPU if it can, or else the CPU
+    weight_bits: int = 8  # on the GPU: 8 or 16
+    gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
 
 
 class Inbox:
@@ -82,11 +86,18 @@ class Inbox:
             self.is_closed = not data
 
 
-def make_runner(job: Job) -> Runner:
+def make_runner(job: Job, look: Look = look) -> Runner:
     if job.model.startswith(SCRIPTED):
         from vivace.engine.runners.scripted import Script, ScriptedRunner
 
         return ScriptedRunner(msgspec.convert(script_of(job.model), Script))
+    if job.device != "cpu":
+        try:
+            return make_gpu_runner(job, look)
+        except StartError as error:
+            if job.device == "cuda":
+                raise
+            print(f"The CPU computes. {error.message} {error.hint}", file=sys.stderr)
     from vivace.engine.runners.llamacpp import LlamaRunner
 
     return LlamaRunner(
@@ -96,6 +107,25 @@ def make_runner(job: Job) -> Runner:
         threads=choose_threads(job.threads),
         use_extra_bufts=job.use_extra_bufts,
     )
+
+
+def make_gpu_runner(job: Job, look: Look) -> Runner:
+    from vivace.engine.runners.cuda.load import open_runner
+
+    return open_runner(
+        Path(job.path),
+        context_tokens=job.context_tokens,
+        session_tokens=job.session_tokens,
+        bits=job.weight_bits,
+        folder=Path(job.gpu_folder) if job.gpu_folder else None,
+        look=look,
+    )
+
+
+def step_costs(job: Job, runner: Runner) -> StepCosts:
+    """What was measured before was measured on the CPU."""
+    known = job.step_costs if runner.facts.device == "cpu" else {}
+    return StepCosts(known or runner.known_costs() or measure_costs(runner))
 
 
 def make_shelf(job: Job, runner: Runner) -> Shelf | None:
@@ -112,7 +142,7 @@ def run(link: socket.socket, job: Job) -> None:
     """Load the model, say `Ready`, then serve until the other side closes."""
     begun = time.perf_counter()
     runner = make_runner(job)
-    costs = StepCosts(job.step_costs or runner.known_costs() or measure_costs(runner))
+    costs = step_costs(job, runner)
     shelf = make_shelf(job, runner)
 
     def send(frame: FromEngine) -> None:

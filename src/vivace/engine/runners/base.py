@@ -35,6 +35,11 @@ class Facts(NamedTuple):
     stretch: float = 1.0  # by how much positions are scaled (YaRN) to reach beyond the trained context
     can_stop: bool = False  # whether a pass can be given up in its middle
     kv_format: str = ""  # what saved KV depends on: runners that differ in it cannot read each other's
+    device: str = "cpu"  # what computes
+    pass_tokens: int = 512  # the most that one pass takes
+    draft_tokens: int = 63  # the longest draft that one pass verifies
+    stoppable_ms: float = 60.0  # a shorter pass is not worth asking in its middle whether to stop
+    shares_passes: bool = True  # whether sequences in one pass are done sooner than one after the other
 
     @property
     def limit_tokens(self) -> int:
@@ -50,10 +55,30 @@ class Stopped(Exception):
     """The pass was given up in its middle because `should_stop` said so; nothing was changed."""
 
 
+class OutOfMemory(Exception):
+    """The device has no memory left for this pass; nothing was changed."""
+
+
+class Draw(NamedTuple):
+    """How a runner chooses tokens itself: the likeliest, or the one that `sampler` would draw."""
+
+    temperature: float = 0.0
+    seed: int = 0
+    stops: frozenset[int] = frozenset()  # nothing that follows one of these is wanted
+
+
 ShouldStop = Callable[[], bool]  # asked every few milliseconds while a pass runs
 
 
+# A pass whose tokens the runner chooses: (span, draw, ahead) → tokens. The span is a log's last token and a
+# draft of what follows. It gives the draft as far as it would have said the same, and one token of its own.
+# So many passes of one token may be begun `ahead`, on what it says itself; whatever is asked next ends them.
+Decode = Callable[[Span, Draw, int], list[int]]
+
+
 class Runner(Protocol):
+    """What every runner can. One that also has `decode` (see `Decode`) is asked for it where it may be."""
+
     facts: Facts
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:

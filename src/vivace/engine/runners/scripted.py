@@ -4,6 +4,7 @@ Owns no model: it "predicts" the bytes of a reply, one token a byte, after whate
 same books as a real runner (positions per sequence), so that a KV mistake of the engine's shows.
 """
 
+import mmap
 import os
 import signal
 import time
@@ -17,6 +18,8 @@ from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, 
 from vivace.models.tokenizer import ByteTokenizer
 
 ASK_S = 0.005
+OPENING = b"assistant\n"
+IDLE_S = 0.1  # nothing ran for so long: what was late is not made up for
 
 
 class Script(msgspec.Struct, forbid_unknown_fields=True):
@@ -28,13 +31,44 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     die_at_token: int = -1  # kill -9 itself once, when this many tokens of a reply are out
     die_mark: str = ""  # a file that remembers that it has died
     context_tokens: int = 4096
+    is_paced: bool = False  # passes end on a raster: one that ends late does not delay those after it
+    pass_tokens: int = 512
+    draft_tokens: int = 63
+    stamps: str = ""  # a file: when each byte of each reply was made; see `Stamps`
+
+
+class Stamps:
+    """When tokens were made, for another process to read: a row a reply, a `monotonic_ns` a byte of it."""
+
+    def __init__(self, file: Path, replies: Sequence[str]) -> None:
+        self._columns = max(map(len, replies), default=0) + 1  # and one for the end
+        file.write_bytes(bytes(8 * self._columns * len(replies)))
+        with file.open("r+b") as opened:
+            self._cells = memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
+
+    def put(self, row: int, column: int) -> None:
+        self._cells[row * self._columns + column] = time.monotonic_ns()
+
+
+class Answer:
+    """Which reply a sequence gives, and how far it is: kept, so that a long prompt is not read for each token."""
+
+    def __init__(self, row: int, reply: bytes) -> None:
+        self.row = row  # of the reply, in the script's order
+        self.reply = reply
+        self.read = 0  # tokens of the sequence that are counted in `said`
+        self.said = 0  # bytes of the answer that are there
 
 
 class ScriptedRunner:
     def __init__(self, script: Script) -> None:
         self._script = script
         self._tokenizer = ByteTokenizer()
+        self._start, self._end = (self._tokenizer.control(name) for name in ByteTokenizer.CONTROLS)
         self._kv: dict[int, list[int]] = {}  # per sequence: the tokens whose KV would be held
+        self._answers: dict[int, Answer] = {}
+        self._due = self._ended = 0.0
+        self._stamps = Stamps(Path(script.stamps), list(script.replies.values())) if script.stamps else None
         self.facts = Facts(
             name="scripted",
             context_tokens=script.context_tokens,
@@ -45,6 +79,8 @@ class ScriptedRunner:
             threads=1,
             can_stop=True,
             kv_format="scripted",
+            pass_tokens=script.pass_tokens,
+            draft_tokens=script.draft_tokens,
         )
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
@@ -59,32 +95,52 @@ class ScriptedRunner:
             for offset, token in enumerate(span.tokens):
                 held.append(token)
                 if offset >= len(span.tokens) - span.want:
-                    rows.append(self._row(held))
+                    rows.append(self._row(span.seq, held))
         return np.stack(rows) if rows else np.empty((0, self.facts.vocab_size), np.float32)
 
     def _pass(self, seconds: float, should_stop: ShouldStop | None) -> None:
         """Take that long, or until it should stop."""
-        end = time.perf_counter() + seconds
+        end = self._end_of_pass(seconds)
         while (left := end - time.perf_counter()) > 0:
             if should_stop and should_stop():
                 raise Stopped
             time.sleep(min(left, ASK_S) if should_stop else left)
+        self._due, self._ended = end, time.perf_counter()
 
-    def _row(self, held: list[int]) -> Logits:
+    def _end_of_pass(self, seconds: float) -> float:
+        now = time.perf_counter()
+        has_rested = now - self._ended > IDLE_S
+        return (self._due if self._script.is_paced and not has_rested else now) + seconds
+
+    def _row(self, seq: int, held: list[int]) -> Logits:
         """Logits whose maximum is the next byte of the reply."""
         row = np.zeros(self.facts.vocab_size, np.float32)
-        row[self._next(held)] = 10.0
+        row[self._next(seq, held)] = 10.0
         return row
 
-    def _next(self, held: list[int]) -> int:
-        start, end = (self._tokenizer.control(name) for name in ByteTokenizer.CONTROLS)
-        begun = len(held) - held[::-1].index(start) if start in held else 0
-        said = self._text(held[begun:]).removeprefix(b"assistant\n")
-        prompt = self._text(held[: max(begun - 1, 0)]).decode("utf-8", "replace")
-        reply = next((r for key, r in self._script.replies.items() if key in prompt), "").encode()
-        if len(said) == self._script.die_at_token and self._script.die_mark:
+    def _next(self, seq: int, held: list[int]) -> int:
+        answer = self._answers.get(seq)
+        if answer is None or self._start in (fresh := held[answer.read :]):
+            answer = self._answers[seq] = self._answer(held)
+        else:
+            answer.said += sum(token < self._start for token in fresh)
+            answer.read = len(held)
+        if answer.said == self._script.die_at_token and self._script.die_mark:
             self._die_once(Path(self._script.die_mark))
-        return reply[len(said)] if len(said) < len(reply) else end
+        if self._stamps and answer.row >= 0 and answer.said <= len(answer.reply):
+            self._stamps.put(answer.row, answer.said)
+        return answer.reply[answer.said] if answer.said < len(answer.reply) else self._end
+
+    def _answer(self, held: list[int]) -> Answer:
+        """The reply to what stands before the last message of the sequence, which is the answer."""
+        begun = len(held) - held[::-1].index(self._start) if self._start in held else 0
+        prompt = self._text(held[: max(begun - 1, 0)]).decode("utf-8", "replace")
+        replies = enumerate(self._script.replies.items())
+        row, reply = next(((row, reply) for row, (key, reply) in replies if key in prompt), (-1, ""))
+        answer = Answer(row, reply.encode())
+        answer.said = len(self._text(held[begun:]).removeprefix(OPENING))
+        answer.read = len(held)
+        return answer
 
     def _text(self, tokens: list[int]) -> bytes:
         return b"".join(map(self._tokenizer.piece, tokens))
@@ -100,9 +156,11 @@ class ScriptedRunner:
 
     def trim(self, seq: int, length: int) -> None:
         del self._kv.setdefault(seq, [])[length:]
+        self._answers.pop(seq, None)
 
     def share(self, source: int, target: int, length: int) -> None:
         self._kv[target] = self._kv.get(source, [])[:length]
+        self._answers.pop(target, None)
 
     def save(self, seq: int) -> bytes:
         return msgspec.msgpack.encode(self._kv.get(seq, []))
@@ -112,6 +170,7 @@ class ScriptedRunner:
         if sum(map(len, self._kv.values())) + len(held) > self.facts.context_tokens:
             raise KVFull
         self._kv[seq] = held
+        self._answers.pop(seq, None)
 
     def piece(self, token: int) -> bytes:
         return self._tokenizer.piece(token)

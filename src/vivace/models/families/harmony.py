@@ -49,3 +49,205 @@ CALLS_GO = "Calls to these tools must go to the commentary channel: 'functions'.
 CHANGED = "The tools have changed. From now on there are only these."
 LEVELS: dict[Effort, str] = {"none": "low", "minimal": "low", "low": "low", "high": "high", "xhigh": "high"}
 REASONING = "Reasoning: "
+
+
+class Opened(NamedTuple):
+    """The message that a log stops in; no body: in its header."""
+
+    header: Header
+    body: str | None
+
+
+class Harmony:
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        names = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL)
+        self.ids = {name: tokenizer.control(name) for name in names}
+        self.controls = {token: name for name, token in self.ids.items()}
+        self.stop_tokens = (self.ids[RETURN], self.ids[CALL])
+        self.guarded = guarded(tokenizer, names)
+
+    # ---- what is written --------------------------------------------------------------------------
+
+    def render(
+        self,
+        entries: Sequence[Entry],
+        *,
+        tools: Sequence[Tool] = (),
+        after: Sequence[int] = (),
+        effort: Effort = "",
+    ) -> list[int]:
+        sheet = Sheet(self, after, tools, entries)
+        if not after and (entries or tools):
+            calls_go = f"\n{CALLS_GO}" if tools else ""
+            sheet.write("system", f"{IDENTITY}\n\n{REASONING}{_level(effort)}\n\n{CHANNELS}{calls_go}")
+        if tools:
+            first = entries[0] if entries else None
+            is_given = isinstance(first, Message) and first.role == "system" and not first.is_open
+            text = first.text if isinstance(first, Message) and is_given else ""
+            news = [CHANGED, CALLS_GO] if after else []
+            sheet.write("developer", _instructions(text), "\n\n".join([*news, namespaces(tools)]))
+            entries = entries[is_given:]
+        for place, entry in enumerate(entries):
+            sheet.add(entry, entries[place + 1] if place + 1 < len(entries) else None)
+        return sheet.tokens()
+
+    def answer(self, log: Sequence[int], wish: Wish) -> list[int]:
+        opened = self.opened(log)
+        sheet = Sheet(self, log)
+        if not opened or opened.header.role != "assistant":
+            sheet.close()
+            if wish.effort and _level(wish.effort) != self._told_level(log):
+                sheet.write("system", f"{REASONING}{_level(wish.effort)}")
+            sheet.begin("assistant")
+        elif opened.body is not None or opened.header.channel:
+            return []
+        sheet.direct(*self._direction(wish))
+        return sheet.tokens()
+
+    def _direction(self, wish: Wish) -> Sequence[str]:
+        """The beginning of the answer's header that the wish makes certain; `grammar` begins behind it."""
+        tools = _callable(wish)
+        if tools and wish.choice == "required":
+            if len(tools) > 1:
+                return [CHANNEL, f"{COMMENTARY} to="]
+            kind = [] if tools[0].is_custom else [" ", CONSTRAIN, "json"]
+            return [CHANNEL, f"{COMMENTARY} to={recipient(tools[0])}", *kind, MESSAGE]
+        if wish.schema:
+            return [CHANNEL] if tools else [CHANNEL, FINAL, MESSAGE]
+        return []
+
+    # ---- what the model says ----------------------------------------------------------------------
+
+    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+        tools = callable_tools(wish)
+        opened = self.opened(log) or Opened(Header(), None)
+        parser = HarmonyParser(tools | {recipient(tool): tool for tool in tools.values()}, opened.header)
+        if opened.body is not None:
+            parser.resume(opened.body)
+        return parser
+
+    def grammar(self, wish: Wish) -> Grammar | None:
+        tools = _callable(wish)
+        if tools and wish.choice == "required":
+            return _calls_grammar(tools)
+        if not wish.schema:
+            return None
+        return _answer_or_call_grammar(wish.schema, tools) if tools else Grammar("json_schema", wish.schema)
+
+    # ---- what a log says --------------------------------------------------------------------------
+
+    def opened(self, log: Sequence[int]) -> Opened | None:
+        place = self._last(log, START, END, RETURN, CALL)
+        if place < 0 or log[place] != self.ids[START]:
+            return None
+        return self._split(log[place + 1 :])
+
+    def last_recipient(self, log: Sequence[int]) -> str:
+        """Whom the last call in the log was sent to; "" if there is none."""
+        end = self._last(log, CALL)
+        start = self._last(log[: max(end, 0)], START)
+        return self._split(log[start + 1 : end]).header.recipient if start >= 0 else ""
+
+    def _told_level(self, log: Sequence[int]) -> str:
+        """The effort that the log speaks of last."""
+        end = len(log)
+        while (start := self._last(log[:end], START)) >= 0:
+            opened = self._split(log[start + 1 : min(end, start + 200)])
+            if opened.header.role == "system" and opened.body and REASONING in opened.body:
+                return opened.body.rpartition(REASONING)[2].split()[0]
+            end = start
+        return ""
+
+    def _last(self, log: Sequence[int], *names: str) -> int:
+        wanted = {self.ids[name] for name in names}
+        return next((place for place in range(len(log) - 1, -1, -1) if log[place] in wanted), -1)
+
+    def _split(self, tokens: Sequence[int]) -> Opened:
+        """A message without its end, from behind `<|start|>`."""
+        parts: list[tuple[str, list[int]]] = [(START, [])]
+        for place, token in enumerate(tokens):
+            name = self.controls.get(token, "")
+            if name == MESSAGE:
+                return Opened(self._header(parts), self._text(tokens[place + 1 :]))
+            if name:
+                parts.append((name, []))
+            else:
+                parts[-1][1].append(token)
+        return Opened(self._header(parts), None)
+
+    def _header(self, parts: Sequence[tuple[str, Sequence[int]]]) -> Header:
+        header = Header(self._text(parts[0][1]))
+        for name, tokens in parts[1:]:
+            header.control(name)
+            header.feed(self._text(tokens))
+        return header
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        words = (self.tokenizer.piece(token) for token in tokens if token not in self.controls)
+        return b"".join(words).decode("utf-8", "replace")
+
+
+class Sheet:
+    """Messages at the end of a log."""
+
+    def __init__(
+        self, family: Harmony, after: Sequence[int], tools: Sequence[Tool] = (), entries: Sequence[Entry] = ()
+    ) -> None:
+        self._family = family
+        self._after = after
+        self._wording = Wording(family.tokenizer, family.guarded)
+        self._opened = family.opened(after)  # by the log, and untouched
+        self._end = ""  # what closes the message that is open here; "": none is
+        self._recipients = {tool.name: recipient(tool) for tool in tools}
+        self._names = {entry.call_id: entry.name for entry in entries if isinstance(entry, Call)}
+
+    def add(self, entry: Entry, following: Entry | None) -> None:
+        match entry:
+            case Message(role="assistant"):
+                self._add_answer(entry, following)
+            case Message(role="system"):
+                self.write("developer", _instructions(entry.text))
+            case Message():
+                self.write("user", entry.text)
+            case Thought():
+                self._say(ANALYSIS, "", entry.text, END)
+            case Call():
+                to = f" to={self._recipient(entry.name)}"
+                kind = [] if entry.is_custom else [" ", CONSTRAIN, "json"]
+                self._say(COMMENTARY, to, entry.arguments, CALL, kind)
+            case Output():
+                self._add_output(entry)
+        if isinstance(entry, Message) and entry.is_open:
+            return
+        self.close()
+
+    def write(self, role: str, *texts: str) -> None:
+        """A message without a channel; texts with an empty line between them."""
+        self.begin(role)
+        self.direct(MESSAGE, "\n\n".join(filter(None, texts)))
+        self._end = END
+
+    def begin(self, role: str) -> None:
+        self.close()
+        self._wording.control(self._family.ids[START])
+        self._wording.text(role)
+
+    def direct(self, *pieces: str) -> None:
+        """Control tokens by name, and text."""
+        for piece in pieces:
+            if token := self._family.ids.get(piece):
+                self._wording.control(token)
+            else:
+                self._wording.text(piece)
+
+    def close(self) -> None:
+        """End what is open, here or in the log."""
+        if self._opened:
+            self.direct(*([MESSAGE] if self._opened.body is None else []), END)
+        elif self._end:
+            self.direct(self._end)
+        self._opened, self._end = None, ""
+
+    def tokens(self) -> list[int]:
+        return self._wording.tokens()

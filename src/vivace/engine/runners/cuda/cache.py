@@ -14,7 +14,7 @@ from vivace.engine.runners.cuda.checkpoint import read_checkpoint
 from vivace.engine.runners.cuda.reference import Plain
 from vivace.engine.runners.cuda.shape import Shape
 
-VERSION = 1
+VERSION = 2
 
 
 def read_through_cache(path: Path, folder: Path) -> tuple[Shape, Plain]:

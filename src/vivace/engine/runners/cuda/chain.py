@@ -4,6 +4,7 @@ Owns the buffers of a pass and the order of the arguments. Whoever runs a launch
 emulator of the tests) is not its concern.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -48,6 +49,7 @@ class Model(NamedTuple):
     head: Matrix
     embedding: torch.Tensor  # [vocab, hidden] bf16
     rotation: torch.Tensor  # [positions, 64, 2] cosine and sine
+    dense_head: torch.Tensor  # [vocab, hidden] bf16, for a prefill's last rows; often the embedding itself
 
 
 @dataclass
@@ -97,11 +99,41 @@ def make_buffers(
     )
 
 
-def rotation_table(shape: Shape, positions: int, device: torch.device | str) -> torch.Tensor:
-    """Cosine and sine of position × frequency, in fp32 as the reference has them."""
+def rotation_table(
+    shape: Shape,
+    positions: int,
+    device: torch.device | str,
+    stretch: float = 1.0,
+    factors: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Cosine and sine of position × frequency, in fp32 as the reference has them.
+
+    `factors` divide the frequencies (Llama 3). `stretch` is YaRN's: beyond the trained context slow
+    frequencies are stretched, quick ones are left, and all is made a little larger.
+    """
     exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float32, device=device) / HEAD_DIM
-    angle = torch.outer(torch.arange(positions, device=device).float(), shape.rope_theta**-exponent)
-    return torch.stack([angle.cos(), angle.sin()], dim=-1).contiguous()
+    frequency = shape.rope_theta**-exponent
+    if factors is not None:
+        frequency = frequency / factors.to(device).float()
+    if stretch > 1.0:
+        kept = _kept_share(shape).to(device)
+        frequency = frequency * (kept + (1.0 - kept) / stretch)
+    angle = torch.outer(torch.arange(positions, device=device).float(), frequency)
+    size = 1.0 + 0.1 * math.log(stretch)
+    return (torch.stack([angle.cos(), angle.sin()], dim=-1) * size).contiguous()
+
+
+def _kept_share(shape: Shape) -> torch.Tensor:
+    """How much of each frequency YaRN leaves alone: those that turn 32 times in the trained context, all."""
+
+    def dimension(turns: float) -> float:
+        wave = shape.trained_tokens / (turns * 2 * math.pi)
+        return HEAD_DIM * math.log(wave) / (2 * math.log(shape.rope_theta))
+
+    low = max(0, math.floor(dimension(32.0)))
+    high = min(HEAD_DIM - 1, math.ceil(dimension(1.0)))
+    ramp = (torch.arange(HEAD_DIM // 2, dtype=torch.float32) - low) / max(0.001, high - low)
+    return 1.0 - ramp.clamp(0.0, 1.0)
 
 
 def embedding(plan: Plan, model: Model, buffers: Buffers) -> Launch:

@@ -6,7 +6,11 @@ stream.
 """
 
 import ctypes
+import hashlib
+import os
 import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 
@@ -26,7 +30,11 @@ KERNELS = (
     "down_projection",
     "head",
     "choose",
+    "read_tokens",
+    "add_norm",
+    "silu_product",
     "place",
+    "chunk_attention",
 )
 _SHARED_BYTES_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 14
 _CLUSTER_DIMENSION, _OVERLAP = 4, 6
@@ -56,6 +64,42 @@ def compile_source(text: str, architecture: str) -> bytes:
     nvrtc.nvrtcGetCUBIN(program, code)
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
     return code.raw
+
+
+def architecture() -> str:
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
+
+
+class Modules:
+    """The modules of several plans, compiled side by side, or taken from `folder` if they were before."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._threads = ThreadPoolExecutor(8, thread_name_prefix="nvrtc")
+        self._images: dict[Plan, Future[bytes]] = {}
+
+    def begin(self, plans: Sequence[Plan]) -> None:
+        target = architecture()
+        for plan in plans:
+            self._images[plan] = self._threads.submit(self._image, source(plan), target)
+
+    def take(self, plan: Plan) -> "Module":
+        image = self._images.pop(plan).result() if plan in self._images else b""
+        return Module(plan, image=image)
+
+    def _image(self, text: str, target: str) -> bytes:
+        if self._folder is None:
+            return compile_source(text, target)
+        file = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.{target}"
+        if file.exists():
+            return file.read_bytes()
+        code = compile_source(text, target)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(f".{os.getpid()}.part")
+        part.write_bytes(code)
+        part.replace(file)
+        return code
 
 
 def _compile_log(nvrtc: ctypes.CDLL, program: ctypes.c_void_p) -> str:
@@ -98,12 +142,11 @@ class _LaunchConfig(ctypes.Structure):
 class Module:
     """The compiled kernels of one plan, on the current device."""
 
-    def __init__(self, plan: Plan, *, overlap: bool = True) -> None:
-        major, minor = torch.cuda.get_device_capability()
+    def __init__(self, plan: Plan, *, overlap: bool = True, image: bytes = b"") -> None:
         torch.cuda.current_stream().synchronize()  # torch's context exists and is current from here on
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._overlap = overlap
-        self._image = compile_source(source(plan), f"sm_{major}{minor}")
+        self._image = image or compile_source(source(plan), architecture())
         self._module = ctypes.c_void_p()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), self._image), "load")
         self._functions = {name: self._function(name) for name in KERNELS}

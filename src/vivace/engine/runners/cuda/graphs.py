@@ -4,18 +4,31 @@ Owns the compiled modules, the buffers of each size of pass and which graph serv
 computes is `chain`'s; whose tokens they are is the runner's.
 """
 
+import functools
 import gc
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
+from numpy.typing import NDArray
 
+from vivace.engine.runners.base import Draw
 from vivace.engine.runners.cuda.chain import (
+    ACTIVE,
     COUNT,
+    MOST_STOPS,
     POSITION,
+    REMAINING,
     RING_WORDS,
+    SEED,
+    SEED_HIGH,
     STATE_WORDS,
+    STOP,
+    STOPS,
+    TEMPERATURE,
     Buffers,
     Launch,
     Model,
@@ -23,7 +36,10 @@ from vivace.engine.runners.cuda.chain import (
     make_buffers,
     pass_launches,
 )
-from vivace.engine.runners.cuda.plan import PASS_TOKENS, Plan
+from vivace.engine.runners.cuda.plan import Plan, fitting_passes
+
+GREEDY = Draw()
+ROUNDS_BETWEEN_LOOKS = 1 << 14  # of waiting: about 3 ms, longer than a step
 
 
 class Machine(Protocol):
@@ -35,23 +51,38 @@ class Machine(Protocol):
 MakeMachine = Callable[[Plan], Machine]
 
 
-def capture(machine: Machine, launches: Iterable[Launch], *, repeat: int = 1) -> torch.cuda.CUDAGraph:
-    """One graph of all launches, `repeat` times over."""
-    once = list(launches)
-    for launch in once:  # loads the code and sets the attributes, which may not happen while capturing
-        machine.run(launch)
+def capture_work(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """Whatever `work` puts on the stream, as one graph."""
+    work()  # loads the code and sets the attributes, which may not happen while capturing
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     gc.collect()
     gc.disable()  # an old graph that is freed while this one is captured would spoil it
     try:
-        with torch.cuda.graph(graph):
-            for _ in range(repeat):
-                for launch in once:
-                    machine.run(launch)
+        with torch.cuda.graph(graph, pool=_pool()):
+            work()
     finally:
         gc.enable()
     return graph
+
+
+@functools.cache
+def _pool() -> tuple[int, int]:
+    """One pool for all graphs: they never run side by side."""
+    pool: tuple[int, int] = torch.cuda.graph_pool_handle()
+    return pool
+
+
+def capture(machine: Machine, launches: Iterable[Launch], *, repeat: int = 1) -> torch.cuda.CUDAGraph:
+    """One graph of all launches, `repeat` times over."""
+    once = list(launches)
+
+    def work() -> None:
+        for _ in range(repeat):
+            for launch in once:
+                machine.run(launch)
+
+    return capture_work(work)
 
 
 @dataclass
@@ -62,6 +93,7 @@ class Pass:
     machine: Machine
     buffers: Buffers
     staging: torch.Tensor  # what the host writes and one copy brings over: state, then tokens
+    words: NDArray[np.int32]  # the same memory
 
 
 class Passes:
@@ -80,6 +112,9 @@ class Passes:
         self.pages = torch.zeros(most_pages, dtype=torch.int32, device=kv.device)
         self.ring = self._host(RING_WORDS, torch.int64)
         self._page_staging = self._host(most_pages, torch.int32)
+        self._ring_words = self.ring.numpy()
+        self._table: list[int] = []  # as the device has it
+        self.sizes = fitting_passes(model.shape, bits)
         self._passes: dict[int, Pass] = {}
         self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
 
@@ -93,32 +128,96 @@ class Passes:
             plan = Plan(self._model.shape, self._bits, tokens, self._blocks)
             buffers = make_buffers(plan, self._kv, len(self.pages), self.ring, self.pages)
             staging = self._host(STATE_WORDS + tokens, torch.int32)
-            self._passes[tokens] = Pass(plan, self._make_machine(plan), buffers, staging)
+            self._passes[tokens] = Pass(plan, self._make_machine(plan), buffers, staging, staging.numpy())
         return self._passes[tokens]
 
     def use_table(self, table: Sequence[int]) -> torch.Tensor:
         """The pages that the next passes read and write; they are given back as the device has them."""
-        self._page_staging[: len(table)] = torch.tensor(table, dtype=torch.int32)
         pages = self.pages[: len(table)]
+        if table == self._table:
+            return pages
+        self._table = list(table)
+        self._page_staging.numpy()[: len(table)] = table
         return pages.copy_(self._page_staging[: len(table)], non_blocking=True)
 
-    def run(self, tokens: Sequence[int], start: int) -> Buffers:
-        """One pass over 1 … 32 tokens; its logits are in the buffers once the stream has come so far."""
-        size = next(each for each in PASS_TOKENS if each >= len(tokens))
-        chosen = self.sized(size)
-        staging = chosen.staging
-        staging.zero_()
-        staging[POSITION], staging[COUNT] = start, len(tokens)
-        staging[STATE_WORDS : STATE_WORDS + len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
-        chosen.buffers.inputs.copy_(staging, non_blocking=True)
+    def write(
+        self, chosen: Pass, start: int, tokens: Sequence[int], draw: Draw = GREEDY, *, streams: bool = False
+    ) -> None:
+        """State and tokens of the next pass, in one copy. Nothing that reads them may be in flight."""
+        words = chosen.words
+        words[:] = 0
+        words[POSITION], words[COUNT] = start, len(tokens)
+        words[SEED], words[SEED_HIGH] = _signed(draw.seed), _signed(draw.seed >> 32)
+        words[TEMPERATURE] = struct.unpack("<i", struct.pack("<f", draw.temperature))[0]
+        if streams:
+            stops = sorted(draw.stops)[:MOST_STOPS]  # the device saves itself work; the host sees all of them
+            words[ACTIVE], words[REMAINING], words[STOPS] = 1, 2**31 - 1, len(stops)
+            words[STOP : STOP + len(stops)] = stops
+        words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
+        chosen.buffers.inputs.copy_(chosen.staging, non_blocking=True)
+
+    def run(self, tokens: Sequence[int], start: int, draw: Draw = GREEDY) -> Buffers:
+        """One pass over a few tokens; its logits are in the buffers once the stream has come so far."""
+        chosen = self._prepared(len(tokens), start)
+        self.write(chosen, start, tokens, draw)
         self.replay(chosen, start + len(tokens), streams=False)
         return chosen.buffers
+
+    def choose(self, tokens: Sequence[int], start: int, draw: Draw) -> Iterator[int]:
+        """One pass over a few tokens, and what would be said after each: no logits leave the device."""
+        self._prepared(len(tokens), start)  # a trial run writes to the ring, too
+        self.clear_ring(len(tokens))
+        self.run(tokens, start, draw)
+        for index in range(len(tokens)):
+            yield self.wait_for(index, 1)
+
+    def _prepared(self, tokens: int, start: int) -> Pass:
+        chosen = self.sized(next(each for each in self.sizes if each >= tokens))
+        self.prepare(chosen, chosen.plan.parts_for(start + tokens), streams=False)
+        return chosen
+
+    def clear_ring(self, words: int) -> None:
+        self._ring_words[:words] = 0
+
+    def wait_for(self, index: int, step: int) -> int:
+        """The token that a step left in the ring: a word carries its step, so an old one is known by it."""
+        words, rounds = self._ring_words, 0
+        while True:
+            word = int(words[index])
+            if word >> 32 == step:
+                return word & 0xFFFFFFFF
+            rounds += 1
+            if rounds % ROUNDS_BETWEEN_LOOKS == 0 and self._is_over() and int(words[index]) >> 32 != step:
+                raise RuntimeError("The GPU has ended its work without giving the token that it owes.")
+
+    def _is_over(self) -> bool:
+        """Whether nothing is in flight; raises what went wrong there, if something did."""
+        return not self._is_real or torch.cuda.current_stream().query()
+
+    def warm_up(self, most_tokens: int) -> None:
+        """Capture every pass up to this context, so that no turn waits for it."""
+        for size in self.sizes:
+            chosen = self.sized(size)
+            for parts in {chosen.plan.parts_for(length) for length in range(size, most_tokens + 1, 64)}:
+                self.prepare(chosen, parts, streams=False)
+                if size == 1:
+                    self.prepare(chosen, parts, streams=True)
+
+    def settle(self) -> None:
+        """Wait until nothing is in flight."""
+        if self._is_real:
+            torch.cuda.current_stream().synchronize()
+
+    def is_ready(self, chosen: Pass, length: int, *, streams: bool) -> bool:
+        """Whether the pass that ends with a context of `length` was captured."""
+        return not self._is_real or (
+            (chosen.plan.tokens, chosen.plan.parts_for(length), streams) in self._graphs
+        )
 
     def replay(self, chosen: Pass, length: int, *, streams: bool) -> None:
         """Put the pass on the stream; `length` is the context that it ends with."""
         parts = chosen.plan.parts_for(length)
         if self._is_real:
-            self.prepare(chosen, parts, streams=streams)
             self._graphs[chosen.plan.tokens, parts, streams].replay()
         else:
             for launch in self._launches(chosen, parts, streams):
@@ -127,7 +226,7 @@ class Passes:
     def prepare(self, chosen: Pass, parts: int, *, streams: bool) -> None:
         """Capture a graph if need be. It overwrites the pass's scratch, so not within a stream."""
         key = (chosen.plan.tokens, parts, streams)
-        if key in self._graphs:
+        if not self._is_real or key in self._graphs:
             return
         before = chosen.buffers.inputs.clone()
         chosen.buffers.inputs.zero_()  # no real token: the trial run writes nothing that lasts
@@ -140,3 +239,8 @@ class Passes:
     def embed(self, chosen: Pass) -> None:
         """Lay out the first input of a stream."""
         chosen.machine.run(embedding(chosen.plan, self._model, chosen.buffers))
+
+
+def _signed(word: int) -> int:
+    word &= 0xFFFFFFFF
+    return word - (1 << 32) if word >> 31 else word

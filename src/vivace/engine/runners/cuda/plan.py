@@ -5,12 +5,14 @@ a pass. Shared memory is the budget: the weights of the kernels to come wait the
 five kernels of a layer should fit on one multiprocessor together (227 KB).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
 MOST_PARTS = 8  # partial results of the attention that the out projection will combine
+SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ def verify_tuning(bits: int, tokens: int) -> Tuning:
     return Tuning(2, 2, 4, group, *down, 4, group, late_start=0b11000, attention_warps=8)
 
 
+def fitting_passes(shape: Shape, bits: int) -> tuple[int, ...]:
+    """The sizes of pass that this shape leaves room for; none if not even one token fits."""
+    return tuple(size for size in PASS_TOKENS if Plan(shape, bits, size).shared_bytes <= SHARED_BYTES)
+
+
 @dataclass(frozen=True)
 class Size:
     """One launch: blocks along x (y and z come from the tokens), threads, cluster and shared memory."""
@@ -68,11 +75,24 @@ class Plan:
     blocks: int = 132  # multiprocessors
     tuning: Tuning | None = field(default=None)
 
-    @property
+    @cached_property
     def tuned(self) -> Tuning:
-        return self.tuning or (
+        """The tuning, its rings as deep as this shape leaves room for: depth changes no arithmetic."""
+        wish = self.tuning or (
             TUNINGS[self.bits] if self.tokens == 1 else verify_tuning(self.bits, self.tokens)
         )
+        if self._down_bytes(replace(wish, down_stages=2, down_group=2)) > SHARED_BYTES:
+            wish = replace(wish, down_split=self._down_parts[0])
+        for name, count in (
+            ("up", lambda t: self._product_bytes(self.shape.hidden, 8, t.up_stages, t.up_group)),
+            ("head", lambda t: self._product_bytes(self.shape.hidden, 8, t.head_stages, t.head_group)),
+            ("down", self._down_bytes),
+        ):
+            for what, step in (("stages", 1), ("group", 2)):
+                key = f"{name}_{what}"
+                while count(wish) > SHARED_BYTES and getattr(wish, key) > 2:
+                    wish = replace(wish, **{key: getattr(wish, key) - step})
+        return wish
 
     def parts_for(self, length: int) -> int:
         """Clusters that share a key head at this context: the same for a pass of any size."""
@@ -89,8 +109,11 @@ class Plan:
     @property
     def down(self) -> tuple[int, int]:
         """Blocks of a cluster and warps of a block that share the columns of the down projection evenly."""
+        return self._down(self.tuned)
+
+    def _down(self, tuning: Tuning) -> tuple[int, int]:
         parts, warps = self._down_parts
-        split = self.tuned.down_split if self.tokens <= 4 and parts == 4 else parts
+        split = tuning.down_split if self.tokens <= 4 and parts == 4 else parts
         return split, warps * parts // split
 
     @property
@@ -121,10 +144,7 @@ class Plan:
         """The launches of a pass; `parts` clusters a key head share the attention."""
         shape, tuned, (split, warps) = self.shape, self.tuned, self.down
         sixteens = (self.tokens + 15) // 16
-        tiles = shape.hidden // 8
-        down_tiles = -(-tiles // min(self.blocks // split, tiles))
-        clusters = -(-tiles // down_tiles)  # no more than that many tiles each need
-        down_parts = self._down_parts[0]
+        clusters = -(-shape.hidden // 8 // self._down_tiles(split))  # no more than that many tiles each need
         rows = self.tokens * shape.heads // shape.kv_heads
         tile_q = min(rows, 16)
         splits = parts * tuned.attention_cluster
@@ -142,15 +162,31 @@ class Plan:
                                       shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_stages),
             "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
                                tuned.up_group),
-            "down_projection": Size(
-                (clusters * split, sixteens, 1), warps * 32 + 32, split,
-                self._product_bytes(shape.ffn // split, warps, tuned.down_stages, tuned.down_group,
-                                    down_parts // split)
-                + down_parts * down_tiles * self.tile_tokens * 8 * 4),
+            "down_projection": Size((clusters * split, sixteens, 1), warps * 32 + 32, split,
+                                    self._down_bytes(tuned)),
             "head": product(-(-shape.vocab // 8), self.blocks, shape.hidden, tuned.head_stages,
                             tuned.head_group),
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
         }  # fmt: skip
+
+    def _down_tiles(self, split: int) -> int:
+        """Tiles of one cluster."""
+        tiles = self.shape.hidden // 8
+        return -(-tiles // min(max(1, self.blocks // split), tiles))
+
+    def _down_bytes(self, tuning: Tuning) -> int:
+        """A product, and an inbox for the parts of every tile."""
+        split, warps = self._down(tuning)
+        parts = self._down_parts[0]
+        product = self._product_bytes(
+            self.shape.ffn // split, warps, tuning.down_stages, tuning.down_group, parts // split
+        )
+        return product + parts * self._down_tiles(split) * self.tile_tokens * 8 * 4
+
+    @property
+    def shared_bytes(self) -> int:
+        """The most that one of its launches takes."""
+        return max(size.shared_bytes for size in self.sizes(1).values())
 
     def _attention_bytes(self, rows: int) -> int:
         """Scores, twice, and the inbox of a cluster."""

@@ -39,7 +39,7 @@ def forward(shape: Shape, weights: Plain, tokens: torch.Tensor, rotation: torch.
     for index in range(shape.layers):
         x = decoder_layer(shape, weights, f"layers.{index}.", x, rotation[: len(tokens)])
     x = norm(x, weights["norm.weight"], shape.norm_epsilon)
-    return x @ weights["embed_tokens.weight"].float().T
+    return x @ weights.get("lm_head.weight", weights["embed_tokens.weight"]).float().T
 
 
 def decoder_layer(

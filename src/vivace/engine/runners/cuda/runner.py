@@ -6,26 +6,26 @@ is bound by the weights it reads, and the engine batches only where candidates a
 who runs when.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.base import Facts, Logits, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import Draw, Facts, KVFull, Logits, OutOfMemory, ShouldStop, Span, Stopped
 from vivace.engine.runners.cuda.chain import Model
 from vivace.engine.runners.cuda.driver import Module
 from vivace.engine.runners.cuda.graphs import MakeMachine, Passes
 from vivace.engine.runners.cuda.kv import Pages
-from vivace.engine.runners.cuda.plan import PASS_TOKENS
-from vivace.engine.runners.cuda.prefill import Prefill
+from vivace.engine.runners.cuda.prefill import PREFILLS, Prefill
 from vivace.engine.runners.cuda.shape import HEAD_DIM, PAGE_TOKENS
-from vivace.engine.runners.cuda.stream import DecodeStream
+from vivace.engine.runners.cuda.stream import Stream
 from vivace.engine.runners.cuda.weights import Dense
 
 SEQUENCES = 64
+PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
 MOST_ROWS = 64  # rows of logits that stay in pinned memory; more are copied slower
-FEW = PASS_TOKENS[-1]
 
 
 class Vocabulary(Protocol):
@@ -44,8 +44,11 @@ class CudaRunner:
         *,
         bits: int,
         context_tokens: int,
+        identity: str = "",  # of the file: saved KV belongs to it
+        stretch: float = 1.0,
         make_machine: MakeMachine = Module,
         blocks: int = 132,
+        prefill: str = "graph",  # or "torch", to be compared with
     ) -> None:
         shape, device = model.shape, model.embedding.device
         pages = -(-context_tokens // PAGE_TOKENS)
@@ -55,7 +58,10 @@ class CudaRunner:
         )
         self._pages = Pages(pages, SEQUENCES, self._copy_page)
         self._passes = Passes(model, bits, self._kv, most_pages, blocks, make_machine)
-        self._prefill = Prefill(model, dense, model.embedding, self._kv, self._passes.sized(1).machine)
+        machine = self._passes.sized(1).machine
+        self._prefill: Prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, machine)
+        self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
+        self._stream: Stream | None = None
         self._vocabulary = vocabulary
         rows = torch.empty(MOST_ROWS, shape.vocab, dtype=torch.float32)
         self._rows = rows.pin_memory() if device.type == "cuda" else rows
@@ -67,24 +73,53 @@ class CudaRunner:
             vocab_size=shape.vocab,
             end_tokens=vocabulary.end_tokens,
             threads=1,
+            stretch=stretch,
             can_stop=True,
-            kv_format=f"vivace cuda 1 {name} {shape.layers}x{shape.kv_heads}x{HEAD_DIM} bf16",
+            kv_format=f"vivace cuda 2 {name} {identity} {shape.layers}x{shape.kv_heads}x{HEAD_DIM} bf16 "
+            f"{bits}-bit weights yarn {stretch:g}",
+            device="cuda",
+            pass_tokens=self._prefill.chunk_tokens,
+            draft_tokens=self._passes.sizes[-1] - 1,
+            shares_passes=False,
+            stoppable_ms=8.0,
         )
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
-        for span in spans:  # all or nothing: pages first
-            self._pages.reserve(span.seq, span.start, span.start + len(span.tokens))
-        found = [self._forward_one(span, should_stop) for span in spans]
+        self._settle()
+        try:
+            for span in spans:  # all or nothing: pages first
+                self._pages.reserve(span.seq, span.start, span.start + len(span.tokens))
+            found = [self._forward_one(span, should_stop).copy() for span in spans[:-1]]
+            found.append(self._forward_one(spans[-1], should_stop))  # in place: valid until the next call
+        except (KVFull, Stopped, torch.OutOfMemoryError) as error:
+            for span in spans:
+                self._pages.trim(span.seq, span.start)
+            if isinstance(error, torch.OutOfMemoryError):
+                torch.cuda.empty_cache()
+                raise OutOfMemory from error
+            raise
+        for span in spans:
+            self._lengths[span.seq] = span.start + len(span.tokens)
         return np.concatenate(found) if len(found) > 1 else found[0]
 
     def _forward_one(self, span: Span, should_stop: ShouldStop | None) -> Logits:
-        pages = self._passes.use_table(self._pages.table(span.seq))
-        if len(span.tokens) > FEW:
-            return self._to_host(self._prefill.run(span.tokens, span.start, pages, span.want, should_stop))
-        if should_stop and should_stop():
-            raise Stopped
-        buffers = self._passes.run(span.tokens, span.start)
-        return self._to_host(buffers.logits[len(span.tokens) - span.want : len(span.tokens)])
+        """Rows that a draft is verified with come from the passes that decode, whatever their number."""
+        self._passes.use_table(self._pages.table(span.seq))
+        few, count = self._passes.sizes[-1], len(span.tokens)
+        if count > few and span.want <= 1:
+            rows = self._prefill.run(span.tokens, span.start, span.want, should_stop)
+            return self._to_host(rows)
+        found, dense = [], max(0, count - max(span.want, few))
+        if dense:
+            self._prefill.run(span.tokens[:dense], span.start, 0, should_stop)
+        for at in range(dense, count, few):
+            if should_stop and should_stop():
+                raise Stopped
+            tokens = span.tokens[at : at + few]
+            rows = self._passes.run(tokens, span.start + at).logits[: len(tokens)]
+            rows = self._to_host(rows[max(0, count - span.want - at) :])
+            found.append(rows.copy() if count > few else rows)
+        return np.concatenate(found) if len(found) > 1 else found[0]
 
     def _to_host(self, rows: torch.Tensor) -> Logits:
         """Waits for the device. One row is 600 KB: 25 µs over the bus."""
@@ -94,59 +129,117 @@ class CudaRunner:
         found: Logits = out.numpy()
         return found
 
-    def decode(
-        self,
-        seq: int,
-        start: int,
-        token: int,
-        *,
-        most_tokens: int,
-        stops: Sequence[int] = (),
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> DecodeStream:
-        """Tokens after `token`, chosen on the device. Nothing else may run until it is done or stopped."""
-        self._pages.reserve(seq, start, start + most_tokens + 1)
-        self._passes.use_table(self._pages.table(seq))
-        return DecodeStream(
-            self._passes,
-            token,
-            start,
-            most_tokens=most_tokens,
-            stops=stops,
-            temperature=temperature,
-            seed=seed,
-        )
+    def decode(self, span: Span, draw: Draw, ahead: int = 0) -> list[int]:
+        """See `base.Decode`. Steps in flight are true, whatever is drafted: they are used up first."""
+        (token, *draft), start = span.tokens, span.start
+        assert len(draft) < self._passes.sizes[-1]
+        if self._stream and not self._stream.is_at(span.seq, start, token, draw):
+            self._settle()
+        self._make_room(span, ahead)
+        self._lengths[span.seq] = start + len(span.tokens)
+        said: list[int] = []
+        while self._stream and self._stream.in_flight and draft:
+            said.append(self._stream.take())
+            if said[-1] != draft.pop(0) or said[-1] in draw.stops:
+                return said
+        if draft:
+            self._stream = None  # nothing of it is in flight
+            return said + self._verify(start + len(said), [said[-1] if said else token, *draft], draw)
+        return [*said, self._step(span.seq, start + len(said), said[-1] if said else token, draw, ahead)]
+
+    def _make_room(self, span: Span, ahead: int) -> None:
+        """Pages for the pass; for the steps ahead of it only if there are any, and then all at once."""
+        end = span.start + len(span.tokens)
+        self._pages.reserve(span.seq, span.start, end)
+        table = self._pages.table(span.seq)
+        has_room = self._pages.free_pages and len(table) < len(self._passes.pages)
+        if len(table) * PAGE_TOKENS < end + ahead and has_room:
+            self._pages.reserve(span.seq, end, len(table) * PAGE_TOKENS + 1)
+        self._passes.use_table(table)
+
+    def _verify(self, start: int, tokens: Sequence[int], draw: Draw) -> list[int]:
+        """The draft behind the first token, as far as it is what the device chooses, and one more."""
+        said: list[int] = []
+        for choice, expected in zip(self._passes.choose(tokens, start, draw), [*tokens[1:], -1], strict=True):
+            said.append(choice)
+            if choice != expected or choice in draw.stops:
+                break
+        return said
+
+    def _step(self, seq: int, start: int, token: int, draw: Draw, ahead: int) -> int:
+        room = len(self._pages.table(seq)) * PAGE_TOKENS - start  # steps that have a place to write to
+        stream = self._stream
+        if stream is None or not (stream.send(min(1 + ahead, room)) or stream.in_flight):
+            stream = self._stream = Stream(self._passes, seq, start, token, draw)
+            stream.send(min(1 + ahead, room))
+        return stream.take()
+
+    def _settle(self) -> None:
+        """End the steps in flight: everything but `decode` needs the device for itself."""
+        if self._stream:
+            if self._stream.in_flight:
+                self._passes.settle()
+            self._stream = None
 
     def trim(self, seq: int, length: int) -> None:
+        stream, kept = self._stream, -(-length // PAGE_TOKENS) * PAGE_TOKENS
+        if stream and stream.seq == seq and not stream.start <= length <= stream.end <= kept:
+            self._settle()  # it goes on elsewhere, or its steps write to pages that will be free in a moment
+        self._lengths[seq] = min(self._lengths[seq], length)
         self._pages.trim(seq, length)
 
     def share(self, source: int, target: int, length: int) -> None:
+        self._settle()
+        self._lengths[target] = min(self._lengths[source], length)
         self._pages.share(source, target, length)
 
     def save(self, seq: int) -> bytes:
-        held = self._kv[:, self._pages.table(seq)].cpu()
+        self._settle()
+        held = self._kv[:, self._pages.table(seq)[: -(-self._lengths[seq] // PAGE_TOKENS)]].cpu()
         state: bytes = held.view(torch.uint8).numpy().tobytes()
         return state
 
     def load(self, seq: int, state: bytes) -> None:
+        self._settle()
         page_bytes = self._kv[:, :1].numel() * 2
         count = len(state) // page_bytes
         if not state or len(state) % page_bytes:
             raise ValueError("This is no KV of such a model.")
         self._pages.reserve(seq, 0, count * PAGE_TOKENS)
+        self._lengths[seq] = count * PAGE_TOKENS
         held = torch.frombuffer(bytearray(state), dtype=torch.bfloat16)
         target = torch.tensor(self._pages.table(seq)[:count], device=self._kv.device)
         self._kv[:, target] = held.reshape(len(self._kv), count, *self._kv.shape[2:]).to(self._kv.device)
 
+    def warm_up(self) -> None:
+        """Capture all graphs, and load what torch loads at its first use."""
+        self._passes.warm_up(self.facts.limit_tokens)
+        self._prefill.warm_up()
+
     def known_costs(self) -> dict[int, float]:
-        return {}
+        """Measured here and now: a draft is verified without its logits, which `forward` would bring over."""
+        sizes = [*self._passes.sizes, *(size for size in PREFILL_SIZES if size <= self.facts.limit_tokens)]
+        costs = {size: min(self._pass_ms(size) for _ in range(3)) for size in sizes}
+        self.trim(0, 0)
+        return costs
+
+    def _pass_ms(self, tokens: int) -> float:
+        self.trim(0, 0)
+        begun = time.perf_counter()
+        span = Span(0, 0, [0] * tokens, want=1)
+        if tokens > self._passes.sizes[-1]:
+            self.forward([span])
+        else:
+            self._make_room(span, 0)
+            self._verify(0, span.tokens, Draw())
+            self._wait()
+        return (time.perf_counter() - begun) * 1e3
 
     def piece(self, token: int) -> bytes:
         return self._vocabulary.piece(token)
 
     def close(self) -> None:
-        self._wait()
+        self._settle()
 
     def _copy_page(self, source: int, target: int) -> None:
         self._kv[:, target] = self._kv[:, source]

@@ -26,6 +26,11 @@ class Shape:
     def kv_bytes_per_token(self) -> int:
         return self.layers * 2 * self.kv_heads * HEAD_DIM * 2
 
+    @property
+    def parameters(self) -> int:
+        layer = self.qkv_rows + self.heads * HEAD_DIM + 3 * self.ffn
+        return self.layers * layer * self.hidden + 2 * self.vocab * self.hidden
+
     def problem(self) -> str:
         """Why our kernels cannot run this model, in words; empty when they can."""
         if self.hidden % 512:

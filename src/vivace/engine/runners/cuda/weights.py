@@ -32,10 +32,12 @@ def dense_layer(weights: Plain, index: int, device: torch.device | str) -> Dense
     def take(*names: str) -> torch.Tensor:
         return torch.cat([weights[at + name].to(device) for name in names])
 
-    bias = take(*(f"self_attn.{n}_proj.bias" for n in "qkv"))
+    qkv = take(*(f"self_attn.{n}_proj.weight" for n in "qkv")).to(torch.bfloat16)
+    has_bias = f"{at}self_attn.q_proj.bias" in weights  # Qwen2 has, Llama has not
+    bias = take(*(f"self_attn.{n}_proj.bias" for n in "qkv")) if has_bias else qkv.new_zeros(len(qkv))
     return Dense(
         attention_gain=take("input_layernorm.weight").float(),
-        qkv=take(*(f"self_attn.{n}_proj.weight" for n in "qkv")).to(torch.bfloat16),
+        qkv=qkv,
         bias=bias.float(),
         out=take("self_attn.o_proj.weight").to(torch.bfloat16),
         ffn_gain=take("post_attention_layernorm.weight").float(),
@@ -59,19 +61,25 @@ def pack_layer(shape: Shape, dense: Dense, bits: int) -> Layer:
 
 
 def build_model(
-    shape: Shape, weights: Plain, bits: int, device: torch.device | str, positions: int
+    shape: Shape,
+    weights: Plain,
+    bits: int,
+    device: torch.device | str,
+    positions: int,
+    stretch: float = 1.0,
 ) -> tuple[Model, list[Dense]]:
     """The packed model and its dense twin, which the prefill multiplies by."""
     dense = [dense_layer(weights, index, device) for index in range(shape.layers)]
     embedding = weights["embed_tokens.weight"].to(device).to(torch.bfloat16).contiguous()
-    head = weights.get("lm_head.weight", embedding).to(device)
+    head = weights.get("lm_head.weight", embedding).to(device).to(torch.bfloat16)
     model = Model(
         shape=shape,
         layers=[pack_layer(shape, layer, bits) for layer in dense],
         final_gain=weights["norm.weight"].to(device).float(),
         head=pack(head, bits),
         embedding=embedding,
-        rotation=rotation_table(shape, positions, device),
+        rotation=rotation_table(shape, positions, device, stretch, weights.get("rope_freqs.weight")),
+        dense_head=head,
     )
     return model, dense
 
