@@ -13,6 +13,8 @@ import logging
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from vivace.config import Settings
 from vivace.engine.frames import (
     Append,
@@ -36,6 +38,7 @@ from vivace.server.backends.model_slot import LoadedModel, ModelSlot, find_model
 from vivace.server.backends.prompting import Prompt, prompt_of
 from vivace.server.backends.speech import Speech
 from vivace.server.backends.token_log import Known, Session, Told
+from vivace.server.backends.truncation import room_for_prompt, shortened
 from vivace.server.backends.turn import NativeTurn
 from vivace.server.library import Library
 from vivace.server.metrics import Metrics
@@ -193,6 +196,10 @@ class NativeBackend:
 
         is_large = prompt.characters + len(predicted) > LARGE_CHARS
         tokens = await asyncio.to_thread(tokenize) if is_large else tokenize()
+        if request.truncation == "auto" and request.is_generating:
+            room = room_for_prompt(await self._limit_tokens(model), request.max_output_tokens)
+            if len(session.log) + len(tokens) > room:
+                session, prompt, tokens = await self._begin_shorter(turn, model, room)
         if request.is_provisional:
             turn.typed = tokens
         else:
@@ -201,6 +208,29 @@ class NativeBackend:
             self._await_answer(turn, model, session, prompt)
         turn.prompt_tokens = len(session.log) + len(turn.typed)
         turn.tokenize_s = time.perf_counter() - begun
+
+    async def _limit_tokens(self, model: LoadedModel) -> int:
+        return (await model.engine.up()).ready.result().limit_tokens
+
+    async def _begin_shorter(
+        self, turn: NativeTurn, model: LoadedModel, room: int
+    ) -> tuple[Session, Prompt, list[int]]:
+        """A new log with as much of the conversation as there is room for."""
+        items = [*await self._library.history(turn.previous), *turn.request.items]
+        request = msgspec.structs.replace(turn.request, input=[])
+
+        def render(items: list[InputItem]) -> tuple[Prompt, list[int]]:
+            prompt = prompt_of(request, Told(), turn.previous, items)
+            return prompt, model.family.render(prompt.entries, tools=prompt.tools)
+
+        kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)
+        prompt, tokens = render(kept)
+        assert turn.session is not None
+        turn.session.release(turn)
+        turn.follows = False
+        session = Session(tenant=turn.caller.tenant)
+        turn.take(session)
+        return session, prompt, tokens
 
     def _await_answer(self, turn: NativeTurn, model: LoadedModel, session: Session, prompt: Prompt) -> None:
         """Let the log end where the model speaks."""
