@@ -71,7 +71,8 @@ class ScriptedTurn:
     async def __aiter__(self) -> AsyncIterator[Outcome]:
         for step in self._script:
             if isinstance(step, Wait):
-                await step.over()
+                if not self.is_interrupted.is_set():
+                    await step.over()
                 if self.is_interrupted.is_set():
                     yield Ended("interrupted", Usage(0, 0, 0), Waterfall())
                     return
@@ -138,6 +139,8 @@ def staged(**times: float) -> Iterator[tuple[Stage, ServerAddress]]:
             until(lambda: server.started)
             yield stage, ServerAddress(listener.getsockname()[1], "token", pid=0)
         finally:
+            for turn in stage.turns:
+                turn.interrupt()  # or the server would wait for it
             server.should_exit = True
             thread.join()
 

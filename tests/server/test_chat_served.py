@@ -60,6 +60,13 @@ def test_stop_strings_and_limits(address: ServerAddress) -> None:
     assert cut["choices"][0]["finish_reason"] == "length"
 
 
+def test_a_limit_beyond_the_context_is_no_error(address: ServerAddress) -> None:
+    """Clients that do not know the model ask for much."""
+    body = {"messages": said("hi"), "max_tokens": 64_000}
+    status, answer = fetch(address, "POST", PATH, body)
+    assert (status, answer["choices"][0]["finish_reason"]) == (200, "stop")
+
+
 def test_the_next_round_of_a_chat_prefills_only_what_is_new(address: ServerAddress) -> None:
     """The client sends its whole history again; what the engine has of it is used."""
     question = "Tell me something. " * 20
@@ -139,22 +146,51 @@ async def test_json_of_a_real_model(sdk: AsyncOpenAI, model: str) -> None:
     assert json.loads(answer.choices[0].message.content or "")["n"] in (1, 2, 3)
 
 
-async def test_a_call_of_a_real_model(sdk: AsyncOpenAI, model: str) -> None:
-    """A required call comes with arguments that obey the schema."""
-    parameters = {
-        "type": "object",
-        "properties": {"colour": {"enum": ["red", "blue"]}},
-        "required": ["colour"],
-        "additionalProperties": False,
-    }
-    tool: Any = {"type": "function", "function": {"name": "paint", "strict": True, "parameters": parameters}}
+PAINT: Any = {
+    "type": "function",
+    "function": {
+        "name": "paint",
+        "strict": True,
+        "parameters": {
+            "type": "object",
+            "properties": {"colour": {"enum": ["red", "blue"]}},
+            "required": ["colour"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+async def test_a_round_of_tools_with_a_real_model(sdk: AsyncOpenAI, model: str) -> None:
+    """A required call obeys its schema, and an answer to its output begins with what is in the KV."""
     answer = await sdk.chat.completions.create(
-        model=model, messages=QUESTION, tools=[tool], tool_choice="required", parallel_tool_calls=False
+        model=model, messages=QUESTION, tools=[PAINT], tool_choice="required", parallel_tool_calls=False
     )
+    message = answer.choices[0].message
+    (call,) = message.tool_calls or []
     assert answer.choices[0].finish_reason == "tool_calls"
-    (call,) = answer.choices[0].message.tool_calls or []
     assert call.type == "function"
     assert json.loads(call.function.arguments)["colour"] in ("red", "blue")
+    output = {"role": "tool", "tool_call_id": call.id, "content": "painted"}
+    after = await sdk.chat.completions.create(
+        model=model, messages=[*QUESTION, message, output], tools=[PAINT], tool_choice="none", max_tokens=4
+    )
+    assert after.choices[0].message.content
+    assert after.usage
+    assert answer.usage
+    assert after.usage.prompt_tokens_details
+    assert (after.usage.prompt_tokens_details.cached_tokens or 0) >= answer.usage.prompt_tokens
+
+
+async def test_a_call_that_the_limit_cuts_off_is_none(sdk: AsyncOpenAI, model: str) -> None:
+    """Nothing that could be run arrives, at once or streamed."""
+    asked: Any = {"model": model, "messages": QUESTION, "tools": [PAINT], "tool_choice": "required"}
+    whole = await sdk.chat.completions.create(**asked, max_tokens=8)
+    assert (whole.choices[0].finish_reason, whole.choices[0].message.tool_calls) == ("length", None)
+    stream = await sdk.chat.completions.create(**asked, max_tokens=8, stream=True)
+    chunks = [chunk async for chunk in stream]
+    assert not any(chunk.choices[0].delta.tool_calls for chunk in chunks)
+    assert chunks[-1].choices[0].finish_reason == "length"
 
 
 async def test_errors_are_the_sdks(sdk: AsyncOpenAI, model: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from upstream_fake import Asker, Call, Fake, chat, chunk, completed, deaf, responses, says, tool_call, until
@@ -13,6 +13,8 @@ from vivace.errors import VivaceError
 from vivace.protocol.items import InputItem, Part
 from vivace.protocol.outcomes import Broken, Ended, Outcome, Text
 from vivace.server.backends.upstream_turn import UpstreamTurn
+from vivace.server.metrics import Metrics
+from vivace.server.turn_watch import Watch
 
 
 @pytest.fixture
@@ -202,6 +204,47 @@ async def test_whoever_counts_turns_hears_of_each_end_once(fake: Fake, box: Aske
         "interrupted",
         "appended",
     ]
+
+
+async def test_who_watches_upstreams_hears_how_each_request_ended(fake: Fake, box: Asker) -> None:
+    """Completed, failed, timed out or cancelled; a warm-up is no request."""
+    fake.play(says("x"), lambda call: call.whole(500, {}), streaming, silent)
+    await box.ask()
+    await box.ask()
+    turn = box.begin()
+    async for _ in turn:
+        turn.interrupt()
+    await box.ask(generate=False)
+    await box.rested()
+    assert box.answered == [("box", "completed"), ("box", "failed"), ("box", "cancelled")]
+    async with Asker(fake, api="chat", first_byte_s=0.1) as hasty:
+        await hasty.ask()
+        await hasty.rested()
+        assert hasty.answered == [("box", "timeout")]
+
+
+async def test_a_turn_is_watched(fake: Fake, box: Asker) -> None:
+    """It waits until its request is sent, then runs, and what comes is heard of; its trace goes along."""
+    metrics = Metrics()
+    fake.play(streaming)
+    turn = box.begin()
+    turn.watch = Watch(metrics).began(turn)
+    turn.watch._span = Span()  # type: ignore[assignment]
+    assert _line(metrics, "num_requests_waiting{").endswith(" 1")
+    await until(lambda: turn.has_begun)
+    assert _line(metrics, "num_requests_running{").endswith(" 1")
+    assert _line(metrics, "time_to_first_token_seconds_count{").endswith(" 1")
+    assert fake.calls[0].headers["traceparent"] == Span.headers["traceparent"]
+    turn.interrupt()
+
+
+class Span:
+    headers: ClassVar = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
+
+def _line(metrics: Metrics, start: str) -> str:
+    lines = metrics.render(()).decode().splitlines()
+    return next(line for line in lines if line.startswith(f"vivace:{start}"))
 
 
 async def test_a_turn_goes_on_when_nobody_listens(fake: Fake, box: Asker) -> None:

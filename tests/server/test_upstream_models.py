@@ -44,7 +44,7 @@ def routes(**scripts: Script) -> Script:
 async def test_a_prefixed_name_always_means_its_upstream(fake: Fake) -> None:
     """Whatever follows is the model's name there, slashes included."""
     fake.play(says("x"))
-    async with Asker(fake, api="chat") as box:
+    async with Asker(fake, api="chat", models=[]) as box:
         assert box.backend.serves("box/org/model")
         assert not box.backend.serves("box/")
         assert not box.backend.serves("other/model")

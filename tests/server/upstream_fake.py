@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,7 +79,8 @@ Script = Callable[[Call], None]
 
 
 class Fake:
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.calls: list[Call] = []
         self.connections = 0  # ever made
         self.open = 0
@@ -96,7 +98,7 @@ class Fake:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}/v1"
 
     def play(self, *scripts: Script) -> None:
         """One for each request; the last for all that follow."""
@@ -133,9 +135,12 @@ class Fake:
                 self.open += 1
             self._spawn(self._serve, sock)
 
-    def _serve(self, sock: socket.socket) -> None:
+    def _serve(self, plain: socket.socket) -> None:
+        sock = plain
         try:
-            with sock, sock.makefile("rb") as file:
+            if self._tls:
+                sock = self._tls.wrap_socket(plain, server_side=True)
+            with plain, sock, sock.makefile("rb") as file:
                 while request := _read_request(file):
                     call = Call(sock, *request)
                     with self._lock:
@@ -147,8 +152,9 @@ class Fake:
         except OSError:
             pass
         finally:
+            plain.close()
             with self._lock:
-                self._sockets.discard(sock)
+                self._sockets.discard(plain)
                 self.open -= 1
 
 
@@ -287,7 +293,11 @@ class Asker:
     def __init__(self, fake: Fake | int, **settings: Any) -> None:
         url = fake.url if isinstance(fake, Fake) else f"http://127.0.0.1:{fake}/v1"
         self.known: dict[str, list[InputItem]] = {}
-        self.backend = UpstreamBackend(read_upstreams({"box": {"url": url} | settings}), self._history)
+        self.answered: list[tuple[str, str]] = []
+        upstreams = read_upstreams({"box": {"url": url} | settings})
+        self.backend = UpstreamBackend(
+            upstreams, self._history, lambda name, how: self.answered.append((name, how))
+        )
 
     async def __aenter__(self) -> "Asker":
         return self
@@ -302,6 +312,10 @@ class Asker:
     async def ask(self, input: Any = "hello", **fields: Any) -> Told:
         turn = self.begin(input, **fields)
         return Told(turn.request, [outcome async for outcome in turn])
+
+    async def rested(self) -> None:
+        """Wait until nothing runs any more: connections that can be used again are."""
+        await until(lambda: len(asyncio.all_tasks()) == 1 and not self.backend._turns)
 
     async def _history(self, response_id: str, _: Caller) -> list[InputItem] | None:
         return self.known.get(response_id)

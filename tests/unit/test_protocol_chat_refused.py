@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vivace.protocol.chat import parse_chat
@@ -176,6 +176,7 @@ MESSAGES = st.lists(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(FIELDS, JSON), MESSAGES)
 def test_any_json_is_parsed_or_refused(fields: dict[str, Any], messages: list[Any]) -> None:
     """Nothing but a `Refusal` comes out of a bad request, and of a good one a request with items."""

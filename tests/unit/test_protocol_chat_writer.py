@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vivace.protocol.chat_writer import ChatWriter
@@ -174,9 +174,9 @@ def test_a_whole_call_before_a_cut_off_one_stays() -> None:
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
-@pytest.mark.parametrize(("end", "finish"), [(LENGTH, "length"), (INTERRUPTED, "stop"), (STOP, "stop")])
+@pytest.mark.parametrize(("end", "finish"), [(LENGTH, "length"), (INTERRUPTED, "length"), (STOP, "stop")])
 def test_finish_reasons_of_text(end: Ended, finish: str) -> None:
-    """Length where the limit was reached; an interrupted answer stopped."""
+    """Length where it was cut off, by the limit or an interrupt; stop where it is whole."""
     assert tell(Text("a"), end)[1]["choices"][0]["finish_reason"] == finish
 
 
@@ -264,6 +264,7 @@ SOME = st.one_of(
 ENDS = st.sampled_from([STOP, LENGTH, INTERRUPTED])
 
 
+@settings(deadline=None)
 @given(st.lists(SOME, max_size=6), ENDS, st.booleans())
 @example([[Text("", [{"token": "a"}])], [CALL, CallDone()]], STOP, False)
 def test_chunks_add_up_to_the_answer(parts: list[list[Outcome]], end: Ended, has_usage_chunk: bool) -> None:
@@ -273,6 +274,7 @@ def test_chunks_add_up_to_the_answer(parts: list[list[Outcome]], end: Ended, has
     assert put_together(chunks) == answer["choices"][0]
 
 
+@settings(deadline=None)
 @given(st.lists(SOME, max_size=6), ENDS)
 def test_only_whole_calls_are_told(parts: list[list[Outcome]], end: Ended) -> None:
     """As many calls as ended well, each with all of its words."""

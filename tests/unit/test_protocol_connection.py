@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.unit.protocol_parts import (
+from protocol_parts import (
     APPENDED,
     DONE,
     FAILED,
@@ -138,6 +138,11 @@ def test_a_message_that_is_too_large_is_not_even_read() -> None:
 def test_binary_frames_are_refused() -> None:
     """Text frames only."""
     assert error_of(Talk().machine.receive_bytes()).status == 400
+
+
+def test_what_codex_has_processed_needs_no_answer() -> None:
+    """It says so after a response; an error frame would be taken for the next one's."""
+    assert Talk().say('{"type":"response.processed","response_id":"resp_1"}') == []
 
 
 def test_an_error_frame_does_not_repeat_what_was_sent() -> None:
@@ -278,6 +283,9 @@ def test_the_queue_is_bounded_in_bytes_too() -> None:
     for _ in range(MAX_WAITING_BYTES // len(large)):
         assert talk.say(large) == []
     assert error_of(talk.say(large)).status == 429
+    talk.machine.begun("resp_1", "m")
+    talk.tell("resp_1", DONE)
+    assert talk.say(large) == [], "there is room again"
 
 
 def test_refused_requests_wait_in_the_queue_too() -> None:

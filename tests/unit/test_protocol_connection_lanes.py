@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.unit.protocol_parts import (
+from protocol_parts import (
     APPENDED,
     DONE,
     FAILED,
@@ -228,6 +228,17 @@ def test_a_fork_that_is_refused_lets_go_of_its_parent() -> None:
     child = talk.begin(create("a", store=False, previous_response_id=parent))
     assert forgotten(talk.tell(child, DONE)) == []
     assert forgotten(talk.refuse(fork)) == [parent]
+
+
+def test_a_response_is_forgotten_once() -> None:
+    """Whoever names it later will not find it, and needs it to be forgotten no second time."""
+    talk = Talk()
+    parent = talk.finish(create("a", store=False))
+    (fork,) = starts(talk.say(create("b", previous_response_id=parent)))
+    talk.finish(create("a", store=False))
+    assert forgotten(talk.refuse(fork)) == [parent]
+    (late,) = starts(talk.say(create("b", previous_response_id=parent)))
+    assert forgotten(talk.refuse(late)) == []
 
 
 def test_a_continuation_that_is_refused_evicts_what_it_named() -> None:

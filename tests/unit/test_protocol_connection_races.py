@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.protocol_parts import (
+from protocol_parts import (
     CALL,
     DONE,
     FAILED,

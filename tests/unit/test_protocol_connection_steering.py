@@ -9,7 +9,7 @@ from openai.types.responses import (
     ResponseSteerFailedEvent,
     ResponseSteerPendingEvent,
 )
-from tests.unit.protocol_parts import (
+from protocol_parts import (
     APPENDED,
     CALL,
     DONE,

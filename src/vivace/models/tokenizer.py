@@ -40,6 +40,7 @@ class GgufTokenizer:
         self._model = gguf_vocab.load_model(path, vocab_only=True)
         self._vocab = lc.llama_model_get_vocab(self._model)
         self.end_tokens = gguf_vocab.end_tokens(self._vocab)
+        self.size: int = lc.llama_vocab_n_tokens(self._vocab)
         self.piece = functools.cache(self._piece)
         self.control = functools.cache(self._control)
 
@@ -63,6 +64,7 @@ class ByteTokenizer:
     """A token is a byte; control tokens come after them. For scripted models."""
 
     CONTROLS = ("<|im_start|>", "<|im_end|>")
+    size = 256 + len(CONTROLS)
 
     def __init__(self) -> None:
         self.end_tokens = frozenset({self.control("<|im_end|>")})
@@ -79,9 +81,14 @@ class ByteTokenizer:
 
 def load_tokenizer(model: str, path: Path | None) -> Tokenizer:
     if model.startswith(SCRIPTED):
-        return ByteTokenizer()
+        return scripted_tokenizer(str(script_of(model).get("vocabulary", "")))
     assert path is not None
     return GgufTokenizer(path)
+
+
+def scripted_tokenizer(vocabulary: str) -> GgufTokenizer | ByteTokenizer:
+    """Of a script that names a GGUF file, or none."""
+    return GgufTokenizer(Path(vocabulary)) if vocabulary else ByteTokenizer()
 
 
 def script_of(model: str) -> dict[str, object]:

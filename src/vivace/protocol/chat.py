@@ -17,7 +17,7 @@ import msgspec
 from vivace.protocol.chat_messages import Called, Message, items_of, unsupported
 from vivace.protocol.items import missing
 from vivace.protocol.refusal import Refusal
-from vivace.protocol.requests import Count, ResponseCreate, _decode, parse_create
+from vivace.protocol.requests import Count, ResponseCreate, decode, parse_create
 from vivace.protocol.tools import Name
 
 # The same name and meaning on both sides.
@@ -157,7 +157,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 def parse_chat(data: bytes | str) -> ChatRequest:
     """A checked request, or `Refusal` with the field that is wrong."""
-    chat = _decode(data, ChatCreate)
+    chat = decode(data, ChatCreate)
     _refuse_what_we_cannot(chat)
     if not chat.messages:
         raise missing("There are no messages to answer.", "messages")

@@ -159,7 +159,7 @@ class ChatWriter:
 
     def _reason(self, end: Ended) -> str:
         is_cut = self._open is not None or (self._is_lost and end.reason != "stop")
-        if end.reason == "length" or is_cut:
+        if end.reason in ("length", "interrupted") or is_cut:  # half an answer must not look whole
             return "length"
         return "tool_calls" if self._calls and end.reason == "stop" else "stop"
 

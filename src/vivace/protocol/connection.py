@@ -108,6 +108,8 @@ class Connection:
                     return self._interrupt(parse_interrupt(text))
                 case "response.steer":
                     return self._steer(parse_steer(text), len(text))
+                case "response.processed":
+                    return []  # Codex has read a response to its end; an error would hit its next turn
                 case other:
                     raise Refusal(f"Unknown message type {other!r:.80}.", code="unknown_type", param="type")
         except Refusal as error:

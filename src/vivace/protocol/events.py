@@ -207,8 +207,12 @@ class OutputItemDone(_Item, frozen=True, tag="response.output_item.done"):
     pass
 
 
-class OutputItemInterrupted(_Item, frozen=True, tag="response.output_item.interrupted"):
+class OutputItemInterrupted(Event, frozen=True, kw_only=True, tag="response.output_item.interrupted"):
     """The item never became whole, and is not part of the response: a client drops what it has of it."""
+
+    response_id: str
+    item_id: str
+    output_index: int
 
 
 class _InPart(Event, frozen=True, kw_only=True):

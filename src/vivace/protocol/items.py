@@ -73,8 +73,9 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
 def check_item(item: InputItem, where: str) -> None:
     """Refuse what cannot be obeyed. Text only: an image, a file or a sound is refused by name."""
-    for name in ("arguments", "output", "tools"):
-        check_depth(getattr(item, name), f"{where}.{name}")
+    if item.arguments or item.output or item.tools:
+        for name in ("arguments", "output", "tools"):
+            check_depth(getattr(item, name), f"{where}.{name}")
     if item.type not in KINDS:
         raise _unsupported(
             f"Input items of type {item.type!r} are not supported; text and tool calls are.", f"{where}.type"
@@ -93,12 +94,12 @@ def check_item(item: InputItem, where: str) -> None:
 
 def check_depth(given: Any, where: str) -> None:
     """What is nested as deeply as can just be read could not be written again."""
-    level = [given]
+    level = [given] if isinstance(given, dict | list) else []
     for _ in range(MAX_DEPTH):
-        level = [each for each in level if isinstance(each, dict | list)]
         if not level:
             return
-        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+        inner = [one for each in level for one in (each.values() if isinstance(each, dict) else each)]
+        level = [one for one in inner if isinstance(one, dict | list)]
     raise Refusal(f"This is nested more than {MAX_DEPTH} deep.", code="invalid_value", param=where)
 
 

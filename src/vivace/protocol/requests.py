@@ -190,31 +190,31 @@ class Envelope(msgspec.Struct):
 
 def parse_create(data: bytes | str) -> ResponseCreate:
     """A checked request, or `Refusal` with the field that is wrong."""
-    request = _decode(data, ResponseCreate)
+    request = decode(data, ResponseCreate)
     _check(request)
     return request
 
 
 def parse_envelope(data: bytes | str) -> Envelope:
-    return _decode(data, Envelope)
+    return decode(data, Envelope)
 
 
 def parse_cancel(data: bytes | str) -> ResponseCancel:
-    return _decode(data, ResponseCancel)
+    return decode(data, ResponseCancel)
 
 
 def parse_interrupt(data: bytes | str) -> ResponseInterrupt:
-    return _decode(data, ResponseInterrupt)
+    return decode(data, ResponseInterrupt)
 
 
 def parse_steer(data: bytes | str) -> ResponseSteer:
-    given = _decode(data, dict[str, msgspec.Raw])
-    target = _decode(data, _Target).previous_response_id
+    given = decode(data, dict[str, msgspec.Raw])
+    target = decode(data, _Target).previous_response_id
     unknown = sorted(given.keys() - {"type", "previous_response_id", "input"})
     return ResponseSteer(target, given.get("input", msgspec.Raw(b"null")).copy(), unknown)
 
 
-def _decode(data: bytes | str, kind: type[T]) -> T:
+def decode(data: bytes | str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:

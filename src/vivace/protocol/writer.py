@@ -223,8 +223,8 @@ class ResponseWriter:
             return
         is_half = isinstance(item, OpenCall) and not is_whole
         if is_half or (self.is_discarding and status != "completed"):
-            index = self._count - 1
-            yield self.number(OutputItemInterrupted, item=item.item("incomplete"), output_index=index)
+            at = {"response_id": self._id, "item_id": item.id, "output_index": self._count - 1}
+            yield self.number(OutputItemInterrupted, **at)
             return
         yield from map(self._numbered, item.closed(status))
         self._output.append(item.item(status))

@@ -110,8 +110,8 @@ class ChatStream(Response):
             self._listener.close()
 
     def _stream(self, opening: list[Outcome]) -> Response:
-        is_counted = Activity()  # by us already
-        return FrameStream(self._frames(opening), is_counted, lambda: None, self._turn.headers)
+        nobody = Activity()  # it is counted already
+        return FrameStream(self._frames(opening), nobody, lambda: None, self._turn.headers)
 
     async def _opening(self) -> list[Outcome]:
         """What comes up to the first word, as far as it comes soon."""

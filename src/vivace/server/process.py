@@ -121,7 +121,7 @@ async def _serve(
     app = build_app(
         about=About(settings, native, desk, activity, watch, port),
         responses=ResponsesRoute(desk, Backgrounds(desk, activity), activity),
-        chat=ChatRoute(desk.begin, activity),
+        chat=ChatRoute(desk.begin, activity, desk.commit),
         sockets=sockets,
         keys=keys,
         port=port,

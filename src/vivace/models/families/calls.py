@@ -17,7 +17,10 @@ class CallReader(Protocol):
     is_wrong: bool  # it is no call
 
     def feed(self, text: str, at: int) -> int:
-        """Take what is mine of `text` from `at` on; gives back where I stopped."""
+        """Take what is mine of `text` from `at` on; gives back where I stopped.
+
+        Before the end, and neither over nor wrong: what is left may be the beginning of something.
+        """
         ...
 
     def take(self) -> list[Part]:

@@ -1,40 +1,104 @@
-"""Stand-in until the families are here."""
+"""Which family a model belongs to.
 
-from vivace.models.template import ChatML
-from vivace.models.template import Message as Old
-from vivace.models.families.base import Said
+Owns the list of families, and how a user's own file is recognised: by the chat template inside it, or else by its
+architecture. Known models say it in the catalog.
+"""
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+from vivace.errors import StartError, UsageError
+from vivace.models.catalog import card
+from vivace.models.families.base import Family
+from vivace.models.families.harmony import Harmony
+from vivace.models.families.llama3 import Llama3
+from vivace.models.families.qwen3 import Qwen3
+from vivace.models.families.qwen3coder import Qwen3Coder
+from vivace.models.families.qwen25 import QWEN_SYSTEM, SMOLLM_SYSTEM, Qwen25
+from vivace.models.tokenizer import SCRIPTED, Tokenizer
+
+FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
+    "chatml": Qwen25,
+    "smollm2": lambda tokenizer: Qwen25(tokenizer, default_system=SMOLLM_SYSTEM),
+    "qwen2.5": lambda tokenizer: Qwen25(tokenizer, default_system=QWEN_SYSTEM),
+    "qwen3": Qwen3,
+    "qwen3-thinking": lambda tokenizer: Qwen3(tokenizer, thinking="always"),
+    "qwen3-instruct": lambda tokenizer: Qwen3(tokenizer, thinking="never"),
+    "qwen3-coder": Qwen3Coder,
+    "qwen3-coder-thinking": lambda tokenizer: Qwen3Coder(tokenizer, thinking="wished"),
+    "llama3": Llama3,
+    "harmony": Harmony,
+}
+ARCHITECTURES = {
+    "qwen2": "qwen2.5",
+    "qwen2moe": "qwen2.5",
+    "qwen3": "qwen3",
+    "qwen3moe": "qwen3",
+    "gpt-oss": "harmony",
+    "llama": "llama3",
+}
 
 
-class _Plain:
-    def feed(self, text):
-        return [Said(text)] if text else []
-
-    def control(self, name):
-        return []
-
-    def finish(self):
-        return []
-
-
-class _Family:
-    controls = {}
-    stop_tokens = ()
-
-    def __init__(self, tokenizer):
-        self._t = ChatML(tokenizer)
-
-    def render(self, entries, *, tools=(), after=()):
-        return self._t.render([Old(e.role, e.text, e.is_open) for e in entries], after=after)
-
-    def answer(self, log, wish):
-        return self._t.answer(log)
-
-    def parser(self, wish, log):
-        return _Plain()
-
-    def grammar(self, wish):
-        return None
+def family_for(tokenizer: Tokenizer, model_name: str, told: str = "") -> Family:
+    """The family of a model; `told` is a chat template or an architecture, read from the file if not given."""
+    try:
+        return FAMILIES[_kind(model_name, told)](tokenizer)
+    except (StartError, ValueError) as error:
+        raise StartError(
+            f"The chat format of {model_name} is not known.",
+            "Its vocabulary has no tokens of a format that Vivace speaks: ChatML (Qwen), Llama 3 or harmony "
+            "(gpt-oss). Choose a model from `vivace models`.",
+        ) from error
 
 
-def family_for(tokenizer, name):
-    return _Family(tokenizer)
+def _kind(model_name: str, told: str) -> str:
+    if model_name.startswith(SCRIPTED):
+        return "chatml"
+    if not told:
+        try:
+            return card(model_name).family
+        except UsageError:  # a file of the user's
+            told = told_by(Path(model_name).expanduser())
+    return kind_of(told)
+
+
+def kind_of(told: str) -> str:
+    """The name of the family that a chat template or an architecture speaks of."""
+    if "<|start|>" in told and "<|channel|>" in told:
+        return "harmony"
+    if "<|start_header_id|>" in told:
+        return "llama3"
+    if "<|im_start|>" not in told:
+        return ARCHITECTURES.get(told, "chatml")
+    is_wished = "enable_thinking" in told
+    if "<function=" in told:
+        return "qwen3-coder-thinking" if is_wished else "qwen3-coder"
+    if is_wished:
+        return "qwen3"
+    if r"assistant\n<think>" in told:
+        return "qwen3-thinking"
+    if "You are Qwen, created by" in told:
+        return "qwen2.5"
+    if "named SmolLM" in told:
+        return "smollm2"
+    return "qwen3-instruct" if "<tool_response>" in told else "chatml"
+
+
+def told_by(path: Path) -> str:
+    """The chat template inside a GGUF file, or else its architecture; nothing if there is no such file."""
+    import llama_cpp as lc  # only who has a file of their own pays for it
+
+    from vivace.models import gguf_vocab
+
+    if not path.is_file():
+        return ""
+    model = gguf_vocab.load_model(path, vocab_only=True)
+    try:
+        if template := lc.llama_model_chat_template(model, None):
+            return str(template.decode("utf-8", "replace"))
+        name = ctypes.create_string_buffer(64)
+        count = lc.llama_model_meta_val_str(model, b"general.architecture", name, len(name))
+        return name.value.decode() if count > 0 else ""
+    finally:
+        lc.llama_model_free(model)

@@ -4,12 +4,11 @@ Owns how conversations, tools and effort are written, what an answer begins with
 As OpenAI's renderer has it, but for three things: no date, which would throw the KV of every log away at midnight;
 reasoning that a client sends back is shown where it was; and an answer of earlier ends as the model ended it,
 with `<|return|>`. So a conversation that is sent again has the tokens of the log it came from.
-
-`<|end|>` is a control token that no grammar of the engine's allows. So under a grammar there is no reasoning, and
-where calls are only possible there is no grammar.
 """
 
+import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from vivace.models.families.base import (
     Call,
@@ -24,6 +23,7 @@ from vivace.models.families.base import (
     Wish,
 )
 from vivace.models.families.calls import callable_tools
+from vivace.models.families.harmony_form import harmony_grammar, header_of
 from vivace.models.families.harmony_parser import (
     ANALYSIS,
     CALL,
@@ -38,10 +38,16 @@ from vivace.models.families.harmony_parser import (
     HarmonyParser,
     Header,
 )
-from vivace.models.families.larks import arguments_rule, json_rule, lark, literal, pattern
 from vivace.models.families.typescript import FUNCTIONS, namespaces, recipient
 from vivace.models.families.wording import Own, Wording, guarded
 from vivace.models.tokenizer import Tokenizer
+
+
+class Mark(str):
+    """The name of a control token, where it stands for the token."""
+
+    __slots__ = ()
+
 
 IDENTITY = "You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06"
 CHANNELS = "# Valid channels: analysis, commentary, final. Channel must be included for every message."
@@ -49,6 +55,8 @@ CALLS_GO = "Calls to these tools must go to the commentary channel: 'functions'.
 CHANGED = "The tools have changed. From now on there are only these."
 LEVELS: dict[Effort, str] = {"none": "low", "minimal": "low", "low": "low", "high": "high", "xhigh": "high"}
 REASONING = "Reasoning: "
+ROLE_TOKENS = 8  # at the beginning of a message: enough to see whether it is the system's
+JSON = (" ", Mark(CONSTRAIN), "json")
 
 
 class Opened(NamedTuple):
@@ -64,7 +72,7 @@ class Harmony:
         names = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL)
         self.ids = {name: tokenizer.control(name) for name in names}
         self.controls = {token: name for name, token in self.ids.items()}
-        self.stop_tokens = (self.ids[RETURN], self.ids[CALL])
+        self.stop_tokens: tuple[int, ...] = (self.ids[RETURN], self.ids[CALL])
         self.guarded = guarded(tokenizer, names)
 
     # ---- what is written --------------------------------------------------------------------------
@@ -99,23 +107,11 @@ class Harmony:
             sheet.close()
             if wish.effort and _level(wish.effort) != self._told_level(log):
                 sheet.write("system", f"{REASONING}{_level(wish.effort)}")
-            sheet.begin("assistant")
+            sheet.begin_answer()
         elif opened.body is not None or opened.header.channel:
             return []
-        sheet.direct(*self._direction(wish))
+        sheet.direct(*(Mark(piece) if piece in self.ids else piece for piece in header_of(wish)))
         return sheet.tokens()
-
-    def _direction(self, wish: Wish) -> Sequence[str]:
-        """The beginning of the answer's header that the wish makes certain; `grammar` begins behind it."""
-        tools = _callable(wish)
-        if tools and wish.choice == "required":
-            if len(tools) > 1:
-                return [CHANNEL, f"{COMMENTARY} to="]
-            kind = [] if tools[0].is_custom else [" ", CONSTRAIN, "json"]
-            return [CHANNEL, f"{COMMENTARY} to={recipient(tools[0])}", *kind, MESSAGE]
-        if wish.schema:
-            return [CHANNEL] if tools else [CHANNEL, FINAL, MESSAGE]
-        return []
 
     # ---- what the model says ----------------------------------------------------------------------
 
@@ -128,40 +124,37 @@ class Harmony:
         return parser
 
     def grammar(self, wish: Wish) -> Grammar | None:
-        tools = _callable(wish)
-        if tools and wish.choice == "required":
-            return _calls_grammar(tools)
-        if not wish.schema:
-            return None
-        return _answer_or_call_grammar(wish.schema, tools) if tools else Grammar("json_schema", wish.schema)
+        return harmony_grammar(wish)
 
     # ---- what a log says --------------------------------------------------------------------------
 
     def opened(self, log: Sequence[int]) -> Opened | None:
-        place = self._last(log, START, END, RETURN, CALL)
+        place = self._last(log, len(log), START, END, RETURN, CALL)
         if place < 0 or log[place] != self.ids[START]:
             return None
         return self._split(log[place + 1 :])
 
     def last_recipient(self, log: Sequence[int]) -> str:
         """Whom the last call in the log was sent to; "" if there is none."""
-        end = self._last(log, CALL)
-        start = self._last(log[: max(end, 0)], START)
+        end = self._last(log, len(log), CALL)
+        start = self._last(log, end, START)
         return self._split(log[start + 1 : end]).header.recipient if start >= 0 else ""
 
     def _told_level(self, log: Sequence[int]) -> str:
         """The effort that the log speaks of last."""
-        end = len(log)
-        while (start := self._last(log[:end], START)) >= 0:
-            opened = self._split(log[start + 1 : min(end, start + 200)])
-            if opened.header.role == "system" and opened.body and REASONING in opened.body:
-                return opened.body.rpartition(REASONING)[2].split()[0]
-            end = start
+        start = len(log)
+        while (start := self._last(log, start, START)) >= 0:
+            if self._split(log[start + 1 : start + 1 + ROLE_TOKENS]).header.role == "system":
+                tokens = itertools.takewhile(lambda token: token != self.ids[END], log[start + 1 :])
+                _, told, level = (self._split(list(tokens)).body or "").partition(REASONING)
+                if told:
+                    return level.partition("\n")[0]
         return ""
 
-    def _last(self, log: Sequence[int], *names: str) -> int:
+    def _last(self, log: Sequence[int], end: int, *names: str) -> int:
+        """Where the last of these control tokens is before `end`; -1: nowhere."""
         wanted = {self.ids[name] for name in names}
-        return next((place for place in range(len(log) - 1, -1, -1) if log[place] in wanted), -1)
+        return next((place for place in range(end - 1, -1, -1) if log[place] in wanted), -1)
 
     def _split(self, tokens: Sequence[int]) -> Opened:
         """A message without its end, from behind `<|start|>`."""
@@ -199,6 +192,7 @@ class Sheet:
         self._wording = Wording(family.tokenizer, family.guarded)
         self._opened = family.opened(after)  # by the log, and untouched
         self._end = ""  # what closes the message that is open here; "": none is
+        self._is_in_answer = False  # and it is one of the assistant's text
         self._recipients = {tool.name: recipient(tool) for tool in tools}
         self._names = {entry.call_id: entry.name for entry in entries if isinstance(entry, Call)}
 
@@ -211,43 +205,85 @@ class Sheet:
             case Message():
                 self.write("user", entry.text)
             case Thought():
-                self._say(ANALYSIS, "", entry.text, END)
+                self._say(ANALYSIS, (), entry.text, END)
             case Call():
-                to = f" to={self._recipient(entry.name)}"
-                kind = [] if entry.is_custom else [" ", CONSTRAIN, "json"]
-                self._say(COMMENTARY, to, entry.arguments, CALL, kind)
+                kind = () if entry.is_custom else JSON
+                to = [f" to={self._recipients.get(entry.name, f'{FUNCTIONS}.{entry.name}')}", *kind]
+                self._say(COMMENTARY, to, entry.arguments, CALL)
             case Output():
-                self._add_output(entry)
-        if isinstance(entry, Message) and entry.is_open:
-            return
-        self.close()
+                self._begin(self._sender(entry), Own(" to=assistant"), Mark(CHANNEL), Own(COMMENTARY))
+                self.direct(Mark(MESSAGE), entry.text)
+                self._end = END
+        if not (isinstance(entry, Message) and entry.is_open):
+            self.close()
 
     def write(self, role: str, *texts: str) -> None:
-        """A message without a channel; texts with an empty line between them."""
-        self.begin(role)
-        self.direct(MESSAGE, "\n\n".join(filter(None, texts)))
+        """A message without a channel; an empty line between its texts."""
+        self._begin(Own(role), Mark(MESSAGE))
+        self.direct("\n\n".join(filter(None, texts)))
         self._end = END
 
-    def begin(self, role: str) -> None:
-        self.close()
-        self._wording.control(self._family.ids[START])
-        self._wording.text(role)
+    def begin_answer(self) -> None:
+        self._begin(Own("assistant"))
 
     def direct(self, *pieces: str) -> None:
-        """Control tokens by name, and text."""
+        """Text, and control tokens where they are marked as such."""
         for piece in pieces:
-            if token := self._family.ids.get(piece):
-                self._wording.control(token)
+            if isinstance(piece, Mark):
+                self._wording.control(self._family.ids[piece])
             else:
                 self._wording.text(piece)
 
     def close(self) -> None:
         """End what is open, here or in the log."""
         if self._opened:
-            self.direct(*([MESSAGE] if self._opened.body is None else []), END)
+            self.direct(*([Mark(MESSAGE)] if self._opened.body is None else []), Mark(END))
         elif self._end:
-            self.direct(self._end)
-        self._opened, self._end = None, ""
+            self.direct(Mark(self._end))
+        self._opened, self._end, self._is_in_answer = None, "", False
 
     def tokens(self) -> list[int]:
         return self._wording.tokens()
+
+    def _begin(self, *pieces: str) -> None:
+        self.close()
+        self.direct(Mark(START), *pieces)
+
+    def _say(self, channel: str, to: Sequence[str], text: str, end: str) -> None:
+        """A message of the assistant's, but for its end."""
+        self.begin_answer()
+        self.direct(Mark(CHANNEL), Own(channel), *to, Mark(MESSAGE), text)
+        self._end = end
+
+    def _add_answer(self, message: Message, following: Entry | None) -> None:
+        opened = self._opened
+        is_ours = opened is not None and opened.header.role == "assistant" and not opened.header.recipient
+        if self._is_in_answer:
+            self._wording.cut()
+            self.direct(message.text)
+        elif opened and is_ours and opened.body is not None:
+            self.direct(message.text)
+            self._end = RETURN if opened.header.channel == FINAL else END
+        elif opened and is_ours and not opened.header.channel:
+            self.direct(Mark(CHANNEL), Own(FINAL), Mark(MESSAGE), message.text)
+            self._end = RETURN
+        else:
+            is_before_call = isinstance(following, Call) and not message.is_open
+            channel, end = (COMMENTARY, END) if is_before_call else (FINAL, RETURN)
+            self._say(channel, (), message.text, end)
+        self._opened, self._is_in_answer = None, True
+
+    def _sender(self, output: Output) -> str:
+        """The tool that answers, as a recipient is written."""
+        name = output.name or self._names.get(output.call_id, "")
+        if not name:
+            return self._family.last_recipient(self._after) or f"{FUNCTIONS}.tool"
+        return self._recipients.get(name, f"{FUNCTIONS}.{name}")
+
+
+def _level(effort: Effort) -> str:
+    return LEVELS.get(effort, "medium")
+
+
+def _instructions(text: str) -> str:
+    return f"# Instructions\n\n{text}" if text else ""

@@ -142,6 +142,12 @@ class HarmonyParser:
         self._last: type[Said] | type[Mused] | None = None  # kind of the last words, if nothing came since
         self._parts: list[Part] = []
 
+    def resume(self, body: str) -> None:
+        """The first message has its header already, and this much of its body; a call is told of from its start."""
+        self._open(self._header or Header())
+        if self._body and not isinstance(self._body, Words):
+            self._body.feed(body)
+
     def feed(self, text: str) -> list[Part]:
         if text and self._body:
             self._body.feed(text)

@@ -49,11 +49,11 @@ def grammar_of(wish: Wish, form: Form, *, reasoning: Sequence[str] = ()) -> Gram
     if tools and wish.choice == "required":
         rules = form.calls(tools, is_parallel=wish.is_parallel)
         opener = f"{form.opener()} " if reasoning else ""
-        return _lark(f"start: {first}{opener}calls", *reasoning, *rules)
+        return lark(f"start: {first}{opener}calls", *reasoning, *rules)
     if wish.schema:
         return _schema_grammar(wish, tools, form, reasoning)
     if any(map(form.holds, tools)):
-        return _lark(f"start: {first}free", *reasoning, *form.free(tools, is_parallel=wish.is_parallel))
+        return lark(f"start: {first}free", *reasoning, *form.free(tools, is_parallel=wish.is_parallel))
     return None
 
 
@@ -68,12 +68,12 @@ def _schema_grammar(wish: Wish, tools: Sequence[Tool], form: Form, reasoning: Se
     first, gap = ("reasoning ", "GAP? ") if reasoning else ("", "")
     rules = [*reasoning, answer, *([GAP] if reasoning else [])]
     if not tools:
-        return _lark(f"start: {first}{gap}answer", *rules)
+        return lark(f"start: {first}{gap}answer", *rules)
     calls = form.calls(tools, is_parallel=wish.is_parallel)
-    return _lark(f"start: {first}({gap}answer | {form.opener()} calls)", *rules, *calls)
+    return lark(f"start: {first}({gap}answer | {form.opener()} calls)", *rules, *calls)
 
 
-def _lark(*rules: str) -> Grammar:
+def lark(*rules: str) -> Grammar:
     return Grammar("lark", "\n".join(rules))
 
 
@@ -85,8 +85,14 @@ def literal(text: str) -> str:
 
 
 def pattern(regex: str) -> str:
-    """A regular expression, as Lark writes it."""
-    return f"/{regex.replace('/', chr(92) + '/')}/"
+    """A regular expression, as Lark writes it: on one line, between slashes."""
+    letters, is_escaped = [], False
+    for letter in regex:
+        if letter in "/\n\r" and is_escaped:
+            letters.pop()
+        letters.append({"/": "\\/", "\n": "\\n", "\r": "\\r"}.get(letter, letter))
+        is_escaped = letter == "\\" and not is_escaped
+    return f"/{''.join(letters)}/"
 
 
 def json_rule(schema: Any, *, is_lenient: bool = False) -> str:

@@ -1,6 +1,6 @@
 """Looking for markers in text that comes in pieces: nothing here looks at a character twice without need.
 
-Owns white space, the first of several markers, and how much of a text's end may be the beginning of one.
+Owns white space, and how much of a text's end may be the beginning of a marker.
 """
 
 import re
@@ -12,16 +12,6 @@ def past_space(text: str, at: int) -> int:
     """Where the white space that begins at `at` ends."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
-
-
-def first_of(text: str, at: int, markers: tuple[str, ...]) -> tuple[int, str]:
-    """Where the first of the markers is, and which; an empty one if there is none."""
-    best, which = len(text), ""
-    for marker in markers:
-        found = text.find(marker, at, min(best + len(marker), len(text)))
-        if 0 <= found < best:
-            best, which = found, marker
-    return best, which
 
 
 def begun(text: str, at: int, markers: tuple[str, ...]) -> int:

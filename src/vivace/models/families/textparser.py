@@ -5,13 +5,14 @@ once; only what may be the beginning of a marker waits. What looked like a call 
 Does not own the forms of calls (`jsoncall`, `xmlcall`).
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from vivace.models.families.base import CallBroke, Mused, Part, Said, Tool
 from vivace.models.families.calls import CallReader, joined
-from vivace.models.families.scanning import begun, first_of, is_begun, past_space
+from vivace.models.families.scanning import begun, is_begun, past_space
 
 THINK, THOUGHT = "<think>", "</think>"
 FENCE, JSON_FENCE = "```", "```json"
@@ -39,6 +40,7 @@ class TextParser:
         self._beginnings = tuple(
             style.glue[:size] + opener for opener in self._openers for size in range(len(style.glue) + 1)
         )
+        self._opener = re.compile("|".join(map(re.escape, self._openers))) if self._openers else None
         self._parts: list[Part] = []
         self._held = ""  # may be the beginning of a marker
         self._gap: list[str] = []  # white space before the first text
@@ -46,6 +48,7 @@ class TextParser:
         self._led: list[str] = []  # what led to the open call
         self._call: CallReader | None = None
         self._is_bare = False
+        self._breaks = 0  # line breaks behind reasoning
         self._state = self._beginning(before)
         self._replay(before)
 
@@ -60,7 +63,7 @@ class TextParser:
         held, self._held = self._held, ""
         if self._call:
             self._call.finish()
-            self._hear_call()
+            self._hear_call(held)
         elif self._state in (self._muse_first, self._muse):
             self._parts.append(Mused(held))
         elif self._state == self._fenced:
@@ -128,10 +131,11 @@ class TextParser:
         return found + len(THOUGHT)
 
     def _after_thought(self, text: str, at: int) -> int:
-        at = self._skip(text, at)
-        if at < len(text):
-            self._gap.clear()
-            self._state = self._first
+        """The two line breaks behind reasoning are part of its frame."""
+        if text[at] == "\n" and self._breaks < 2:
+            self._breaks += 1
+            return at + 1
+        self._state = self._first
         return at
 
     def _first(self, text: str, at: int) -> int:
@@ -175,12 +179,12 @@ class TextParser:
     def _text(self, text: str, at: int) -> int:
         if not self._has_said:
             at = self._skip(text, at)
-        found, opener = first_of(text, at, self._openers)
-        if not opener:
+        match = self._opener.search(text, at) if self._opener else None
+        if not match:
             keep = begun(text, at, self._beginnings)
             self._say(text[at : len(text) - keep])
             return self._hold(text, len(text) - keep)
-        end = found
+        end, found, opener = match.start(), match.start(), match.group()
         while end > at and found - end < len(self._style.glue) and text[end - 1] == "\n":
             end -= 1
         self._say(text[at:end])
@@ -192,9 +196,10 @@ class TextParser:
 
     def _read_call(self, text: str, at: int) -> int:
         assert self._call is not None
-        at = self._call.feed(text, at)
+        call = self._call
+        at = call.feed(text, at)
         self._hear_call()
-        return at
+        return at if call.is_over or call.is_wrong else self._hold(text, at)
 
     def _after(self, text: str, at: int) -> int:
         """Behind a call: what closes it, another one, or text."""
@@ -224,14 +229,14 @@ class TextParser:
         self._call = self._style.read(self._tools, is_bare)
         self._state = self._read_call
 
-    def _hear_call(self) -> None:
+    def _hear_call(self, held: str = "") -> None:
         """What came of the open call, and whether it is over."""
         call = self._call
         assert call is not None
         self._parts += call.take()
         if call.is_wrong:
             self._call, self._state = None, self._text
-            text = "".join(self._led) + call.raw()
+            text = "".join(self._led) + call.raw() + held
             if call.has_begun:
                 self._parts.append(CallBroke(text))
                 self._has_said = self._has_called = True

@@ -30,7 +30,7 @@ _TYPES: dict[type, str] = {
 class XmlCall(CallInMaking):
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__(tools)
-        self._held = ""  # may be the beginning of a tag; it is in `_raw` already
+        self._waits = False  # for more text, at what may be the beginning of a tag
         self._name: list[str] = []  # of the function or parameter, what has come of it
         self._count = 0  # of parameters so far
         self._key = ""
@@ -40,15 +40,11 @@ class XmlCall(CallInMaking):
         self._state: Callable[[str, int], int] = self._open
 
     def feed(self, text: str, at: int) -> int:
-        start, held = at, len(self._held)
-        if held:
-            text, at, self._held = self._held + text[start:], 0, ""
-        while at < len(text) and not (self.is_over or self.is_wrong):
+        start, self._waits = at, False
+        while at < len(text) and not (self.is_over or self.is_wrong or self._waits):
             at = self._state(text, at)
-        first = held if held else start
-        end = max(at, first)  # what was held was taken earlier
-        self._raw.append(text[first:end])
-        return start + end - first
+        self._raw.append(text[start:at])
+        return at
 
     def finish(self) -> None:
         self.is_wrong = not self.has_ended
@@ -95,7 +91,8 @@ class XmlCall(CallInMaking):
         if found < 0:
             keep = begun(text, at, (END_PARAMETER, "\n" + END_PARAMETER))
             self._grow_value(text[at : len(text) - keep])
-            return self._hold(text, len(text) - keep)
+            self._waits = keep > 0
+            return len(text) - keep
         end = found - (found > at and text[found - 1] == "\n")
         self._grow_value(text[at:end])
         self._closing = [text[end : found + len(END_PARAMETER)]]
@@ -113,7 +110,7 @@ class XmlCall(CallInMaking):
             self._end_value()
             self._state = self._inside
         elif is_begun(text, end, *tags):
-            return self._hold(text, end)
+            self._waits = True
         else:
             self._grow_value("".join(self._closing))
             self._state = self._in_value
@@ -130,14 +127,9 @@ class XmlCall(CallInMaking):
                 else:
                     self._close()
                 return at + len(tag)
-        if is_begun(text, at, *tags):
-            return self._hold(text, at)
-        self.is_wrong = True
+        self._waits = is_begun(text, at, *tags)
+        self.is_wrong = not self._waits
         return at
-
-    def _hold(self, text: str, at: int) -> int:
-        self._held = text[at:]
-        return len(text)
 
     def _read_name(self, text: str, at: int) -> tuple[int, str | None]:
         end = text.find(">", at)

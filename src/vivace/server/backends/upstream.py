@@ -30,9 +30,16 @@ log = logging.getLogger(__name__)
 
 
 class UpstreamBackend:
-    def __init__(self, upstreams: Sequence[Upstream], history: History) -> None:
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        history: History,
+        on_answered: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """`on_answered` hears of each request that is over: the upstream's name, and how it ended."""
         self._peers = {upstream.name: Peer(upstream) for upstream in upstreams}
         self._history = history
+        self._on_answered = on_answered
         self._turns: dict[UpstreamTurn, asyncio.Task[None]] = {}
         self._is_closing = False
         for upstream in upstreams:
@@ -81,7 +88,7 @@ class UpstreamBackend:
         turn = UpstreamTurn(response_id, request, request.model or "", caller)
         self._turns[turn] = task = asyncio.create_task(self._drive(turn, peer, model))
         turn.on_interrupt = task.cancel
-        task.add_done_callback(lambda _: self._bury(turn))
+        task.add_done_callback(lambda _: self._bury(turn, peer.upstream.name))
         return turn
 
     async def stop_turns(self) -> None:
@@ -89,6 +96,8 @@ class UpstreamBackend:
         self._is_closing = True
         tasks = dict(self._turns)
         for turn, task in tasks.items():
+            if turn.watch:
+                turn.watch.aborting("shutdown")
             turn.interrupt()
             if not task.cancelling():  # it is over, and waits for the end of its connection
                 task.cancel()  # only once: a second time would break off the closing
@@ -116,10 +125,12 @@ class UpstreamBackend:
                 return peer, model
         return None
 
-    def _bury(self, turn: UpstreamTurn) -> None:
+    def _bury(self, turn: UpstreamTurn, name: str) -> None:
         del self._turns[turn]
         if not turn.is_over:  # cancelled, but not by an interrupt
             turn.end("interrupted")
+        if self._on_answered and turn.request.is_generating:
+            self._on_answered(name, turn.how_it_ended)
 
     async def _drive(self, turn: UpstreamTurn, peer: Peer, model: str) -> None:
         """A turn from its acceptance to its end."""

@@ -87,7 +87,7 @@ class Problems:
     def told(self, error: Any) -> UpstreamProblem:
         """An error inside an answer that began well."""
         code, words = _code_and_words(error)
-        if code == "429":
+        if code in ("429", "rate_limit_error"):
             return self._busy({}, words)
         if code not in KNOWN_CODES:
             code = "context_length_exceeded" if _TOO_LONG.search(words) else "upstream_error"
@@ -121,7 +121,7 @@ class Problems:
         if self._key:
             words = words.replace(self._key, "[key]")
         words = " ".join("".join(char if char.isprintable() else " " for char in words[:4096]).split())
-        if self._key and len(self._key) >= 8 and self._key[:8] in words:  # cut off by the limit above
+        if len(self._key) >= 8 and self._key[:8] in words:  # some show a part of it
             words = ""
         if len(words) > MAX_WORDS:
             words = f"{words[:MAX_WORDS]}…"

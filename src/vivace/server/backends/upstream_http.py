@@ -11,10 +11,12 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
 
+from vivace import __version__
 from vivace.server.backends.upstream_errors import Problems, UpstreamProblem
 from vivace.server.backends.upstream_settings import Upstream
 
@@ -82,6 +84,7 @@ class Link:
         body: bytes | None = None,
         *,
         key: str = "",
+        headers: Mapping[str, str] | None = None,
         problems: Problems,
         wait_s: float | None = None,
         on_sent: Callable[[], None] | None = None,
@@ -90,7 +93,7 @@ class Link:
         wait_s = wait_s or self._upstream.first_byte_s
         try:
             async with asyncio.timeout(wait_s):
-                response = await self._send(path, body, key, on_sent)
+                response = await self._send(path, body, _headers(body, key) | dict(headers or {}), on_sent)
         except TimeoutError:
             raise problems.timed_out("answer", wait_s) from None
         except httpx.ConnectTimeout:
@@ -114,7 +117,7 @@ class Link:
             await self._client.aclose()
 
     async def _send(
-        self, path: str, body: bytes | None, key: str, on_sent: Callable[[], None] | None
+        self, path: str, body: bytes | None, headers: dict[str, str], on_sent: Callable[[], None] | None
     ) -> httpx.Response:
         """Once more if no byte was sent, or if a connection that had been kept turned out to be dead."""
         client = self._client or await self._made()
@@ -124,7 +127,7 @@ class Link:
                 "GET" if body is None else "POST",
                 f"{self._upstream.url}/{path}",
                 content=body,
-                headers=_headers(body, key),
+                headers=headers,
                 extensions={"trace": trace.hear},
             )
             try:
@@ -160,9 +163,15 @@ class Link:
             timeout=httpx.Timeout(None, connect=upstream.connect_s),
             limits=limits,
             trust_env=not upstream.is_loopback,
-            verify=True if upstream.is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # trusts nobody
-            follow_redirects=False,  # nor would the key go along
+            verify=_trust() if upstream.is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # nobody
+            follow_redirects=False,  # the key is for this host
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none are kept
         )
+
+
+def _trust() -> ssl.SSLContext:
+    """Who may sign: SSL_CERT_FILE or SSL_CERT_DIR if they are set, also for an upstream on this machine."""
+    return httpx.create_ssl_context()
 
 
 class _Trace:
@@ -183,7 +192,11 @@ class _Trace:
 
 
 def _headers(body: bytes | None, key: str) -> dict[str, str]:
-    headers = {"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"}
+    headers = {
+        "Accept": "text/event-stream, application/json",
+        "Accept-Encoding": "identity",  # events are not to be collected for a better ratio
+        "User-Agent": f"vivace/{__version__}",
+    }
     if body is not None:
         headers["Content-Type"] = "application/json"
     if key:

@@ -64,6 +64,9 @@ class ModelList:
                 code = error.code if isinstance(error, VivaceError) else "upstream_timeout"
                 log.warning("upstream %s does not list its models: %s", self._upstream.name, code)
             self._is_failing = True
+        except Exception:
+            self._is_old_at = time.monotonic() + FRESH_S
+            log.exception("the models of upstream %s are lost", self._upstream.name)
         finally:
             self._asking = None
 

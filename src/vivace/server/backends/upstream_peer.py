@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from vivace.errors import ConfigError
 from vivace.server.backends import upstream_chat, upstream_responses
 from vivace.server.backends.upstream_chat_reader import ChatReader
 from vivace.server.backends.upstream_errors import Problems, UpstreamProblem
@@ -55,7 +56,10 @@ class Peer:
 
     async def answer(self, turn: UpstreamTurn, question: Question) -> None:
         """Tell the turn all that comes, and end it. Raises `UpstreamProblem` if that cannot be done."""
-        key = self.upstream.key()
+        try:
+            key = self.upstream.key()
+        except ConfigError as error:
+            raise UpstreamProblem(error.message, error.hint, code="upstream_auth", status=502) from None
         problems = Problems(self.upstream, question.model, key)
         for api in self._apis:
             try:
@@ -73,11 +77,16 @@ class Peer:
     ) -> None:
         dialect, begun = DIALECTS[api], time.monotonic()
         body = dialect.body(question)
-
-        def sent() -> None:
-            turn.sent_bytes = len(body)
-
-        async with self.link.ask(dialect.path, body, key=key, problems=problems, on_sent=sent) as reply:
+        trace = turn.watch.headers if turn.watch else {}
+        asked = self.link.ask(
+            dialect.path,
+            body,
+            key=key,
+            headers=trace,
+            problems=problems,
+            on_sent=lambda: turn.sent(len(body)),
+        )
+        async with asked as reply:
             if reply.status != 200:
                 said = await reply.error_body()
                 if reply.status in NOT_THERE and api != self._apis[-1] and not problems.is_about_model(said):
@@ -148,9 +157,10 @@ class _Listener:
                 self._reader.hear(event.name, event.data)
 
     def _is_json(self, chunk: bytes) -> bool:
-        """A server that does not stream, whatever it calls its answer."""
-        kind = self._reply.headers.get("content-type", "")
-        return kind.startswith("application/json") or chunk.lstrip()[:1] in (b"{", b"[")
+        """Whether it does not stream, whatever it calls its answer: events never begin like that."""
+        if begun := chunk.lstrip():
+            return begun[:1] in (b"{", b"[")
+        return self._reply.headers.get("content-type", "").startswith("application/json")
 
     async def _rest(self) -> bytes:
         try:

@@ -6,6 +6,7 @@ follows in the same step of the event loop. Does not own the connection (`upstre
 
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 
 from vivace.errors import VivaceError
 from vivace.protocol.events import Usage, Waterfall
@@ -14,6 +15,9 @@ from vivace.protocol.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.backends.outbox import Outbox
 from vivace.server.backends.upstream_teller import Teller
+
+if TYPE_CHECKING:
+    from vivace.server.turn_watch import TurnWatch
 
 BYTES_PER_TOKEN = 4  # where the upstream did not count
 
@@ -28,10 +32,12 @@ class UpstreamTurn:
         self.caller = caller
         self.on_over: Callable[[Ended | Broken], None] | None = None
         self.on_interrupt: Callable[[], object] | None = None
-        self.is_over = False
-        self.sent_bytes = 0  # of the request, from when it is on its way
+        self.headers: dict[str, str] = {}
+        self.watch: TurnWatch | None = None
+        self.outcome: Ended | Broken | None = None  # the last one, when it is over
         self.teller = Teller(self._tell, request.stops)
         self._outbox = Outbox()
+        self._sent_bytes = 0
         self._received = time.perf_counter()
         self._first = self._last = 0.0  # when something was said
 
@@ -39,23 +45,47 @@ class UpstreamTurn:
         return aiter(self._outbox)
 
     @property
+    def is_over(self) -> bool:
+        return self.outcome is not None
+
+    @property
     def has_begun(self) -> bool:
         """Whether anything was said."""
         return self._first > 0.0
+
+    @property
+    def how_it_ended(self) -> str:
+        """For the metrics: completed, failed, timeout or cancelled."""
+        match self.outcome:
+            case Ended(reason="interrupted" | "steered"):
+                return "cancelled"
+            case Broken(code="upstream_timeout"):
+                return "timeout"
+            case Broken():
+                return "failed"
+        return "completed"
 
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
         """End it; what it has said stays said. What of that is kept is the writer's to decide."""
         del is_discarding
         if not self.is_over:
+            if self.watch:
+                self.watch.aborting(reason)
             if self.on_interrupt:
                 self.on_interrupt()
             self.end(reason)
+
+    def sent(self, size_bytes: int) -> None:
+        """The request is on its way."""
+        self._sent_bytes = size_bytes
+        if self.watch:
+            self.watch.started()
 
     def end(self, reason: str, usage: Usage | None = None) -> None:
         """It is over. Without a count of the upstream's, usage is an estimate."""
         self.teller.flush()
         if usage is None:
-            read, wrote = self.sent_bytes // BYTES_PER_TOKEN, self.teller.pieces
+            read, wrote = self._sent_bytes // BYTES_PER_TOKEN, self.teller.pieces
             usage = Usage(read, wrote, read + wrote)
         self._conclude(Ended(reason, usage, self._times(usage)))
 
@@ -67,11 +97,13 @@ class UpstreamTurn:
     def _tell(self, outcome: Outcome) -> None:
         self._last = time.perf_counter()
         self._first = self._first or self._last
+        if self.watch:
+            self.watch.tokens(0)  # how many is not known before the end
         self._outbox.put(outcome)
 
     def _conclude(self, outcome: Ended | Broken) -> None:
         assert not self.is_over, "a turn ends exactly once"
-        self.is_over = True
+        self.outcome = outcome
         self._outbox.put(outcome)
         if self.on_over:
             self.on_over(outcome)

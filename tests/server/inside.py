@@ -1,0 +1,136 @@
+"""A whole server in the test's own event loop: real parts on a real port, whose constants a test may change.
+
+For what no client can bring about at will: a store that is slow at one instant, a limit of ten seconds made
+short. Everything else is tested on servers in processes of their own (`conftest`).
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+from vivace.client.warm import ServerAddress
+from vivace.config import Settings
+from vivace.server import process
+from vivace.server.auth import ensure_token
+from vivace.server.backends.native import NativeBackend
+from vivace.server.background import Backgrounds
+from vivace.server.desk import Desk
+from vivace.server.instance import bind, take_instance
+from vivace.server.library import Library
+from vivace.server.socket import SocketRoute
+from vivace.server.store.base import Record
+from vivace.server.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+
+class Inside:
+    """A running server and its parts."""
+
+    def __init__(self, settings: Settings, parts: dict[str, Any]) -> None:
+        self.settings = settings
+        self.port: int = parts["port"]
+        self.address = ServerAddress(self.port, ensure_token(settings), 0)
+        self.sockets: SocketRoute = parts["sockets"]
+        self.desk: Desk = parts["responses"]._desk
+        self.backgrounds: Backgrounds = parts["responses"]._backgrounds
+        self.library: Library = self.desk.library
+        self.native: NativeBackend = parts["about"]._native
+        self.activity = parts["about"]._activity
+        self.metrics = parts["about"]._watch.metrics
+        self.routes = parts["routes"]
+
+    @property
+    def store(self) -> "Gated":
+        store = self.library.store
+        assert isinstance(store, Gated)
+        return store
+
+    def is_calm(self) -> bool:
+        """Nothing runs, waits or is held for anyone."""
+        queue = self.desk._queue
+        return not (
+            self.activity.answers
+            or self.native._turns
+            or self.desk._watch._turns
+            or any(queue.running(tier) or queue.waiting(tier) for tier in ("realtime", "background"))
+        )
+
+
+class Gated(SqliteStore):
+    """A store whose writes wait while the gate is shut, or fail while it is told to."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.knocking = asyncio.Event()  # a write waits at the gate
+        self.failure: Exception | None = None
+        self.puts: list[str] = []
+
+    async def put(self, record: Record) -> None:
+        self.puts.append(record.id)
+        if not self.gate.is_set():
+            self.knocking.set()
+            await self.gate.wait()
+        if self.failure:
+            raise self.failure
+        await super().put(record)
+
+
+async def until(ask: Callable[[], T], timeout_s: float = 20.0) -> T:
+    """Wait until `ask` gives something true, and give that back; the loop goes on meanwhile."""
+    async with asyncio.timeout(timeout_s):
+        while not (answer := ask()):
+            await asyncio.sleep(0.002)
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def served_here(settings: Settings) -> AsyncIterator[Inside]:
+    """Serve until the block ends; then nothing of the server is left."""
+    parts: dict[str, Any] = {}
+    servers: list[process.Server] = []
+    build, kind, store = process.build_app, process.Server, process.SqliteStore
+
+    def build_app(**given: Any) -> Any:
+        parts.update(given)
+        app = build(**given)
+        parts["routes"] = app.routes
+        return app
+
+    class Server(kind):  # type: ignore[valid-type, misc]
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            servers.append(self)
+
+    instance = take_instance(settings)
+    assert instance is not None
+    started = asyncio.Event()
+    process.build_app, process.Server, process.SqliteStore = build_app, Server, Gated  # type: ignore
+    try:
+        task = asyncio.create_task(
+            process._serve(settings, instance, bind(0, or_another=True), on_started=started.set)
+        )
+        waiting = asyncio.create_task(started.wait())
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if task.done():
+            task.result()
+    finally:
+        process.build_app, process.Server, process.SqliteStore = build, kind, store  # type: ignore
+    inside = Inside(settings, parts)
+    await until(lambda: inside.native.is_ready)
+    threads = threading.active_count()
+    try:
+        yield inside
+    finally:
+        inside.store.gate.set()
+        inside.store.failure = None
+        servers[0].leave()
+        servers[0].leave()
+        async with asyncio.timeout(20):
+            await task
+        assert threading.active_count() <= threads
