@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     background_tokens_per_minute: Count = 0
     hub_url: str = "https://huggingface.co"
     offline: bool = False
+    upstreams: dict[str, Any] = {}  # [upstreams.NAME]: other servers that answer for their models
 
     @property
     def models_dir(self) -> Path:

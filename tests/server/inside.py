@@ -6,6 +6,7 @@ short. Everything else is tested on servers in processes of their own (`conftest
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ class Inside:
         self.activity = parts["about"]._activity
         self.metrics = parts["about"]._watch.metrics
         self.routes = parts["routes"]
+        self.server: process.Server = parts["server"]
 
     @property
     def store(self) -> "Gated":
@@ -48,15 +50,32 @@ class Inside:
         assert isinstance(store, Gated)
         return store
 
-    def is_calm(self) -> bool:
-        """Nothing runs, waits or is held for anyone."""
-        queue = self.desk._queue
-        return not (
-            self.activity.answers
-            or self.native._turns
-            or self.desk._watch._turns
-            or any(queue.running(tier) or queue.waiting(tier) for tier in ("realtime", "background"))
-        )
+    async def calm(self) -> None:
+        """Wait until nothing runs, waits or is held for anyone, and nobody is connected."""
+        self.store.gate.set()
+        self.store.failure = None
+        self.store.knocking.clear()
+        async with asyncio.timeout(20):
+            while kept := self.kept() or (await self.native.status()).turns:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert not kept
+
+    def kept(self) -> dict[str, object]:
+        """What is held for somebody, by where."""
+        queue, tiers = self.desk._queue, ("realtime", "background")
+        held = {
+            "answers": self.activity.answers,
+            "turns": list(self.native._turns),
+            "watched": list(self.desk._watch._turns),
+            "running": sum(map(queue.running, tiers)),
+            "waiting": sum(map(queue.waiting, tiers)),
+            "reserved": sum(account.open for account in self.desk._limits._accounts.values()),
+            "held": list(self.library._held),
+            "sockets": list(self.sockets._open),
+            "connections": list(self.library._unstored),
+            "backgrounds": list(self.backgrounds._tasks),
+        }
+        return {where: what for where, what in held.items() if what}
 
 
 class Gated(SqliteStore):
@@ -83,14 +102,17 @@ class Gated(SqliteStore):
 async def until(ask: Callable[[], T], timeout_s: float = 20.0) -> T:
     """Wait until `ask` gives something true, and give that back; the loop goes on meanwhile."""
     async with asyncio.timeout(timeout_s):
-        while not (answer := ask()):
+        while not (answer := ask()):  # noqa: ASYNC110 - of others' state
             await asyncio.sleep(0.002)
     return answer
 
 
 @contextlib.asynccontextmanager
-async def served_here(settings: Settings) -> AsyncIterator[Inside]:
-    """Serve until the block ends; then nothing of the server is left."""
+async def served_here(settings: Settings, send_buffer_bytes: int = 0) -> AsyncIterator[Inside]:
+    """Serve until the block ends; then nothing of the server is left.
+
+    With a small send buffer a client that does not read is noticed after kilobytes, not after megabytes.
+    """
     parts: dict[str, Any] = {}
     servers: list[process.Server] = []
     build, kind, store = process.build_app, process.Server, process.SqliteStore
@@ -108,12 +130,13 @@ async def served_here(settings: Settings) -> AsyncIterator[Inside]:
 
     instance = take_instance(settings)
     assert instance is not None
+    listener = bind(0, or_another=True)
+    if send_buffer_bytes:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     started = asyncio.Event()
     process.build_app, process.Server, process.SqliteStore = build_app, Server, Gated  # type: ignore
     try:
-        task = asyncio.create_task(
-            process._serve(settings, instance, bind(0, or_another=True), on_started=started.set)
-        )
+        task = asyncio.create_task(process._serve(settings, instance, listener, on_started=started.set))
         waiting = asyncio.create_task(started.wait())
         await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -121,14 +144,14 @@ async def served_here(settings: Settings) -> AsyncIterator[Inside]:
             task.result()
     finally:
         process.build_app, process.Server, process.SqliteStore = build, kind, store  # type: ignore
-    inside = Inside(settings, parts)
+    inside = Inside(settings, parts | {"server": servers[0]})
     await until(lambda: inside.native.is_ready)
     threads = threading.active_count()
     try:
         yield inside
+        await inside.calm()
     finally:
         inside.store.gate.set()
-        inside.store.failure = None
         servers[0].leave()
         servers[0].leave()
         async with asyncio.timeout(20):

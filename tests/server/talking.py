@@ -1,12 +1,14 @@
-"""Clients for the ugly-path tests: a socket that keeps everything it hears, and raw HTTP that can just leave."""
+"""Clients for the ugly-path tests: a socket that keeps all it hears, and raw HTTP that can just leave."""
 
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from vivace.client.warm import ServerAddress
 
@@ -54,11 +56,29 @@ class Talker:
     async def ended(self) -> Event:
         return await self.until_type(*ENDS)
 
+    async def until_closed(self) -> int:
+        """Hear the rest; the code of the close."""
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await self.hear()
+        code = self.connection.close_code
+        assert code is not None
+        return code
+
     async def complete(self, **fields: Any) -> Event:
         """The response at the end of one turn."""
         await self.create(**fields)
         response: Event = (await self.ended())["response"]
         return response
+
+
+def narrow_socket(address: ServerAddress) -> socket.socket:
+    """A connection that holds little: who does not read from it is soon noticed."""
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    narrow.connect(("127.0.0.1", address.port))
+    narrow.setblocking(False)
+    return narrow
 
 
 @contextlib.asynccontextmanager

@@ -157,7 +157,7 @@ def test_what_is_not_to_be_stored_leaves_nothing_behind(served: Settings, addres
     _, answer = fetch(address, "POST", "/v1/responses", {"input": f"hi {word}", "store": False})
     assert fetch(address, "GET", f"/v1/responses/{answer['id']}")[0] == 404
     body = {"input": "more", "previous_response_id": answer["id"]}
-    assert fetch(address, "POST", "/v1/responses", body)[0] == 404
+    assert fetch(address, "POST", "/v1/responses", body)[0] == 400
     _, kept = fetch(address, "POST", "/v1/responses", {"input": "hi marimbaphone"})
     data = b"".join(path.read_bytes() for path in served.run_dir.glob("vivace.db*"))
     assert b"marimbaphone" in data, "this test looks in the right place"

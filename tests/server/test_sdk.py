@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from openai import AsyncOpenAI, NotFoundError, OpenAI
+from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
 
 from vivace.client.warm import ServerAddress
 
@@ -69,10 +69,10 @@ async def test_websocket_of_the_sdk(sdk: AsyncOpenAI, model: str) -> None:
 
 async def test_errors_are_the_sdks(sdk: AsyncOpenAI, model: str) -> None:
     """An error body becomes the SDK's typed error, with code and param."""
-    with pytest.raises(NotFoundError) as caught:
+    with pytest.raises(BadRequestError) as wrong:
         await sdk.responses.create(model=model, input="hi", previous_response_id="resp_none")
-    assert caught.value.code == "previous_response_not_found"
-    assert caught.value.param == "previous_response_id"
+    assert wrong.value.code == "previous_response_not_found"
+    assert wrong.value.param == "previous_response_id"
     with pytest.raises(NotFoundError) as caught:
         await sdk.responses.create(model="gpt-oss", input="hi")
     assert caught.value.code == "model_not_found"

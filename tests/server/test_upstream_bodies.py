@@ -119,6 +119,8 @@ def test_ids_that_are_used_twice_are_kept_apart() -> None:
     items = [call(1), output(1, "first"), message("user", "again"), call(1), output(1, "second")]
     sent = chat(input=items)["messages"]
     assert [one["content"] for one in sent if one["role"] == "tool"] == ["first", "second"]
+    sent = chat(input=[output(1, "lost"), call(1), output(1, "own")])["messages"]
+    assert [one["content"] for one in sent if one["role"] == "tool"] == ["own"]
 
 
 def test_reasoning_and_empty_messages_are_left_out() -> None:

@@ -1,16 +1,18 @@
 """Upstreams that are not there, refuse, break off, hang or talk nonsense: one end, with one code."""
 
+import asyncio
 import email.utils
 import json
 import logging
 import socket
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from upstream_fake import Asker, Call, Fake, Script, chat, chunk, deaf, says
+from upstream_fake import Asker, Call, Fake, Script, chat, chunk, deaf, says, until
 
 KEY = "sk-hush-0123456789abcdef"
 HELLO = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
@@ -134,6 +136,9 @@ async def test_a_date_to_try_again_is_counted_from_now(fake: Fake, box: Asker) -
         sends(HELLO, is_ended=False),  # cut off inside HTTP
         sends(HELLO, b'data: {"choices":[{"del'),  # cut off inside an event
         sends(HELLO, b"data: nonsense\n\n"),
+        lambda call: call.raw(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\nzz\r\n" % (len(HELLO), HELLO)
+        ),
         sends(HELLO, b"data: " + b"[" * 100_000 + b"\n\n"),
         sends(HELLO, b'data: {"error":{"message":"boom"}}\n\n'),
         sends(HELLO, b'event: error\ndata: {"message":"boom"}\n\n'),
@@ -334,13 +339,90 @@ async def test_a_kept_connection_that_died_is_made_again(fake: Fake, box: Asker)
     assert (await box.ask()).text == "three"
 
 
+async def test_half_a_head_is_a_byte_of_an_answer(fake: Fake, box: Asker) -> None:
+    """Then nobody is asked again, on a kept connection neither."""
+    fake.play(says("one"), lambda call: call.raw(b"HTTP/1.1 2"), says("two"))
+    assert (await box.ask()).text == "one"
+    await box.rested()
+    assert (await box.ask()).broken.code == "upstream_error"
+    assert len(fake.calls) == 2
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_what_comes_unasked_is_no_answer(fake: Fake, box: Asker, *, is_later: bool) -> None:
+    """A server may say why it will close a connection that nobody uses: that answers nothing."""
+    may_grumble = threading.Event()
+
+    def grumbles(call: Call) -> None:
+        says("one")(call)
+        assert not is_later or may_grumble.wait(30)
+        call.raw(b"HTTP/1.1 408 Too Slow\r\nContent-Length: 0\r\n\r\n")
+        call.hang()
+
+    fake.play(grumbles, says("two"))
+    assert (await box.ask()).text == "one"
+    await box.rested()
+    if is_later:
+        may_grumble.set()
+        (kept,) = box.backend._peers["box"].link._idle
+        await until(lambda: kept._reader.unread_bytes)
+    assert (await box.ask()).text == "two"
+
+
+async def test_a_word_before_the_answer_is_passed_over(fake: Fake, box: Asker) -> None:
+    """100 and its like are no answers."""
+
+    def script(call: Call) -> None:
+        call.raw(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")
+        says("x")(call)
+
+    fake.play(script)
+    assert (await box.ask()).text == "x"
+
+
+async def test_servers_without_chunks_are_understood(fake: Fake, box: Asker) -> None:
+    """A body with a length, or one that ends with its connection."""
+    body = HELLO + b"data: [DONE]\n\n"
+    for head in (b"HTTP/1.0 200 OK", b"HTTP/1.1 200 OK\r\nContent-Length: %d" % len(body)):
+        fake.play(lambda call, head=head: call.raw(head + b"\r\n\r\n" + body))
+        assert (await box.ask()).text == "Hel"
+
+
 async def test_a_connection_is_used_again(fake: Fake, box: Asker) -> None:
-    """Turns that ended well share one."""
-    fake.play(says("x"))
-    for _ in range(5):
-        assert (await box.ask()).text == "x"
+    """Turns that ended well share one, also if the last bytes of an answer come after its end."""
+    is_over = threading.Event()
+
+    def late(call: Call) -> None:
+        call.head()
+        call.event("[DONE]")
+        assert is_over.wait(30)
+        call.end()
+
+    fake.play(says("x"), late, says("x"))
+    for _ in range(4):
+        await box.ask()
+        is_over.set()
         await box.rested()
     assert fake.connections == 1
+
+
+async def test_a_connection_that_is_refused_is_tried_once_more(
+    fake: Fake, box: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was sent yet."""
+    loop, tries = asyncio.get_running_loop(), []
+    connect = loop.create_connection
+
+    async def flaky(*args: Any, **options: Any) -> Any:
+        tries.append(args)
+        if len(tries) == 1:
+            raise ConnectionRefusedError(111, "refused")
+        return await connect(*args, **options)
+
+    monkeypatch.setattr(loop, "create_connection", flaky)
+    fake.play(says("x"))
+    assert (await box.ask()).text == "x"
+    assert len(tries) == 2
 
 
 async def test_a_new_connection_that_dies_is_no_reason_to_ask_again(fake: Fake, box: Asker) -> None:

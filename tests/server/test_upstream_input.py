@@ -44,6 +44,18 @@ def test_whatever_comes_gives_text_that_can_be_sent(data: str, places: list[int]
     results[0].encode()
 
 
+def test_half_a_character_stays_half() -> None:
+    """What JSON writes in two is one character; a half alone is replaced, and what follows it is kept."""
+    for data, text in [
+        ("\\ud83d\\ude00", "😀"),
+        ("\\ud83dx", "\ufffdx"),
+        ("\\ude00\\n", "\ufffd\n"),
+        ("\\ud83d", "\ufffd"),
+    ]:
+        found = InputText()
+        assert found.feed(f'{{"input": "{data}"}}') + found.finish() == text
+
+
 def test_the_input_grows_as_it_comes() -> None:
     """A client sees a patch grow; it does not wait for its end."""
     found = InputText()

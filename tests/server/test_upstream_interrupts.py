@@ -322,6 +322,24 @@ async def test_a_shutdown_ends_every_turn(fake: Fake, script: Any) -> None:
     await until(lambda: fake.open == 0)
 
 
+async def test_a_shutdown_does_not_wait_for_a_connection(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn that is over may still wait for the last bytes of its answer: not now."""
+    monkeypatch.setattr("vivace.server.backends.upstream_http.LAST_BYTES_S", 600)
+
+    def script(call: Call) -> None:
+        call.head()
+        call.event("[DONE]")
+        call.hang()
+
+    fake.play(script)
+    box = Asker(fake, api="chat")
+    assert (await box.ask()).ended.reason == "stop"
+    assert tasks()
+    await box.backend.stop_turns()
+    assert not tasks()
+    await box.backend.close()
+
+
 async def test_a_shutdown_while_nothing_was_ever_asked_is_quiet(fake: Fake) -> None:
     """Also twice."""
     box = Asker(fake)

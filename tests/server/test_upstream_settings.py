@@ -35,6 +35,8 @@ def test_a_flag_names_an_upstream(text: str, url: str) -> None:
         ("box=http://gpu:port", "no URL"),
         ("box=http://[::1", "no URL"),
         ("box=http://g pu", "no URL"),
+        ("box=http://gpü/v1", "no URL"),
+        ("box=http://gpu/v1\r\nX: y", "no URL"),
         ("box=http://gpu/v1?key=hush", "more than an address"),
         ("box=http://me:hush@gpu/v1", "more than an address"),
         ("box=http://gpu/v1/chat/completions", "ends in /chat/completions"),

@@ -1,6 +1,8 @@
 """Upstreams behind TLS: whom we trust, and interrupts. Certificates are made with the openssl command."""
 
+import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -41,6 +43,20 @@ async def test_a_certificate_that_nobody_signed_is_refused(fake: Fake) -> None:
     assert broken.code == "upstream_unreachable"
     assert "certificate" in broken.message.lower()
     assert not fake.calls
+
+
+async def test_an_interrupt_in_the_handshake_closes_the_connection() -> None:
+    """A server that takes the connection and never answers: it is left at once, and sees it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
+        async with Asker(0, url=url, connect_s=600) as box:
+            turn = box.begin()
+            taken, _ = await asyncio.to_thread(listener.accept)
+            with taken:
+                assert await asyncio.to_thread(taken.recv, 65536)  # its part of the handshake
+                turn.interrupt()
+                assert await asyncio.to_thread(taken.recv, 65536) == b""
+            await box.rested()
 
 
 async def test_an_interrupt_closes_a_connection_behind_tls(

@@ -15,14 +15,25 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--port", type=int, help="Listen here; without it, at any free port.")
 @click.option("--model", help="A name from `vivace models`, or a .gguf file.")
-def serve(port: int | None, model: str | None) -> None:
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="NAME=URL",
+    help="Another OpenAI-compatible server, whose models are then NAME/MODEL here. As often as needed.",
+)
+def serve(port: int | None, model: str | None, upstreams: tuple[str, ...]) -> None:
     """Run the server here, until Ctrl-C."""
     from vivace.config import load_settings
     from vivace.errors import StartError
     from vivace.protocol.rundir import HOST
+    from vivace.server.backends.upstream_settings import parse_upstream
     from vivace.server.instance import bind, take_instance
 
     settings = load_settings().having(port=port, model=model)
+    for given in map(parse_upstream, upstreams):
+        table = settings.upstreams.get(given.name, {}) | {"url": given.url}
+        settings = settings.having(upstreams=settings.upstreams | {given.name: table})
     instance = take_instance(settings)
     if instance is None:
         raise StartError("A server of yours runs already.", "See `vivace status`; end it with `vivace stop`.")

@@ -131,7 +131,8 @@ def _usable(settings: Settings, progress: Progress, own_pid: int = 0) -> ServerA
 
 def _spawn(settings: Settings) -> "subprocess.Popen[bytes]":
     """Start a server that is nobody's child to wait for: own session, no terminal, output to the log."""
-    values = {name: _plain(getattr(settings, name)) for name in settings.__struct_fields__}
+    names = [name for name in settings.__struct_fields__ if name != "upstreams"]  # which may hold keys
+    values = {name: _plain(getattr(settings, name)) for name in names}
     with _open_log(settings) as output:
         return subprocess.Popen(
             [sys.executable, "-m", "vivace.server", msgspec.json.encode(values).decode()],

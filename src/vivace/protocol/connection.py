@@ -249,28 +249,29 @@ class Connection:
         if isinstance(outcome, Ended) and outcome.reason == "steered" and turn.ending == "interrupted":
             outcome = msgspec.structs.replace(outcome, reason="interrupted")
         actions: list[Action] = [*_sends(turn.writer.take(outcome))]
-        if turn.writer.is_over:
-            actions += self._end(turn, is_failed=isinstance(outcome, Broken))
+        if isinstance(outcome, Ended | Broken):
+            actions += self._end(turn, outcome)
         return actions
 
-    def _end(self, turn: Running, *, is_failed: bool) -> list[Action]:
+    def _end(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
         """The turn's terminal event was told: what follows?"""
         assert turn.writer is not None
         self._lanes.end(turn)
         self._ended[turn.response_id] = turn.writer.numbering
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
+        is_failed = isinstance(outcome, Broken)
         actions: list[Action] = [*(self._memory.failed(turn) if is_failed else self._memory.completed(turn))]
         if turn.steers:
-            actions += self._follow(turn, is_failed=is_failed)
+            actions += self._follow(turn, outcome)
         return actions + self._advance(turn.lane)
 
-    def _follow(self, turn: Running, *, is_failed: bool) -> list[Action]:
+    def _follow(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
         """The turn was steered, and is over: a response follows at once, or when its calls are answered."""
         assert turn.writer is not None
         calls = turn.writer.calls
-        if is_failed:
-            return [*_failures(turn.steers, NOT_ACTIVE, "The response failed.")]
+        if isinstance(outcome, Broken) or outcome.reason == "cancelled":
+            return [*_failures(turn.steers, NOT_ACTIVE, "The response failed, or was cancelled.")]
         if self._ending and (self._ending.is_leaving or calls):
             return [*_failures(turn.steers, NOT_CREATED, self._ending.refusal.message)]
         self._memory.need(turn.response_id)

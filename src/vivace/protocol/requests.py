@@ -253,7 +253,9 @@ def _check(request: ResponseCreate) -> None:
         )
     for index, item in enumerate(request.items):
         check_item(item, f"input[{index}]")
-    request.choice()
+    tools = request.all_tools()
+    if not request.previous_response_id:  # or else tools may be in the log that it continues
+        parse_choice(request.tool_choice, tools)
     is_empty = not request.items and not request.instructions and not request.previous_response_id
     if is_empty and (request.is_generating or request.candidates):
         raise Refusal("There is no input to answer.", code="missing_required_parameter", param="input")

@@ -49,6 +49,8 @@ class Live:
             self.turn.interrupt()
             if not self._writer.is_over:
                 await self._add(self._writer.take(Broken(INTERNAL, mistake().message)))
+        finally:
+            await self._tell(is_over=True)
 
     async def frames(self, after: int = -1) -> AsyncIterator[bytes]:
         """All events with a number above `after`, to the last, as they come."""
@@ -59,9 +61,8 @@ class Live:
                 at += 1
             if self.is_over:
                 return
-            seen = at
             async with self._news:
-                while not self.is_over and seen == len(self._events):
+                while not self.is_over and at >= len(self._events):
                     await self._news.wait()
 
     async def cancel(self) -> None:
@@ -72,14 +73,16 @@ class Live:
 
     async def _add(self, events: list[AnyEvent]) -> None:
         for event in events:
-            self.response = getattr(event, "response", self.response)
-            if isinstance(event, Terminal):
+            if isinstance(event, Terminal):  # told to nobody before it is written down
                 lines = b"\n".join(_encode(each) for each in [*self._events, event])
                 event = await self._desk.commit(self.turn, event, lines if self.turn.request.stream else b"")
-                self.response = event.response
+            self.response = getattr(event, "response", self.response)
             self._events.append(event)
+        await self._tell(is_over=self._writer.is_over)
+
+    async def _tell(self, *, is_over: bool) -> None:
         async with self._news:
-            self.is_over = self._writer.is_over
+            self.is_over = is_over
             self._news.notify_all()
 
 

@@ -6,15 +6,17 @@ own events or transports.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from vivace.errors import VivaceError
 from vivace.protocol.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
 from vivace.protocol.outcomes import Broken, Ended, Outcome, Queued, Started
-from vivace.protocol.refusal import Refusal
+from vivace.protocol.refusal import INTERNAL, Refusal, mistake
 from vivace.protocol.requests import ResponseCreate
 from vivace.protocol.writer import new_response_id
 from vivace.server.backends.base import Backend, Caller, Turn
@@ -23,9 +25,11 @@ from vivace.server.backends.outbox import Outbox
 from vivace.server.backends.token_log import Known, Told
 from vivace.server.keys import Keys
 from vivace.server.library import Library
-from vivace.server.limits import Limits, Reservation, estimate_tokens
+from vivace.server.limits import Limits, RateRefused, Reservation, estimate_tokens
 from vivace.server.queue import Ticket, TurnQueue
 from vivace.server.turn_watch import TurnWatch, Watch
+
+log = logging.getLogger(__name__)
 
 
 class Desk:
@@ -44,6 +48,7 @@ class Desk:
         self._queue = queue
         self._keys = keys
         self._watch = watch
+        self._previous: WeakKeyDictionary[Turn, Known] = WeakKeyDictionary()
         self._is_closing = False
 
     async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Turn:
@@ -52,11 +57,12 @@ class Desk:
             raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
         if caller.secret_hash and not await self._keys.find_hashed(caller.secret_hash):
             raise Refusal("This key was removed.", code="invalid_api_key", status=401)
+        previous = None
         if request.previous_response_id:
-            known = await self.library.find(request.previous_response_id, caller)
-            if known is None:
+            previous = await self.library.find(request.previous_response_id, caller)
+            if previous is None:
                 raise not_found(request.previous_response_id)
-            request.model = request.model or known.model
+            request.model = request.model or previous.model
         request.model = request.model or self._backends[0].models()[0]
         backend = self._backend(request.model)
         tokens = estimate_tokens(_size(request), request.max_output_tokens)
@@ -64,26 +70,43 @@ class Desk:
             reservation = self._limits.reserve(caller.account, request.tier, tokens)
             try:
                 ticket = self._queue.enter(request.tier, caller.key, float(tokens))
-            except VivaceError:
+            except RateRefused as error:
                 reservation.settle(0)
+                error.headers = reservation.headers | error.headers
                 raise
         except VivaceError as error:
             self._watch.refused(error, request.tier)
             raise
-        return self._admit(request, caller, response_id or new_response_id(), backend, reservation, ticket)
+
+        def begin() -> Turn:
+            return backend.begin(request, response_id, caller)
+
+        response_id = response_id or new_response_id()
+        turn = self._admit(request, response_id, caller, begin, previous, reservation, ticket)
+        turn.watch = self._watch.began(turn, traceparent=caller.traceparent)
+        return turn
 
     async def commit(self, turn: Turn, event: Terminal, events: bytes = b"") -> Terminal:
         """Write a response down before its end is told; if that cannot be done, it has failed."""
-        known: Known = getattr(turn, "known", None) or await self._known(turn)
+        error: VivaceError
         try:
+            known: Known = getattr(turn, "known", None) or self._known(turn)
             await self.library.commit(known, event.response, events)
-        except VivaceError as error:
-            problem = ResponseError(error.code, f"{error.message} {error.hint}".rstrip())
-            response = msgspec.structs.replace(event.response, status="failed", error=problem)
-            return ResponseFailed(
-                response=response, sequence_number=event.sequence_number, stream_id=event.stream_id
-            )
-        return event
+            return event
+        except VivaceError as refused:
+            error = refused
+        except Exception:
+            log.exception("%s is not stored", turn.id)
+            error = mistake()
+        if isinstance(event, ResponseFailed):
+            return event
+        problem = ResponseError(error.code, f"{error.message} {error.hint}".rstrip())
+        response = msgspec.structs.replace(
+            event.response, status="failed", error=problem, incomplete_details=None
+        )
+        return ResponseFailed(
+            response=response, sequence_number=event.sequence_number, stream_id=event.stream_id
+        )
 
     def models(self) -> list[str]:
         return list(dict.fromkeys(name for backend in self._backends for name in backend.models()))
@@ -105,36 +128,38 @@ class Desk:
     def _admit(
         self,
         request: ResponseCreate,
-        caller: Caller,
         response_id: str,
-        backend: Backend,
+        caller: Caller,
+        begin: Callable[[], Turn],
+        previous: Known | None,
         reservation: Reservation,
         ticket: Ticket,
     ) -> Turn:
-        def over(outcome: Ended | Broken) -> None:
-            used = outcome.usage.total_tokens if isinstance(outcome, Ended) else 0
+        """The turn, begun or in line; what it goes on from stays known as long as it lasts."""
+
+        def give_back(used: int) -> None:
             reservation.settle(used)
             ticket.leave(float(used))
+            self.library.release(previous)
+
+        def over(outcome: Ended | Broken) -> None:
+            give_back(outcome.usage.total_tokens if isinstance(outcome, Ended) else 0)
             self._watch.ended(turn, outcome)
 
-        def begin() -> Turn:
-            return backend.begin(request, response_id, caller)
-
+        self.library.hold(previous)
         try:
             turn = begin() if ticket.is_running else WaitingTurn(request, response_id, caller, ticket, begin)
         except BaseException:
-            reservation.settle(0)
-            ticket.leave(0.0)
+            give_back(0)
             raise
         turn.on_over, turn.headers = over, reservation.headers
-        turn.watch = self._watch.began(turn, traceparent=caller.traceparent)
+        if previous:
+            self._previous[turn] = previous
         return turn
 
-    async def _known(self, turn: Turn) -> Known:
-        """Of a turn that has no log here: an upstream's, or one that failed."""
-        parent = None
-        if turn.request.previous_response_id:
-            parent = await self.library.find(turn.request.previous_response_id, turn.caller)
+    def _known(self, turn: Turn) -> Known:
+        """Of a turn that has no log here: an upstream's, or one that never came to its prompt."""
+        parent = self._previous.get(turn)
         known = Known(
             turn.id,
             tenant=turn.caller.tenant,
@@ -173,7 +198,7 @@ class WaitingTurn:
         self._begin = begin
         self._inner: Turn | None = None
         self._outbox = Outbox()
-        self._is_interrupted = False
+        self._is_over = False
         self._waiting = asyncio.create_task(self._wait())
 
     @property
@@ -183,8 +208,7 @@ class WaitingTurn:
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
         if self._inner:
             self._inner.interrupt(reason, is_discarding=is_discarding)
-        elif not self._is_interrupted:
-            self._is_interrupted = True
+        elif not self._is_over:
             self._waiting.cancel()
             self._conclude(Ended(reason, Usage(0, 0, 0), Waterfall()))
 
@@ -198,19 +222,25 @@ class WaitingTurn:
                 yield outcome
 
     async def _wait(self) -> None:
+        """The boundary of a turn in line: whatever goes wrong when it is to begin is told as its end."""
+        told = self.place.position if self.place else 0
         async for place in self._ticket.wait():
-            if place != self.place:
+            if place.position != told:
+                told = place.position
                 self._outbox.put(place)
         try:
-            self._inner = self._begin()
+            inner = self._begin()
         except VivaceError as error:
-            self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
-            return
-        self._inner.on_over, self._inner.watch = self.on_over, self.watch
-        self.model = self._inner.model
-        self._outbox.put(Started())
+            return self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
+        except Exception:
+            log.exception("%s failed", self.id)
+            return self._conclude(Broken(INTERNAL, mistake().message))
+        inner.on_over, inner.watch = self.on_over, self.watch
+        self._inner, self.model = inner, inner.model
+        return self._outbox.put(Started())
 
     def _conclude(self, outcome: Ended | Broken) -> None:
+        self._is_over = True
         self._outbox.put(outcome)
         if self.on_over:
             self.on_over(outcome)

@@ -7,7 +7,7 @@ Owns what is remembered and what is written. Does not own logs (`token_log`) or 
 import asyncio
 import sys
 from array import array
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any
 
 import msgspec
@@ -32,7 +32,8 @@ class Library:
         self._metrics = metrics or Metrics()
         self._capacity = capacity
         self._stored: OrderedDict[str, Known] = OrderedDict()  # least recently used first
-        self._unstored: dict[str, OrderedDict[str, Known]] = {}  # by connection
+        self._unstored: dict[str, OrderedDict[str, Known]] = {}  # by connection, as long as it is open
+        self._held: Counter[Known] = Counter()  # what a turn that is not over yet goes on from
 
     def peek(self, response_id: str, caller: Caller) -> Known | None:
         """The response, if it is in memory and this caller may know it."""
@@ -41,7 +42,9 @@ class Library:
             self._stored.move_to_end(response_id)
             return known
         mine = self._unstored.get(caller.connection)
-        return mine.get(response_id) if mine else None
+        if mine and response_id in mine:
+            return mine[response_id]
+        return next((held for held in self._held if held.id == response_id and _is_for(held, caller)), None)
 
     async def find(self, response_id: str, caller: Caller) -> Known | None:
         """The response; what was stored and is not in memory is brought back from the store."""
@@ -58,12 +61,23 @@ class Library:
             self._stored[known.id] = known
             if len(self._stored) > self._capacity:
                 self._stored.popitem(last=False)
-        elif known.connection:
-            mine = self._unstored.setdefault(known.connection, OrderedDict())
+        elif (mine := self._unstored.get(known.connection)) is not None:
             mine[known.id] = known
             if len(mine) > MAX_UNSTORED:
                 mine.popitem(last=False)
         return known
+
+    def hold(self, known: Known | None) -> None:
+        """A turn goes on from it: it stays known to whom it is known, also if it is forgotten meanwhile."""
+        if known:
+            self._held[known] += 1
+
+    def release(self, known: Known | None) -> None:
+        """The turn is over."""
+        if known and known in self._held:
+            self._held[known] -= 1
+            if not self._held[known]:
+                del self._held[known]
 
     async def commit(self, known: Known, response: Response, events: bytes = b"") -> None:
         """Remember how the response stands; durable when this returns, if it is to be stored at all."""
@@ -100,6 +114,11 @@ class Library:
             known = known.parent
         return [item for part in reversed(parts) for item in part]
 
+    async def conversation(self, response_id: str, caller: Caller) -> list[InputItem] | None:
+        """The same by a response's id; None if the caller knows no such response."""
+        known = await self.find(response_id, caller)
+        return await self.history(known) if known else None
+
     async def _record(self, known: Known, response: Response, events: bytes) -> Record:
         """Only what its parent does not have, if the parent is stored too."""
         parent = known.parent if known.parent and known.parent.is_stored and known.follows else None
@@ -124,6 +143,10 @@ class Library:
         """The caller's connection names it no more."""
         if mine := self._unstored.get(caller.connection):
             mine.pop(response_id, None)
+
+    def join(self, connection: str) -> None:
+        """The connection is open: what is not stored can be known on it."""
+        self._unstored[connection] = OrderedDict()
 
     def leave(self, connection: str) -> None:
         """The connection is closed."""
@@ -150,6 +173,11 @@ class Library:
         )
         known.output = msgspec.json.decode(record.response)["output"]
         return known
+
+
+def _is_for(known: Known, caller: Caller) -> bool:
+    """Whether this caller may know it."""
+    return known.tenant == caller.tenant and (known.is_stored or known.connection == caller.connection)
 
 
 def _whole(item: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from vivace.config import Settings
 from vivace.protocol.requests import MAX_BODY_BYTES
@@ -25,6 +26,8 @@ from vivace.server.activity import Activity
 from vivace.server.app import build_app
 from vivace.server.auth import ensure_token
 from vivace.server.backends.native import NativeBackend
+from vivace.server.backends.upstream import UpstreamBackend
+from vivace.server.backends.upstream_settings import read_upstreams
 from vivace.server.background import Backgrounds
 from vivace.server.chat import ChatRoute
 from vivace.server.desk import Desk
@@ -44,6 +47,7 @@ from vivace.server.turn_watch import Watch
 
 LAST_EVENTS_S = 2.0  # for clients to take the terminal events of the turns that a shutdown ended
 CLOSE_S = 2
+CUT_S = 10.0  # for a client to take what it was sent before a connection was closed
 SWEEP_EVERY_S = 3600.0
 RESTARTED = {"code": "server_restarted", "message": "The server ended before this response did."}
 
@@ -96,6 +100,16 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """Uvicorn's, which would not close a connection before its client has taken what was sent."""
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "websocket.close":
+            self.writable.set()
+            self.loop.call_later(CUT_S, self.transport.abort)
+        await super().send(message)
+
+
 def run_server(
     settings: Settings, instance: Instance, listener: socket.socket, on_started: Callable[[], None]
 ) -> None:
@@ -116,7 +130,10 @@ async def _serve(
     native = NativeBackend(settings, library, metrics)
     queue = TurnQueue(settings.max_running, settings.max_waiting)
     keys = Keys(store)
-    desk = Desk([native], library, Limits(_allowance(settings)), queue, keys, watch)
+    upstreams = UpstreamBackend(
+        read_upstreams(settings.upstreams), library.conversation, metrics.upstream_answered
+    )
+    desk = Desk([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
     sockets = SocketRoute(desk, activity, watch)
     app = build_app(
         about=About(settings, native, desk, activity, watch, port),
@@ -149,6 +166,7 @@ async def _serve(
     keeping = asyncio.create_task(_sweep(store, settings.keep_days))
     lagging = asyncio.create_task(measure_loop_lag(metrics))
     native.start()
+    upstreams.start()
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -156,6 +174,7 @@ async def _serve(
         keeping.cancel()
         lagging.cancel()
         await native.close()
+        await upstreams.close()
         await keys.close()
         await store.close()
         if tracing:
@@ -187,7 +206,7 @@ def _uvicorn_config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="h11",
-        ws="websockets-sansio",
+        ws=SocketProtocol,
         ws_max_size=2 * MAX_BODY_BYTES,  # up to this a message is answered with an error; above, a close
         ws_per_message_deflate=False,
         lifespan="off",

@@ -20,7 +20,7 @@ from vivace.server.backends.base import Caller, Turn
 from vivace.server.background import Backgrounds
 from vivace.server.desk import Desk
 from vivace.server.narration import narrated
-from vivace.server.sse import FAILED_STATUS, FrameStream, framed, interrupted_when_gone, read_body
+from vivace.server.sse import FAILED_STATUS, FrameStream, framed, interrupted_when_gone, leave, read_body
 from vivace.server.store.base import Record
 
 MAX_PAGE = 100
@@ -46,7 +46,7 @@ class ResponsesRoute:
             return json_response(live.response, headers=headers)
         if asked.stream:
             frames = _frames(narrated(self._desk, turn))
-            return FrameStream(frames, self._activity, turn.interrupt, headers)
+            return FrameStream(frames, self._activity, lambda: leave(turn), headers)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
                 return await _drained(self._desk, turn, headers)
@@ -104,7 +104,10 @@ class ResponsesRoute:
         response_id, caller = request.path_params["response_id"], caller_of(request)
         record = await self._record(response_id, caller)
         items = await self._desk.library.inputs(record)
-        if request.query_params.get("order", "desc") == "desc":
+        order = request.query_params.get("order", "desc")
+        if order not in ("asc", "desc"):
+            raise Refusal("order is asc or desc.", code="invalid_value", param="order")
+        if order == "desc":
             items.reverse()
         ids = [item["id"] for item in items]
         if after := request.query_params.get("after"):
@@ -159,7 +162,7 @@ def _number(request: Request, name: str, default: int) -> int:
     given = request.query_params.get(name)
     if given is None:
         return default
-    if not given.isdigit() or len(given) > 9:
+    if not given.isdecimal() or len(given) > 9:
         raise Refusal(f"{name} must be a number.", code="invalid_value", param=name)
     return int(given)
 

@@ -6,9 +6,10 @@ that takes nothing for ten seconds is given up; until then what its turns say is
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from vivace.server.activity import Activity
 from vivace.server.auth import caller_of
 from vivace.server.backends.base import Caller, Turn
 from vivace.server.desk import Desk
+from vivace.server.lane_order import Lane, LaneOrder
 from vivace.server.turn_watch import Watch
 
 BLOCKED_S = 10.0
@@ -49,6 +51,7 @@ class SocketRoute:
         await websocket.accept()
         session = SocketSession(websocket, self._desk, self._activity, self._watch, caller)
         self._open.add(session)
+        self._desk.library.join(caller.connection)
         self._watch.metrics.sockets(len(self._open))
         try:
             await session.run()
@@ -78,6 +81,7 @@ class SocketSession:
         self._turns: dict[str, Turn] = {}
         self._cancelled: dict[str, Cancel] = {}  # before they had begun
         self._tasks: set[asyncio.Task[None]] = set()
+        self._order = LaneOrder()
         self._is_gone = False
 
     async def run(self) -> None:
@@ -85,6 +89,8 @@ class SocketSession:
         age = asyncio.get_running_loop().call_later(LONGEST_S, self._spawn_expiry)
         try:
             while (message := await self._websocket.receive())["type"] == "websocket.receive":
+                if self._is_gone:  # given up; what it had sent before is not looked at any more
+                    break
                 self._activity.touch()
                 await self._perform(self._take(message.get("text")))
         finally:
@@ -113,21 +119,39 @@ class SocketSession:
             log.exception("a message failed")
             return [Send(frame_of(mistake()))]
 
-    async def _perform(self, actions: Iterable[Action], turn: Turn | None = None) -> None:
+    async def _perform(self, actions: Sequence[Action], turn: Turn | None = None) -> None:
+        """In their order, and behind all that is under way in the same lanes. Only a cancel never waits."""
         for action in actions:
-            match action:
-                case Send(message=message):
-                    if turn and isinstance(message, Terminal):
-                        message = await self._desk.commit(turn, message)
-                    await self._send(message)
-                case Start(response_id=response_id, request=request):
-                    self._spawn(self._answer(response_id, request))
-                case Cancel(response_id=response_id):
-                    self._interrupt(response_id, action)
-                case Forget(response_id=response_id):
-                    self._desk.library.forget(response_id, self._caller)
-                case Close(code=code, reason=reason):
-                    await self._close(code, reason)
+            if isinstance(action, Cancel):
+                self._interrupt(action.response_id, action)
+        places = self._order.enter(self._lanes_of(actions))
+        try:
+            for place in places.values():
+                if place:
+                    await place
+            for action in actions:
+                await self._do(action, turn)
+        finally:
+            self._order.leave(places)
+
+    def _lanes_of(self, actions: Sequence[Action]) -> set[Lane]:
+        """A close comes after everything."""
+        if any(isinstance(action, Close) for action in actions):
+            return self._order.lanes | {None}
+        return {action.message.stream_id or None for action in actions if isinstance(action, Send)}
+
+    async def _do(self, action: Action, turn: Turn | None) -> None:
+        match action:
+            case Send(message=message):
+                if turn and isinstance(message, Terminal):
+                    message = await self._desk.commit(turn, message)
+                await self._send(message)
+            case Start(response_id=response_id, request=request):
+                self._spawn(self._answer(response_id, request))
+            case Forget(response_id=response_id):
+                self._desk.library.forget(response_id, self._caller)
+            case Close(code=code, reason=reason):
+                await self._close(code, reason)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -166,10 +190,14 @@ class SocketSession:
             log.debug("the connection was gone already")
 
     async def _answer(self, response_id: str, request: ResponseCreate) -> None:
+        """The boundary of a request on a socket: whatever goes wrong here is answered."""
         with self._activity.answering():
             try:
                 turn = self._turns[response_id] = await self._desk.begin(request, self._caller, response_id)
-            except VivaceError as error:
+            except Exception as error:
+                if not isinstance(error, VivaceError):
+                    log.exception("%s was not begun", response_id)
+                    error = mistake()
                 self._cancelled.pop(response_id, None)
                 return await self._perform(self._machine.refused(response_id, error))
             try:
@@ -190,4 +218,5 @@ class SocketSession:
                 await self._perform(self._machine.outcome(turn.id, outcome), turn)
         except Exception:
             log.exception("%s failed", turn.id)
-            await self._perform(self._machine.outcome(turn.id, Broken(INTERNAL, mistake().message)))
+            with contextlib.suppress(KeyError):  # it is over already
+                await self._perform(self._machine.outcome(turn.id, Broken(INTERNAL, mistake().message)), turn)

@@ -25,6 +25,7 @@ STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),  # or a proxy hands the events on in lumps
 ]
 BLOCKED_S = 10.0  # a client that takes nothing for so long is given up
+BODY_S = 30.0  # and so is one that sends nothing for so long in the middle of its request
 
 FAILED_STATUS = {
     "context_length_exceeded": 400,
@@ -94,7 +95,14 @@ async def told_when_gone(on_gone: Callable[[], None], receive: Receive) -> Async
 
 def interrupted_when_gone(turn: Turn, receive: Receive) -> AbstractAsyncContextManager[None]:
     """Interrupt the turn when the client goes away, and however else the block ends."""
-    return told_when_gone(turn.interrupt, receive)
+    return told_when_gone(lambda: leave(turn), receive)
+
+
+def leave(turn: Turn) -> None:
+    """The client has gone, or has everything; then this changes nothing."""
+    if turn.watch:
+        turn.watch.aborting("client_gone")
+    turn.interrupt()
 
 
 async def read_body(request: Request) -> bytes:
@@ -112,10 +120,14 @@ async def read_body(request: Request) -> bytes:
         )
     body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise too_large
+        async with asyncio.timeout(BODY_S) as patience:
+            async for chunk in request.stream():
+                patience.reschedule(asyncio.get_running_loop().time() + BODY_S)
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise too_large
+    except TimeoutError as error:
+        raise Refusal("The rest of the body did not come.", code="request_timeout", status=408) from error
     except ClientDisconnect as error:
         raise Refusal("The client went away.", code="client_gone", status=499) from error
     return bytes(body)

@@ -103,14 +103,18 @@ class EngineLife(asyncio.Protocol):
             handler(None)
 
     def send(self, frame: ToEngine) -> None:
+        """A dead engine is told nothing: whoever waits for it hears of the death."""
         assert self._transport is not None, "begin comes first"
-        self._transport.write(pack(frame))
+        if not self.is_dead:
+            self._transport.write(pack(frame))
 
     def attach(self, turn: str, handler: Handler) -> None:
         """Let `handler` have every frame of `turn`, up to and with its end."""
         self._handlers[turn] = handler
 
     async def stats(self) -> StatsReply:
+        if self.is_dead:
+            raise EOFError
         reply: asyncio.Future[StatsReply] = asyncio.get_running_loop().create_future()
         self._stats.append(reply)
         self.send(Stats())

@@ -41,6 +41,7 @@ class EngineLink:
         self._is_closing = False
         self._is_silent = False
         self._beating: asyncio.Task[None] | None = None
+        self._burials: set[asyncio.Task[None]] = set()
         self._coming = self._come_up()
 
     @property
@@ -110,6 +111,7 @@ class EngineLink:
         """Ask for a sign of life, over and over, until there is none."""
         while not life.is_dead:
             answer = asyncio.ensure_future(life.stats())
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen: it may die
             try:
                 await asyncio.wait([answer], timeout=SILENT_S)
                 self._is_silent = not answer.done()
@@ -134,7 +136,9 @@ class EngineLink:
         if not self._is_closing:
             self._coming = self._come_up()
         if dead:
-            self._burial = asyncio.create_task(dead.close())
+            burial = asyncio.create_task(dead.close())
+            self._burials.add(burial)
+            burial.add_done_callback(self._burials.discard)
 
     def _delay_s(self) -> float:
         """The first death in a while costs no wait; each further one doubles it."""

@@ -26,6 +26,7 @@ from vivace.engine.frames import (
     Sampling,
     Score,
     Tokens,
+    Waterfall,
 )
 from vivace.errors import RequestRefused, VivaceError
 from vivace.protocol.items import InputItem
@@ -153,6 +154,8 @@ class NativeBackend:
                 await self._write_prompt(turn, model)
                 while not turn.is_over:
                     life = await model.engine.up()
+                    if turn.interrupted:  # and whoever waited on the way here has not passed it on
+                        return
                     reply = await self._submit(turn, model, life)
                     self._conclude(turn, model, life, reply)
         except VivaceError as error:
@@ -173,8 +176,7 @@ class NativeBackend:
     def _bury(self, turn: NativeTurn) -> None:
         del self._turns[turn]
         if not turn.is_over:  # cancelled, perhaps before its first step
-            self._keep(turn)
-            turn.end_early("interrupted")
+            self._end(turn, _early(turn, "interrupted"))
 
     async def _write_prompt(self, turn: NativeTurn, model: LoadedModel) -> None:
         """Put the request's items at the end of the log it continues, or of a new one."""
@@ -246,21 +248,29 @@ class NativeBackend:
         self, turn: NativeTurn, model: LoadedModel, life: EngineLife
     ) -> "asyncio.Future[Finished | Failed | None]":
         """Hand the turn to this engine process; the future is its end there, None if the process died."""
-        assert turn.session is not None
+        session = turn.session
+        assert session is not None
         reply: asyncio.Future[Finished | Failed | None] = asyncio.get_running_loop().create_future()
 
         def hear(frame: TurnFrame | None) -> None:
-            if not isinstance(frame, Tokens):
-                if not reply.done():
-                    reply.set_result(frame)
+            """The boundary of a turn on the engine's stream, which many turns share."""
+            if reply.done():
                 return
-            turn.hear(frame.tokens, frame.chances)
+            if not isinstance(frame, Tokens):
+                reply.set_result(frame)
+                return
+            try:
+                turn.hear(frame.tokens, frame.chances)
+            except Exception as error:  # noqa: BLE001 - the turn fails by it
+                model.unseat(session, life)  # which ends the turn there
+                reply.set_exception(error)
+                return
             if turn.speech and turn.speech.is_stopped:  # the engine has seen it too, unless it died meanwhile
                 life.send(Interrupt(turn.id))
 
         life.attach(turn.id, hear)
-        model.seat(turn.session, life, is_whole=bool(turn.typed))
-        life.send(self._work(turn, model, turn.session))
+        model.seat(session, life, is_whole=bool(turn.typed))
+        life.send(self._work(turn, model, session))
         turn.submitted = turn.submitted or time.perf_counter()
         if turn.watch:
             turn.watch.started()
@@ -297,8 +307,7 @@ class NativeBackend:
         assert turn.session is not None
         turn.on_interrupt = self._canceller(turn)
         if isinstance(reply, Finished):
-            self._keep(turn)
-            turn.end(reply)
+            self._end(turn, reply)
         elif isinstance(reply, Failed):
             model.unseat(turn.session, life)  # how much of the log it has taken is not known
             turn.fail(RequestRefused(reply.message, code=reply.code))
@@ -309,8 +318,7 @@ class NativeBackend:
         """The engine died under this turn."""
         turn.deaths += 1
         if reason := _reason_it_is_complete(turn, model):
-            self._keep(turn)
-            turn.end_early(reason)
+            self._end(turn, _early(turn, reason))
         elif turn.deaths >= MAX_DEATHS:
             raise RequestRefused(
                 "The engine died twice under this turn.",
@@ -319,7 +327,12 @@ class NativeBackend:
                 status=503,
             )
 
-    def _keep(self, turn: NativeTurn) -> None:
+    def _end(self, turn: NativeTurn, finished: Finished) -> None:
+        reason = turn.finish(finished.reason)
+        self._keep(turn, reason)
+        turn.end(reason, finished)
+
+    def _keep(self, turn: NativeTurn, reason: str) -> None:
         """Remember where the response ended, so that it can be continued."""
         if turn.session:
             turn.known = self._library.keep(
@@ -331,7 +344,7 @@ class NativeBackend:
                     model=turn.model,
                     told=turn.told,
                     session=turn.session,
-                    length=turn.kept_length,
+                    length=turn.kept_length(reason),
                     parent=turn.previous,
                     follows=turn.follows,
                     input=turn.request.items,
@@ -339,12 +352,16 @@ class NativeBackend:
             )
 
 
+def _early(turn: NativeTurn, reason: str) -> Finished:
+    """It is over without a word from the engine: never begun, or all was said when the engine died."""
+    return Finished(turn.id, reason, Waterfall())
+
+
 def not_found(response_id: str) -> Refusal:
     return Refusal(
         f"There is no response {response_id} here.",
         "It was not stored, or is too old: send the whole input.",
         code="previous_response_not_found",
-        status=404,
         param="previous_response_id",
     )
 

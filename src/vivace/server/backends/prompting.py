@@ -11,6 +11,7 @@ import msgspec
 from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool, Wish
 from vivace.protocol.items import CALLS, OUTPUTS, InputItem, joined
 from vivace.protocol.requests import ResponseCreate
+from vivace.protocol.tools import Choice, parse_choice, parse_tools, tools_in_items
 from vivace.server.backends.token_log import Known, Told
 
 
@@ -34,7 +35,9 @@ def prompt_of(
 ) -> Prompt:
     """`told` is what the log tells of; `before` are earlier items, where there is no log to go on from."""
     items = [*before, *request.items]
-    tools = _tools(request)
+    lite = tuple(tools_in_items(items)) or told.lite
+    given = [*parse_tools(request.tools or []), *lite]
+    tools = [Tool(**msgspec.structs.asdict(tool)) for tool in given]
     digest = _digest(tools) if tools else told.tools
     entries: list[Entry] = []
     if request.instructions and request.instructions != told.instructions:
@@ -46,13 +49,12 @@ def prompt_of(
     return Prompt(
         entries=entries,
         tools=tools if digest != told.tools else [],
-        wish=_wish(request, tools),
-        told=Told(request.instructions or told.instructions, digest),
+        wish=_wish(request, tools, parse_choice(request.tool_choice, given)),
+        told=Told(request.instructions or told.instructions, digest, lite),
     )
 
 
-def _wish(request: ResponseCreate, tools: Sequence[Tool]) -> Wish:
-    choice = request.choice()
+def _wish(request: ResponseCreate, tools: Sequence[Tool], choice: Choice) -> Wish:
     allowed = [tool for tool in tools if choice.names is None or tool.name in choice.names]
     return Wish(
         tools=() if choice.mode == "none" else tuple(allowed),
@@ -61,10 +63,6 @@ def _wish(request: ResponseCreate, tools: Sequence[Tool]) -> Wish:
         schema=request.schema,
         effort=request.effort or "",
     )
-
-
-def _tools(request: ResponseCreate) -> list[Tool]:
-    return [Tool(**msgspec.structs.asdict(tool)) for tool in request.all_tools()]
 
 
 def _digest(tools: Sequence[Tool]) -> str:

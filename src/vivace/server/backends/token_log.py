@@ -14,6 +14,7 @@ from typing import Any, overload
 import msgspec
 
 from vivace.protocol.items import InputItem
+from vivace.protocol.tools import Tool
 
 
 class TokenLog(Sequence[int]):
@@ -92,6 +93,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
     instructions: str | None = None
     tools: str = ""  # a digest
+    lite: tuple[Tool, ...] = ()  # those that came as an input item: they hold until others come
 
 
 class Known:

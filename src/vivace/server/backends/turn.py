@@ -13,7 +13,7 @@ from vivace.engine.frames import Chances, Finished, Grammar
 from vivace.engine.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
 from vivace.protocol.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
-from vivace.protocol.outcomes import Broken, CallDone, Ended, Outcome, Queued
+from vivace.protocol.outcomes import Broken, CallDone, CallLost, Ended, Musing, Outcome, Queued, Text
 from vivace.protocol.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.backends.outbox import Outbox
@@ -44,6 +44,8 @@ class NativeTurn:
         self.typed: list[int] = []  # a provisional tail, which is no part of the log
         self.prompt_tokens = 0  # the whole log before the answer
         self.whole_length = 0  # of the log, up to the last item that is whole
+        self._item: type[Outcome] | None = None  # what is being said
+        self._said_length = 0  # of the log, when the last of it came
         self.seed = secrets.randbits(62) if request.seed is None else request.seed  # kept for a replay
         self.prediction: list[int] = []  # what the answer will resemble
         self.output_tokens = 0
@@ -63,12 +65,6 @@ class NativeTurn:
     def __aiter__(self) -> AsyncIterator[Outcome]:
         """Outcomes as they come; the last one is `Ended` or `Broken`."""
         return aiter(self._outbox)
-
-    @property
-    def kept_length(self) -> int:
-        """How much of the log is this response: all, or all but the item that an interrupt cut off."""
-        assert self.session is not None
-        return self.whole_length if self.is_discarding and self.interrupted else len(self.session.log)
 
     def take(self, session: Session) -> None:
         """Work in this session, until it is over."""
@@ -99,27 +95,43 @@ class NativeTurn:
             self.output_tokens += 1
             for outcome in self.speech.hear(token, chances[index] if chances else None):
                 self._outbox.put(outcome)
-                if isinstance(outcome, CallDone):
-                    self.whole_length = len(self.session.log)
+                self._mark(outcome, len(self.session.log))
 
-    def end(self, finished: Finished) -> None:
-        """The engine is done with it."""
-        is_stopped = False
+    def _mark(self, outcome: Outcome, length: int) -> None:
+        """Follow where in the log items end: what was said before another item began is whole."""
+        if isinstance(outcome, CallDone | CallLost):
+            self._item, self.whole_length = (
+                None,
+                length if isinstance(outcome, CallDone) else self.whole_length,
+            )
+            return
+        if self._item in (Text, Musing) and not isinstance(outcome, self._item):
+            self.whole_length = self._said_length
+        self._item, self._said_length = type(outcome), length
+
+    def finish(self, reason: str) -> str:
+        """Nothing more will come; why, if all is considered that the engine may not have known."""
         if self.speech:
             for outcome in self.speech.finish():
                 self._outbox.put(outcome)
-            is_stopped = self.speech.is_stopped
-        reason = "stop" if is_stopped else finished.reason
-        if reason == "interrupted":
-            reason = self.interrupted or reason
+            if self.speech.is_stopped:
+                return "stop"
+        return self.interrupted or reason if reason == "interrupted" else reason
+
+    def kept_length(self, reason: str) -> int:
+        """How much of the log is this response: all, or all but the item that an interrupt cut off.
+
+        An interrupt that came when all was said cut off nothing.
+        """
+        assert self.session is not None
+        return self.whole_length if self.is_discarding and reason != "stop" else len(self.session.log)
+
+    def end(self, reason: str, finished: Finished) -> None:
+        """The engine is done with it."""
         scores = finished.scores if reason == "scored" else None
         self._conclude(
             Ended(reason, self._usage(finished.waterfall), self._times(finished.waterfall), scores)
         )
-
-    def end_early(self, reason: str) -> None:
-        """It is over without a word from the engine: never begun, or all was said when the engine died."""
-        self.end(Finished(self.id, reason, EngineWaterfall()))
 
     def fail(self, error: VivaceError) -> None:
         self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))

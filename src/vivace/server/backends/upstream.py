@@ -109,6 +109,7 @@ class UpstreamBackend:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_TURNS_S):
                 await asyncio.gather(*(peer.close() for peer in self._peers.values()))
+                await asyncio.sleep(0)  # sockets are closed in the next step of the loop
 
     def _refresh(self) -> list[asyncio.Task[None]]:
         if self._is_closing:

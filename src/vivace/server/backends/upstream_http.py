@@ -1,22 +1,21 @@
-"""Connections to one upstream: a request goes out, its answer comes back in chunks, and closing is at once.
+"""Requests to one upstream: one goes out, its answer comes back in pieces, and leaving it is at once.
 
-Owns the HTTP client, the time limits and the one retry. An answer that is left before its end (by an error,
-an interrupt, a stop string) closes its connection, in whichever phase it is. Does not know what is in the
-chunks.
-
-Nothing of the environment is used for an upstream on this machine: a proxy has no business there.
+Owns which connection is used, the time limits and the one retry. An answer that is left before its end (by
+an error, an interrupt, a stop string) closes its connection, in whichever phase it is. Does not know what
+is in the pieces. No proxy is used, no redirect followed, no cookie kept.
 """
 
 import asyncio
 import contextlib
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
+import h11
 
 from vivace import __version__
+from vivace.server.backends.upstream_connection import Connection
 from vivace.server.backends.upstream_errors import Problems, UpstreamProblem
 from vivace.server.backends.upstream_settings import Upstream
 
@@ -30,21 +29,20 @@ LAST_BYTES_S = 1.0  # for the end of a body whose last event has come: then its 
 class Reply:
     """An answer whose head is there."""
 
-    def __init__(self, response: httpx.Response, problems: Problems) -> None:
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self._chunks: AsyncIterator[bytes] = response.aiter_raw()
+    def __init__(self, connection: Connection, head: h11.Response, problems: Problems) -> None:
+        self.status = head.status_code
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        self._connection = connection
         self._problems = problems
 
     async def read(self, wait_s: float) -> bytes:
         """The next bytes; b"" at the end. TimeoutError if none come in time."""
         try:
             async with asyncio.timeout(wait_s):
-                async for chunk in self._chunks:
-                    if chunk:
-                        return chunk
-                return b""
-        except httpx.HTTPError as error:
+                return await self._connection.body()
+        except TimeoutError:
+            raise
+        except (OSError, h11.RemoteProtocolError) as error:
             raise self._problems.broken("broke off in the middle of its answer.") from error
 
     async def read_all(self, wait_s: float, max_bytes: int) -> bytes:
@@ -74,8 +72,10 @@ class Link:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._client: httpx.AsyncClient | None = None
-        self._making: asyncio.Task[httpx.AsyncClient] | None = None
+        self._url = urlsplit(upstream.url)
+        self._idle: list[Connection] = []
+        self._tls: ssl.SSLContext | None = None
+        self._is_closed = False
 
     @contextlib.asynccontextmanager
     async def ask(
@@ -91,114 +91,106 @@ class Link:
     ) -> AsyncIterator[Reply]:
         """POST the body, or GET without one."""
         wait_s = wait_s or self._upstream.first_byte_s
+        all_headers = self._headers(body, key) | dict(headers or {})
         try:
             async with asyncio.timeout(wait_s):
-                response = await self._send(path, body, _headers(body, key) | dict(headers or {}), on_sent)
+                connection, head = await self._exchange(path, body, all_headers, problems, on_sent)
         except TimeoutError:
             raise problems.timed_out("answer", wait_s) from None
-        except httpx.ConnectTimeout:
-            raise problems.timed_out("take a connection", self._upstream.connect_s) from None
-        except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.ProxyError) as error:
-            raise problems.unreachable(error) from error
-        except httpx.HTTPError as error:
-            raise problems.broken("closed the connection without an answer.") from error
         try:
-            if response.headers.get("content-encoding", "identity") != "identity":
+            reply = Reply(connection, head, problems)
+            if reply.headers.get("content-encoding", "identity") != "identity":
                 raise problems.broken("compresses its answer, although it was asked not to.")
-            yield Reply(response, problems)
+            yield reply
         finally:
-            await response.aclose()
+            self._leave(connection)
 
-    async def close(self) -> None:
-        if self._making:
-            self._making.cancel()
-            await asyncio.wait([self._making])
-        if self._client:
-            await self._client.aclose()
+    def close(self) -> None:
+        self._is_closed = True
+        self._drop_idle()
 
-    async def _send(
-        self, path: str, body: bytes | None, headers: dict[str, str], on_sent: Callable[[], None] | None
-    ) -> httpx.Response:
-        """Once more if no byte was sent, or if a connection that had been kept turned out to be dead."""
-        client = self._client or await self._made()
-        for is_last in (False, True):
-            trace = _Trace(on_sent)
-            request = client.build_request(
-                "GET" if body is None else "POST",
-                f"{self._upstream.url}/{path}",
-                content=body,
-                headers=headers,
-                extensions={"trace": trace.hear},
-            )
+    async def _exchange(
+        self,
+        path: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        problems: Problems,
+        on_sent: Callable[[], None] | None,
+    ) -> tuple[Connection, h11.Response]:
+        """Once more if a connection that had been kept turns out to be dead, with no byte of an answer."""
+        method, target = "GET" if body is None else "POST", f"{self._url.path}/{path}"
+        while True:
+            kept = self._kept()
+            connection = kept or await self._opened(problems)
             try:
-                return await client.send(request, stream=True)
-            except httpx.TimeoutException:
+                if on_sent:
+                    on_sent()
+                await connection.send(method, target, headers.items(), body or b"")
+                return connection, await connection.head()
+            except (OSError, h11.RemoteProtocolError) as error:
+                connection.abort()
+                if kept is None or connection.has_heard:
+                    raise problems.broken("closed the connection without an answer.") from error
+                self._drop_idle()  # they may be dead too: the next is a new one
+            except BaseException:
+                connection.abort()
                 raise
-            except httpx.TransportError:
-                if is_last or (trace.is_sent and trace.is_new):
-                    raise
-        raise AssertionError("unreachable")
 
-    async def _made(self) -> httpx.AsyncClient:
-        """Made at the first use, and beside the event loop: to read certificates takes 0.1 to 0.5 s."""
-        if self._making is None:
-            self._making = asyncio.create_task(asyncio.to_thread(self._make))
-        try:
-            self._client = await asyncio.shield(self._making)
-        except (
-            OSError,
-            ValueError,
-            ImportError,
-        ) as error:  # of certificates or a proxy that were set wrongly
-            self._making = None
-            raise httpx.ConnectError(str(error)) from error
-        return self._client
+    def _kept(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable(KEEP_S):
+                return connection
+            connection.abort()
+        return None
 
-    def _make(self) -> httpx.AsyncClient:
-        upstream = self._upstream
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEP_S
-        )
-        return httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=upstream.connect_s),
-            limits=limits,
-            trust_env=not upstream.is_loopback,
-            verify=_trust() if upstream.is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # nobody
-            follow_redirects=False,  # the key is for this host
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none are kept
-        )
+    def _drop_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().abort()
 
+    def _leave(self, connection: Connection) -> None:
+        if connection.rest() and len(self._idle) < MAX_IDLE and not self._is_closed:
+            self._idle.append(connection)
+        else:
+            connection.abort()
 
-def _trust() -> ssl.SSLContext:
-    """Who may sign: SSL_CERT_FILE or SSL_CERT_DIR if they are set, also for an upstream on this machine."""
-    return httpx.create_ssl_context()
+    async def _opened(self, problems: Problems) -> Connection:
+        """A new one; tried twice, since a server that starts again refuses for a moment."""
+        host, is_secure = self._url.hostname or "", self._upstream.is_secure
+        port = self._url.port or (443 if is_secure else 80)
+        for is_last in (False, True):
+            try:
+                tls = await self._trust() if is_secure else None
+                async with asyncio.timeout(self._upstream.connect_s):
+                    return await Connection.open(host, port, tls)
+            except TimeoutError:
+                raise problems.timed_out("take a connection", self._upstream.connect_s) from None
+            except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
+                if is_last or not isinstance(error, ConnectionError):
+                    raise problems.unreachable(_reason(error)) from error
+        raise AssertionError("one of the two ended it")
 
+    async def _trust(self) -> ssl.SSLContext:
+        """Whom to believe, read once and beside the event loop: SSL_CERT_FILE, or what the system trusts."""
+        if self._tls is None:
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+        return self._tls
 
-class _Trace:
-    """What the HTTP client did for one request."""
-
-    def __init__(self, on_sent: Callable[[], None] | None) -> None:
-        self.is_new = False  # the connection was made for this request
-        self.is_sent = False
-        self._on_sent = on_sent
-
-    async def hear(self, event: str, _: dict[str, Any]) -> None:
-        if event == "connection.connect_tcp.started":
-            self.is_new = True
-        elif event == "http11.send_request_headers.started":
-            self.is_sent = True
-            if self._on_sent:
-                self._on_sent()
+    def _headers(self, body: bytes | None, key: str) -> dict[str, str]:
+        headers = {
+            "Host": self._url.netloc,
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",  # events are not to be collected for a better ratio
+            "User-Agent": f"vivace/{__version__}",
+        }
+        if body is not None:
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        return headers
 
 
-def _headers(body: bytes | None, key: str) -> dict[str, str]:
-    headers = {
-        "Accept": "text/event-stream, application/json",
-        "Accept-Encoding": "identity",  # events are not to be collected for a better ratio
-        "User-Agent": f"vivace/{__version__}",
-    }
-    if body is not None:
-        headers["Content-Type"] = "application/json"
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    return headers
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)  # asyncio's own words are about addresses
+    return str(error)

@@ -70,7 +70,7 @@ class Peer:
 
     async def close(self) -> None:
         await self.models.close()
-        await self.link.close()
+        self.link.close()
 
     async def _ask(
         self, turn: UpstreamTurn, question: Question, api: Api, key: str, problems: Problems

@@ -116,7 +116,7 @@ def _checked_url(url: str, where: str) -> str:
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is no number, a bracket that is never closed
         is_whole = False
-    if not is_whole or re.search(r"[\s\\<>\"]", url):
+    if not is_whole or not re.fullmatch(r"[!-~]+", url) or re.search(r'[\\<>"]', url):
         raise ConfigError(f"{where} has no URL: {_shown(url)}.", EXAMPLE)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigError(

@@ -75,7 +75,6 @@ class EventStream:
         value = value.removeprefix(" ")
         if field == "data":
             self._data.append(value)
-            self._held_bytes += 1  # a million empty lines are no event either
             return
         self._held_bytes -= len(line)
         if field == "event":

@@ -1,0 +1,165 @@
+"""Clients that stop reading: what they are sent is joined, then they are given up; nobody else notices."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from inside import Inside, served_here, until
+from serving import script
+from talking import Talker, check_numbers, narrow_socket, post, talking
+
+from vivace.config import Settings
+from vivace.server import process, sse
+from vivace.server import socket as sockets
+from vivace.server.backends.turn import NativeTurn
+
+LENGTH = 3000
+SHORT_S = 0.2
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inside]:
+    folder = tmp_path_factory.mktemp("slow")
+    model = script(folder, replies={"brief": "Fine.", "": "x" * LENGTH}, step_ms=0.2)
+    settings = Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model)
+    async with served_here(settings, send_buffer_bytes=4096) as inside:
+        yield inside
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def inside(shared: Inside) -> AsyncIterator[Inside]:
+    yield shared
+    await shared.calm()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not ten seconds."""
+    monkeypatch.setattr(sockets, "BLOCKED_S", SHORT_S)
+    monkeypatch.setattr(sse, "BLOCKED_S", SHORT_S)
+
+
+def slowly(inside: Inside) -> dict[str, object]:
+    """How to connect so that nobody in between reads ahead."""
+    return {"sock": narrow_socket(inside.address), "max_queue": 1}
+
+
+async def begun(inside: Inside) -> NativeTurn:
+    return (await until(lambda: list(inside.native._turns)))[0]
+
+
+async def test_deltas_are_joined_for_who_is_behind(inside: Inside) -> None:
+    """A client that reads again in time misses nothing: the same text in fewer, larger deltas."""
+    async with talking(inside.address, **slowly(inside)) as talker:
+        await talker.create(input="go")
+        turn = await begun(inside)
+        await until(lambda: turn.is_over)
+        assert len(turn._outbox._waiting) <= 2, "the text that was not sent, and the end"
+        ended = await talker.ended()
+        deltas = [event["delta"] for event in talker.heard if event["type"] == "response.output_text.delta"]
+        assert "".join(deltas) == ended["response"]["output"][0]["content"][0]["text"] == "x" * LENGTH
+        assert max(map(len, deltas)) > 100
+        check_numbers(talker.heard)
+
+
+async def test_a_client_that_takes_nothing_is_closed_with_1013(
+    inside: Inside, hasty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its turns end, the connection is over on our side, and the close is what it reads last."""
+    del hasty
+    monkeypatch.setattr(process, "CUT_S", 60.0)
+    async with talking(inside.address, **slowly(inside)) as talker:
+        for lane in ("a", "b", "c"):
+            await talker.create(input="go", stream_id=lane)
+        await begun(inside)
+        await inside.calm()
+        assert await talker.until_closed() == 1013
+    assert await aborts(inside, "slow_client") >= 3
+
+
+async def test_a_client_that_never_reads_again_is_cut_off(
+    inside: Inside, hasty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the close is taken: after a while the connection itself is gone, and its buffers with it."""
+    del hasty
+    monkeypatch.setattr(process, "CUT_S", SHORT_S)
+    async with talking(inside.address, **slowly(inside)) as talker:
+        await talker.create(input="go")
+        await until(lambda: inside.sockets._open)
+        await inside.calm()
+        await until(lambda: not inside.server.server_state.connections)
+
+
+async def test_others_do_not_notice(inside: Inside, hasty: None) -> None:
+    """While one client is blocked and then given up, another has turn after turn."""
+    del hasty
+    async with talking(inside.address, **slowly(inside)) as slow, talking(inside.address) as other:
+        await slow.create(input="go")
+        await begun(inside)
+        while len(inside.sockets._open) == 2:
+            assert (await other.complete(input="brief"))["status"] == "completed"
+
+
+async def test_who_floods_and_does_not_listen_is_given_up(inside: Inside, hasty: None) -> None:
+    """Every message is answered, so who never reads is not read from any more either."""
+    del hasty
+    async with talking(inside.address, **slowly(inside)) as talker:
+        flood = asyncio.create_task(_flood(talker))
+        assert await until(lambda: not inside.sockets._open, 30)
+        await inside.calm()
+        flood.cancel()
+        await asyncio.wait([flood])
+
+
+async def _flood(talker: Talker) -> None:
+    while True:
+        await talker.say("rubbish", padding="x" * 1000)
+
+
+async def test_a_stream_that_is_not_read_ends(inside: Inside, hasty: None) -> None:
+    """Over HTTP too: the turn ends, and what was kept for it is free."""
+    del hasty
+    reader, writer = await asyncio.open_connection(sock=narrow_socket(inside.address), limit=1)
+    writer.write(post(inside.address, {"input": "go", "stream": True}))
+    turn = await begun(inside)
+    async with talking(inside.address) as other:
+        while not turn.is_over:
+            assert (await other.complete(input="brief"))["status"] == "completed"
+    assert turn.interrupted
+    await inside.calm()
+    writer.close()
+    del reader
+
+
+async def test_a_stream_that_is_read_late_is_whole(inside: Inside) -> None:
+    """Joined, numbered without a gap, and to the end."""
+    reader, writer = await asyncio.open_connection(sock=narrow_socket(inside.address), limit=1024)
+    writer.write(post(inside.address, {"input": "go", "stream": True}, Connection="close"))
+    turn = await begun(inside)
+    await until(lambda: turn.is_over)
+    lines = (await reader.read(-1)).decode().replace("\r\n", "\n").split("\n")
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    check_numbers(events)
+    assert events[-1]["response"]["output"][0]["content"][0]["text"] == "x" * LENGTH
+    assert len(events) < LENGTH
+    writer.close()
+
+
+async def aborts(inside: Inside, reason: str) -> int:
+    page = inside.metrics.render().decode()
+    return sum(
+        int(float(line.rsplit(" ", 1)[1]))
+        for line in page.splitlines()
+        if line.startswith("vivace:request_aborts_total") and f'reason="{reason}"' in line
+    )
+
+
+def test_the_limit_is_ten_seconds() -> None:
+    """What these tests make short."""
+    assert sockets.BLOCKED_S == sse.BLOCKED_S == 10.0
+    assert Path(process.__file__).exists()
