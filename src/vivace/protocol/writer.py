@@ -49,7 +49,12 @@ from vivace.protocol.outcomes import (
 )
 from vivace.protocol.requests import ResponseCreate
 
-CUT_SHORT = {"length": "max_output_tokens", "interrupted": "interrupted", "steered": "steered"}
+CUT_SHORT = {
+    "length": "max_output_tokens",
+    "interrupted": "interrupted",
+    "steered": "steered",
+    "content_filter": "content_filter",  # of an upstream
+}
 
 Kind = TypeVar("Kind", bound=Event)
 

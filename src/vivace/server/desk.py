@@ -64,7 +64,7 @@ class Desk:
                 raise not_found(request.previous_response_id)
             request.model = request.model or previous.model
         request.model = request.model or self._backends[0].models()[0]
-        backend = self._backend(request.model)
+        backend = await self._backend(request.model)
         tokens = estimate_tokens(_size(request), request.max_output_tokens)
         try:
             reservation = self._limits.reserve(caller.account, request.tier, tokens)
@@ -119,8 +119,12 @@ class Desk:
         self.close_door()
         await asyncio.gather(*(backend.stop_turns() for backend in self._backends))
 
-    def _backend(self, model: str) -> Backend:
+    async def _backend(self, model: str) -> Backend:
         for backend in self._backends:
+            if backend.serves(model):
+                return backend
+        for backend in self._backends:
+            await backend.discover()
             if backend.serves(model):
                 return backend
         return self._backends[0]  # says what is wrong with the name

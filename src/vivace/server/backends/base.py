@@ -62,6 +62,10 @@ class Backend(Protocol):
         """Whether requests for this model are for this backend."""
         ...
 
+    async def discover(self) -> None:
+        """Wait until all names are known, before one is refused that nobody serves."""
+        ...
+
     def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> Turn:
         """Accept a request, or raise a `VivaceError` that says why not."""
         ...

@@ -82,6 +82,9 @@ class NativeBackend:
             return False
         return True
 
+    async def discover(self) -> None:
+        """What is on this machine is always known."""
+
     def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> NativeTurn:
         """Accept a request, or raise why not. The turn then runs by itself until it is over."""
         if self._is_closing:

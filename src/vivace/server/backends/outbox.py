@@ -13,19 +13,28 @@ from vivace.protocol.outcomes import Broken, CallText, Ended, Musing, Outcome, T
 class Outbox:
     def __init__(self) -> None:
         self._waiting: deque[Outcome] = deque()
+        self._more: list[str] = []  # what belongs to the text that waits last; joined when it is taken
         self._news = asyncio.Event()
 
     def put(self, outcome: Outcome) -> None:
-        if self._waiting and (joined := _joined(self._waiting[-1], outcome)):
-            self._waiting[-1] = joined
-        else:
-            self._waiting.append(outcome)
-            self._news.set()
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(outcome, Text | Musing | CallText) and type(last) is type(outcome):
+            self._more.append(outcome.delta)
+            if isinstance(last, Text) and isinstance(outcome, Text):
+                last.logprobs.extend(outcome.logprobs)
+            return
+        self._settle()
+        if isinstance(outcome, Text):
+            outcome = Text(outcome.delta, list(outcome.logprobs))  # ours to add to
+        self._waiting.append(outcome)
+        self._news.set()
 
     async def __aiter__(self) -> AsyncIterator[Outcome]:
         """Outcomes as they come; the last one is `Ended` or `Broken`."""
         while True:
             while self._waiting:
+                if len(self._waiting) == 1:
+                    self._settle()
                 outcome = self._waiting.popleft()
                 yield outcome
                 if isinstance(outcome, Ended | Broken):
@@ -33,14 +42,11 @@ class Outbox:
             self._news.clear()
             await self._news.wait()
 
-
-def _joined(last: Outcome, new: Outcome) -> Outcome | None:
-    """Joining a string to a growing one is linear in the end: a listener that is behind takes all at once."""
-    match last, new:
-        case Text(), Text():
-            return Text(last.delta + new.delta, last.logprobs + new.logprobs)
-        case Musing(), Musing():
-            return Musing(last.delta + new.delta)
-        case CallText(), CallText():
-            return CallText(last.delta + new.delta)
-    return None
+    def _settle(self) -> None:
+        """Put the text that waits last together."""
+        if self._more:
+            last = self._waiting[-1]
+            assert isinstance(last, Text | Musing | CallText)
+            whole = last.delta + "".join(self._more)
+            self._waiting[-1] = Text(whole, last.logprobs) if isinstance(last, Text) else type(last)(whole)
+            self._more = []
