@@ -121,6 +121,20 @@ inline u32 pack_bf16(float low, float high) { return to_bf16(low) | (u32)to_bf16
 inline float bf16_low(u32 pair) { return as_float(pair << 16); }
 inline float bf16_high(u32 pair) { return as_float(pair & 0xffff0000u); }
 
+inline u8 to_fp8(float f) {
+    float size = fabsf(f);
+    u8 sign = as_bits(f) >> 31 << 7;
+    if (size != size) return 0x7f;
+    if (size >= 448.0f) return sign | 0x7e;
+    int exponent;
+    frexpf(size, &exponent);                               // size in [2^(exponent-1), 2^exponent)
+    int scale = exponent - 1 < -6 ? -9 : exponent - 1 - 3; // of the last digit
+    int digits = (int)nearbyintf(ldexpf(size, -scale));
+    if (digits == 16) digits = 8, scale++;
+    return sign | (digits < 8 ? digits : (scale + 3 + 7) << 3 | (digits - 8));
+}
+inline u16 pack_fp8(float low, float high) { return to_fp8(low) | (u16)(to_fp8(high) << 8); }
+
 // Fragments as the PTX manual lays them out: g = lane / 4, t = lane % 4.
 // A register holds `per` elements; lane t's come `per` apart in the first half of the columns, then in the second.
 struct Operands { u32 a[4], b[2]; };

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from vivace.engine.runners.cuda.chain import Launch
-from vivace.engine.runners.cuda.driver import KERNELS, source
+from vivace.engine.runners.cuda.driver import kernels, source
 from vivace.engine.runners.cuda.plan import Plan
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ def build(plan: Plan) -> ctypes.CDLL:
     """The plan's kernels as a shared library; kept in the temporary folder between runs."""
     exports = "".join(
         f'extern "C" void launch_{name}(const int* size, const u64* a) {{ launch_with({name}, size, a); }}\n'
-        for name in KERNELS
+        for name in kernels(plan)
     )
     text = source(plan, "#include <tuple>\n" + (HERE / "emulator.h").read_text()) + EXPORT + exports
     folder = Path(tempfile.gettempdir()) / "vivace-emulated-kernels"

@@ -77,6 +77,9 @@ def test_the_second_read_comes_from_the_cache(tmp_path: Path, seed: int) -> None
     next(cache.iterdir()).write_bytes(b"broken")
     third = read_through_cache(file, cache)
     assert third[0] == first[0]
+    write_gguf(file, random_weights(SHAPE, seed + 1))
+    read_through_cache(file, cache)
+    assert len(list(cache.iterdir())) == 1, "what was made of the old file is gone"
 
 
 def test_safetensors(tmp_path: Path, seed: int) -> None:

@@ -36,6 +36,7 @@ class Case:
         self.runner = CudaRunner(
             "test", self.model, dense, Letters(), bits=bits, context_tokens=512,
             make_machine=Module if is_real else Emulator, blocks=132 if is_real else 5,
+            prefill="graph" if is_real else "torch",  # the emulator takes its time; test_prefill has both
         )  # fmt: skip
 
     def wanted(self, tokens: list[int]) -> "torch.Tensor":
@@ -103,3 +104,15 @@ def test_full_and_stopped(seed: int) -> None:
     runner.forward([Span(0, 0, some(512, seed))])
     runner.trim(0, 0)
     runner.forward([Span(1, 0, some(512, seed))])
+
+
+def test_costs_rise_with_the_size_of_a_pass() -> None:
+    """Every size that a draft may have is measured, and a prefill never looks cheaper than they do."""
+    pytest.importorskip("msgspec", reason="the engine's packages are not installed")
+    from tests.engine.houses import cuda_house
+
+    runner = cuda_house().runner
+    costs = runner.known_costs()
+    assert {1, 2, 4, 8, 16, 32, 64} <= costs.keys()
+    assert costs[64] >= costs[32] > 0
+    assert runner.forward([Span(0, 0, [1] * 20, want=1)]).shape == (1, runner.facts.vocab_size)

@@ -5,25 +5,34 @@ Owns the words and the guess. On a terminal one line is drawn over and over; els
 
 import sys
 import time
-from typing import TextIO
+from collections.abc import Sequence
+from typing import Protocol, TextIO
 
-from vivace.bench.effort import PARTS, Effort
+from vivace.bench.effort import PARTS
 
 CLEAR_LINE = "\r\x1b[K"
 
 
+class Plan(Protocol):
+    @property
+    def seconds(self) -> tuple[int, ...]:
+        """For each part."""
+        ...
+
+
 class Progress:
-    def __init__(self, effort: Effort, stream: TextIO | None = None) -> None:
+    def __init__(self, effort: Plan, stream: TextIO | None = None, parts: Sequence[str] = PARTS) -> None:
+        self._parts = parts
         self._stream = stream or sys.stderr
         self._is_terminal = self._stream.isatty()
-        self._planned_s = dict(zip(PARTS, effort.seconds, strict=True))
+        self._planned_s = dict(zip(parts, effort.seconds, strict=True))
         self._began = time.monotonic()
         self._title = ""
 
     def begin(self, part: str) -> None:
-        """The parts come in the order of `PARTS`."""
-        number = PARTS.index(part) + 1
-        self._title = f"[{number}/{len(PARTS)}] {part}, {_clock(self._left_s(number))} left"
+        """The parts come in their order."""
+        number = self._parts.index(part) + 1
+        self._title = f"[{number}/{len(self._parts)}] {part}, {_clock(self._left_s(number))} left"
         self._draw(self._title, end="" if self._is_terminal else "\n")
 
     def note(self, text: str) -> None:
@@ -41,7 +50,7 @@ class Progress:
 
     def _left_s(self, number: int) -> float:
         """The plan for what is to come, scaled by how the plan held so far."""
-        names = list(PARTS)
+        names = list(self._parts)
         done = sum(self._planned_s[name] for name in names[: number - 1])
         pace = (time.monotonic() - self._began) / done if done else 1.0
         return pace * sum(self._planned_s[name] for name in names[number - 1 :])

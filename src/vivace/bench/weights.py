@@ -36,6 +36,7 @@ def as_downloaded(settings: Settings, kv_folder: Path) -> Loadable:
         model=settings.model,
         path=str(path),
         context_tokens=settings.context_tokens,
+        device="cpu",
         threads=choose_threads(settings.threads),
         kv_folder=str(kv_folder),
         kv_disk_bytes=KV_DISK_BYTES,

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from vivace.cli.bench_wire import wire
+
 DEFAULT_PLOT = Path("vivace-bench-engine.png")
 
 
@@ -95,3 +97,6 @@ def _print(report: dict[str, Any], *, as_json: bool, plot: Path | None) -> None:
         file = (plot or DEFAULT_PLOT).absolute()
         draw(report, file)
         click.echo(f"Plot: {file}", err=as_json)
+
+
+bench.add_command(wire)

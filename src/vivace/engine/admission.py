@@ -24,7 +24,7 @@ def check_work(work: Append | Generate | Score, firm_tokens: int, facts: Facts) 
     if length == 0 and not isinstance(work, Append):
         raise UsageError("There is nothing to go on from: the session is empty.")
     if isinstance(work, Generate):
-        _check_generate(work, facts)
+        _check_generate(work, length, facts)
     elif isinstance(work, Score):
         _check_score(work, length, facts)
 
@@ -34,13 +34,15 @@ def check_tokens(tokens: list[int], facts: Facts) -> None:
         raise UsageError(f"Token ids must be from 0 to {facts.vocab_size - 1}.")
 
 
-def _check_generate(work: Generate, facts: Facts) -> None:
+def _check_generate(work: Generate, length: int, facts: Facts) -> None:
     if work.max_tokens < 1:
         raise UsageError(f"max_tokens is {work.max_tokens}; at least 1 is needed.")
     if len(work.stop) > MOST_STOPS or not all(0 < len(stop) <= MOST_STOP_CHARACTERS for stop in work.stop):
         raise UsageError(f"stop takes up to {MOST_STOPS} strings of 1 to {MOST_STOP_CHARACTERS} characters.")
     if len(work.stop_tokens) > MOST_STOPS:
         raise UsageError(f"stop_tokens takes up to {MOST_STOPS} tokens.")
+    if not 0 <= work.spoken <= length:
+        raise UsageError(f"spoken is {work.spoken}; the log has {length} tokens.")
     check_sampling(work.sampling, facts.vocab_size)
     check_tokens(work.prediction, facts)
 

@@ -83,6 +83,7 @@ class Generate(Frame):
     prediction: list[int] = []  # what the output will resemble; drafts are taken from it first
     use_drafts: bool = True
     tier: Tier = "realtime"
+    spoken: int = 0  # so many of the log's last tokens are the beginning of this answer, from a former life
 
 
 class Score(Frame):

@@ -134,6 +134,7 @@ class GenerateTurn(Turn):
         super().__init__(work, session)
         self._work = work
         self._facts = facts
+        self._limit_tokens = facts.limit_tokens
         self._piece = piece
         self._costs = costs
         self._compiling = constraint
@@ -146,6 +147,10 @@ class GenerateTurn(Turn):
         self._stops = [stop.encode() for stop in work.stop]
         self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
         self._tail = b""  # the end of the output, to find stop strings that cross tokens
+        self._spoken = session.log[-work.spoken :] if work.spoken else []
+        for token in self._spoken:
+            self._sampler.hear(token)
+            self._tail = (self._tail + piece(token))[-self._stop_tail :] if self._stop_tail else b""
         self.fresh: list[int] = []  # tokens of the last pass, to be sent
         self.chances: list[Chances] = []
 
@@ -157,6 +162,8 @@ class GenerateTurn(Turn):
         """Take the compiled grammar, if it is there. Raises if it is refused."""
         if self._compiling and self._compiling.done():
             self._constraint, self._compiling = self._compiling.result(), None
+            for token in self._spoken:
+                self._constraint.accept(token)
             self.grammar_s = self.compile_s = time.perf_counter() - self.received
 
     def spans(self, limit: int) -> list[Span]:
@@ -185,9 +192,7 @@ class GenerateTurn(Turn):
 
     def _draft_room(self, limit: int) -> int:
         """Tokens that may be drafted: one less than may still come, for the model adds one of its own."""
-        left = min(
-            self._work.max_tokens - self.output_tokens, self._facts.limit_tokens - len(self.session.log)
-        )
+        left = min(self._work.max_tokens - self.output_tokens, self._limit_tokens - len(self.session.log))
         return min(limit, left - 1, self._facts.draft_tokens)
 
     def _propose(self, room: int) -> list[int]:
@@ -269,7 +274,7 @@ class GenerateTurn(Turn):
             if any(stop in self._tail for stop in self._stops):
                 return "stop"
             self._tail = self._tail[-self._stop_tail :] if self._stop_tail else b""
-        is_full = len(self.session.log) >= self._facts.limit_tokens
+        is_full = len(self.session.log) >= self._limit_tokens
         return "length" if is_full or self.output_tokens >= self._work.max_tokens else ""
 
 

@@ -48,6 +48,7 @@ class Job(msgspec.Struct, frozen=True):
     device: Device = "auto"  # what computes: an NVIDIA GPU if it can, or else the CPU
     weight_bits: int = 8  # on the GPU: 8 or 16
     gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
+    gpu_prefill: str = "graph"  # or "fp8" or "torch": see cuda/prefill.py
 
 
 class Inbox:
@@ -91,7 +92,7 @@ def make_runner(job: Job, look: Look = look) -> Runner:
         from vivace.engine.runners.scripted import Script, ScriptedRunner
 
         return ScriptedRunner(msgspec.convert(script_of(job.model), Script))
-    if job.device != "cpu":
+    if job.device == "cuda" or (job.device == "auto" and sys.platform == "linux"):
         try:
             return make_gpu_runner(job, look)
         except StartError as error:
@@ -118,6 +119,7 @@ def make_gpu_runner(job: Job, look: Look) -> Runner:
         session_tokens=job.session_tokens,
         bits=job.weight_bits,
         folder=Path(job.gpu_folder) if job.gpu_folder else None,
+        prefill=job.gpu_prefill,
         look=look,
     )
 
@@ -171,13 +173,25 @@ def run(link: socket.socket, job: Job) -> None:
         raise inbox.error
 
 
+def play(link: socket.socket, job: Job) -> bool:
+    """Play the job's script without an engine, if it asks for that."""
+    if not job.model.startswith(SCRIPTED) or not script_of(job.model).get("is_engineless"):
+        return False
+    from vivace.engine.player import Player
+
+    Player(link, job.model).play()
+    return True
+
+
 def main() -> int:
     fd, text = int(sys.argv[1]), sys.argv[2]
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # read when llama.cpp's threads are first loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's: it closes the socket when done
     link = socket.socket(fileno=fd)
     try:
-        run(link, msgspec.json.decode(text, type=Job))
+        job = msgspec.json.decode(text, type=Job)
+        if not play(link, job):
+            run(link, job)
     except VivaceError as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)
         return COULD_NOT_START

@@ -42,4 +42,5 @@ def codex_card(name: str, context_window: int, rank: int) -> dict[str, Any]:
         "context_window": context_window,
         "experimental_supported_tools": [],
         "use_responses_lite": True,
+        "input_modalities": ["text"],  # or Codex would offer to send images
     }

@@ -3,6 +3,7 @@
 Owns the routes. Does not own turns (`desk`), background ones (`background`) or framing (`sse`).
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -24,6 +25,7 @@ from vivace.server.sse import FAILED_STATUS, FrameStream, framed, interrupted_wh
 from vivace.server.store.base import Record
 
 MAX_PAGE = 100
+LARGE_BYTES = 256 * 1024  # above this (some ms) a body is parsed beside the event loop
 
 
 class ResponsesRoute:
@@ -34,7 +36,8 @@ class ResponsesRoute:
 
     async def create(self, request: Request) -> Response:
         self._activity.touch()
-        asked = parse_create(await read_body(request))
+        body = await read_body(request)
+        asked = await asyncio.to_thread(parse_create, body) if len(body) > LARGE_BYTES else parse_create(body)
         if asked.stream_id is not None:
             raise Refusal("Lanes are for WebSockets.", code="unsupported_parameter", param="stream_id")
         turn = await self._desk.begin(asked, caller_of(request))

@@ -8,14 +8,15 @@ import mmap
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
-from vivace.models.tokenizer import ByteTokenizer
+from vivace.models.tokenizer import ByteTokenizer, scripted_tokenizer
 
 ASK_S = 0.005
 OPENING = b"assistant\n"
@@ -35,46 +36,62 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     pass_tokens: int = 512
     draft_tokens: int = 63
     stamps: str = ""  # a file: when each byte of each reply was made; see `Stamps`
+    vocabulary: str = ""  # a GGUF file whose tokens are spoken instead of bytes
+    is_engineless: bool = False  # no runner in an engine, but frames on their own; see `engine.player`
+
+    def reply_to(self, prompt: str) -> tuple[int, str]:
+        """The reply, and its place among them; -1 and nothing if there is none for this prompt."""
+        each = enumerate(self.replies.items())
+        return next(((row, reply) for row, (key, reply) in each if key in prompt), (-1, ""))
 
 
 class Stamps:
     """When tokens were made, for another process to read: a row a reply, a `monotonic_ns` a byte of it."""
 
-    def __init__(self, file: Path, replies: Sequence[str]) -> None:
-        self._columns = max(map(len, replies), default=0) + 1  # and one for the end
-        file.write_bytes(bytes(8 * self._columns * len(replies)))
+    def __init__(self, file: Path, replies: Iterable[str]) -> None:
+        lengths = [len(reply.encode()) for reply in replies]
+        self._columns = max(lengths, default=0) + 1  # and one for the end
+        file.write_bytes(bytes(8 * self._columns * max(1, len(lengths))))
         with file.open("r+b") as opened:
             self._cells = memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
 
+    @classmethod
+    def of(cls, script: Script) -> "Stamps | None":
+        return cls(Path(script.stamps), script.replies.values()) if script.stamps else None
+
     def put(self, row: int, column: int) -> None:
-        self._cells[row * self._columns + column] = time.monotonic_ns()
+        """Now; a reply that is not in the script has no row."""
+        if row >= 0:
+            self._cells[row * self._columns + column] = time.monotonic_ns()
 
 
 class Answer:
-    """Which reply a sequence gives, and how far it is: kept, so that a long prompt is not read for each token."""
+    """Which reply a sequence gives, and how far it is. Kept, or every token would read the whole prompt."""
 
-    def __init__(self, row: int, reply: bytes) -> None:
+    def __init__(self, row: int, tokens: dict[int, int], message: bytes, read: int) -> None:
         self.row = row  # of the reply, in the script's order
-        self.reply = reply
-        self.read = 0  # tokens of the sequence that are counted in `said`
-        self.said = 0  # bytes of the answer that are there
+        self.tokens = tokens  # of the reply, by where each begins in it
+        self.length = max(tokens, default=-1) + 1
+        self.read = read  # tokens of the sequence that are counted in `said`
+        self.said = len(message.removeprefix(OPENING))  # bytes of the answer that are there
+        self.is_begun = len(message) >= len(OPENING)  # or else some of them may be the opening's
 
 
 class ScriptedRunner:
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._tokenizer = ByteTokenizer()
+        self._tokenizer = scripted_tokenizer(script.vocabulary)
         self._start, self._end = (self._tokenizer.control(name) for name in ByteTokenizer.CONTROLS)
         self._kv: dict[int, list[int]] = {}  # per sequence: the tokens whose KV would be held
         self._answers: dict[int, Answer] = {}
         self._due = self._ended = 0.0
-        self._stamps = Stamps(Path(script.stamps), list(script.replies.values())) if script.stamps else None
+        self._stamps = Stamps.of(script)
         self.facts = Facts(
             name="scripted",
             context_tokens=script.context_tokens,
             trained_tokens=script.context_tokens,
             sequences=64,
-            vocab_size=256 + len(ByteTokenizer.CONTROLS),
+            vocab_size=self._tokenizer.size,
             end_tokens=self._tokenizer.end_tokens,
             threads=1,
             can_stop=True,
@@ -121,26 +138,30 @@ class ScriptedRunner:
     def _next(self, seq: int, held: list[int]) -> int:
         answer = self._answers.get(seq)
         if answer is None or self._start in (fresh := held[answer.read :]):
-            answer = self._answers[seq] = self._answer(held)
+            answer = self._answer(held)
+            if answer.is_begun:
+                self._answers[seq] = answer
         else:
-            answer.said += sum(token < self._start for token in fresh)
+            answer.said += len(self._text(fresh))
             answer.read = len(held)
         if answer.said == self._script.die_at_token and self._script.die_mark:
             self._die_once(Path(self._script.die_mark))
-        if self._stamps and answer.row >= 0 and answer.said <= len(answer.reply):
+        if self._stamps and answer.said <= answer.length:
             self._stamps.put(answer.row, answer.said)
-        return answer.reply[answer.said] if answer.said < len(answer.reply) else self._end
+        return answer.tokens.get(answer.said, self._end)
 
     def _answer(self, held: list[int]) -> Answer:
         """The reply to what stands before the last message of the sequence, which is the answer."""
         begun = len(held) - held[::-1].index(self._start) if self._start in held else 0
         prompt = self._text(held[: max(begun - 1, 0)]).decode("utf-8", "replace")
-        replies = enumerate(self._script.replies.items())
-        row, reply = next(((row, reply) for row, (key, reply) in replies if key in prompt), (-1, ""))
-        answer = Answer(row, reply.encode())
-        answer.said = len(self._text(held[begun:]).removeprefix(OPENING))
-        answer.read = len(held)
-        return answer
+        row, reply = self._script.reply_to(prompt)
+        return Answer(row, self._tokens(reply), self._text(held[begun:]), len(held))
+
+    def _tokens(self, reply: str) -> dict[int, int]:
+        """The tokens of a reply, by where each begins in it."""
+        tokens = self._tokenizer.encode(reply)
+        ends = accumulate(len(self._tokenizer.piece(token)) for token in tokens)
+        return dict(zip([0, *ends], tokens, strict=False))
 
     def _text(self, tokens: list[int]) -> bytes:
         return b"".join(map(self._tokenizer.piece, tokens))

@@ -104,6 +104,8 @@ def _job(settings: Settings, name: str, path: Path | None) -> Job:
         use_extra_bufts=weights.use_extra_bufts if weights else True,
         step_costs=weights.step_costs if weights else {},
         chunk_tokens=weights.chunk_tokens if weights else 0,
+        device=settings.device,
+        gpu_folder=str(settings.cache_dir / "gpu"),
         kv_folder=str(settings.kv_dir),
         kv_disk_bytes=int(settings.kv_disk_gib * 2**30),
     )

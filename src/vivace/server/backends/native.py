@@ -39,7 +39,7 @@ from vivace.server.backends.model_slot import LoadedModel, ModelSlot, find_model
 from vivace.server.backends.prompting import Prompt, prompt_of
 from vivace.server.backends.speech import Speech
 from vivace.server.backends.token_log import Known, Session, Told
-from vivace.server.backends.truncation import room_for_prompt, shortened
+from vivace.server.backends.truncation import check_room, room_for_prompt, shortened
 from vivace.server.backends.turn import NativeTurn
 from vivace.server.library import Library
 from vivace.server.metrics import Metrics
@@ -197,14 +197,21 @@ class NativeBackend:
 
         def tokenize() -> list[int]:
             turn.prediction = model.tokenizer.encode(predicted) if predicted else []
+            turn.candidates = [model.tokenizer.encode(text) for text in request.candidates or ()]
+            if request.is_generating and (grammar := model.family.grammar(prompt.wish)):
+                turn.grammar = Grammar(grammar.kind, grammar.text)
             return model.family.render(prompt.entries, tools=prompt.tools, after=session.log)
 
-        is_large = prompt.characters + len(predicted) > LARGE_CHARS
-        tokens = await asyncio.to_thread(tokenize) if is_large else tokenize()
+        size = prompt.characters + len(predicted) + sum(map(len, request.candidates or ()))
+        tokens = await asyncio.to_thread(tokenize) if size > LARGE_CHARS else tokenize()
         if request.truncation == "auto" and request.is_generating:
             room = room_for_prompt(await self._limit_tokens(model), request.max_output_tokens)
             if len(session.log) + len(tokens) > room:
                 session, prompt, tokens = await self._begin_shorter(turn, model, room)
+        if size > LARGE_CHARS:  # what can never fit is not copied around
+            limit = await self._limit_tokens(model)
+            check_room(len(session.log) + len(tokens), limit)
+            del turn.prediction[limit:]
         if request.is_provisional:
             turn.typed = tokens
         else:
@@ -244,8 +251,6 @@ class NativeBackend:
             session.log.extend(family.answer(session.log, wish))
         if request.is_generating:
             turn.speech = Speech(family, model.tokenizer, wish, session.log, request.stops)
-            if grammar := family.grammar(wish):
-                turn.grammar = Grammar(grammar.kind, grammar.text)
 
     def _submit(
         self, turn: NativeTurn, model: LoadedModel, life: EngineLife
@@ -286,8 +291,7 @@ class NativeBackend:
             return Append(session.name, turn.id, turn.typed, request.tier, is_provisional=True)
         tokens = session.news()
         if request.candidates:
-            candidates = [model.tokenizer.encode(text) for text in request.candidates]
-            return Score(session.name, turn.id, tokens, candidates, request.tier)
+            return Score(session.name, turn.id, tokens, turn.candidates, request.tier)
         if not request.is_generating:
             return Append(session.name, turn.id, tokens, request.tier)
         return Generate(
@@ -301,6 +305,7 @@ class NativeBackend:
             grammar=turn.grammar,
             prediction=turn.prediction,
             tier=request.tier,
+            spoken=turn.output_tokens,
         )
 
     def _conclude(

@@ -26,8 +26,10 @@ class Prompt(msgspec.Struct):
     @property
     def characters(self) -> int:
         """About how much there is to tokenize."""
-        texts = sum(len(_words(entry)) for entry in self.entries)
-        return texts + sum(len(tool.description) + 400 for tool in self.tools)
+        tools = {*self.tools, *self.wish.tools}
+        return (
+            sum(len(_words(entry)) for entry in self.entries) + sum(map(_size, tools)) + len(self.wish.schema)
+        )
 
 
 def prompt_of(
@@ -84,6 +86,10 @@ def _entry(item: InputItem, names: dict[str, str], previous: Known | None, *, is
     role = "system" if item.role == "developer" else item.role
     is_open = is_last and role == "assistant" and item.status == "in_progress"
     return Message(role, item.text, is_open)
+
+
+def _size(tool: Tool) -> int:
+    return len(tool.description) + len(tool.definition) + len(msgspec.json.encode(tool.parameters)) + 400
 
 
 def _words(entry: Entry) -> str:

@@ -5,6 +5,7 @@ Owns which items go: with a call, its output too. The last message of the user a
 
 from collections.abc import Callable, Sequence
 
+from vivace.errors import ContextOverflow
 from vivace.protocol.items import CALLS, OUTPUTS, InputItem
 
 LEAST_OUTPUT_TOKENS = 256
@@ -14,6 +15,12 @@ def room_for_prompt(limit_tokens: int, max_output_tokens: int | None) -> int:
     """How long a prompt may be, so that there is room for the answer: what was asked for, or a quarter."""
     wanted = max_output_tokens or limit_tokens // 4
     return max(1, limit_tokens - max(LEAST_OUTPUT_TOKENS, min(wanted, limit_tokens // 2)))
+
+
+def check_room(tokens: int, limit_tokens: int) -> None:
+    """In the engine's words, which refuses it too."""
+    if tokens > limit_tokens:
+        raise ContextOverflow(f"{tokens} tokens are needed, and the context holds {limit_tokens}.")
 
 
 def shortened(

@@ -48,6 +48,7 @@ class NativeTurn:
         self._said_length = 0  # of the log, when the last of it came
         self.seed = secrets.randbits(62) if request.seed is None else request.seed  # kept for a replay
         self.prediction: list[int] = []  # what the answer will resemble
+        self.candidates: list[list[int]] = []  # what is to be scored
         self.output_tokens = 0
         self.deaths = 0
         self.is_discarding = False

@@ -6,6 +6,7 @@ never gets the name, and a damaged one is made anew.
 """
 
 import dataclasses
+import glob
 import json
 import os
 from pathlib import Path
@@ -35,6 +36,9 @@ def read_through_cache(path: Path, folder: Path) -> tuple[Shape, Plain]:
     part = kept.with_suffix(f".{os.getpid()}.part")
     save_file(dict(weights), str(part), metadata={"shape": json.dumps(dataclasses.asdict(shape))})
     part.replace(kept)
+    for stale in folder.glob(f"{glob.escape(path.stem)}-*.safetensors"):  # several gigabytes each
+        if stale != kept:
+            stale.unlink(missing_ok=True)
     return shape, weights
 
 

@@ -6,17 +6,19 @@ front; how they lie on the GPU is `weights`'s concern. Says in one line what it 
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.gguf_file import GgufFile
+from vivace.engine.runners.cuda.gguf_file import GgufFile, Tensor
 from vivace.engine.runners.cuda.reference import Plain
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 from vivace.errors import StartError
 
+READERS = 4  # threads: each holds one matrix in fp32
 ARCHITECTURES = ("qwen2", "llama")
 _GGUF_NAMES = {
     "attn_norm": "input_layernorm",
@@ -59,19 +61,20 @@ def read_gguf(path: Path) -> tuple[Shape, Plain]:
     architecture = _architecture(file)
     _check_architecture(path, architecture)
     _check_kinds(file)
-    shape, weights = _gguf_shape(file), Plain()
-    for tensor in file.tensors:
+
+    def read(tensor: Tensor) -> tuple[str, torch.Tensor]:
         kind = gguf.GGMLQuantizationType(tensor.kind)
         block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
         row_bytes = tensor.shape[-1] // block * block_bytes
         raw = np.frombuffer(file.data(tensor, math.prod(tensor.shape[:-1]) * row_bytes), np.uint8)
         values = gguf.dequantize(raw.reshape(*tensor.shape[:-1], row_bytes), kind)
         rows = torch.from_numpy(np.array(values)).to(torch.bfloat16 if values.ndim > 1 else torch.float32)
-        name = hugging_face_name(tensor.name)
         if architecture == "llama" and tensor.name.split(".")[-2] in ("attn_q", "attn_k"):
             rows = _halves_apart(rows)
-        weights[name] = rows
-    return shape, weights
+        return hugging_face_name(tensor.name), rows
+
+    with ThreadPoolExecutor(READERS) as threads:
+        return _gguf_shape(file), Plain(threads.map(read, file.tensors))
 
 
 def _halves_apart(rows: torch.Tensor) -> torch.Tensor:

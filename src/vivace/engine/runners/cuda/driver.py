@@ -6,6 +6,7 @@ stream.
 """
 
 import ctypes
+import functools
 import hashlib
 import os
 import sys
@@ -20,35 +21,32 @@ from vivace.engine.runners.cuda.chain import Launch
 from vivace.engine.runners.cuda.plan import Plan, Size
 from vivace.errors import StartError
 
-PARTS = ("common", "product", "projections", "attention", "head", "prefill")
-KERNELS = (
-    "embed",
-    "qkv",
-    "attention",
-    "out_projection",
-    "gate_up",
-    "down_projection",
-    "head",
-    "choose",
-    "read_tokens",
-    "add_norm",
-    "silu_product",
-    "place",
-    "chunk_attention",
+PARTS = ("common", "product", "projections", "attention", "head")
+KERNELS = ("embed", "qkv", "attention", "out_projection", "gate_up", "down_projection", "head", "choose")
+PREFILL_KERNELS = (
+    *("read_tokens", "add_norm", "silu_product", "place", "chunk_attention"),
+    *("add_norm_fp8", "silu_product_fp8"),
 )
 _SHARED_BYTES_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 14
 _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
 
+def kernels(plan: Plan) -> tuple[str, ...]:
+    """A prefill's kernels are in the module for one token: they do not depend on the size of a pass."""
+    return KERNELS + PREFILL_KERNELS if plan.tokens == 1 else KERNELS
+
+
 def source(plan: Plan, intrinsics: str | None = None) -> str:
     """All kernels of a plan as one text; `intrinsics` stands in for those of the GPU."""
     folder = resources.files("vivace.engine.runners.cuda") / "kernels"
-    texts = [(folder / f"{name}.cuh").read_text() for name in PARTS]
+    parts = [*PARTS, "prefill"] if plan.tokens == 1 else PARTS
+    texts = [(folder / f"{name}.cuh").read_text() for name in parts]
     first = intrinsics if intrinsics is not None else (folder / "intrinsics.cuh").read_text()
     defines = "".join(f"#define {name} {value}\n" for name, value in plan.macros().items())
     return defines + first + "".join(texts)
 
 
+@functools.lru_cache(maxsize=64)
 def compile_source(text: str, architecture: str) -> bytes:
     """Machine code for `architecture` (as in sm_90)."""
     nvrtc = _load_nvrtc()
@@ -149,7 +147,7 @@ class Module:
         self._image = image or compile_source(source(plan), architecture())
         self._module = ctypes.c_void_p()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), self._image), "load")
-        self._functions = {name: self._function(name) for name in KERNELS}
+        self._functions = {name: self._function(name) for name in kernels(plan)}
         self._sizes_set: set[tuple[str, Size]] = set()
 
     def _check(self, status: int, what: str) -> None:

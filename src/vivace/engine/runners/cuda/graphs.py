@@ -9,7 +9,7 @@ import gc
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -51,38 +51,32 @@ class Machine(Protocol):
 MakeMachine = Callable[[Plan], Machine]
 
 
-def capture_work(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Whatever `work` puts on the stream, as one graph."""
+Pool: TypeAlias = tuple[int, int]
+
+
+def capture_work(work: Callable[[], None], pool: Pool) -> torch.cuda.CUDAGraph:
+    """Whatever `work` puts on the stream, as one graph. Graphs of one pool must not run side by side."""
     work()  # loads the code and sets the attributes, which may not happen while capturing
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    gc.collect()
     gc.disable()  # an old graph that is freed while this one is captured would spoil it
     try:
-        with torch.cuda.graph(graph, pool=_pool()):
+        with torch.cuda.graph(graph, pool=pool):
             work()
     finally:
         gc.enable()
     return graph
 
 
-@functools.cache
-def _pool() -> tuple[int, int]:
-    """One pool for all graphs: they never run side by side."""
-    pool: tuple[int, int] = torch.cuda.graph_pool_handle()
-    return pool
-
-
-def capture(machine: Machine, launches: Iterable[Launch], *, repeat: int = 1) -> torch.cuda.CUDAGraph:
-    """One graph of all launches, `repeat` times over."""
+def capture(machine: Machine, launches: Iterable[Launch], pool: Pool) -> torch.cuda.CUDAGraph:
+    """One graph of all launches."""
     once = list(launches)
 
     def work() -> None:
-        for _ in range(repeat):
-            for launch in once:
-                machine.run(launch)
+        for launch in once:
+            machine.run(launch)
 
-    return capture_work(work)
+    return capture_work(work, pool)
 
 
 @dataclass
@@ -108,6 +102,7 @@ class Passes:
     ) -> None:
         self._model, self._bits, self._kv, self._blocks = model, bits, kv, blocks
         self._is_real = kv.is_cuda
+        self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
         self._make_machine = make_machine
         self.pages = torch.zeros(most_pages, dtype=torch.int32, device=kv.device)
         self.ring = self._host(RING_WORDS, torch.int64)
@@ -131,6 +126,10 @@ class Passes:
             self._passes[tokens] = Pass(plan, self._make_machine(plan), buffers, staging, staging.numpy())
         return self._passes[tokens]
 
+    def enqueue(self, work: Callable[[], object]) -> None:
+        """Put work behind all that is in flight. The GPU's stream is the queue; a test may have its own."""
+        work()
+
     def use_table(self, table: Sequence[int]) -> torch.Tensor:
         """The pages that the next passes read and write; they are given back as the device has them."""
         pages = self.pages[: len(table)]
@@ -138,7 +137,8 @@ class Passes:
             return pages
         self._table = list(table)
         self._page_staging.numpy()[: len(table)] = table
-        return pages.copy_(self._page_staging[: len(table)], non_blocking=True)
+        self.enqueue(lambda: pages.copy_(self._page_staging[: len(table)], non_blocking=True))
+        return pages
 
     def write(
         self, chosen: Pass, start: int, tokens: Sequence[int], draw: Draw = GREEDY, *, streams: bool = False
@@ -154,7 +154,7 @@ class Passes:
             words[ACTIVE], words[REMAINING], words[STOPS] = 1, 2**31 - 1, len(stops)
             words[STOP : STOP + len(stops)] = stops
         words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
-        chosen.buffers.inputs.copy_(chosen.staging, non_blocking=True)
+        self.enqueue(lambda: chosen.buffers.inputs.copy_(chosen.staging, non_blocking=True))
 
     def run(self, tokens: Sequence[int], start: int, draw: Draw = GREEDY) -> Buffers:
         """One pass over a few tokens; its logits are in the buffers once the stream has come so far."""
@@ -221,7 +221,7 @@ class Passes:
             self._graphs[chosen.plan.tokens, parts, streams].replay()
         else:
             for launch in self._launches(chosen, parts, streams):
-                chosen.machine.run(launch)
+                self.enqueue(functools.partial(chosen.machine.run, launch))
 
     def prepare(self, chosen: Pass, parts: int, *, streams: bool) -> None:
         """Capture a graph if need be. It overwrites the pass's scratch, so not within a stream."""
@@ -230,7 +230,7 @@ class Passes:
             return
         before = chosen.buffers.inputs.clone()
         chosen.buffers.inputs.zero_()  # no real token: the trial run writes nothing that lasts
-        self._graphs[key] = capture(chosen.machine, self._launches(chosen, parts, streams))
+        self._graphs[key] = capture(chosen.machine, self._launches(chosen, parts, streams), self._pool)
         chosen.buffers.inputs.copy_(before)
 
     def _launches(self, chosen: Pass, parts: int, streams: bool) -> Iterator[Launch]:
@@ -238,7 +238,7 @@ class Passes:
 
     def embed(self, chosen: Pass) -> None:
         """Lay out the first input of a stream."""
-        chosen.machine.run(embedding(chosen.plan, self._model, chosen.buffers))
+        self.enqueue(lambda: chosen.machine.run(embedding(chosen.plan, self._model, chosen.buffers)))
 
 
 def _signed(word: int) -> int:

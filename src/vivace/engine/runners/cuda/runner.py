@@ -48,7 +48,7 @@ class CudaRunner:
         stretch: float = 1.0,
         make_machine: MakeMachine = Module,
         blocks: int = 132,
-        prefill: str = "graph",  # or "torch", to be compared with
+        prefill: str = "graph",  # or another of PREFILLS
     ) -> None:
         shape, device = model.shape, model.embedding.device
         pages = -(-context_tokens // PAGE_TOKENS)
@@ -61,6 +61,7 @@ class CudaRunner:
         machine = self._passes.sized(1).machine
         self._prefill: Prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, machine)
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
+        self._most_few = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
         self._stream: Stream | None = None
         self._vocabulary = vocabulary
         rows = torch.empty(MOST_ROWS, shape.vocab, dtype=torch.float32)
@@ -92,6 +93,7 @@ class CudaRunner:
             found = [self._forward_one(span, should_stop).copy() for span in spans[:-1]]
             found.append(self._forward_one(spans[-1], should_stop))  # in place: valid until the next call
         except (KVFull, Stopped, torch.OutOfMemoryError) as error:
+            self._passes.settle()  # what was begun writes to pages that are free in a moment
             for span in spans:
                 self._pages.trim(span.seq, span.start)
             if isinstance(error, torch.OutOfMemoryError):
@@ -106,7 +108,7 @@ class CudaRunner:
         """Rows that a draft is verified with come from the passes that decode, whatever their number."""
         self._passes.use_table(self._pages.table(span.seq))
         few, count = self._passes.sizes[-1], len(span.tokens)
-        if count > few and span.want <= 1:
+        if count > self._most_few and span.want <= 1:
             rows = self._prefill.run(span.tokens, span.start, span.want, should_stop)
             return self._to_host(rows)
         found, dense = [], max(0, count - max(span.want, few))
@@ -124,8 +126,8 @@ class CudaRunner:
     def _to_host(self, rows: torch.Tensor) -> Logits:
         """Waits for the device. One row is 600 KB: 25 µs over the bus."""
         out = self._rows[: len(rows)] if len(rows) <= MOST_ROWS else torch.empty_like(rows, device="cpu")
-        out.copy_(rows, non_blocking=True)
-        self._wait()
+        self._passes.enqueue(lambda: out.copy_(rows, non_blocking=True))
+        self._passes.settle()
         found: Logits = out.numpy()
         return found
 
@@ -218,10 +220,13 @@ class CudaRunner:
 
     def known_costs(self) -> dict[int, float]:
         """Measured here and now: a draft is verified without its logits, which `forward` would bring over."""
-        sizes = [*self._passes.sizes, *(size for size in PREFILL_SIZES if size <= self.facts.limit_tokens)]
-        costs = {size: min(self._pass_ms(size) for _ in range(3)) for size in sizes}
+        few = self._passes.sizes
+        many = [size for size in PREFILL_SIZES if few[-1] < size <= self.facts.limit_tokens]
+        costs = {size: min(self._pass_ms(size) for _ in range(3)) for size in (*few, *many)}
         self.trim(0, 0)
-        return costs
+        if many:  # reads its weights once for all tokens, so it may be quicker than a pass over a few of them
+            self._most_few = max(size for size in few if size == 1 or costs[size] <= costs[many[0]])
+        return {size: max(ms, costs[few[-1]]) if size in many else ms for size, ms in costs.items()}
 
     def _pass_ms(self, tokens: int) -> float:
         self.trim(0, 0)
@@ -232,7 +237,7 @@ class CudaRunner:
         else:
             self._make_room(span, 0)
             self._verify(0, span.tokens, Draw())
-            self._wait()
+            self._passes.settle()
         return (time.perf_counter() - begun) * 1e3
 
     def piece(self, token: int) -> bytes:
@@ -243,7 +248,3 @@ class CudaRunner:
 
     def _copy_page(self, source: int, target: int) -> None:
         self._kv[:, target] = self._kv[:, source]
-
-    def _wait(self) -> None:
-        if self._kv.is_cuda:
-            torch.cuda.current_stream().synchronize()

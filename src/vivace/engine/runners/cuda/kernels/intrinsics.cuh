@@ -42,6 +42,13 @@ DEVICE u32 pack_bf16(float low, float high) {
 DEVICE float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 DEVICE float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 
+// Two numbers as 8-bit floats (4 bits of exponent, 3 of fraction), at most 448: the low byte is the even element
+DEVICE u16 pack_fp8(float low, float high) {
+    u16 pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
 // ---- tensor core: 16 rows x 8 columns, over 16 bf16 or 32 integers of 8 bits
 DEVICE void mma_bf16(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

@@ -37,6 +37,69 @@ KERNEL(256, 4) add_norm(float* x, const u32* delta, int has_delta, const Float2*
     }
 }
 
+// ---- the same with 8-bit floats for the products that follow: each row has a scale of its own, beside it.
+#define FP8_MOST 448.0f
+DEVICE float block_most(float mine, float* shared) {  // over 256 threads
+    UNROLL for (int mask = 16; mask; mask >>= 1) mine = greater(mine, shuffle_xor(mine, mask));
+    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = mine;
+    block_sync();
+    UNROLL for (int warp = 0; warp < 8; warp++) mine = greater(mine, shared[warp]);
+    return mine;
+}
+
+// x += delta, y = rms_norm(x) * gain = y8 * scale; one block a row
+KERNEL(256, 4) add_norm_fp8(float* x, const u32* delta, const Float2* gain, u16* y8, float* scale, float epsilon) {
+    SHARED_MEMORY(shared);
+    float* squares = (float*)shared;  // [8], and 8 more
+    const int pairs = HIDDEN / 512;
+    Float2 row[pairs];
+    float mine = 0.0f, most = 0.0f;
+    UNROLL for (int j = 0; j < pairs; j++) {
+        u64 at = (u64)blockIdx.x * (HIDDEN / 2) + threadIdx.x + 256 * j;
+        u32 more = delta[at];
+        row[j] = *((Float2*)x + at);
+        row[j] = {row[j].x + bf16_low(more), row[j].y + bf16_high(more)};
+        *((Float2*)x + at) = row[j];
+        mine += row[j].x * row[j].x + row[j].y * row[j].y;
+        Float2 g = gain[threadIdx.x + 256 * j];
+        row[j] = {row[j].x * g.x, row[j].y * g.y};
+        most = greater(most, greater(magnitude(row[j].x), magnitude(row[j].y)));
+    }
+    UNROLL for (int mask = 16; mask; mask >>= 1) mine += shuffle_xor(mine, mask);
+    if ((threadIdx.x & 31) == 0) squares[threadIdx.x >> 5] = mine;
+    most = block_most(most, squares + 8);
+    float total = 0.0f, to_fp8 = most > 0.0f ? divide(FP8_MOST, most) : 0.0f;
+    UNROLL for (int warp = 0; warp < 8; warp++) total += squares[warp];
+    if (threadIdx.x == 0) scale[blockIdx.x] = most * (1.0f / FP8_MOST) * rsqrt_fast(total * (1.0f / HIDDEN) + epsilon);
+    UNROLL for (int j = 0; j < pairs; j++)
+        y8[(u64)blockIdx.x * (HIDDEN / 2) + threadIdx.x + 256 * j] = pack_fp8(row[j].x * to_fp8, row[j].y * to_fp8);
+}
+
+// silu(gate) * up = h8 * scale; one block a row
+KERNEL(256, 2) silu_product_fp8(const u32* rows, u16* h8, float* scale) {
+    SHARED_MEMORY(shared);
+    const int pairs = (FFN / 2 + 255) / 256;
+    const u32* gates = rows + (u64)blockIdx.x * FFN;
+    Float2 row[pairs];
+    float most = 0.0f;
+    UNROLL for (int j = 0; j < pairs; j++) {
+        int at = threadIdx.x + 256 * j;
+        if (at >= FFN / 2) continue;
+        u32 gate = gates[at], up = gates[at + FFN / 2];
+        float a = bf16_low(gate), b = bf16_high(gate);
+        row[j] = {divide(a, 1.0f + exp2_fast(-LOG2_E * a)) * bf16_low(up),
+                  divide(b, 1.0f + exp2_fast(-LOG2_E * b)) * bf16_high(up)};
+        most = greater(most, greater(magnitude(row[j].x), magnitude(row[j].y)));
+    }
+    most = block_most(most, (float*)shared);
+    float to_fp8 = most > 0.0f ? divide(FP8_MOST, most) : 0.0f;
+    if (threadIdx.x == 0) scale[blockIdx.x] = most * (1.0f / FP8_MOST);
+    UNROLL for (int j = 0; j < pairs; j++) {
+        int at = threadIdx.x + 256 * j;
+        if (at < FFN / 2) h8[(u64)blockIdx.x * (FFN / 2) + at] = pack_fp8(row[j].x * to_fp8, row[j].y * to_fp8);
+    }
+}
+
 // h = silu(gate) * up, of rows [gate; up]; 8 columns a thread
 KERNEL(256, 4) silu_product(const Words4* rows, Words4* h, int tokens) {
     u64 i = (u64)blockIdx.x * 256 + threadIdx.x, eights = FFN / 8;

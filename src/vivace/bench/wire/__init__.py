@@ -1,0 +1,1 @@
+"""`vivace bench wire`: what the way between a client and the engine costs, on loopback."""

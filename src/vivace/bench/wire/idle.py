@@ -1,0 +1,41 @@
+"""What a socket that says nothing costs the server: how its memory grows over many of them.
+
+Owns reading a process's memory. It is what the process holds; the kernel's own buffers are not in it.
+"""
+
+import resource
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+from vivace.bench.rig import Section
+from vivace.bench.wire.clients import SocketClient
+from vivace.bench.wire.house import House
+
+SPARE_FILES = 128
+WARM_UP = 50
+
+
+def measure_idle(house: House, sockets: int) -> Section:
+    count = min(sockets, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES)
+    _grown_kib(house, WARM_UP)  # what the first ones allocate is not theirs alone
+    grown = _grown_kib(house, count)
+    return {"kib_per_socket": grown / count, "sockets": count}
+
+
+def _grown_kib(house: House, count: int) -> float:
+    before = memory_kib(house.address.pid)
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(SocketClient(house.address))
+        return memory_kib(house.address.pid) - before
+
+
+def memory_kib(pid: int) -> float:
+    """What a process holds of the machine's memory."""
+    status = Path(f"/proc/{pid}/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
+        return float(line.split()[1])
+    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return float(shown.stdout)

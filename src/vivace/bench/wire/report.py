@@ -1,0 +1,88 @@
+"""The wire's report for people: one table, every figure beside what it is compared with and its limit.
+
+Owns the words. The figures are those of the JSON, which has more of them.
+"""
+
+from typing import Any
+
+from vivace.bench.limits import figure
+from vivace.bench.report import BUSY_LOAD, Line, measured
+from vivace.bench.wire.limits import LIMITS, judge
+
+HEAD = ("", "ours", "against", "figure", "limit", "met")
+LINES = (
+    Line(
+        "roundtrip.overhead_reduction",
+        "a turn of a tool loop, without the model's time",
+        "roundtrip.socket.overhead_ms",
+        "roundtrip.http.overhead_ms",
+        "by HTTP, whole history",
+        "ms",
+    ),
+    Line(
+        "first_token.reduction",
+        "first token, warm session",
+        "first_token.socket_ms",
+        "first_token.http_ms",
+        "cold by HTTP",
+        "ms",
+    ),
+    Line(
+        "per_token.overhead_us",
+        "a token from the engine to the client",
+        "per_token.overhead_us",
+        "per_token.sse_us",
+        "by SSE",
+        "µs",
+    ),
+    Line("per_token.overhead_us_p99", "the same, 99% within", unit="µs"),
+    Line("per_token.with_engine_us", "the same, with the engine's own work", unit="µs"),
+    Line("fanout.delivered_share", "tokens of all sockets delivered in time"),
+    Line("fanout.tok_s", "tokens delivered to all sockets", unit="tok/s"),
+    Line("idle.kib_per_socket", "memory for an idle socket", unit="KiB"),
+)
+
+
+def table(report: dict[str, Any]) -> str:
+    """The whole report as text."""
+    rows = [HEAD, *(_cells(report, line) for line in LINES)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    shown = "\n".join(_joined(row, widths) for row in rows)
+    missed = [key for key, is_met in judge(report).items() if not is_met]
+    ending = f"Missed: {', '.join(missed)}." if missed else "Every limit is met."
+    return f"{heading(report)}\n\n{shown}\n\n{ending}"
+
+
+def heading(report: dict[str, Any]) -> str:
+    """What was measured, on what."""
+    machine, versions, fanout = report["machine"], report["versions"], report["fanout"]
+    lines = [
+        f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gb']:g} GB, "
+        f"Python {versions['python']}, uvicorn {versions['uvicorn']}, websockets {versions['websockets']}",
+        f"{report['roundtrip']['turns']} turns a loop, {report['roundtrip']['loops']} loops; "
+        f"{report['model']} for the first token; {fanout['sockets']} sockets on {fanout['cores']} cores",
+    ]
+    load = max(machine["load_at_start"], machine["load_at_end"] - 1.0)  # the bench itself is about one
+    if load > BUSY_LOAD:
+        lines.append(f"Other programs were busy (load {load:.1f}): run it again when they are not.")
+    return "\n".join(lines)
+
+
+def _cells(report: dict[str, Any], line: Line) -> tuple[str, ...]:
+    limit = LIMITS.get(line.key)
+    value = figure(report, line.key)
+    ours, against, shown = measured(report, line.key, line.unit), "", ""
+    if line.ours:
+        ours = measured(report, line.ours, line.unit)
+        against = f"{measured(report, line.against, line.unit)} {line.against_what}"
+        shown = f"{value:.2f} less" if line.key.endswith("reduction") else ""
+    met = "" if limit is None else "yes" if limit.is_met_by(value) else "NO"
+    return line.what, ours, against, shown, str(limit or ""), met
+
+
+def _joined(row: tuple[str, ...], widths: list[int]) -> str:
+    what, ours, against, shown, limit, met = (
+        cell.ljust(width) if column in (0, 2, 5) else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    )
+    return f"{what}  {ours}  {against}  {shown}  {limit}  {met}".rstrip()

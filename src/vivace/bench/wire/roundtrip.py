@@ -1,0 +1,92 @@
+"""A tool loop twice: on one WebSocket with what is new; with a new connection and everything each turn.
+
+Both loops say the same, against the same engine, turn about. What is compared is the time of a turn that is
+not the model's: all that passes between the client's wish to ask and the last event in its hands, without the
+model's passes over the prompt and without its time from the first token to the last. The model is scripted,
+as fast as a GPU's, and speaks a real vocabulary, so that tokenizing costs what it costs. Nothing is stored.
+"""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec.json import encode
+
+from vivace.bench.figures import median
+from vivace.bench.rig import Section
+from vivace.bench.wire import talk
+from vivace.bench.wire.clients import SocketClient
+from vivace.bench.wire.house import House
+from vivace.bench.wire.turns import Answer, Heard, ask_http, ask_socket
+
+SCRIPT: dict[str, Any] = {
+    "replies": {"": talk.CALL_TEXT},
+    "step_ms": 1.0,
+    "prefill_token_ms": 0.02,
+    "pass_tokens": 2048,
+    "draft_tokens": 0,
+    "context_tokens": 1 << 17,
+}
+
+
+@dataclass
+class Loop:
+    """One side's turns."""
+
+    overhead_ms: list[float] = field(default_factory=list)
+    heard: list[Heard] = field(default_factory=list)
+    sent_bytes: int = 0  # by what would be the next turn
+
+    def add(self, heard: Heard) -> Answer:
+        """Keep what was heard; it ends with a call that is to be answered."""
+        self.heard.append(heard)
+        self.overhead_ms.append(heard.overhead_ms)
+        assert heard.answer
+        assert heard.answer.output[0]["type"] == "function_call", heard.answer.output
+        return heard.answer
+
+
+def measure_roundtrip(house: House, vocabulary: Path, loops: int, turns: int) -> Section:
+    model = house.script(**SCRIPT, vocabulary=str(vocabulary))
+    with SocketClient(house.address) as socket:
+        _loops(house, socket, model, number=0, turns=2)  # the engine starts, code is loaded
+        pairs = [_loops(house, socket, model, number, turns) for number in range(1, loops + 1)]
+    ours, theirs = _side([one for one, _ in pairs]), _side([other for _, other in pairs])
+    return {
+        "overhead_reduction": 1.0 - ours["overhead_ms"] / theirs["overhead_ms"],
+        "socket": ours,
+        "http": theirs,
+        "turns": turns,
+        "loops": loops,
+    }
+
+
+def _side(loops: list[Loop]) -> Section:
+    """What was not the model's, and the largest pieces of it as the server saw them."""
+    heard = [turn for loop in loops for turn in loop.heard]
+    return {
+        "overhead_ms": median([median(loop.overhead_ms) for loop in loops]),
+        "overhead_ms_last_turn": median([loop.overhead_ms[-1] for loop in loops]),
+        "tokenize_ms": median([turn.times.tokenize_ms for turn in heard]),
+        "outside_server_ms": median([turn.whole_ms - turn.times.total_ms for turn in heard]),
+        "model_ms": median([turn.times.prefill_ms + turn.times.decode_ms for turn in heard]),
+        "sent_kb_last_turn": median([loop.sent_bytes / 1e3 for loop in loops]),
+    }
+
+
+def _loops(house: House, socket: SocketClient, model: str, number: int, turns: int) -> tuple[Loop, Loop]:
+    chance = random.Random(number)
+    one, other = Loop(), Loop()
+    request = {"model": model, "tools": talk.tools(), "store": False}
+    news, history = talk.opening(f"{number} one"), talk.opening(f"{number} other")
+    previous = None
+    for _ in range(turns):
+        heard = one.add(ask_socket(socket, request | {"input": news, "previous_response_id": previous}))
+        previous = heard.id
+        said = talk.output(heard.output[0]["call_id"], chance)
+        news = [said]
+        heard = other.add(ask_http(house.address, request | {"input": history}))
+        history = [*history, *heard.output, said | {"call_id": heard.output[0]["call_id"]}]
+    one.sent_bytes, other.sent_bytes = (len(encode(request | {"input": each})) for each in (news, history))
+    return one, other

@@ -1,0 +1,78 @@
+"""One run from beginning to end: a server of our own, part after part, the report.
+
+Owns the order. Whatever happens, Ctrl-C included, the server is gone when this returns. Does not print.
+"""
+
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from vivace.bench.figures import rounded
+from vivace.bench.progress import Progress
+from vivace.bench.rig import Section
+from vivace.bench.run import describe_machine, versions
+from vivace.bench.wire.effort import PARTS, Effort
+from vivace.bench.wire.fanout import measure_fanout
+from vivace.bench.wire.first_token import measure_first_token
+from vivace.bench.wire.house import House, open_house
+from vivace.bench.wire.idle import measure_idle
+from vivace.bench.wire.limits import LIMITS, judge
+from vivace.bench.wire.per_token import measure_per_token
+from vivace.bench.wire.roundtrip import measure_roundtrip
+from vivace.config import Settings
+from vivace.engine.plan import choose_threads
+from vivace.errors import ModelUnavailable
+from vivace.models.store import is_present, model_path
+
+SMALL_MODEL = "smollm2-135m"
+PACKAGES = ("uvicorn", "uvloop", "websockets", "starlette", "msgspec")
+
+
+def run_wire_bench(settings: Settings, effort: Effort) -> dict[str, Any]:
+    """Measure everything; the report is a dictionary with a key for each figure."""
+    load = os.getloadavg()[0]
+    if not is_present(settings, settings.model):
+        raise ModelUnavailable(
+            f"The model {settings.model} is not on this machine.",
+            f"Get it: vivace models pull {settings.model}",
+        )
+    model = model_path(settings, settings.model).absolute()
+    with open_house(settings, str(model)) as house:
+        sections = measure(house, model, effort, Progress(effort, parts=PARTS))
+    report = rounded(
+        {
+            "model": settings.model,
+            "machine": describe_machine(choose_threads(settings.threads), load)
+            | {"load_at_end": os.getloadavg()[0]},
+            "versions": versions() | {name: version(name) for name in PACKAGES},
+            **sections,
+        }
+    )
+    assert isinstance(report, dict)
+    report["thresholds"] = {key: str(limit) for key, limit in LIMITS.items()}
+    report["passed"] = judge(report)
+    return report
+
+
+def measure(house: House, model: Path, effort: Effort, progress: Progress) -> dict[str, Section]:
+    """All parts, in the order of `effort.PARTS`."""
+    parts: dict[str, tuple[str, Callable[[], Section]]] = {
+        "round trip": ("roundtrip", lambda: measure_roundtrip(house, model, effort.loops, effort.turns)),
+        "per token": ("per_token", lambda: measure_per_token(house, effort.token_rounds, effort.tokens)),
+        "fan-out": ("fanout", lambda: measure_fanout(house, effort.fanout_sockets, effort.fanout_tokens)),
+        "idle sockets": ("idle", lambda: measure_idle(house, effort.idle_sockets)),
+        "first token": (
+            "first_token",
+            lambda: measure_first_token(
+                house, str(model), effort.first_token_rounds, effort.first_token_chars
+            ),
+        ),
+    }
+    sections = {}
+    for title, (key, part) in parts.items():
+        progress.begin(title)
+        sections[key] = part()
+    progress.end()
+    return sections

@@ -1,0 +1,117 @@
+"""Bytes from the server to the JSON of its events: WebSocket frames, and server-sent events in HTTP chunks.
+
+Owns reading, as little of it as the server makes necessary: what is measured is the server, and a client's
+library would be most of it. Does not own sockets. Both readers take bytes as they come, cut anywhere.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Protocol
+
+from vivace.errors import RequestRefused
+
+TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
+FINAL = 0x80
+_SHORT, _LONG = struct.Struct(">H"), struct.Struct(">Q")
+
+
+class Reader(Protocol):
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The JSON of each event that is whole now."""
+        ...
+
+
+class FrameReader:
+    """The server's side of a WebSocket: unmasked, each message in one frame."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self.pings: list[bytes] = []  # to be answered
+        self.is_closed = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        buffer, at = self._buffer + data, 0
+        while frame := _frame(buffer, at):
+            kind, start, at = frame
+            match kind:
+                case _ if kind == FINAL | TEXT:
+                    yield buffer[start:at]
+                case _ if kind == FINAL | PING:
+                    self.pings.append(buffer[start:at])
+                case _ if kind == FINAL | CLOSE:
+                    self.is_closed = True
+                case _:
+                    assert kind == FINAL | PONG, f"a frame that our server never sends: {kind:#x}"
+        self._buffer = buffer[at:]
+
+
+def _frame(buffer: bytes, at: int) -> tuple[int, int, int] | None:
+    """First byte, start and end of the payload of the frame at `at`; None if it is not all there."""
+    held = len(buffer) - at
+    if held < 2:
+        return None
+    length, start = buffer[at + 1], at + 2
+    if length == 126:
+        if held < 4:
+            return None
+        (length,), start = _SHORT.unpack_from(buffer, start), at + 4
+    elif length == 127:
+        if held < 10:
+            return None
+        (length,), start = _LONG.unpack_from(buffer, start), at + 10
+    end = start + length
+    return (buffer[at], start, end) if end <= len(buffer) else None
+
+
+def framed(payload: bytes, key: bytes, kind: int = TEXT) -> bytes:
+    """A client's frame: masked."""
+    length = len(payload)
+    if length < 126:
+        head = bytes([FINAL | kind, 0x80 | length])
+    elif length < 1 << 16:
+        head = bytes([FINAL | kind, 0x80 | 126]) + _SHORT.pack(length)
+    else:
+        head = bytes([FINAL | kind, 0x80 | 127]) + _LONG.pack(length)
+    mask = (key * (length // 4 + 1))[:length]
+    masked = int.from_bytes(payload, "big") ^ int.from_bytes(mask, "big")
+    return head + key + masked.to_bytes(length, "big")
+
+
+class EventReader:
+    """An HTTP answer in chunks, whose body is server-sent events: a line `event:` and a line `data:` each."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._body = b""
+        self.status = 0  # of the answer, from when its head is there
+        self.is_over = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._buffer += data
+        if not self.status and not self._read_head():
+            return
+        if self.status != 200:  # no events: an error, which is told at once
+            raise RequestRefused(f"The server refused: {self._buffer.decode()}.", status=self.status)
+        for chunk in self._chunks():
+            self._body += chunk
+            while (end := self._body.find(b"\n\n")) >= 0:
+                event, self._body = self._body[:end], self._body[end + 2 :]
+                yield event[event.index(b"\ndata: ") + 7 :]
+
+    def _read_head(self) -> bool:
+        head, blank, rest = self._buffer.partition(b"\r\n\r\n")
+        if blank:
+            self.status, self._buffer = int(head.split(b" ", 2)[1]), rest
+        return bool(blank)
+
+    def _chunks(self) -> Iterator[bytes]:
+        buffer, at = self._buffer, 0
+        while (line_end := buffer.find(b"\r\n", at)) >= 0:
+            start = line_end + 2
+            end = start + int(buffer[at:line_end], 16)
+            if len(buffer) < end + 2:
+                break
+            at = end + 2
+            self.is_over = self.is_over or start == end
+            yield buffer[start:end]
+        self._buffer = buffer[at:]
