@@ -59,6 +59,7 @@ async def ours(client: ResponsesClient, model: str, prompt: str) -> tuple[float,
                 first = first or (time.perf_counter() - began) * 1e3
             case ResponseCompleted(response=response) | ResponseIncomplete(response=response):
                 assert response.vivace
+                assert response.vivace.waterfall
                 return first, response.vivace.waterfall
     raise AssertionError("no terminal event")
 
