@@ -28,8 +28,9 @@ from vivace.engine.speculation import Drafter, History, StepCosts
 from vivace.engine.speculation.chances import RUNS, Chances, Kind
 from vivace.engine.speculation.suffix import common_length
 from vivace.models.download import ensure
+from vivace.models.families.base import Message
+from vivace.models.families.qwen25 import Qwen25
 from vivace.models.progress import Silent
-from vivace.models.template import ChatML, Message
 from vivace.models.tokenizer import Tokenizer, load_tokenizer
 
 UNIT_TOKENS, FILE_TOKENS = 400, 2000
@@ -104,7 +105,7 @@ SOURCES: dict[str, Make] = {
 class Texts:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._template = ChatML(tokenizer)
+        self._template = Qwen25(tokenizer)
 
     def unit(self, row: Row) -> Case | None:
         """The smallest function or class that holds the change is rewritten."""

@@ -41,11 +41,12 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 def make_broken(rows: Path, model: Path) -> list[Broken]:
-    from vivace.models.template import ChatML, Message
+    from vivace.models.families.base import Message
+    from vivace.models.families.qwen25 import Qwen25
     from vivace.models.tokenizer import GgufTokenizer
 
     tokenizer = GgufTokenizer(model)
-    template = ChatML(tokenizer)
+    template = Qwen25(tokenizer)
     found = []
     for row in map(json.loads, rows.read_text("utf-8").splitlines()):
         code = row["declaration"] + row["buggy_solution"]

@@ -16,7 +16,7 @@ from vivace.bench.rows import (
     read_rows,
 )
 from vivace.errors import FileProblem
-from vivace.models.template import ChatML
+from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import GgufTokenizer, Tokenizer
 
 NOWHERE = Path("/there/is/no/such/folder")
@@ -62,7 +62,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
 def test_every_shipped_edit_can_be_taken(tokenizer: Tokenizer) -> None:
     """Each of the dozen is a small change inside one function or class, in files of 30 to 120 lines."""
     rows = read_rows(NOWHERE).rows
-    cases = choose_cases(rows, tokenizer, ChatML(tokenizer), 100)
+    cases = choose_cases(rows, tokenizer, Qwen25(tokenizer), 100)
     assert len(cases) == len(rows)
     assert all(0 < each.unit_tokens <= UNIT_TOKENS for each in cases)
     assert {Path(row.path).suffix for row in rows} == {".py", ".ts", ".go", ".rs"}
@@ -71,7 +71,7 @@ def test_every_shipped_edit_can_be_taken(tokenizer: Tokenizer) -> None:
 
 def test_the_choice_is_the_beginning_of_the_file(tokenizer: Tokenizer) -> None:
     """The first rows that can be taken, in file order, the same ones every time."""
-    rows, template = read_rows(NOWHERE).rows, ChatML(tokenizer)
+    rows, template = read_rows(NOWHERE).rows, Qwen25(tokenizer)
     names = [each.name for each in choose_cases(rows, tokenizer, template, 3)]
     assert names == [
         "inventory/stock.py:Stock.remove",
@@ -84,7 +84,7 @@ def test_the_choice_is_the_beginning_of_the_file(tokenizer: Tokenizer) -> None:
 def test_the_prompt_is_the_agents_and_the_prediction_goes_on_from_it(tokenizer: Tokenizer) -> None:
     """The prompt ends in the opening of the answer; opening and prediction together are the old unit."""
     row = read_rows(NOWHERE).rows[0]
-    made = make_case(row, tokenizer, ChatML(tokenizer))
+    made = make_case(row, tokenizer, Qwen25(tokenizer))
     assert made is not None
     prompt, predicted = text(tokenizer, made.prompt), text(tokenizer, made.prediction)
     assert row.instruction in prompt
@@ -97,7 +97,7 @@ def test_a_change_outside_of_any_unit_is_not_taken(tokenizer: Tokenizer) -> None
     """A changed import belongs to no function or class."""
     row = read_rows(NOWHERE).rows[0]
     moved = type(row)(row.repo, row.path, row.instruction, row.before, "import os\n" + row.before)
-    assert make_case(moved, tokenizer, ChatML(tokenizer)) is None
+    assert make_case(moved, tokenizer, Qwen25(tokenizer)) is None
 
 
 @pytest.mark.parametrize(

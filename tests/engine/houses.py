@@ -16,7 +16,8 @@ import pytest
 from tests.engine.desk import Desk
 from vivace.engine.runners.base import Runner, Span
 from vivace.engine.shelf import Shelf
-from vivace.models.template import ChatML, Message
+from vivace.models.families.base import Message, Wish
+from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import ByteTokenizer, GgufTokenizer, Tokenizer
 
 CONTEXT_TOKENS = 2048
@@ -38,9 +39,9 @@ class House:
         return Desk(self.runner, shelf, costs) if costs else Desk(self.runner, shelf)
 
     def prompt(self, text: str) -> list[int]:
-        chat = ChatML(self.tokenizer)
+        chat = Qwen25(self.tokenizer)
         log = chat.render([Message("user", text)])
-        return log + chat.answer(log)
+        return log + chat.answer(log, Wish())
 
     def text(self, tokens: list[int]) -> str:
         return b"".join(map(self.runner.piece, tokens)).decode("utf-8", "replace")

@@ -8,7 +8,8 @@ import pytest
 from tests.engine.desk import Desk
 from vivace.engine.frames import Generate, Open
 from vivace.engine.runners.llamacpp import LlamaRunner
-from vivace.models.template import ChatML, Message
+from vivace.models.families.base import Message, Wish
+from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import GgufTokenizer
 
 
@@ -32,9 +33,9 @@ def desk(runner: LlamaRunner) -> Desk:
 
 
 def prompt(tokenizer: GgufTokenizer, text: str) -> list[int]:
-    chat = ChatML(tokenizer)
+    chat = Qwen25(tokenizer)
     log = chat.render([Message("user", text)])
-    return log + chat.answer(log)
+    return log + chat.answer(log, Wish())
 
 
 def test_text_survives_the_tokenizer(tokenizer: GgufTokenizer) -> None:

@@ -59,6 +59,7 @@ class ScriptedTurn:
         self.place = place
         self.on_over: Any = None
         self.headers = {"x-ratelimit-limit-requests": "9"}
+        self.watch: Any = None
         self.is_interrupted = threading.Event()
         self._script = script
 

@@ -54,7 +54,7 @@ def test_known_models_say_it_in_the_catalog() -> None:
 
 
 def test_a_file_of_the_users_tells_it_itself(tmp_path: Path) -> None:
-    """The chat template inside it is read; a path to no file, and unknown words, are ChatML if that can be."""
+    """The chat template inside it is read, or else its architecture."""
     path = tmp_path / "mine.gguf"
     template = CHATML + "<tool_response> enable_thinking"
     tokenizer = real_tokenizer(
@@ -72,7 +72,9 @@ def test_a_file_of_the_users_tells_it_itself(tmp_path: Path) -> None:
 def test_each_family_finds_its_tokens() -> None:
     """The vocabulary of a family's models is enough to make it."""
     for name, make in FAMILIES.items():
-        tokenizer = {"llama3": tokenizers.llama(), "harmony": tokenizers.harmony()}.get(name, tokenizers.chatml())
+        tokenizer = {"llama3": tokenizers.llama(), "harmony": tokenizers.harmony()}.get(
+            name, tokenizers.chatml()
+        )
         family = make(tokenizer)
         assert set(family.stop_tokens) <= {256 + place for place in range(len(tokenizer.names))}
     assert isinstance(FAMILIES["llama3"](tokenizers.llama()), Llama3)

@@ -30,7 +30,12 @@ def call(*parameters: tuple[str, str], name: str = "get") -> str:
 def test_parameters_become_json() -> None:
     """Each value has the type that the schema names, or looks like where it names none."""
     text = call(
-        ("city", 'a "b"\n c'), ("n", "5"), ("kind", "7"), ("any", "[1, {}]"), ("maybe", "None"), ("new", "True")
+        ("city", 'a "b"\n c'),
+        ("n", "5"),
+        ("kind", "7"),
+        ("any", "[1, {}]"),
+        ("maybe", "None"),
+        ("new", "True"),
     )
     ((name, arguments),) = said(f"I look.\n\n{text}")[1:]
     assert name == "get"
@@ -100,7 +105,13 @@ def test_what_is_no_call_is_not_lost(text: str, expected: list[tuple[str, ...] |
 
 
 NAMES = st.sampled_from(["city", "any", "x"])
-VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=12) | st.lists(st.text(max_size=3), max_size=2)
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=12)
+    | st.lists(st.text(max_size=3), max_size=2)
+)
 
 
 @settings(deadline=None)

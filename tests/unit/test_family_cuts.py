@@ -1,4 +1,4 @@
-"""Parsers against any text in any cuts: the same parts, nothing lost, each character looked at a few times."""
+"""Parsers against any text in any cuts: the same parts, nothing lost, no more work than there is text."""
 
 import sys
 from collections.abc import Callable
@@ -27,10 +27,11 @@ FAMILIES: dict[str, Family] = {
     "llama3": Llama3(tokenizers.llama()),
 }
 FRAGMENTS = [
-    "<tool_call>", "</tool_call>", "<think>", "</think>", "<|python_tag|>", "```json", "```", "\n", " ", "{", "}",
-    '{"name": "get"', ', "arguments": ', '{"name": "get", "arguments": {', '"name"', ": ", '"patch"', '"n": 1', '"',
-    "\\", "\\u00e9", "\\ud83d", ",", ";", "[", "]", "null", "a", "é", "<function=get>", "<function=patch>",
-    "<parameter=city>", "<parameter=input>", "</parameter>", "</function>", "<", '{"input": "x"}',
+    "<tool_call>", "</tool_call>", "<think>", "</think>", "<|python_tag|>", "```json", "```", "\n", " ", "{",
+    "}", '{"name": "get"', ', "arguments": ', '{"name": "get", "arguments": {', '"name"', ": ", '"', '"n": 1',
+    '"patch"', "\\", "\\u00e9", "\\ud83d", ",", ";", "[", "]", "null", "a", "é", "<", "<function=get>",
+    "<function=patch>", "<parameter=city>", "<parameter=input>", "</parameter>", "</function>",
+    '{"input": "x"}',
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join) | st.text(max_size=20)
 

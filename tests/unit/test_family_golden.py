@@ -1,8 +1,8 @@
 """What families write, against what the models' own chat templates write.
 
-The texts in `families/golden` were made once with the official templates. For Qwen2.5 the example of a call has
-one brace where Qwen2.5-Coder's template has two; for Llama 3 tools are in the system message. Real tokenizers must
-give the same tokens as those texts with their control tokens parsed.
+The texts in `families/golden` were made once with the official templates. For Qwen2.5 the example of a call
+has one brace where Qwen2.5-Coder's template has two; for Llama 3 tools are in the system message. Real
+tokenizers must give the same tokens as those texts with their control tokens parsed.
 """
 
 from pathlib import Path
@@ -90,7 +90,12 @@ def special_tokens(tokenizer: GgufTokenizer, text: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("golden", "entries", "tools"),
-    [("tools", talk.WHOLE, talk.TOOLS), ("no-system", BARE, talk.TOOLS), ("plain", PLAIN, ()), ("bare", BARE, ())],
+    [
+        ("tools", talk.WHOLE, talk.TOOLS),
+        ("no-system", BARE, talk.TOOLS),
+        ("plain", PLAIN, ()),
+        ("bare", BARE, ()),
+    ],
 )
 def test_qwen_gets_the_tokens_of_its_own_template(
     qwen: Path, golden: str, entries: list[Entry], tools: tuple[Tool, ...]
@@ -109,6 +114,16 @@ def test_smollm_gets_the_tokens_of_its_own_template(smol: Path, golden: str, ent
     family = Qwen25(tokenizer, default_system=SMOLLM_SYSTEM)
     expected = special_tokens(tokenizer, (GOLDEN / f"smollm2-{golden}.txt").read_text())
     assert prompt(family, entries) == expected
+
+
+@pytest.mark.parametrize("text", ["Hi", "\n\n  Hi\n", " ", "{\n"])
+def test_an_answer_in_history_has_the_tokens_that_it_was_said_in(smol: Path, text: str) -> None:
+    """Its words are encoded apart from what stands before them, as when the model said them."""
+    tokenizer = GgufTokenizer(smol)
+    family = Qwen25(tokenizer)
+    log = family.render(BARE)
+    log += family.answer(log, Wish()) + tokenizer.encode(text) + [family.end]
+    assert family.render([*BARE, Message("assistant", text)]) == log
 
 
 HARMONY_GOLDEN = """\

@@ -120,7 +120,11 @@ def test_names_of_control_tokens_in_text_are_text() -> None:
 
 def test_an_interrupted_answer_is_closed() -> None:
     """In its text, its reasoning, a call or only a header: then comes the next message."""
-    for spoken in (THINKING + "<|channel|>final<|message|>Ye", "<|channel|>analysis<|message|>H", TO_GET + '{"n'):
+    for spoken in (
+        THINKING + "<|channel|>final<|message|>Ye",
+        "<|channel|>analysis<|message|>H",
+        TO_GET + '{"n',
+    ):
         more = FAMILY.render([Message("user", "stop")], after=ASKED + tokens(spoken))
         assert TOKENIZER.shown(more) == "<|end|><|start|>user<|message|>stop<|end|>"
     for spoken in ("", "<|channel|>ana"):
@@ -157,7 +161,9 @@ def test_an_output_says_which_tool_it_is_from() -> None:
         (Output("x"), "now"),
     ):
         more = FAMILY.render([output], after=log)
-        assert TOKENIZER.shown(more).startswith(f"<|start|>functions.{name} to=assistant<|channel|>commentary")
+        assert TOKENIZER.shown(more).startswith(
+            f"<|start|>functions.{name} to=assistant<|channel|>commentary"
+        )
     assert "functions.get to=" in TOKENIZER.shown(FAMILY.render([calls[0], Output("x", "c1")], after=log))
 
 
@@ -174,7 +180,11 @@ def test_another_effort_is_told_before_the_answer() -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([*tokenizers.HARMONY, "analysis", "final", "to=functions.get", "{", '"a": 1}', " "])))
+@given(
+    st.lists(
+        st.sampled_from([*tokenizers.HARMONY, "analysis", "final", "to=functions.get", "{", '"a": 1}', " "])
+    )
+)
 def test_no_sequence_of_tokens_is_too_odd(pieces: list[str]) -> None:
     """Whatever comes, calls that begin end or break, and nothing raises."""
     said("".join(pieces))

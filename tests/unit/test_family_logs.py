@@ -29,12 +29,13 @@ FAMILIES: dict[str, tuple[NamedTokenizer, Family]] = {
 EVERY = pytest.mark.parametrize(("tokenizer", "family"), FAMILIES.values(), ids=FAMILIES)
 PLAIN = Qwen25(CHATML)
 
-LETTERS = st.text("ab {}\"\\\n<é", min_size=1, max_size=12)
+LETTERS = st.text('ab {}"\\\n<é', min_size=1, max_size=12)
 WORDS = LETTERS.filter(lambda text: text.strip() and text[0] not in "{\n`" and text[-1] != "\n")
 INPUTS = st.lists(st.builds(Message, st.sampled_from(["system", "user"]), LETTERS), min_size=1, max_size=2)
 ARGUMENTS = st.dictionaries(st.just("city"), WORDS).map(lambda value: json.dumps(value, ensure_ascii=False))
 CALLS = st.lists(
-    st.builds(Call, st.just("get"), ARGUMENTS) | st.builds(Call, st.just("patch"), WORDS, is_custom=st.just(True)),
+    st.builds(Call, st.just("get"), ARGUMENTS)
+    | st.builds(Call, st.just("patch"), WORDS, is_custom=st.just(True)),
     max_size=2,
 )
 Turn = tuple[list[Entry], list[Entry]]  # what goes in, and what is answered
@@ -190,6 +191,15 @@ def test_a_log_that_stops_inside_a_call_is_closed_properly(family: Family, spoke
     assert family.render([], after=log) == []
 
 
+def test_text_behind_a_call_stays_in_its_answer() -> None:
+    """Text, a call and text again are one message, as the model said them."""
+    entries: list[Entry] = [Message("assistant", "So"), Call("now", "{}"), Message("assistant", "Done")]
+    call = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    assert shown(PLAIN.render(entries)) == f"<|im_start|>assistant\nSo\n{call}\nDone<|im_end|>"
+    apart: list[Entry] = [Message("assistant", "So"), Message("assistant", "Done")]
+    assert shown(PLAIN.render(apart)).count("<|im_start|>assistant") == 2
+
+
 def test_tools_that_changed_are_told_in_a_further_system_message() -> None:
     """The log's beginning stays; a message behind it says what there is now."""
     for tokenizer, family in FAMILIES.values():
@@ -208,7 +218,9 @@ def test_a_custom_tool_is_shown_as_a_function_with_one_string() -> None:
     definition = json.loads(text.partition("<tools>\n")[2].partition("\n</tools>")[0])["function"]
     assert definition["parameters"]["required"] == ["input"]
     assert definition["parameters"]["properties"]["input"]["type"] == "string"
-    assert definition["description"] == 'Changes files.\n\nThe input must match this lark grammar:\nstart: "x"'
+    assert (
+        definition["description"] == 'Changes files.\n\nThe input must match this lark grammar:\nstart: "x"'
+    )
 
 
 def test_arguments_that_are_no_json_stay_as_they_are() -> None:
@@ -224,6 +236,8 @@ def test_reasoning_is_shown_only_to_those_who_reason() -> None:
     thought: list[Entry] = [Thought("Hm"), Message("assistant", "Yes")]
     for name, (tokenizer, family) in FAMILIES.items():
         assert ("Hm" in tokenizer.shown(family.render(thought))) == (name in ("qwen3", "harmony"))
+    open_log = PLAIN.answer([], Wish()) + CHATML.encode("Ye")
+    assert PLAIN.render([Thought("Hm")], after=open_log) == []
 
 
 def test_an_answer_without_thinking_begins_with_an_empty_thought() -> None:

@@ -173,7 +173,11 @@ def test_a_call_that_breaks_off_or_is_malformed_is_told_as_text(text: str, broke
     """What began as a call comes back whole, as the model wrote it; what follows is text."""
     found = said(text + broken)
     before = "x" if text.startswith("x") else ""
-    assert found == [*([before] if before else []), ("broke", text.removeprefix("x")), *([broken] if broken else [])]
+    assert found == [
+        *([before] if before else []),
+        ("broke", text.removeprefix("x")),
+        *([broken] if broken else []),
+    ]
 
 
 def test_a_call_goes_on_where_an_answer_stopped_in_it() -> None:
@@ -182,6 +186,8 @@ def test_a_call_goes_on_where_an_answer_stopped_in_it() -> None:
     assert brief(read(QWEN.parser(WISH, log), 'ments": {"n": 1}}', "\n</tool_call>")) == [("get", '{"n": 1}')]
     log += CHATML.encode('ments": {"n": 1}}')
     assert brief(read(QWEN.parser(WISH, log), "\n</tool_call>\nDone")) == ["Done"]
+    doubled = QWEN.answer([], WISH) + CHATML.encode('<tool_call>{{"name": "get", "arguments": {}}')
+    assert brief(read(QWEN.parser(WISH, doubled), "}</tool_call>Done")) == ["Done"]
 
 
 # ---- reasoning --------------------------------------------------------------------------------------
@@ -208,6 +214,7 @@ def test_reasoning_that_was_begun_for_the_model_goes_on() -> None:
     """Behind a `<think>` in the log everything is reasoning until its end."""
     assert thought("Hm\n</think>\n\nYes", "<think>\n") == [("mused", "Hm"), "Yes"]
     assert thought("Yes", "<think>\n\n</think>\n\n") == ["Yes"]
+    assert thought("x\n</think>\n\nYes", "<think>\nA <tool_call> ") == [("mused", "x"), "Yes"]
 
 
 # ---- Llama ------------------------------------------------------------------------------------------
@@ -217,7 +224,10 @@ def test_reasoning_that_was_begun_for_the_model_goes_on() -> None:
     ("text", "expected"),
     [
         ('{"name": "get", "parameters": {"n": 1}}', [("get", '{"n": 1}')]),
-        ('{"name": "now", "parameters": {}}; {"name": "now", "parameters": {}}', [("now", "{}"), ("now", "{}")]),
+        (
+            '{"name": "now", "parameters": {}}; {"name": "now", "parameters": {}}',
+            [("now", "{}"), ("now", "{}")],
+        ),
         ('{"name": "patch", "parameters": {"input": "a\\nb"}}', [("patch", "a\nb")]),
         ("Hello.", ["Hello."]),
     ],
@@ -229,4 +239,3 @@ def test_llama_calls_with_an_object(text: str, expected: list[tuple[str, ...] | 
         parser = LLAMA.parser(WISH, [])
         parts = parser.feed("So:\n") + parser.control("<|python_tag|>")
         assert brief(parts + read(parser, *text)) == ["So:", *expected]
-

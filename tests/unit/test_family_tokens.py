@@ -1,4 +1,4 @@
-"""Families over llama.cpp's own tokenizers: which markers it counts as words, and that nobody can write them."""
+"""Families over llama.cpp's own tokenizers: which markers are words, and that nobody can write them."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def llama(folder: Path) -> GgufTokenizer:
 
 
 def test_llama_cpp_counts_markers_of_harmony_as_words(harmony: GgufTokenizer) -> None:
-    """All but those that end an answer have text, so grammars can name them, and plain text would make them."""
+    """All but those that end an answer have text: grammars can name them, and plain text would make them."""
     for name in ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"):
         token = harmony.control(name)
         assert harmony.piece(token) == name.encode()
@@ -74,13 +74,16 @@ def test_markers_without_text_are_told_by_name(folder: Path) -> None:
 
 
 NAMES = (*tokenizers.CHATML, *tokenizers.QWEN_WORDS, *tokenizers.HARMONY, *tokenizers.LLAMA)
-NASTY = st.lists(st.sampled_from([*NAMES, "<|end|", "|>", "<", "x", "é", "\n", "<|start|><|start|>"]), max_size=5)
+NASTY = st.lists(
+    st.sampled_from([*NAMES, "<|end|", "|>", "<", "x", "é", "\n", "<|start|><|start|>"]), max_size=5
+)
 
 
 def entries(text: str) -> list[Entry]:
     return [
         Message("system", text), Message("user", text), Thought(text), Message("assistant", text),
-        Call(text, text, "c1"), Call("patch", text, "c2", is_custom=True), Output(text, "c1", text), Output(text),
+        Call(text, text, "c1"), Call("patch", text, "c2", is_custom=True), Output(text, "c1", text),
+        Output(text),
     ]  # fmt: skip
 
 
@@ -95,10 +98,12 @@ def test_nobody_can_write_a_token_of_the_frame(
         (qwen3, Qwen3(qwen3)), (harmony, Harmony(harmony)), (llama, Llama3(llama))
     ]  # fmt: skip
     for tokenizer, family in families:
-        frame = {token for token in range(258, 258 + 12)}
+        frame = set(range(258, 258 + 12))
         counts = []
         for words in ("harmless", text):
-            tool = Tool(words or "x", words, {"type": "object", "properties": {words: {"description": words}}})
+            tool = Tool(
+                words or "x", words, {"type": "object", "properties": {words: {"description": words}}}
+            )
             log = family.render(entries(words), tools=[tool])
             counts.append([token for token in log if token in frame])
             shown = b"".join(tokenizer.piece(token) for token in log).decode()

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from openai.types.responses import (
     ResponseSteerAcceptedEvent,
@@ -357,6 +358,16 @@ def test_a_turn_that_fails_gives_its_steers_back() -> None:
     assert failures(actions) == [("response_not_active", given), ("response_not_active", "two")]
     assert [event.steer.id for event in sent(actions)[1:]] == ["steer_1", "steer_2"]
     assert {event.stream_id for event in sent(actions)} == {"a"}
+
+
+def test_a_turn_that_is_cancelled_from_elsewhere_gives_its_steers_back() -> None:
+    """Over HTTP, for instance: whoever cancelled it wants nothing to follow."""
+    talk = Talk()
+    talk.begin(create())
+    talk.say(steer("resp_1"))
+    actions = talk.tell("resp_1", msgspec.structs.replace(DONE, reason="cancelled"))
+    assert failures(actions) == [("response_not_active", "left")]
+    assert starts(actions) == []
 
 
 def test_a_successor_that_is_refused_gives_the_steers_back() -> None:

@@ -35,11 +35,12 @@ class Material(msgspec.Struct, frozen=True):
 def make_material(path: Path, folder: Path | None) -> Material:
     """With the tokenizer of the model at `path`, from the rows of `folder` or those that ship."""
     from vivace.bench.rows import choose_cases, read_rows
-    from vivace.models.template import ChatML, Message
+    from vivace.models.families.base import Message, Wish
+    from vivace.models.families.qwen25 import Qwen25
     from vivace.models.tokenizer import GgufTokenizer
 
     tokenizer = GgufTokenizer(path)
-    template = ChatML(tokenizer)
+    template = Qwen25(tokenizer)
     rows = read_rows(folder)
     cases = choose_cases(rows.rows, tokenizer, template, EDITS)
     if not cases:
@@ -48,7 +49,7 @@ def make_material(path: Path, folder: Path | None) -> Material:
     return Material(
         source=rows.source,
         code=_code(tokenizer.encode("\n\n".join(row.before for row in rows.rows))),
-        steer=steer + template.answer(cases[0].prompt + steer),
+        steer=steer + template.answer(cases[0].prompt + steer, Wish()),
         edits=[Edit(case.name, case.prompt, case.prediction, case.stop) for case in cases],
     )
 

@@ -5,7 +5,7 @@ Owns their tokens. Every one is drawn from the run's own random numbers, so that
 
 import random
 
-from vivace.models.template import ChatML, Message
+from vivace.models.families.base import Family, Message, Wish
 from vivace.models.tokenizer import Tokenizer
 
 TEXT = (
@@ -22,7 +22,7 @@ FOLLOW_UP = "Now do the same from 400 down to 1, and put a comma behind each wor
 
 
 class Prompts:
-    def __init__(self, tokenizer: Tokenizer, template: ChatML, seed: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, template: Family, seed: int) -> None:
         self._tokenizer = tokenizer
         self._template = template
         self.random = random.Random(seed)
@@ -42,7 +42,7 @@ class Prompts:
         """A user's message behind the log `after`, and the beginning of the answer."""
         log = after or []
         tokens = self._template.render([Message("user", text)], after=log)
-        return tokens + self._template.answer(log + tokens)
+        return tokens + self._template.answer(log + tokens, Wish())
 
     def typed(self, text: str, *, after: list[int]) -> list[int]:
         """A user's message that is still being typed."""

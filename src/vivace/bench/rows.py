@@ -21,7 +21,7 @@ from vivace.agent.edits.rewrite import Rewrite, rewrite_request
 from vivace.agent.edits.source import source_from_bytes
 from vivace.agent.edits.units import Unit
 from vivace.errors import FileProblem
-from vivace.models.template import ChatML, Message
+from vivace.models.families.base import Family, Message, Wish
 from vivace.models.tokenizer import Tokenizer
 
 UNIT_TOKENS = 400
@@ -71,7 +71,7 @@ def read_rows(folder: Path | None) -> RowSet:
     return RowSet(rows, f"{len(rows)} edits that ship with Vivace, written by us ({missing})")
 
 
-def choose_cases(rows: Sequence[Row], tokenizer: Tokenizer, template: ChatML, count: int) -> list[EditCase]:
+def choose_cases(rows: Sequence[Row], tokenizer: Tokenizer, template: Family, count: int) -> list[EditCase]:
     """The first `count` rows that can be taken."""
     chosen: list[EditCase] = []
     for row in rows:
@@ -89,7 +89,7 @@ def quickest(cases: Sequence[EditCase], count: int) -> list[EditCase]:
     return [case for case in enough if case in taken]
 
 
-def make_case(row: Row, tokenizer: Tokenizer, template: ChatML) -> EditCase | None:
+def make_case(row: Row, tokenizer: Tokenizer, template: Family) -> EditCase | None:
     """The row's prompt for the smallest unit that holds the change; None if that is not a small one."""
     source = source_from_bytes(Path(row.path), row.before.encode())
     units = list_units(source, language_for(source.path))
@@ -128,14 +128,14 @@ def smallest_unit(units: Sequence[Unit], first_line: int, last_line: int) -> Uni
     return min(holding, key=lambda unit: unit.last_line - unit.first_line, default=None)
 
 
-def _prompt(request: Rewrite, template: ChatML) -> list[int]:
+def _prompt(request: Rewrite, template: Family) -> list[int]:
     """As the server makes it of the agent's request."""
     messages = [
         Message(each["role"], each["content"], is_open=each.get("status") == "in_progress")
         for each in request.messages
     ]
     tokens = template.render(messages)
-    return tokens + template.answer(tokens)
+    return tokens + template.answer(tokens, Wish())
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:

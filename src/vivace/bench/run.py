@@ -34,7 +34,7 @@ from vivace.bench.weights import Loadable, as_chosen, as_downloaded
 from vivace.config import Settings
 from vivace.engine.plan import cpu_features, memory_bytes
 from vivace.errors import FileProblem
-from vivace.models.template import ChatML
+from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import load_tokenizer
 
 SEED = 7
@@ -71,7 +71,7 @@ def run_engine_bench(settings: Settings, effort: Effort, folder: Path | None) ->
 
 def make_rig(settings: Settings, effort: Effort, rows: RowSet, downloaded: Loadable) -> Rig:
     tokenizer = load_tokenizer(settings.model, Path(downloaded.job.path))
-    template = ChatML(tokenizer)
+    template = Qwen25(tokenizer)
     cases = choose_cases(rows.rows, tokenizer, template, max(CHOICE, effort.rows))
     if not cases:
         raise FileProblem(f"No edit can be taken from {rows.source}.", "Name another folder with --data.")

@@ -15,6 +15,7 @@ CALLS = ("function_call", "custom_tool_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
 KINDS = ("message", *CALLS, *OUTPUTS, "reasoning", "additional_tools")
 MAX_DEPTH = 100  # of what may be anything
+MAX_VALUES = 100_000  # in it: looking at more would hold up everyone else
 
 
 class Part(msgspec.Struct, omit_defaults=True):
@@ -65,7 +66,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
     @property
     def output_text(self) -> str:
         if isinstance(self.output, list):
-            return joined([part for part in self.output if isinstance(part, Part)])
+            return joined(msgspec.convert(self.output, list[Part]))  # as they came, or from the store
         if self.output is None or isinstance(self.output, str):
             return self.output or ""
         return msgspec.json.encode(self.output).decode()
@@ -95,9 +96,13 @@ def check_item(item: InputItem, where: str) -> None:
 def check_depth(given: Any, where: str) -> None:
     """What is nested as deeply as can just be read could not be written again."""
     level = [given] if isinstance(given, dict | list) else []
+    count = 0
     for _ in range(MAX_DEPTH):
         if not level:
             return
+        count += sum(map(len, level))
+        if count > MAX_VALUES:
+            raise Refusal(f"This has more than {MAX_VALUES} values.", code="invalid_value", param=where)
         inner = [one for each in level for one in (each.values() if isinstance(each, dict) else each)]
         level = [one for one in inner if isinstance(one, dict | list)]
     raise Refusal(f"This is nested more than {MAX_DEPTH} deep.", code="invalid_value", param=where)

@@ -28,11 +28,15 @@ from vivace.protocol.tools import Choice, Tool, parse_choice, parse_tools, tools
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_METADATA = 16
+MAX_ITEMS = 10_000
+MAX_FIELD_BYTES = 1024 * 1024  # of what is not text
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 T = TypeVar("T")
 StopText = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+MetadataKey = Annotated[str, msgspec.Meta(max_length=64)]
+MetadataValue = Annotated[str, msgspec.Meta(max_length=512)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 Tier = Literal["realtime", "background"]
 
@@ -90,7 +94,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
     prediction: Prediction | None = None
     store: bool | None = None
-    metadata: dict[str, Annotated[str, msgspec.Meta(max_length=512)]] | None = None
+    metadata: dict[MetadataKey, MetadataValue] | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -158,6 +162,20 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
         return parse_choice(self.tool_choice, self.all_tools())
 
 
+class _Sized(msgspec.Struct):
+    """The fields that may hold anything, not looked into."""
+
+    tools: msgspec.Raw = msgspec.Raw()
+    tool_choice: msgspec.Raw = msgspec.Raw()
+    text: msgspec.Raw = msgspec.Raw()
+    metadata: msgspec.Raw = msgspec.Raw()
+    client_metadata: msgspec.Raw = msgspec.Raw()
+    include: msgspec.Raw = msgspec.Raw()
+    logit_bias: msgspec.Raw = msgspec.Raw()
+    conversation: msgspec.Raw = msgspec.Raw()
+    prompt: msgspec.Raw = msgspec.Raw()
+
+
 class ResponseCancel(msgspec.Struct):
     response_id: str
 
@@ -190,6 +208,8 @@ class Envelope(msgspec.Struct):
 
 def parse_create(data: bytes | str) -> ResponseCreate:
     """A checked request, or `Refusal` with the field that is wrong."""
+    if len(data) > MAX_FIELD_BYTES:
+        _check_sizes(data)
     request = decode(data, ResponseCreate)
     _check(request)
     return request
@@ -227,7 +247,17 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         raise Refusal("The JSON is nested too deeply.", code="invalid_json") from error
 
 
+def _check_sizes(data: bytes | str) -> None:
+    """Before millions of small things are made of it."""
+    for name, value in msgspec.structs.asdict(decode(data, _Sized)).items():
+        if len(memoryview(value)) > MAX_FIELD_BYTES:
+            message = f"{name} has more than {MAX_FIELD_BYTES} bytes."
+            raise Refusal(message, code="request_too_large", status=413, param=name)
+
+
 def _check(request: ResponseCreate) -> None:
+    if len(request.items) > MAX_ITEMS:
+        raise _wrong(f"The input has at most {MAX_ITEMS} items.", "input")
     for name in ("tools", "tool_choice"):
         check_depth(getattr(request, name), name)
     check_depth(request.text.format.schema if request.text else None, "text.format.schema")

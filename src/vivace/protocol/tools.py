@@ -100,7 +100,10 @@ def _check_count(tools: list[Any], where: str) -> None:
 def tools_in_items(items: list[InputItem]) -> list[Tool]:
     """Those that the lite shape gives as input items."""
     given = [(f"input[{index}].tools", item.tools or []) for index, item in enumerate(items) if item.tools]
-    return [tool for where, tools in given for tool in parse_tools(tools, where)]
+    _check_count([tool for _, tools in given for tool in tools], "input")
+    tools = [tool for where, tools in given for tool in parse_tools(tools, where)]
+    _check_count(tools, "input")
+    return tools
 
 
 class _Named(msgspec.Struct):

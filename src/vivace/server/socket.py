@@ -93,6 +93,7 @@ class SocketSession:
                     break
                 self._activity.touch()
                 await self._perform(self._take(message.get("text")))
+                await asyncio.sleep(0)  # a thousand may have come at once: others are served in between
         finally:
             age.cancel()
             self._is_gone = True

@@ -1,6 +1,7 @@
 """Tokenizers for tests of model families: bytes with named control tokens, and a real one of llama.cpp's.
 
-The real ones are GGUF files without weights: llama.cpp itself decides what their control tokens and markers are.
+The real ones are GGUF files without weights: llama.cpp itself decides what their control tokens and markers
+are.
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,11 @@ HARMONY = (
 
 
 class NamedTokenizer:
-    """A token is a byte; control tokens come after them, and then markers that are words of the vocabulary."""
+    """A token is a byte; then come control tokens, and then markers that are words of the vocabulary."""
 
-    def __init__(self, controls: Sequence[str], words: Sequence[str] = (), *, ends: Sequence[str] = ()) -> None:
+    def __init__(
+        self, controls: Sequence[str], words: Sequence[str] = (), *, ends: Sequence[str] = ()
+    ) -> None:
         self.names = [*controls, *words]
         self._silent = set(controls)
         self._words = list(words)

@@ -9,7 +9,6 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -51,7 +50,7 @@ class Client:
     def close(self) -> None:
         self.link.close()
 
-    def read(self) -> Iterator[bytes]:
+    def read(self) -> list[bytes]:
         """What has come, waiting until something has; it may not make up an event."""
         try:
             data = self.link.recv(READ_BYTES)
@@ -77,10 +76,11 @@ class SocketClient(Client):
             self.close()
             raise RequestRefused(f"No WebSocket: {head.splitlines()[0]!r}.")
 
-    def read(self) -> Iterator[bytes]:
-        yield from super().read()
+    def read(self) -> list[bytes]:
+        events = super().read()
         while self.reader.pings:
             self.link.sendall(framed(self.reader.pings.pop(), os.urandom(4), PONG))
+        return events
 
     def send(self, message: dict[str, Any]) -> None:
         self.link.sendall(framed(_encode({"type": "response.create"} | message), os.urandom(4)))

@@ -5,20 +5,13 @@ library would be most of it. Does not own sockets. Both readers take bytes as th
 """
 
 import struct
-from collections.abc import Iterator
-from typing import Protocol
 
 from vivace.errors import RequestRefused
 
 TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
 FINAL = 0x80
+DATA = b"\ndata: "
 _SHORT, _LONG = struct.Struct(">H"), struct.Struct(">Q")
-
-
-class Reader(Protocol):
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """The JSON of each event that is whole now."""
-        ...
 
 
 class FrameReader:
@@ -29,20 +22,22 @@ class FrameReader:
         self.pings: list[bytes] = []  # to be answered
         self.is_closed = False
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> list[bytes]:
+        """The JSON of each event that is whole now."""
         buffer, at = self._buffer + data, 0
+        events = []
         while frame := _frame(buffer, at):
             kind, start, at = frame
-            match kind:
-                case _ if kind == FINAL | TEXT:
-                    yield buffer[start:at]
-                case _ if kind == FINAL | PING:
-                    self.pings.append(buffer[start:at])
-                case _ if kind == FINAL | CLOSE:
-                    self.is_closed = True
-                case _:
-                    assert kind == FINAL | PONG, f"a frame that our server never sends: {kind:#x}"
+            if kind == FINAL | TEXT:
+                events.append(buffer[start:at])
+            elif kind == FINAL | PING:
+                self.pings.append(buffer[start:at])
+            elif kind == FINAL | CLOSE:
+                self.is_closed = True
+            else:
+                assert kind == FINAL | PONG, f"a frame that our server never sends: {kind:#x}"
         self._buffer = buffer[at:]
+        return events
 
 
 def _frame(buffer: bytes, at: int) -> tuple[int, int, int] | None:
@@ -86,17 +81,15 @@ class EventReader:
         self.status = 0  # of the answer, from when its head is there
         self.is_over = False
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> list[bytes]:
+        """The JSON of each event that is whole now."""
         self._buffer += data
         if not self.status and not self._read_head():
-            return
+            return []
         if self.status != 200:  # no events: an error, which is told at once
             raise RequestRefused(f"The server refused: {self._buffer.decode()}.", status=self.status)
-        for chunk in self._chunks():
-            self._body += chunk
-            while (end := self._body.find(b"\n\n")) >= 0:
-                event, self._body = self._body[:end], self._body[end + 2 :]
-                yield event[event.index(b"\ndata: ") + 7 :]
+        *events, self._body = (self._body + self._read_chunks()).split(b"\n\n")
+        return [event[event.index(DATA) + len(DATA) :] for event in events]
 
     def _read_head(self) -> bool:
         head, blank, rest = self._buffer.partition(b"\r\n\r\n")
@@ -104,8 +97,9 @@ class EventReader:
             self.status, self._buffer = int(head.split(b" ", 2)[1]), rest
         return bool(blank)
 
-    def _chunks(self) -> Iterator[bytes]:
-        buffer, at = self._buffer, 0
+    def _read_chunks(self) -> bytes:
+        """The body of all chunks that are whole."""
+        buffer, at, body = self._buffer, 0, b""
         while (line_end := buffer.find(b"\r\n", at)) >= 0:
             start = line_end + 2
             end = start + int(buffer[at:line_end], 16)
@@ -113,5 +107,6 @@ class EventReader:
                 break
             at = end + 2
             self.is_over = self.is_over or start == end
-            yield buffer[start:end]
+            body += buffer[start:end]
         self._buffer = buffer[at:]
+        return body

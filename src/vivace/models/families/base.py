@@ -103,7 +103,7 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class CallBroke(msgspec.Struct, frozen=True):
-    """What began as a call is none: it was cut off, or is malformed. `text` is all of it as it was written."""
+    """What began as a call is none: it was cut off, or is malformed. `text` is all of it as written."""
 
     text: str
 

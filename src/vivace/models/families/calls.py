@@ -1,7 +1,7 @@
 """What reads one call as it comes: the seam between the parser of an answer and the forms of calls.
 
-Owns how parts are joined. A call reader takes characters from the first of the call to its last one, and keeps
-all of them, so that nothing is lost if it turns out to be no call.
+Owns how parts are joined. A call reader takes characters from the first of the call to its last one, and
+keeps all of them, so that nothing is lost if it turns out to be no call.
 """
 
 from collections.abc import Mapping, Sequence

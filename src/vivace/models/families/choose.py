@@ -1,7 +1,7 @@
 """Which family a model belongs to.
 
-Owns the list of families, and how a user's own file is recognised: by the chat template inside it, or else by its
-architecture. Known models say it in the catalog.
+Owns the list of families, and how a user's own file is recognised: by the chat template inside it, or else
+by its architecture. Known models say it in the catalog.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ ARCHITECTURES = {
 
 
 def family_for(tokenizer: Tokenizer, model_name: str, told: str = "") -> Family:
-    """The family of a model; `told` is a chat template or an architecture, read from the file if not given."""
+    """The family of a model; `told`: a chat template or an architecture, read from the file if not given."""
     try:
         return FAMILIES[_kind(model_name, told)](tokenizer)
     except (StartError, ValueError) as error:

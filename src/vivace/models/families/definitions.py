@@ -1,6 +1,7 @@
 """Tools as models see them that know functions with JSON parameters only.
 
-Owns that view: a custom tool is a function with one string, `input`. Does not own how a family writes it down.
+Owns that view: a custom tool is a function with one string, `input`. Does not own how a family writes it
+down.
 """
 
 from typing import Any

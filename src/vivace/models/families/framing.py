@@ -1,8 +1,8 @@
 """Messages in a frame: a head with the role, text, an end. What ChatML and Llama 3 have in common.
 
-Owns the order of messages, and what is open where a log stops inside one: an answer that was interrupted, or one
-that was begun for the model. It is closed before the next message, never rendered again. Does not own the frame's
-tokens, nor how tools, calls and outputs are written: those are the families'.
+Owns the order of messages, and what is open where a log stops inside one: an answer that was interrupted,
+or one that was begun for the model. It is closed before the next message, never rendered again. Does not
+own the frame's tokens, nor how tools, calls and outputs are written: those are the families'.
 """
 
 from collections.abc import Sequence
@@ -161,8 +161,10 @@ class Page:
                     self.begin(self._family.output_role)
                 self._wording.text(*self._family.output(entry, is_first=is_first))
                 self._kind = "output"
+            case Thought() if pieces := self._family.thought(entry.text):
+                self._add_thought(pieces)
             case Thought():
-                self._add_thought(entry)
+                return
         self._stays_open = isinstance(entry, Message) and entry.is_open
 
     def begin(self, role: str) -> None:
@@ -195,13 +197,12 @@ class Page:
         self._wording.text(message.text)
         self._kind = "text" if message.is_open else "said"
 
-    def _add_thought(self, thought: Thought) -> None:
-        if pieces := self._family.thought(thought.text):
-            if self._role != "assistant" or self._kind:
-                self.begin("assistant")
-            self._wording.text(*pieces)
-            self._wording.cut()
-            self._kind = "thought"
+    def _add_thought(self, pieces: Pieces) -> None:
+        if self._role != "assistant" or self._kind:
+            self.begin("assistant")
+        self._wording.text(*pieces)
+        self._wording.cut()
+        self._kind = "thought"
 
     def _close(self) -> None:
         if self._role:

@@ -1,9 +1,10 @@
 """gpt-oss: harmony, OpenAI's format of messages with channels.
 
 Owns how conversations, tools and effort are written, what an answer begins with, and which grammars can be.
-As OpenAI's renderer has it, but for three things: no date, which would throw the KV of every log away at midnight;
-reasoning that a client sends back is shown where it was; and an answer of earlier ends as the model ended it,
-with `<|return|>`. So a conversation that is sent again has the tokens of the log it came from.
+As OpenAI's renderer has it, but for three things: no date, which would throw the KV of every log away at
+midnight; reasoning that a client sends back is shown where it was; and an answer of earlier ends as the
+model ended it, with `<|return|>`. So a conversation that is sent again has the tokens of the log it came
+from.
 """
 
 import itertools

@@ -1,8 +1,9 @@
-"""Grammars of harmony (gpt-oss): messages of reasoning first, then the answer or the call that was wished for.
+"""Grammars of harmony (gpt-oss): reasoning first, then the answer or the call that was wished for.
 
-Owns those grammars, and the beginning of an answer's header that goes with them. llama.cpp counts all markers of the
-format as words, but for those that end an answer: so they can stand in a grammar. Between two of them there
-is always more than one way to go on, so that it is the model that says them, each as the one token that it is.
+Owns those grammars, and the beginning of an answer's header that goes with them. llama.cpp counts all
+markers of the format as words, but for those that end an answer: so they can stand in a grammar. Between
+two of them there is always more than one way to go on, so that it is the model that says them, each as the
+one token that it is.
 """
 
 from collections.abc import Sequence

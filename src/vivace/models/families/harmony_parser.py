@@ -1,7 +1,7 @@
 """What gpt-oss says, message by message: reasoning, text and calls, told apart by channel and recipient.
 
-Owns the header of a message and what its body then is. Control tokens come by name, so no text can be taken for
-one. Does not own rendering (`harmony`).
+Owns the header of a message and what its body then is. Control tokens come by name, so no text can be taken
+for one. Does not own rendering (`harmony`).
 """
 
 from collections.abc import Mapping
@@ -143,7 +143,7 @@ class HarmonyParser:
         self._parts: list[Part] = []
 
     def resume(self, body: str) -> None:
-        """The first message has its header already, and this much of its body; a call is told of from its start."""
+        """The first message has its header already, and this much of its body; of a call all is told."""
         self._open(self._header or Header())
         if self._body and not isinstance(self._body, Words):
             self._body.feed(body)

@@ -1,10 +1,12 @@
 """A call as a JSON object: `{"name": …, "arguments": {…}}` (Qwen) or with `"parameters"` (Llama).
 
 Owns what counts as such a call while it comes. The call begins when its name is whole and known; then its
-arguments go on as they were written. Arguments in a string lose their escapes; those that came before the name
-wait for it. A custom tool's free text is the string `input` of its arguments, or the arguments themselves.
+arguments go on as they were written. Arguments in a string lose their escapes; those that came before the
+name wait for it. A custom tool's free text is the string `input` of its arguments, or the arguments
+themselves.
 """
 
+import json
 from collections.abc import Mapping
 
 from vivace.models.families.base import Tool
@@ -17,18 +19,17 @@ from vivace.models.families.jsonreading import (
     decoded,
     is_json_object,
 )
-from vivace.models.families.scanning import past_space
+from vivace.models.families.scanning import is_begun, past_space
 
 ARGUMENTS = ("arguments", "parameters")
 INPUT = "input"  # the one parameter that a custom tool has where calls are JSON
 
 
 class JsonCall(CallInMaking):
-    """`is_bare`: nothing but the object itself says that it is a call, so only its plainest form counts."""
+    """A call between markers that say it is one."""
 
-    def __init__(self, tools: Mapping[str, Tool], *, is_bare: bool = False) -> None:
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__(tools)
-        self._is_bare = is_bare
         self._name: list[str] = []
         self._early: list[str] = []  # arguments that came before the name
         self._odd: list[str] = []  # arguments that are neither an object nor a string
@@ -59,18 +60,17 @@ class JsonCall(CallInMaking):
         if key == "name" and not self._name:
             return StringValue(self._name.append)
         if key in ARGUMENTS and not self._has_arguments:
-            return None if self._is_bare and not self._tool else Arguments(self)
-        is_harmless = not self._is_bare or key == "type"
-        return ValueReader(_ignore) if is_harmless and key not in ("name", *ARGUMENTS) else None
+            return Arguments(self)
+        return ValueReader(_ignore) if key not in ("name", *ARGUMENTS) else None
 
     def _close(self, key: str) -> bool:
         """A value has ended; says whether this may still be a call."""
         if key == "name":
             self._tool = self._tools.get("".join(self._name))
-            if self._tool and not self._is_bare:
+            if self._tool:
                 self._begin()
                 return not self._early or self._tell_early()
-            return self._tool is not None
+            return False
         if key in ARGUMENTS:
             self._has_arguments = True
             return not self._tool or self._check()
@@ -80,10 +80,6 @@ class JsonCall(CallInMaking):
         """Who reads arguments that begin with this character."""
         if not self._tool:
             return ValueReader(self._early.append)
-        if self._is_bare:
-            if first != "{":
-                return None
-            self._begin()
         if first == '"':
             self._has_input = True
             return StringValue(self._grow)
@@ -154,6 +150,62 @@ class JsonCall(CallInMaking):
         return at + (text[at] == "}")
 
 
+class BareCall(JsonCall):
+    """A call that nothing but its object says to be one: only this beginning, of a known tool, counts."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        super().__init__(tools)
+        self._names = {to_json(name): tool for name, tool in tools.items()}
+        self._step = ""
+        self._has_head = False
+
+    def feed(self, text: str, at: int) -> int:
+        start = at
+        while at < len(text) and not (self._has_head or self.is_wrong):
+            at = past_space(text, at)
+            if at < len(text):
+                found = self._advance(text, at)
+                if found == at and not self._has_head:  # wrong, or not all of a word is here
+                    break
+                at = found
+        self._raw.append(text[start:at])
+        return super().feed(text, at) if self._has_head else at
+
+    def _advance(self, text: str, at: int) -> int:
+        """One word of the beginning, or none if it is not here."""
+        steps = BARE_STEPS[self._step] or dict.fromkeys(self._names, "name,")
+        for word, step in steps.items():
+            if text.startswith(word, at):
+                self._step = step
+                self._object.is_doubled |= step == "second"
+                self._tool = self._names.get(word, self._tool)
+                if step == "end":
+                    self._begin()
+                    self._object.begin_at(ARGUMENTS[0])
+                    self._has_head = True
+                return at + len(word) * (step != "end")
+        self.is_wrong = not is_begun(text, at, *steps)
+        return at
+
+
+# What must come next, and where it leads; nothing: the name of a tool. The last brace is the arguments' own.
+BARE_STEPS: dict[str, dict[str, str]] = {
+    "": {"{": "first"},
+    "first": {"{": "second", '"type"': "type:", '"name"': "name:"},
+    "second": {'"type"': "type:", '"name"': "name:"},
+    "type:": {":": "type"},
+    "type": {'"function"': "type,"},
+    "type,": {",": "name"},
+    "name": {'"name"': "name:"},
+    "name:": {":": "which"},
+    "which": {},
+    "name,": {",": "arguments"},
+    "arguments": {f'"{word}"': "arguments:" for word in ARGUMENTS},
+    "arguments:": {":": "value"},
+    "value": {"{": "end"},
+}
+
+
 class Arguments:
     """The value of `arguments`: who reads it is known at its first character."""
 
@@ -171,6 +223,11 @@ class Arguments:
         at = self._reader.feed(text, at)
         self.is_over, self.is_wrong = self._reader.is_over, self._reader.is_wrong
         return at
+
+
+def to_json(value: object) -> str:
+    """As Python and chat templates write it: a space behind commas and colons, letters as they are."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _ignore(_text: str) -> None:

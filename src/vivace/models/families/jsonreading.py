@@ -1,8 +1,8 @@
 """JSON as it comes, in any cuts: readers that take what is theirs of a text and say when they are done.
 
 Owns the scanning of values, strings and objects, each character once. Small models write line breaks and
-backslashes into strings as they are; these are escaped, so that what goes on is JSON. Whether a value is JSON as a
-whole is for its user to see (`is_json_object`). Does not know tools.
+backslashes into strings as they are; these are escaped, so that what goes on is JSON. Whether a value is
+JSON as a whole is for its user to see (`is_json_object`). Does not know tools.
 """
 
 import re
@@ -232,6 +232,10 @@ class ObjectReader:
         self._expects = "{"
         self.is_doubled = False  # it began with two braces, as some templates teach
         self.is_over = self.is_wrong = False
+
+    def begin_at(self, key: str) -> None:
+        """All up to the value of this key has been read already."""
+        self._key, self._expects = [key], "value"
 
     @property
     def is_between(self) -> bool:

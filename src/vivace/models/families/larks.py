@@ -3,8 +3,9 @@
 Owns how calls, text and reasoning are put together. What one call looks like is a `Form`: here that of JSON
 objects; tags and channels have theirs beside their families. A grammar begins where `Family.answer` stops.
 
-Where only one text can follow, the engine says how it is cut into tokens, and a marker such as `<tool_call>` would
-come in pieces that the model never uses. So before each marker there is another way to go on.
+Where only one text can follow, the engine says how it is cut into tokens, and a marker such as
+`<tool_call>` would come in pieces that the model never uses. So before each marker there is another way to
+go on.
 """
 
 import re
@@ -86,7 +87,8 @@ def literal(text: str) -> str:
 
 def pattern(regex: str) -> str:
     """A regular expression, as Lark writes it: on one line, between slashes."""
-    letters, is_escaped = [], False
+    letters: list[str] = []
+    is_escaped = False
     for letter in regex:
         if letter in "/\n\r" and is_escaped:
             letters.pop()
@@ -185,10 +187,10 @@ class JsonForm(msgspec.Struct, frozen=True):
     def _head(self, tool: Tool) -> str:
         name = re.escape(literal(tool.name))
         colon = f"{SPACE}:{SPACE}"
-        kind = f'"type"{colon}"[a-z_]*"{SPACE},{SPACE}'
+        kind = f'"type"{colon}"function"{SPACE},{SPACE}'
         fence = r"```(?:json)?[ \t\r\n]{1,40}"
         keys = "(?:arguments|parameters)"
         return (
             rf"{SPACE}(?:{fence})?\{{{SPACE}(?:\{{{SPACE})?(?:{kind})?"
-            rf'"name"{colon}{name}{SPACE},{SPACE}(?:{kind})?"{keys}"{colon}'
+            rf'"name"{colon}{name}{SPACE},{SPACE}"{keys}"{colon}'
         )

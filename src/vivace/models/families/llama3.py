@@ -1,8 +1,9 @@
 """Llama 3.1 and later: a header before each message, calls as one JSON object that is the whole answer.
 
-Owns the frame's tokens, and how tools are told of, called and answered. Tools stand in the system message, where
-Meta's template can put them too, and not in the first user message, which comes too late to be prefilled. The date
-is the template's own: one that changes would throw the KV of every log away at midnight.
+Owns the frame's tokens, and how tools are told of, called and answered. Tools stand in the system message,
+where Meta's template can put them too, and not in the first user message, which comes too late to be
+prefilled. The date is the template's own: one that changes would throw the KV of every log away at
+midnight.
 """
 
 import json
@@ -12,9 +13,9 @@ from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wis
 from vivace.models.families.calls import callable_tools
 from vivace.models.families.definitions import definition
 from vivace.models.families.framing import Framed, Opened, Pieces
-from vivace.models.families.jsoncall import JsonCall
+from vivace.models.families.jsoncall import BareCall, JsonCall, to_json
 from vivace.models.families.larks import JsonForm, grammar_of
-from vivace.models.families.qwen25 import CHANGED, json_arguments, to_json
+from vivace.models.families.qwen25 import CHANGED, json_arguments
 from vivace.models.families.textparser import Style, TextParser
 from vivace.models.families.wording import Own, Wording, silent_markers
 from vivace.models.tokenizer import Tokenizer
@@ -24,12 +25,13 @@ END, END_CALL, CALL = "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"
 _ENVIRONMENT = Own("Environment: ipython\n")
 _DATES = Own("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n")
 _TOOLS = Own(
-    "You have access to the following functions. To call a function, please respond with JSON for a function call."
+    "You have access to the following functions. To call a function, please respond with JSON for a function "
+    "call."
     'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
     "Do not use variables.\n\n"
 )
 STYLE = Style(
-    read=lambda tools, is_bare: JsonCall(tools, is_bare=is_bare),
+    read=lambda tools, is_bare: (BareCall if is_bare else JsonCall)(tools),
     openers=(CALL,),
     between=";,",
     is_bare_accepted=True,

@@ -1,11 +1,10 @@
 """Qwen2.5 and Qwen2.5-Coder, SmolLM2, and any other model that speaks ChatML: tools as Hermes had them.
 
-Owns how tools are told of (JSON in the system message), called (`<tool_call>` around a JSON object) and answered
-(`<tool_response>` in a user message). Small models often call with the bare object, or with one in a code fence,
-and nothing else: that counts too.
+Owns how tools are told of (JSON in the system message), called (`<tool_call>` around a JSON object) and
+answered (`<tool_response>` in a user message). Small models often call with the bare object, or with one in
+a code fence, and nothing else: that counts too.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 
 from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wish
@@ -13,7 +12,7 @@ from vivace.models.families.calls import callable_tools
 from vivace.models.families.chatml import ChatML
 from vivace.models.families.definitions import definition
 from vivace.models.families.framing import Pieces
-from vivace.models.families.jsoncall import INPUT, JsonCall
+from vivace.models.families.jsoncall import INPUT, BareCall, JsonCall, to_json
 from vivace.models.families.jsonreading import decoded
 from vivace.models.families.larks import JsonForm, grammar_of
 from vivace.models.families.textparser import Style, TextParser
@@ -24,8 +23,8 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 SMOLLM_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 CHANGED = Own("The tools have changed. From now on there are only these.\n\n")
-# Qwen2.5-Coder's own template has two braces around the example, and the model then writes two. This is how Qwen2.5
-# and Qwen3 have it.
+# Qwen2.5-Coder's own template has two braces around the example, and the model then writes two. This is how
+# Qwen2.5 and Qwen3 have it.
 _TOOLS_BEGIN = Own(
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
@@ -36,7 +35,7 @@ _TOOLS_END = Own(
     "<args-json-object>}\n</tool_call>"
 )
 STYLE = Style(
-    read=lambda tools, is_bare: JsonCall(tools, is_bare=is_bare),
+    read=lambda tools, is_bare: (BareCall if is_bare else JsonCall)(tools),
     openers=(OPEN,),
     closers=(CLOSE,),
     is_bare_accepted=True,
@@ -100,11 +99,6 @@ class Qwen25(ChatML):
 
     def grammar(self, wish: Wish) -> Grammar | None:
         return grammar_of(wish, FORM)
-
-
-def to_json(value: object) -> str:
-    """As Python and chat templates write it: a space behind commas and colons, letters as they are."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def json_arguments(call: Call) -> str:

@@ -1,8 +1,9 @@
 """Qwen3: calls as Qwen2.5 has them, and reasoning between `<think>` and `</think>` before an answer.
 
-Owns reasoning: whether a model thinks always, never or as wished, and what an answer without it begins with.
-Reasoning that a client sends back is shown where it was, just as it stands in the log of whoever goes on from a
-response. Qwen's own template drops that of earlier turns; here that would throw away the KV of all that follows.
+Owns reasoning: whether a model thinks always, never or as wished, and what an answer without it begins
+with. Reasoning that a client sends back is shown where it was, just as it stands in the log of whoever goes
+on from a response. Qwen's own template drops that of earlier turns; here that would throw away the KV of
+all that follows.
 """
 
 from collections.abc import Sequence

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vivace.models.families.base import Call, Output, Tool
-from vivace.models.families.framing import Pieces
 from vivace.models.families.definitions import described, parameters
-from vivace.models.families.jsoncall import INPUT
+from vivace.models.families.framing import Pieces
+from vivace.models.families.jsoncall import INPUT, to_json
 from vivace.models.families.jsonreading import decoded
 from vivace.models.families.larks import Form
 from vivace.models.families.qwen3 import Qwen3, Thinking
-from vivace.models.families.qwen25 import CHANGED, CLOSE, OPEN, to_json
+from vivace.models.families.qwen25 import CHANGED, CLOSE, OPEN
 from vivace.models.families.textparser import Style
 from vivace.models.families.wording import Own
 from vivace.models.families.xmlcall import FUNCTION, XmlCall
@@ -25,15 +25,15 @@ _TOOLS_BEGIN = Own("# Tools\n\nYou have access to the following functions:\n\n<t
 _TOOLS_END = Own(
     "\n</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
     "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"
-    "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\nmultiple lines\n"
-    "</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n"
-    "- Function calls MUST follow the specified format: an inner <function=...></function> block must be nested "
-    "within <tool_call></tool_call> XML tags\n"
+    "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\n"
+    "multiple lines\n</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n"
+    "- Function calls MUST follow the specified format: an inner <function=...></function> block must be "
+    "nested within <tool_call></tool_call> XML tags\n"
     "- Required parameters MUST be specified\n"
-    "- You may provide optional reasoning for your function call in natural language BEFORE the function call, "
-    "but NOT after\n"
-    "- If there is no function call available, answer the question like normal with your current knowledge and "
-    "do not tell the user about function calls\n</IMPORTANT>"
+    "- You may provide optional reasoning for your function call in natural language BEFORE the function "
+    "call, but NOT after\n"
+    "- If there is no function call available, answer the question like normal with your current knowledge "
+    "and do not tell the user about function calls\n</IMPORTANT>"
 )
 
 

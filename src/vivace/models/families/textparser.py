@@ -1,8 +1,8 @@
 """Calls and reasoning in an answer of plain text (Qwen, Llama): what may be said, and what is held back.
 
-Owns the way through an answer: reasoning, text, calls, and what stands between them. Each character is looked at
-once; only what may be the beginning of a marker waits. What looked like a call and is none becomes text again.
-Does not own the forms of calls (`jsoncall`, `xmlcall`).
+Owns the way through an answer: reasoning, text, calls, and what stands between them. Each character is
+looked at once; only what may be the beginning of a marker waits. What looked like a call and is none
+becomes text again. Does not own the forms of calls (`jsoncall`, `xmlcall`).
 """
 
 import re
@@ -43,7 +43,7 @@ class TextParser:
         self._opener = re.compile("|".join(map(re.escape, self._openers))) if self._openers else None
         self._parts: list[Part] = []
         self._held = ""  # may be the beginning of a marker
-        self._gap: list[str] = []  # white space before the first text
+        self._gap: list[str] = []  # white space that is said only if text follows, or nothing at all
         self._has_said = self._has_called = False  # text since the last call; a call at all
         self._led: list[str] = []  # what led to the open call
         self._call: CallReader | None = None
@@ -70,8 +70,7 @@ class TextParser:
             self._say("".join(self._led))
         elif self._state != self._after:  # what is held there is the half of a closer
             self._say(held)
-        if not self._has_called:
-            self._say("".join(self._gap), is_gap=True)
+        self._say("".join(self._gap), is_gap=True)
         return self._take()
 
     # ---- where an answer goes on -----------------------------------------------------------------
@@ -86,7 +85,10 @@ class TextParser:
         return self._text if self._has_said else self._first
 
     def _replay(self, before: str) -> None:
-        """A call that the message stopped in is read from its beginning, so that it is whole in this answer."""
+        """A call that the message stopped in is read from its start, so that it is whole in this answer."""
+        if self._state == self._muse:
+            return
+        before = before.rpartition(THOUGHT)[2] if self._style.has_reasoning else before
         at = max((before.rfind(opener) for opener in self._openers), default=-1)
         if at < 0 or any(before.find(closer, at) >= 0 for closer in self._style.closers):
             return
@@ -172,7 +174,7 @@ class TextParser:
             if text[end] == "{":
                 self._begin_call(is_bare=True)
             else:
-                self._say("".join(self._led))
+                self._say_after_all("".join(self._led))
                 self._state = self._text
         return end
 
@@ -241,7 +243,7 @@ class TextParser:
                 self._parts.append(CallBroke(text))
                 self._has_said = self._has_called = True
             else:
-                self._say(text)
+                self._say_after_all(text)
         elif call.is_over:
             self._call, self._state = None, self._after
             self._has_said, self._has_called = False, True
@@ -256,6 +258,12 @@ class TextParser:
     def _hold(self, text: str, at: int) -> int:
         self._held = text[at:]
         return len(text)
+
+    def _say_after_all(self, text: str) -> None:
+        """What seemed to be a call is text; its last line breaks may still lead to another call."""
+        size = len(text) - min(len(text) - len(text.rstrip("\n")), len(self._style.glue))
+        self._say(text[:size])
+        self._gap = [text[size:]]
 
     def _say(self, text: str, *, is_gap: bool = False) -> None:
         if not text:

@@ -1,7 +1,7 @@
 """Tools as gpt-oss sees them: a namespace of TypeScript-like function types, with comments.
 
-Owns the way from JSON schemas to such types, as OpenAI's harmony library writes them. What has no type there is
-`any`; a schema that nests too deep is too.
+Owns the way from JSON schemas to such types, as OpenAI's harmony library writes them. What has no type
+there is `any`; a schema that nests too deep is too.
 """
 
 import json

@@ -1,8 +1,9 @@
 """Messages as tokens: our own words, text of others, and control tokens between them.
 
-Owns one rule: text of others never becomes a token of the frame. `Tokenizer.encode` leaves control tokens alone,
-but llama.cpp counts some markers as ordinary words of the vocabulary (Qwen's `<tool_call>`, gpt-oss's
-`<|channel|>`) and would make a token of them wherever they stand. In text of others such a name is cut in two.
+Owns one rule: text of others never becomes a token of the frame. `Tokenizer.encode` leaves control tokens
+alone, but llama.cpp counts some markers as ordinary words of the vocabulary (Qwen's `<tool_call>`,
+gpt-oss's `<|channel|>`) and would make a token of them wherever they stand. In text of others such a name
+is cut in two.
 """
 
 from collections.abc import Iterable, Sequence

@@ -200,7 +200,9 @@ class NativeBackend:
             turn.candidates = [model.tokenizer.encode(text) for text in request.candidates or ()]
             if request.is_generating and (grammar := model.family.grammar(prompt.wish)):
                 turn.grammar = Grammar(grammar.kind, grammar.text)
-            return model.family.render(prompt.entries, tools=prompt.tools, after=session.log)
+            return model.family.render(
+                prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.wish.effort
+            )
 
         size = prompt.characters + len(predicted) + sum(map(len, request.candidates or ()))
         tokens = await asyncio.to_thread(tokenize) if size > LARGE_CHARS else tokenize()
@@ -233,7 +235,7 @@ class NativeBackend:
 
         def render(items: list[InputItem]) -> tuple[Prompt, list[int]]:
             prompt = prompt_of(request, Told(), turn.previous, items)
-            return prompt, model.family.render(prompt.entries, tools=prompt.tools)
+            return prompt, model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.wish.effort)
 
         kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)
         prompt, tokens = render(kept)

@@ -26,10 +26,8 @@ class Prompt(msgspec.Struct):
     @property
     def characters(self) -> int:
         """About how much there is to tokenize."""
-        tools = {*self.tools, *self.wish.tools}
-        return (
-            sum(len(_words(entry)) for entry in self.entries) + sum(map(_size, tools)) + len(self.wish.schema)
-        )
+        tools = sum(map(_size, [*self.tools, *self.wish.tools]))
+        return sum(len(_words(entry)) for entry in self.entries) + tools + len(self.wish.schema)
 
 
 def prompt_of(

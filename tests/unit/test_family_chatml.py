@@ -3,11 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.models.template import END, START, ChatML, Message
+from vivace.models.families.base import Message, Wish
+from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
-CHAT = ChatML(TOKENIZER)
+CHAT = Qwen25(TOKENIZER)
+START, END = "<|im_start|>", "<|im_end|>"
 MESSAGES = st.lists(st.builds(Message, st.sampled_from(["system", "user"]), st.text(max_size=20)), max_size=4)
 
 
@@ -20,7 +22,7 @@ def shown(tokens: list[int]) -> str:
 def test_messages_are_framed_as_chatml() -> None:
     """Role, text, end; then the assistant's turn to speak."""
     log = CHAT.render([Message("system", "Be brief."), Message("user", "hi")])
-    log += CHAT.answer(log)
+    log += CHAT.answer(log, Wish())
     assert shown(log) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -36,7 +38,7 @@ def test_a_control_name_in_a_text_stays_text() -> None:
 def test_an_open_message_is_continued() -> None:
     """A begun answer has no end, needs no opening, and goes on with the next assistant text."""
     log = CHAT.render([Message("user", "hi"), Message("assistant", "Hel", is_open=True)])
-    assert CHAT.answer(log) == []
+    assert CHAT.answer(log, Wish()) == []
     more = CHAT.render([Message("assistant", "lo", is_open=True)], after=log)
     assert shown(log + more).endswith("<|im_start|>assistant\nHello")
 
@@ -44,7 +46,7 @@ def test_an_open_message_is_continued() -> None:
 def test_an_interrupted_answer_is_closed_before_the_next_message() -> None:
     """What was said stays said; the log gets the missing end and goes on."""
     log = CHAT.render([Message("user", "hi")])
-    log += CHAT.answer(log) + TOKENIZER.encode("Hel")
+    log += CHAT.answer(log, Wish()) + TOKENIZER.encode("Hel")
     more = CHAT.render([Message("user", "stop")], after=log)
     assert shown(more) == "<|im_end|>\n<|im_start|>user\nstop<|im_end|>"
 
