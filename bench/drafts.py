@@ -22,13 +22,12 @@ from vivace.agent.edits.outline import list_units
 from vivace.agent.edits.rewrite import Rewrite, rewrite_request
 from vivace.agent.edits.source import source_from_bytes
 from vivace.agent.edits.units import file_unit
-from vivace.bench.rows import Row, changed_lines, read_rows, smallest_unit
+from vivace.bench.rows import Row, as_messages, changed_lines, read_rows, smallest_unit
 from vivace.config import load_settings
 from vivace.engine.speculation import Drafter, History, StepCosts
 from vivace.engine.speculation.chances import RUNS, Chances, Kind
 from vivace.engine.speculation.suffix import common_length
 from vivace.models.download import ensure
-from vivace.models.families.base import Message
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.progress import Silent
 from vivace.models.tokenizer import Tokenizer, load_tokenizer
@@ -134,8 +133,7 @@ class Texts:
         if not new.startswith(request.opening):
             return None
         output = self._tokenizer.encode(new.removeprefix(request.opening) + request.fence)
-        messages = [Message(m["role"], m["content"], "status" in m) for m in request.messages]
-        log = self._template.render(messages)
+        log = self._template.render(as_messages(request.messages))
         return Case(log, self._tokenizer.encode(request.prediction), output)
 
 

@@ -128,13 +128,15 @@ def smallest_unit(units: Sequence[Unit], first_line: int, last_line: int) -> Uni
     return min(holding, key=lambda unit: unit.last_line - unit.first_line, default=None)
 
 
+def as_messages(given: Sequence[dict[str, str]]) -> list[Message]:
+    """The agent's messages as a family takes them."""
+    shaped = [{"role": each["role"], "text": each["content"], "is_open": "status" in each} for each in given]
+    return msgspec.convert(shaped, list[Message])
+
+
 def _prompt(request: Rewrite, template: Family) -> list[int]:
     """As the server makes it of the agent's request."""
-    messages = [
-        Message(each["role"], each["content"], is_open=each.get("status") == "in_progress")
-        for each in request.messages
-    ]
-    tokens = template.render(messages)
+    tokens = template.render(as_messages(request.messages))
     return tokens + template.answer(tokens, Wish())
 
 
