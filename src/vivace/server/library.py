@@ -16,6 +16,7 @@ from vivace.protocol.events import Response
 from vivace.protocol.items import InputItem
 from vivace.server.backends.base import Caller
 from vivace.server.backends.token_log import Known, Session, Told
+from vivace.server.listing import listed
 from vivace.server.metrics import Metrics
 from vivace.server.store.base import Record, Store
 from vivace.server.store.problems import ParentGone
@@ -99,9 +100,8 @@ class Library:
         """The items before a stored response's output, oldest first, each with an id."""
         data = await self.store.items(record.id, record.tenant)
         items: list[dict[str, Any]] = msgspec.json.decode(data or b"[]")
-        items = items[: len(items) - len(msgspec.json.decode(record.response)["output"])]
-        named = enumerate(items)
-        return [{"id": f"msg_{record.id}_{index}", "type": "message"} | _whole(item) for index, item in named]
+        output = msgspec.json.decode(record.response)["output"]
+        return listed(items[: len(items) - len(output)], record.id)
 
     async def history(self, known: Known | None) -> list[InputItem]:
         """Every item of the conversation up to and with this response's output."""
@@ -178,14 +178,6 @@ class Library:
 def _is_for(known: Known, caller: Caller) -> bool:
     """Whether this caller may know it."""
     return known.tenant == caller.tenant and (known.is_stored or known.connection == caller.connection)
-
-
-def _whole(item: dict[str, Any]) -> dict[str, Any]:
-    """As OpenAI lists it: content in parts."""
-    if isinstance(item.get("content"), str):
-        kind = "output_text" if item.get("role") == "assistant" else "input_text"
-        item["content"] = [{"type": kind, "text": item["content"]}]
-    return item
 
 
 def _tokens(data: bytes) -> "array[int]":
