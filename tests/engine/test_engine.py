@@ -297,3 +297,15 @@ def test_more_sessions_than_sequences_share_them() -> None:
     for name in "abcd":
         desk.run(Open(name), Generate(name, f"t{name}", [ord(name) - 60], max_tokens=3))
         assert desk.tokens(f"t{name}") == replay([ord(name) - 60], 3)
+
+
+def test_a_session_that_began_with_nothing_shares_a_prefix_all_the_same() -> None:
+    """A warm-up without a token takes a sequence; what comes next still begins with what others hold."""
+    desk = Desk(HashRunner())
+    prompt = list(range(1, 40))
+    desk.run(Open("first"), Generate("first", "a", prompt, max_tokens=2))
+    desk.run(Open("second"), Append("second", "warm", []))
+    desk.run(Generate("second", "b", [*prompt, 50, 51], max_tokens=2))
+    waterfall = desk.finished("b").waterfall
+    assert waterfall.cached_tokens >= len(prompt) - 1
+    assert waterfall.new_tokens <= 3

@@ -156,6 +156,7 @@ class Sessions:
                 self._make_room([session], claim)
             session.seq = self._free.pop()
             session.restored_tokens = 0
+        if session.kv == 0:  # new, or so far without a token: a warm-up may come with nothing
             self._adopt_prefix(session)
             self._restore(session)
 
