@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http.client
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -101,6 +102,16 @@ def post(address: ServerAddress, body: Any, path: str = "/v1/responses", **heade
     } | {name.replace("_", "-"): value for name, value in headers.items()}
     lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in chosen.items()), "", ""]
     return "\r\n".join(lines).encode() + data
+
+
+def ask(address: ServerAddress, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and JSON of one request, also if the server dies in it: then the connection is closed, too."""
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
+    with contextlib.closing(connection):
+        headers = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        with connection.getresponse() as answer:
+            return answer.status, json.loads(answer.read())
 
 
 def check_numbers(heard: list[Event]) -> None:

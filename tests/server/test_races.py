@@ -5,6 +5,7 @@ place in the line. The random ones are in `test_races_random`.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from vivace.protocol.refusal import Refusal
 from vivace.protocol.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.backends.speech import Speech
+from vivace.server.socket import SocketSession
 from vivace.server.store.problems import StoreUnavailable
 
 CALL = 'Let me look. <tool_call>{"name": "look", "arguments": {"at": "' + "x" * 400 + '"}}</tool_call>'
@@ -210,6 +212,34 @@ async def test_discarding_a_call_keeps_the_message_before_it(inside: Inside) -> 
         assert said.rstrip().endswith("Let me look.")
 
 
+async def test_a_thousand_messages_at_once_let_others_go_first(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them are there already: even so the loop goes round after each."""
+    rounds, taken = [0], Counter[int]()
+    take = SocketSession._take
+
+    def counting(self: SocketSession, text: str | None) -> object:
+        taken[rounds[0]] += 1
+        return take(self, text)
+
+    async def go_round() -> None:
+        while True:
+            rounds[0] += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(SocketSession, "_take", counting)
+    async with talking(inside.address, max_queue=None) as talker:
+        going = asyncio.create_task(go_round())
+        for _ in range(1000):
+            talker.connection.protocol.send_text(b"{}")
+        talker.connection.transport.write(b"".join(talker.connection.protocol.data_to_send()))
+        for _ in range(1000):
+            await talker.until_type("error")
+        going.cancel()
+    assert max(taken.values()) <= 2
+
+
 # ---- a place in the line ------------------------------------------------------------------------------
 
 
@@ -228,7 +258,7 @@ async def narrow(shared_narrow: Inside) -> AsyncIterator[Inside]:
 
 async def test_who_waits_keeps_what_it_goes_on_from(narrow: Inside) -> None:
     """The lane forgets its earlier response while the turn that continues it still stands in line."""
-    async with talking(narrow.address) as talker, talking(narrow.address) as other:
+    async with talking(narrow.address) as talker, talking(narrow.address, close_timeout=1) as other:
         first = await talker.complete(input="brief", store=False)
         await other.create(input="go")
         running = await other.said()
@@ -243,7 +273,7 @@ async def test_who_waits_keeps_what_it_goes_on_from(narrow: Inside) -> None:
 
 async def test_a_response_that_was_pushed_out_of_memory_is_still_continued(narrow: Inside) -> None:
     """The line is long and memory is short: what is stored is not lost for those who wait."""
-    async with talking(narrow.address) as talker, talking(narrow.address) as other:
+    async with talking(narrow.address) as talker, talking(narrow.address, close_timeout=1) as other:
         first = await talker.complete(input="brief")
         await other.create(input="go")
         running = await other.said()
@@ -278,7 +308,7 @@ def _not_now() -> None:
 
 async def test_a_mistake_when_the_place_comes_up_is_answered(narrow: Inside) -> None:
     """A turn in line that cannot begin for a reason of ours fails; nothing is kept for it."""
-    async with talking(narrow.address) as talker, talking(narrow.address) as other:
+    async with talking(narrow.address) as talker, talking(narrow.address, close_timeout=1) as other:
         await other.create(input="go")
         running = await other.said()
         await talker.create(input="brief")
@@ -428,3 +458,55 @@ async def test_what_ends_after_its_connection_leaves_nothing(inside: Inside) -> 
     turn = await inside.desk.begin(ResponseCreate(input="brief", store=False), caller)
     assert isinstance([outcome async for outcome in turn][-1], Ended)
     assert inside.library._unstored == {}
+
+
+async def test_an_output_in_parts_is_read_by_another_model(inside: Inside, tmp_path: Path) -> None:
+    """A tool's output that came as text parts is the same text when it comes back from the store."""
+    other = script(tmp_path, "other", replies={"a purple door": "Seen.", "": "Not seen."})
+    parts = [{"type": "input_text", "text": "a purple "}, {"type": "input_text", "text": "door"}]
+    call = {"type": "function_call", "name": "look", "call_id": "c", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": parts}
+    async with talking(inside.address) as talker:
+        first = await talker.complete(
+            input=[{"role": "user", "content": "brief"}, call, output], tools=[LOOK]
+        )
+        second = await talker.complete(input="and?", previous_response_id=first["id"], model=other)
+        assert second["output"][0]["content"][0]["text"] == "Seen."
+        inside.library._stored.clear()
+        third = await talker.complete(input="and?", previous_response_id=first["id"], model=other)
+        assert third["output"][0]["content"][0]["text"] == "Seen."
+
+
+async def test_a_parent_that_is_deleted_meanwhile(inside: Inside) -> None:
+    """What goes on from it has all of the conversation itself."""
+    async with talking(inside.address) as talker:
+        first = await talker.complete(input="brief one")
+        second = await talker.complete(input="two", previous_response_id=first["id"])
+        await talker.create(input="three", previous_response_id=second["id"])
+        await talker.created()
+        for parent in (first, second):
+            path = f"/v1/responses/{parent['id']}"
+            assert (await asyncio.to_thread(fetch, inside.address, "DELETE", path))[0] == 200
+        third = (await talker.ended())["response"]
+        assert third["status"] == "completed"
+        path = f"/v1/responses/{third['id']}/input_items?order=asc"
+        _, items = await asyncio.to_thread(fetch, inside.address, "GET", path)
+        texts = [item["content"][0]["text"] for item in items["data"]]
+        assert texts == ["brief one", "Fine.", "two", "Fine.", "three"]
+        inside.library._stored.clear()
+        after = await talker.complete(input="four", previous_response_id=third["id"])
+        assert after["usage"]["input_tokens"] > third["usage"]["total_tokens"]
+
+
+async def test_a_shutdown_ends_those_in_line_too(tmp_path: Path) -> None:
+    """What was created has its terminal event, also if its turn never came; then the server is gone."""
+    settings = settings_in(tmp_path, max_running=1, drain_seconds=0.05)
+    async with served_here(settings) as inside, talking(inside.address) as talker:
+        for lane in "abcd":
+            await talker.create(input="go", stream_id=lane)
+        for _ in range(4):
+            await talker.created()
+        await talker.until_type("response.output_text.delta")
+        inside.server.leave()
+        assert await talker.until_closed() == 1012
+        check_numbers(talker.heard)

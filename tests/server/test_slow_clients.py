@@ -132,7 +132,7 @@ async def _flood(talker: Talker) -> None:
 
 
 async def test_a_stream_that_is_not_read_ends(inside: Inside, hasty: None) -> None:
-    """Over HTTP too: the turn ends, and what was kept for it is free."""
+    """Over HTTP too: the turn ends, what it said is stored, and nothing is kept for it."""
     del hasty
     reader, writer = await asyncio.open_connection(sock=narrow_socket(inside.address), limit=1)
     writer.write(post(inside.address, {"input": "go", "stream": True}))
@@ -142,8 +142,38 @@ async def test_a_stream_that_is_not_read_ends(inside: Inside, hasty: None) -> No
             assert (await other.complete(input="brief"))["status"] == "completed"
     assert turn.interrupted
     await inside.calm()
+    record = await inside.store.get(turn.id, "")
+    assert record is not None
+    assert record.status == "incomplete"
     writer.close()
     del reader
+
+
+async def test_a_chat_that_is_not_read_ends(inside: Inside, hasty: None) -> None:
+    """Likewise."""
+    del hasty
+    reader, writer = await asyncio.open_connection(sock=narrow_socket(inside.address), limit=1)
+    body = {"messages": [{"role": "user", "content": "go"}], "stream": True}
+    writer.write(post(inside.address, body, "/v1/chat/completions"))
+    turn = await begun(inside)
+    await until(lambda: turn.is_over)
+    assert turn.interrupted
+    await inside.calm()
+    writer.close()
+    del reader
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a request, and then nothing: 408, and the connection is free for others."""
+    assert sse.BODY_S == 30.0
+    monkeypatch.setattr(sse, "BODY_S", SHORT_S)
+    for path in ("/v1/responses", "/v1/chat/completions"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", inside.port)
+        writer.write(post(inside.address, {"input": "go"}, path)[:-5])
+        assert b" 408 " in await reader.readline()
+        writer.close()
 
 
 async def test_a_stream_that_is_read_late_is_whole(inside: Inside, patient: None) -> None:

@@ -209,7 +209,7 @@ class Envelope(msgspec.Struct):
 def parse_create(data: bytes | str) -> ResponseCreate:
     """A checked request, or `Refusal` with the field that is wrong."""
     if len(data) > MAX_FIELD_BYTES:
-        _check_sizes(data)
+        check_sizes(data)
     request = decode(data, ResponseCreate)
     _check(request)
     return request
@@ -247,8 +247,8 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         raise Refusal("The JSON is nested too deeply.", code="invalid_json") from error
 
 
-def _check_sizes(data: bytes | str) -> None:
-    """Before millions of small things are made of it."""
+def check_sizes(data: bytes | str) -> None:
+    """`Refusal` for a field that is too large, before millions of small things are made of it."""
     for name, value in msgspec.structs.asdict(decode(data, _Sized)).items():
         if len(memoryview(value)) > MAX_FIELD_BYTES:
             message = f"{name} has more than {MAX_FIELD_BYTES} bytes."

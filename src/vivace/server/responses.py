@@ -49,7 +49,7 @@ class ResponsesRoute:
             return json_response(live.response, headers=headers)
         if asked.stream:
             frames = _frames(narrated(self._desk, turn))
-            return FrameStream(frames, self._activity, lambda: leave(turn), headers)
+            return FrameStream(frames, self._activity, lambda: leave(turn), headers, ends_when_gone=True)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
                 return await _drained(self._desk, turn, headers)

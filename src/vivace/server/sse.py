@@ -55,11 +55,15 @@ class FrameStream(Response):
         activity: Activity,
         on_gone: Callable[[], None],
         headers: dict[str, str] | None = None,
+        *,
+        ends_when_gone: bool = False,
     ) -> None:
+        """`ends_when_gone`: after `on_gone` the frames soon end, and something is to be done in that end."""
         super().__init__()
         self._frames = frames
         self._activity = activity
         self._on_gone = on_gone
+        self._ends_when_gone = ends_when_gone
         self._extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
@@ -72,6 +76,10 @@ class FrameStream(Response):
                         async with asyncio.timeout(BLOCKED_S):
                             await send({"type": "http.response.body", "body": frame, "more_body": True})
                 except TimeoutError:
+                    self._on_gone()
+                    if self._ends_when_gone:
+                        async for _ in self._frames:
+                            pass
                     return  # uvicorn closes a connection whose answer has no end
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 

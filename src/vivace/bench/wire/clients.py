@@ -25,8 +25,8 @@ SILENCE_S = 120
 _encode = msgspec.json.Encoder().encode
 
 
-def connected(address: ServerAddress) -> socket.socket:
-    link = socket.create_connection((HOST, address.port))
+def connected(port: int) -> socket.socket:
+    link = socket.create_connection((HOST, port))
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # The kernel's time limit: with Python's own, each read would first ask whether something is there.
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", SILENCE_S, 0))
@@ -65,7 +65,7 @@ class SocketClient(Client):
     reader: FrameReader
 
     def __init__(self, address: ServerAddress) -> None:
-        self.link = connected(address)
+        self.link = connected(address.port)
         self.reader = FrameReader()
         key = secrets.token_bytes(16)
         self.link.sendall(_upgrade(address, key))
@@ -90,7 +90,7 @@ class HttpClient(Client):
     """One request on a connection of its own, answered with events."""
 
     def __init__(self, address: ServerAddress, body: dict[str, Any]) -> None:
-        self.link = connected(address)
+        self.link = connected(address.port)
         self.reader = EventReader()
         self.link.sendall(_request(address, _encode(body | {"stream": True})))
 

@@ -27,13 +27,13 @@ FULL = Effort(
     loops=5,
     turns=20,
     token_rounds=9,
-    tokens=2000,
+    tokens=1500,
     fanout_sockets=16,
     fanout_tokens=10_000,
     idle_sockets=1000,
     first_token_rounds=7,
     first_token_chars=12_000,
-    seconds=(50, 60, 15, 10, 60),
+    seconds=(35, 80, 15, 5, 60),
 )
 
 QUICK = Effort(
@@ -45,6 +45,6 @@ QUICK = Effort(
     fanout_tokens=4000,
     idle_sockets=1000,
     first_token_rounds=2,
-    first_token_chars=8000,
-    seconds=(20, 12, 8, 10, 15),
+    first_token_chars=5000,
+    seconds=(15, 20, 8, 5, 15),
 )

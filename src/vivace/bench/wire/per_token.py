@@ -2,20 +2,32 @@
 
 The token is a scripted engine's: nothing is computed, and one comes each millisecond. The time runs from
 before its frame is made to when the client has decoded the event that brings it. WebSocket and SSE take
-turns. Beside it, the same through a whole engine (scheduler, sampling, sessions), from the end of each pass.
+turns. Beside it, the same through a whole engine (scheduler, sampling, sessions), from the end of each pass;
+and the floor: the same way through three processes of which the one in the middle does nothing.
 """
 
-from dataclasses import dataclass
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
+from vivace.bench.child import Child
 from vivace.bench.figures import median, percentile, ratio
 from vivace.bench.rig import Section
-from vivace.bench.wire.clients import SocketClient
+from vivace.bench.wire.clients import READ_BYTES, SocketClient, connected
 from vivace.bench.wire.house import House
 from vivace.bench.wire.stamps import made_ns, noise
 from vivace.bench.wire.turns import Heard, ask_http, ask_socket
+from vivace.engine.frames import Finished, Tokens, server_unpacker
+from vivace.errors import ServerGone
 
 STEP_MS = 1.0
 SEED = 7
+EXIT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -28,30 +40,57 @@ class Delays:
 
 
 def measure_per_token(house: House, rounds: int, tokens: int) -> Section:
-    alone = _measure(house, rounds, tokens, is_engineless=True)
-    whole = _measure(house, rounds, tokens, is_engineless=False)
-    socket, sse = alone["socket"], alone["sse"]
+    stamps, relayed, stepped = (house.file("stamps") for _ in range(3))
+    model = _model(house, stamps, tokens)
+    with SocketClient(house.address) as client, _relay(_model(house, relayed, tokens)) as link:
+        alone = _take_turns(
+            {
+                "socket": lambda: _delays(ask_socket(client, _body(model)), stamps, tokens),
+                "sse": lambda: _delays(ask_http(house.address, _body(model)), stamps, tokens),
+                "floor": lambda: _delays(_hear_frames(link), relayed, tokens),
+            },
+            rounds,
+        )
+        whole_model = _model(house, stepped, tokens, is_engineless=False)
+        whole = _take_turns(
+            {
+                "socket": lambda: _delays(ask_socket(client, _body(whole_model)), stepped, tokens),
+                "sse": lambda: _delays(ask_http(house.address, _body(whole_model)), stepped, tokens),
+            },
+            rounds,
+        )
+    ours, sse = _middle(alone["socket"]), _middle(alone["sse"])
     return {
-        "overhead_us": median([each.median_us for each in socket]),
-        "overhead_us_p99": median([each.p99_us for each in socket]),
-        "sse_us": median([each.median_us for each in sse]),
-        "sse_us_p99": median([each.p99_us for each in sse]),
-        "ratio_to_sse": ratio(
-            median([each.median_us for each in socket]), median([each.median_us for each in sse])
-        ),
-        "with_engine_us": median([each.median_us for each in whole["socket"]]),
-        "with_engine_sse_us": median([each.median_us for each in whole["sse"]]),
-        "tokens_per_delta": median([each.tokens_per_delta for each in socket]),
+        "overhead_us": ours.median_us,
+        "overhead_us_p99": ours.p99_us,
+        "sse_us": sse.median_us,
+        "sse_us_p99": sse.p99_us,
+        "ratio_to_sse": ratio(ours.median_us, sse.median_us),
+        "floor_us": _middle(alone["floor"]).median_us,
+        "with_engine_us": _middle(whole["socket"]).median_us,
+        "with_engine_sse_us": _middle(whole["sse"]).median_us,
+        "tokens_per_delta": ours.tokens_per_delta,
         "tokens_per_s": 1e3 / STEP_MS,
         "tokens": tokens,
         "rounds": rounds,
     }
 
 
-def _measure(house: House, rounds: int, tokens: int, *, is_engineless: bool) -> dict[str, list[Delays]]:
-    stamps, reply = house.file("stamps"), noise(tokens, SEED)
-    model = house.script(
-        replies={"": reply},
+def _take_turns(asks: dict[str, Callable[[], Delays]], rounds: int) -> dict[str, list[Delays]]:
+    found: dict[str, list[Delays]] = {kind: [] for kind in asks}
+    for _ in range(rounds + 1):
+        for kind, ask in asks.items():
+            found[kind].append(ask())
+    return {kind: delays[1:] for kind, delays in found.items()}  # the first one warms up
+
+
+def _body(model: str) -> dict[str, Any]:
+    return {"model": model, "input": "Go.", "store": False}
+
+
+def _model(house: House, stamps: Path, tokens: int, *, is_engineless: bool = True) -> str:
+    return house.script(
+        replies={"": noise(tokens, SEED)},
         step_ms=STEP_MS,
         is_paced=True,
         draft_tokens=0,
@@ -59,18 +98,48 @@ def _measure(house: House, rounds: int, tokens: int, *, is_engineless: bool) -> 
         stamps=str(stamps),
         is_engineless=is_engineless,
     )
-    body = {"model": model, "input": "Go.", "store": False}
-    found: dict[str, list[Delays]] = {"socket": [], "sse": []}
-    with SocketClient(house.address) as socket:
-        for number in range(rounds + 1):
-            for kind in found:
-                heard = ask_socket(socket, body) if kind == "socket" else ask_http(house.address, body)
-                if number:  # the first one of each warms up
-                    found[kind].append(_delays(heard, made_ns(stamps, 0, tokens)))
-    return found
 
 
-def _delays(heard: Heard, made: list[int]) -> Delays:
-    assert len(heard.arrived_ns) == len(made), "every token is heard"
+@contextmanager
+def _relay(model: str) -> Iterator[socket.socket]:
+    """A connection to what does nothing for a token."""
+    child = Child("vivace.bench.wire.relay", model, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        assert child.process.stdout
+        with child.process.stdout as output:
+            port = output.readline()
+        if not port:
+            raise child.why_it_ended("The relay")
+        with connected(int(port)) as link:
+            yield link
+    finally:
+        child.end(patience_s=EXIT_S)
+
+
+def _hear_frames(link: socket.socket) -> Heard:
+    """A turn in the engine's own frames."""
+    heard, unpacker = Heard(time.monotonic_ns()), server_unpacker()
+    link.sendall(b"?")
+    while not heard.ended_ns:
+        if not (data := link.recv(READ_BYTES)):
+            raise ServerGone("The relay has ended.")
+        for frame in unpacker.feed(data):
+            if isinstance(frame, Tokens):
+                heard.arrived_ns += [time.monotonic_ns()] * len(frame.tokens)
+                heard.deltas += 1
+            elif isinstance(frame, Finished):
+                heard.ended_ns = time.monotonic_ns()
+    heard.arrived_ns.pop()  # the token that ends the reply is no part of its text
+    return heard
+
+
+def _delays(heard: Heard, stamps: Path, tokens: int) -> Delays:
+    made = made_ns(stamps, 0, tokens)
+    assert len(heard.arrived_ns) == tokens, "every token is heard"
     delays = [(arrived - was_made) / 1e3 for arrived, was_made in zip(heard.arrived_ns, made, strict=True)]
-    return Delays(median(delays), percentile(delays, 0.99), len(made) / heard.deltas)
+    return Delays(median(delays), percentile(delays, 0.99), tokens / heard.deltas)
+
+
+def _middle(rounds: list[Delays]) -> Delays:
+    medians = (median([getattr(each, field.name) for each in rounds]) for field in fields(Delays))
+    return Delays(*medians)

@@ -9,7 +9,7 @@ from vivace.bench.limits import figure
 from vivace.bench.report import BUSY_LOAD, Line, measured
 from vivace.bench.wire.limits import LIMITS, judge
 
-HEAD = ("", "ours", "against", "figure", "limit", "met")
+HEAD = ("", "ours", "against", "", "limit", "met")
 LINES = (
     Line(
         "roundtrip.overhead_reduction",
@@ -36,6 +36,7 @@ LINES = (
         "µs",
     ),
     Line("per_token.overhead_us_p99", "the same, 99% within", unit="µs"),
+    Line("per_token.floor_us", "the same, with nothing done on the way", unit="µs"),
     Line("per_token.with_engine_us", "the same, with the engine's own work", unit="µs"),
     Line("fanout.delivered_share", "tokens of all sockets delivered in time"),
     Line("fanout.tok_s", "tokens delivered to all sockets", unit="tok/s"),
@@ -47,10 +48,10 @@ def table(report: dict[str, Any]) -> str:
     """The whole report as text."""
     rows = [HEAD, *(_cells(report, line) for line in LINES)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    shown = "\n".join(_joined(row, widths) for row in rows)
+    lines = "\n".join(_joined(row, widths) for row in rows)
     missed = [key for key, is_met in judge(report).items() if not is_met]
     ending = f"Missed: {', '.join(missed)}." if missed else "Every limit is met."
-    return f"{heading(report)}\n\n{shown}\n\n{ending}"
+    return f"{heading(report)}\n\n{lines}\n\n{ending}"
 
 
 def heading(report: dict[str, Any]) -> str:
@@ -68,21 +69,28 @@ def heading(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def shown(report: dict[str, Any], key: str, unit: str) -> str:
+    """A measurement with its unit: microseconds become milliseconds where those are easier to read."""
+    if unit == "µs" and (value := figure(report, key)) >= 1000:
+        return f"{value / 1e3:.1f} ms"
+    return measured(report, key, unit)
+
+
 def _cells(report: dict[str, Any], line: Line) -> tuple[str, ...]:
     limit = LIMITS.get(line.key)
     value = figure(report, line.key)
-    ours, against, shown = measured(report, line.key, line.unit), "", ""
+    ours, against, ratio = shown(report, line.key, line.unit), "", ""
     if line.ours:
-        ours = measured(report, line.ours, line.unit)
-        against = f"{measured(report, line.against, line.unit)} {line.against_what}"
-        shown = f"{value:.2f} less" if line.key.endswith("reduction") else ""
+        ours = shown(report, line.ours, line.unit)
+        against = f"{shown(report, line.against, line.unit)} {line.against_what}"
+        ratio = f"{value:.2f} less" if line.key.endswith("reduction") else ""
     met = "" if limit is None else "yes" if limit.is_met_by(value) else "NO"
-    return line.what, ours, against, shown, str(limit or ""), met
+    return line.what, ours, against, ratio, str(limit or ""), met
 
 
 def _joined(row: tuple[str, ...], widths: list[int]) -> str:
-    what, ours, against, shown, limit, met = (
+    what, ours, against, ratio, limit, met = (
         cell.ljust(width) if column in (0, 2, 5) else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(row, widths, strict=True))
     )
-    return f"{what}  {ours}  {against}  {shown}  {limit}  {met}".rstrip()
+    return f"{what}  {ours}  {against}  {ratio}  {limit}  {met}".rstrip()

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from vivace.protocol.outcomes import Broken, CallText, Ended, Musing, Outcome, Text
+from vivace.protocol.outcomes import Broken, CallText, Ended, Musing, Outcome, Queued, Text
 
 
 class Outbox:
@@ -18,6 +18,9 @@ class Outbox:
 
     def put(self, outcome: Outcome) -> None:
         last = self._waiting[-1] if self._waiting else None
+        if isinstance(outcome, Queued) and isinstance(last, Queued):
+            self._waiting[-1] = outcome  # where it stood in between is of no use
+            return
         if isinstance(outcome, Text | Musing | CallText) and type(last) is type(outcome):
             self._more.append(outcome.delta)
             if isinstance(last, Text) and isinstance(outcome, Text):

@@ -1,0 +1,74 @@
+"""The least that could stand where the server stands: hands on bytes from an engine to one client.
+
+    python -m vivace.bench.wire.relay MODEL
+
+Prints its port. Each byte from the client asks the engine for a turn; what the engine says goes to the client
+as it is. So a token takes as long as two hops between three processes take on this machine, and nothing is
+done for it on the way. Ends when the client goes.
+"""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from typing import cast
+
+import msgspec
+
+from vivace.engine.frames import Generate, pack
+from vivace.engine.worker import Job
+from vivace.protocol.rundir import HOST
+
+ALL = 1 << 30
+
+
+class Ours(asyncio.Protocol):
+    """One of the two sides: what it says goes to the other."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: Ours | None = None
+        self.gone = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other and self.other.transport:
+            self.other.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.gone.set()
+
+
+class Asking(Ours):
+    """The client's side."""
+
+    def data_received(self, data: bytes) -> None:
+        asked = (Generate("", f"t{byte}", list(b"Go."), max_tokens=ALL) for byte in data)
+        super().data_received(b"".join(map(pack, asked)))
+
+
+async def relay(link: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    engine, client = Ours(), Asking()
+    client.other, engine.other = engine, client
+    await loop.create_unix_connection(lambda: engine, sock=link)
+    server = await loop.create_server(lambda: client, HOST, 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await client.gone.wait()
+
+
+def main() -> None:
+    import uvloop
+
+    ours, theirs = socket.socketpair()
+    job = msgspec.json.encode(Job(sys.argv[1], "", context_tokens=4096)).decode()
+    command = [sys.executable, "-m", "vivace.engine.worker", str(theirs.fileno()), job]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL):
+        theirs.close()
+        uvloop.run(relay(ours))
+
+
+if __name__ == "__main__":
+    main()
