@@ -53,17 +53,22 @@ class Codex:
 
     def exec(self, prompt: str, deadline_s: float = DEADLINE_S) -> Done:
         """Without a screen, to its end."""
-        done = subprocess.run(
+        with subprocess.Popen(
             [self._program, "exec", "--skip-git-repo-check", prompt],
             cwd=self.work,
             env=self._env(),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=deadline_s,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+            start_new_session=True,  # its command is a script that starts the program itself
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=deadline_s)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return Done(process.returncode, out, err)
 
     def screen(self, prompt: str) -> "Screen":
         """With its screen, and the first message typed already."""

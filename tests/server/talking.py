@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from vivace.client.warm import ServerAddress
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
-HEAR_S = 5.0  # a hang, not a slow machine
+HEAR_S = 60.0  # a hang, not a slow machine
 Event = dict[str, Any]
 
 

@@ -356,11 +356,11 @@ async def test_places_are_told_as_they_change(narrow: Inside) -> None:
 async def test_nothing_is_told_before_it_is_written_down(inside: Inside) -> None:
     """While a background response is being stored it is not over yet, for whoever asks."""
     body = {"input": "brief", "background": True}
+    inside.store.gate.clear()
+    inside.store.free = 1  # that it was begun
     _, begun = await asyncio.to_thread(fetch, inside.address, "POST", "/v1/responses", body)
     live = inside.backgrounds.get(begun["id"], Caller())
     assert live is not None
-    inside.store.gate.clear()
-    inside.store.knocking.clear()
     await inside.store.knocking.wait()
     path = f"/v1/responses/{begun['id']}"
     _, asked = await asyncio.to_thread(fetch, inside.address, "GET", path)
@@ -384,6 +384,24 @@ async def test_a_number_that_has_not_come_yet_is_waited_for(inside: Inside) -> N
     assert await told == b"end"
 
 
+async def test_who_leaves_a_background_stream_is_not_written_for(inside: Inside) -> None:
+    """The response goes on; the streams of those who have gone do not."""
+    turn = await inside.desk.begin(ResponseCreate(input="go", background=True, stream=True), Caller())
+    live = await inside.backgrounds.begin(turn)
+    writers = []
+    for _ in range(5):
+        _, writer = await asyncio.open_connection("127.0.0.1", inside.port)
+        head = f"GET /v1/responses/{turn.id}?stream=true HTTP/1.1\r\nHost: 127.0.0.1:{inside.port}\r\n"
+        writer.write(f"{head}Authorization: Bearer {inside.address.token}\r\n\r\n".encode())
+        writers.append(writer)
+    await until(lambda: inside.activity.answers == 6)
+    for writer in writers:
+        writer.close()
+    await until(lambda: inside.activity.answers == 1)
+    assert not live.is_over
+    await live.cancel()
+
+
 async def test_a_mistake_in_a_background_response_ends_it(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,7 +413,7 @@ async def test_a_mistake_in_a_background_response_ends_it(
     live = inside.backgrounds.get(begun["id"], Caller())
     assert live is not None
     monkeypatch.setattr(inside.desk, "commit", lambda *_: _explode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await live.cancel()
         assert [frame async for frame in live.frames()]
 

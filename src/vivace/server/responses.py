@@ -45,7 +45,7 @@ class ResponsesRoute:
         if asked.background:
             live = await self._backgrounds.begin(turn)
             if asked.stream:
-                return FrameStream(live.frames(), self._activity, lambda: None, headers)
+                return FrameStream(live.frames(), self._activity, None, headers)
             return json_response(live.response, headers=headers)
         if asked.stream:
             frames = _frames(narrated(self._desk, turn))
@@ -61,7 +61,7 @@ class ResponsesRoute:
         if request.query_params.get("stream") == "true":
             after = _number(request, "starting_after", -1)
             if live:
-                return FrameStream(live.frames(after), self._activity, lambda: None)
+                return FrameStream(live.frames(after), self._activity, None)
             record = await self._record(response_id, caller)
             if not record.events:
                 raise Refusal(
@@ -69,7 +69,7 @@ class ResponsesRoute:
                     code="invalid_value",
                     param="stream",
                 )
-            return FrameStream(_stored_frames(record, after), self._activity, lambda: None)
+            return FrameStream(_stored_frames(record, after), self._activity, None)
         if live:
             return json_response(live.response)
         record = await self._record(response_id, caller)

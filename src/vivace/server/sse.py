@@ -5,8 +5,9 @@ A client that goes away, also before the first token, interrupts its turn.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -47,13 +48,16 @@ def framed(event: AnyEvent) -> bytes:
 
 
 class FrameStream(Response):
-    """Sends each frame the moment it is there. `on_gone` is called when the client goes away."""
+    """Sends each frame the moment it is there. `on_gone` is called when the client goes away.
+
+    Where nothing depends on the client, `on_gone` is None: then the frames are left where they are.
+    """
 
     def __init__(
         self,
         frames: AsyncIterator[bytes],
         activity: Activity,
-        on_gone: Callable[[], None],
+        on_gone: Callable[[], None] | None,
         headers: dict[str, str] | None = None,
         *,
         ends_when_gone: bool = False,
@@ -68,20 +72,48 @@ class FrameStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         with self._activity.answering():
-            async with told_when_gone(self._on_gone, receive):
-                headers = STREAM_HEADERS + self._extra
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-                try:
-                    async for frame in self._frames:
-                        async with asyncio.timeout(BLOCKED_S):
-                            await send({"type": "http.response.body", "body": frame, "more_body": True})
-                except TimeoutError:
-                    self._on_gone()
-                    if self._ends_when_gone:
-                        async for _ in self._frames:
-                            pass
-                    return  # uvicorn closes a connection whose answer has no end
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if self._on_gone is None:
+                await _while_there(self._send_all(send), receive)
+            else:
+                async with told_when_gone(self._on_gone, receive):
+                    await self._send_all(send)
+
+    async def _send_all(self, send: Send) -> None:
+        headers = STREAM_HEADERS + self._extra
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async for frame in self._frames:
+                async with asyncio.timeout(BLOCKED_S):
+                    await send({"type": "http.response.body", "body": frame, "more_body": True})
+        except TimeoutError:
+            await self._give_up()
+        else:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _give_up(self) -> None:
+        """The client takes nothing. Uvicorn closes a connection whose answer has no end."""
+        if self._on_gone:
+            self._on_gone()
+        if self._ends_when_gone:
+            async for _ in self._frames:
+                pass
+
+
+async def _while_there(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Do it until it is done or the client has gone."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(_disconnect(receive))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+    if tasks[0].done():
+        tasks[0].result()
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 @asynccontextmanager
@@ -89,8 +121,7 @@ async def told_when_gone(on_gone: Callable[[], None], receive: Receive) -> Async
     """Call `on_gone` when the client goes away, and however else the block ends."""
 
     async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await _disconnect(receive)
         on_gone()
 
     watcher = asyncio.create_task(watch())
