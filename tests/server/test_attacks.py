@@ -543,7 +543,7 @@ async def test_the_loop_is_not_held_up(address: ServerAddress) -> None:
 
 async def _lag_s(address: ServerAddress, work: Callable[[ServerAddress], Awaitable[None]]) -> float:
     lag = Lag(address)
-    while lag.samples() < 120:
+    while lag.samples() < 100:
         await work(address)
     return lag.p99_s()
 

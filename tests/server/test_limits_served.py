@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from serving import LONG, fetch, script, send, sse_events, status_of, until, until_ready
+from serving import fetch, script, send, sse_events, status_of, until, until_ready
 from talking import check_numbers, post, talking
 
 from vivace.cli.keys import keys as command
@@ -26,7 +26,9 @@ RETRY = ("retry-after", "retry-after-ms")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Eight turns at once, four in line."""
     folder = tmp_path_factory.mktemp("limits")
-    model = script(folder, replies={"long": LONG, "": "Hello there."}, step_ms=2, context_tokens=16384)
+    model = script(
+        folder, replies={"long": "word " * 150, "": "Hello there."}, step_ms=2, context_tokens=16384
+    )
     settings = Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model)
     settings = settings.having(max_running=8, max_waiting=4)
     warm.ensure_server(settings)

@@ -56,7 +56,7 @@ def status_of(error: VivaceError) -> int:
             return 404
         case UsageError():
             return 400
-        case StartError():
+        case StartError() | VivaceError(code="store_unavailable"):
             return 503
     return 500
 
