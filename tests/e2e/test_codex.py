@@ -182,8 +182,10 @@ def test_a_call_that_is_none_is_shown_and_not_run(scripted: Start) -> None:
     half = call("exec_command", cmd="touch ran && sleep 1")[:-30]
     codex, _ = scripted({"": half})
     done = codex.exec("Do it.")
+    assert done.code == 0
     assert half.strip() in done.out + done.err
     assert not (codex.work / "ran").exists()
+    assert complaints(done.err) == []
 
 
 def test_a_steer_turns_the_answer_around(scripted: Start) -> None:
@@ -208,6 +210,30 @@ def test_a_steer_turns_the_answer_around(scripted: Start) -> None:
     wait_until(lambda: "Turned around." in codex.record(), "the answer in Codex's own record")
     assert codex.outside.wanted in ([], TIPS)
     wait_until(lambda: turns_of(settings) == 0, "an idle engine")
+
+
+def test_the_title_gives_way_to_the_turn(scripted: Start) -> None:
+    """The screen asks for a title beside the first turn; only one of the two is waited for."""
+    codex, settings = scripted({"": "Hello from the model."})
+    codex.screen("Say hello.")
+    turn = the_line(codex, "Say hello.")
+    wait_until(lambda: [line for line in codex.tap.lines if is_about_title(line)], "the title's line")
+    (title,) = [line for line in codex.tap.lines if is_about_title(line)]
+    assert tier_of(settings, turn) == "realtime"
+    assert tier_of(settings, title) == "background"
+
+
+def tier_of(settings: Settings, line: Line) -> str:
+    """Of the first turn on a socket, as the server's log has it."""
+    wait_until(line.ends, "the end of the turn")
+    told = rf" response={line.ends()[0]['id']} .* tier=(\w+) "
+    log = settings.run_dir / "server.log"
+    wait_until(lambda: re.search(told, log.read_text()), "its line in the log")
+    return str(re.findall(told, log.read_text())[0])
+
+
+def is_about_title(line: Line) -> bool:
+    return any(last_words(create).startswith(TITLE) for create in line.creates())
 
 
 def test_esc_ends_the_turn_and_the_next_one_finds_its_tokens(scripted: Start) -> None:

@@ -177,7 +177,8 @@ def cases() -> Iterator[object]:
 def grammars(smol: Path) -> Iterator[Grammars]:
     runner = LlamaRunner(smol, context_tokens=256, threads=1)
     grammars = Grammars(runner)
-    grammars.prepare()
+    while grammars.prepare():
+        pass
     yield grammars
     grammars.close()
     runner.close()

@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.engine.desk import CHUNK_TOKENS, Desk
 from tests.engine.hashing import HashRunner
+from tests.engine.houses import House, some_tokens
 from tests.engine.test_scheduler import TOGETHER, endless
 from tests.engine.test_worker import EngineProcess
 from vivace.engine.frames import (
@@ -144,6 +147,54 @@ def test_a_scripted_pass_stops_in_its_middle() -> None:
     assert bytes(desk.tokens("u")) == b"ello"
 
 
+def stats_of(desk: Desk) -> list[StatsReply]:
+    return [frame for frame in desk.sent if isinstance(frame, StatsReply)]
+
+
+def test_stats_are_answered_inside_of_a_pass(desk: Desk) -> None:
+    """Once, with what holds before the pass; and the pass goes on."""
+    desk.give(Generate("a", "t", list(LONG), max_tokens=4))
+    came: list[ToEngine] = [Open("c"), Stats()]
+    replies = []
+
+    def look() -> list[ToEngine]:
+        replies.append(len(stats_of(desk)))
+        return came
+
+    desk.engine.step(look)
+    assert (replies[0], set(replies[1:])) == (0, {1})
+    assert runner_of(desk).passes == [CHUNK_TOKENS]
+    (reply,) = stats_of(desk)
+    assert (reply.turns, reply.tokens_prefilled, reply.sessions) == (1, 0, 2)
+    desk.run(*came)
+    assert len(stats_of(desk)) == 1
+    assert desk.tokens("t") == alone(LONG)
+
+
+@given(st.lists(st.lists(st.sampled_from([Stats(), URGENT, Interrupt("nobody")]), max_size=3), max_size=20))
+def test_stats_are_answered_as_often_as_asked(looks: list[list[ToEngine]]) -> None:
+    """Whatever else comes and however passes fall, each question has one answer."""
+    desk = Desk(SlowRunner())
+    desk.give(Open("a"), Open("another"), Generate("a", "t", list(LONG), max_tokens=4))
+    waiting: list[ToEngine] = []
+    arrivals, asked = iter(looks), 0
+
+    def look() -> list[ToEngine]:
+        nonlocal asked
+        fresh = next(arrivals, [])
+        asked += fresh.count(Stats())
+        waiting.extend(fresh)
+        return waiting
+
+    while not desk.engine.is_idle:
+        desk.engine.step(look)
+        assert len(stats_of(desk)) <= asked
+        desk.give(*waiting)
+        waiting.clear()
+        assert len(stats_of(desk)) == asked
+    assert desk.tokens("t") == alone(LONG)
+
+
 @pytest.fixture
 def slow_reader(tmp_path: Path) -> Iterator[EngineProcess]:
     """An engine that reads 20 tokens a second."""
@@ -163,8 +214,41 @@ def test_an_interrupt_is_obeyed_inside_of_a_pass(slow_reader: EngineProcess) -> 
     assert slow_reader.next(StatsReply).tokens_prefilled <= 64
 
 
+def test_a_question_is_answered_inside_of_a_pass(slow_reader: EngineProcess) -> None:
+    """Nothing of the first pass, which takes three seconds, is done when the answer comes."""
+    slow_reader.send(Open("s"), Append("s", "t", [65] * 2000))
+    for _ in range(3):
+        slow_reader.send(Stats())
+        reply = slow_reader.next(StatsReply)
+        assert (reply.turns, reply.tokens_prefilled) == (1, 0)
+    slow_reader.send(Interrupt("t"))
+    assert slow_reader.next(Finished).reason == "interrupted"
+
+
 def test_a_closed_socket_ends_the_process_inside_of_a_pass(slow_reader: EngineProcess) -> None:
     """The engine does not read a prompt of two minutes for a server that is gone."""
     slow_reader.send(Open("s"), Append("s", "t", [65] * 2000))
     slow_reader.link.close()
     assert slow_reader.process.wait(20) == 0
+
+
+def test_a_real_pass_answers_in_its_middle(house: House) -> None:
+    """From inside of the computation, and what it computes is the same."""
+    log = some_tokens(house, 150)
+    desk = house.desk()
+    desk.run(Open("s"), Generate("s", "t", list(log), max_tokens=4))
+    expected = desk.tokens("t")
+    desk = house.desk()
+    desk.give(Open("s"), Generate("s", "t", list(log), max_tokens=4))
+    replies = []
+
+    def look() -> list[ToEngine]:
+        replies.append(len(stats_of(desk)))
+        return [Stats()]
+
+    desk.engine.step(look)
+    assert len(stats_of(desk)) == 1
+    assert replies[0] == 0
+    desk.run(Stats())
+    assert len(stats_of(desk)) == 1
+    house.assert_same(log, desk.tokens("t"), expected)

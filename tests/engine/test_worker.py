@@ -17,6 +17,7 @@ from vivace.engine.frames import (
     FromEngine,
     Generate,
     Interrupt,
+    Loading,
     Open,
     Ready,
     Stats,
@@ -46,12 +47,14 @@ class EngineProcess:
         self.link.sendall(b"".join(map(pack, frames)))
 
     def next(self, kind: type[F]) -> F:
-        """The next frame, which must be of this kind."""
+        """The next frame, which must be of this kind; on a busy machine `Ready` is a while in coming."""
         while not self._waiting:
             data = self.link.recv(65536)
             assert data, "the engine is gone"
             self._waiting += self._unpacker.feed(data)
         frame = self._waiting.pop(0)
+        if isinstance(frame, Loading) and kind is Ready:
+            return self.next(kind)
         assert isinstance(frame, kind), frame
         return frame
 

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -21,12 +22,12 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.outcomes import Ended, Text
 from vivace.protocol.requests import ResponseCreate
-from vivace.server.backends import engine_link
+from vivace.server.backends import engine_link, submission
 from vivace.server.backends.base import Caller
 
 TEXT = "".join(f"{number:03} " for number in range(80))
 ARGUMENTS = json.dumps({"at": TEXT})
-CALL = f'Look. <tool_call>{{"name": "look", "arguments": {ARGUMENTS}}}</tool_call>'
+CALL = f'Look. <tool_call>\n{{"name": "look", "arguments": {ARGUMENTS}}}</tool_call>'
 LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -138,6 +139,144 @@ async def test_a_cancel_while_the_engine_hangs_is_the_end(inside: Inside) -> Non
         check_numbers(talker.heard)
 
 
+async def test_the_end_does_not_wait_for_an_engine_that_hangs(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who cancels has the end, and nothing is kept for him, while the engine still hangs.
+
+    When the engine is heard again, its session is cut to what was heard before, and goes on from there.
+    """
+    monkeypatch.setattr(engine_link, "HUNG_S", 600.0)
+    async with talking(inside.address) as talker:
+        await talker.create(input="go")
+        response_id = await talker.said(5)
+        pid = signalled(inside, signal.SIGSTOP)
+        try:
+            await talker.say("response.cancel", response_id=response_id)
+            ended = (await talker.ended())["response"]
+            assert ended["incomplete_details"]["reason"] == "interrupted"
+            await until(lambda: not {"turns", "running", "reserved"} & inside.kept().keys())
+            assert engine_pid(inside) == pid
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        known = inside.library.peek(response_id, Caller())
+        assert known is not None
+        session = known.session
+        assert session is not None
+        await until(lambda: not session.is_busy)
+        before = known.tokens()
+        again = await talker.complete(input="brief", previous_response_id=response_id)
+        assert again["output"][0]["content"][0]["text"] == "Fine."
+        assert again["usage"]["input_tokens_details"]["cached_tokens"] >= len(before) - 1
+        then = inside.library.peek(again["id"], Caller())
+        assert then is not None
+        assert then.session is session
+        assert then.tokens()[: len(before)] == before
+        assert engine_pid(inside) == pid
+
+
+async def test_a_response_that_was_given_up_is_continued_meanwhile(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a session of its own, since the engine has not let go of the other; it begins when it is heard."""
+    monkeypatch.setattr(engine_link, "HUNG_S", 600.0)
+    async with talking(inside.address) as talker:
+        await talker.create(input="go")
+        response_id = await talker.said(5)
+        pid = signalled(inside, signal.SIGSTOP)
+        try:
+            await talker.say("response.cancel", response_id=response_id)
+            await talker.ended()
+            await talker.create(input="brief", previous_response_id=response_id)
+            await until(lambda: [turn for turn in inside.native._turns if turn.session])
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        then = (await talker.ended())["response"]
+        assert then["output"][0]["content"][0]["text"] == "Fine."
+        one, other = (inside.library.peek(each, Caller()) for each in (response_id, then["id"]))
+        assert one is not None
+        assert other is not None
+        assert other.session is not one.session
+        assert other.tokens()[: one.length] == one.tokens()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"input": "go " * 500},
+        {"input": "go " * 500, "generate": False},
+        {"input": "go " * 500, "generate": False, "is_provisional": True},
+        {"input": "go", "candidates": ["a", "b"], "generate": False},
+    ],
+    ids=["prefill", "warm-up", "typed", "scored"],
+)
+async def test_every_kind_of_turn_is_given_up(
+    inside: Inside, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends once, as interrupted; its session can be used when the engine is heard again."""
+    monkeypatch.setattr(engine_link, "HUNG_S", 600.0)
+    pid = signalled(inside, signal.SIGSTOP)
+    try:
+        turn = await inside.desk.begin(ResponseCreate(**fields), Caller())
+        await until(lambda: turn.submitted)  # type: ignore[attr-defined]
+        turn.interrupt()
+        outcomes = [outcome async for outcome in turn]
+        assert [(type(outcome), outcome.reason) for outcome in outcomes] == [(Ended, "interrupted")]  # type: ignore[union-attr]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    known = inside.library.peek(turn.id, Caller())
+    assert known is not None
+    session = known.session
+    assert session is not None
+    await until(lambda: not session.is_busy)
+    then = await inside.desk.begin(ResponseCreate(input="brief", previous_response_id=turn.id), Caller())
+    said = "".join([outcome.delta async for outcome in then if isinstance(outcome, Text)])
+    assert said == "Fine."
+    assert engine_pid(inside) == pid
+
+
+async def test_late_tokens_are_no_part_of_the_log(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given up while tokens are on their way: the engine's session is cut to the log before it goes on."""
+    monkeypatch.setattr(submission, "INTERRUPT_S", 0.0)
+    for _ in range(20):
+        turn = inside.native.begin(ResponseCreate(input="go"), "resp_late", Caller())
+        async for outcome in turn:
+            if isinstance(outcome, Text):
+                turn.interrupt()
+        session = turn.session
+        assert session is not None
+        await until(lambda session=session: not session.is_busy)
+        request = ResponseCreate(input="brief", previous_response_id="resp_late")
+        then = inside.native.begin(request, "resp_then", Caller())
+        ended = [outcome async for outcome in then][-1]
+        assert isinstance(ended, Ended)
+        assert then.session is session
+        read = ended.waterfall.cached_tokens + ended.waterfall.new_tokens
+        assert read == ended.usage.input_tokens
+
+
+async def test_no_turn_begins_on_an_engine_that_hangs(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits, and can be interrupted like one that waits for its model; or it begins when it is heard."""
+    monkeypatch.setattr(engine_link, "HUNG_S", 600.0)
+    pid = signalled(inside, signal.SIGSTOP)
+    try:
+        await until(lambda: not inside.native.is_ready)
+        gone = inside.native.begin(ResponseCreate(input="go"), "resp_gone", Caller())
+        stays = inside.native.begin(ResponseCreate(input="brief"), "resp_stays", Caller())
+        await until(lambda: gone.session and stays.session)
+        gone.interrupt()
+        (end,) = [outcome async for outcome in gone]
+        assert isinstance(end, Ended)
+        assert not gone.submitted
+        assert not stays.submitted
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert "".join([outcome.delta async for outcome in stays if isinstance(outcome, Text)]) == "Fine."
+    assert not stays.deaths
+
+
 async def test_who_leaves_while_the_engine_hangs_is_forgotten(inside: Inside) -> None:
     """The turn ends with the engine; nothing of it is in the next."""
     async with talking(inside.address, close_timeout=1) as talker:
@@ -187,7 +326,7 @@ async def test_a_death_in_prefill(inside: Inside) -> None:
 async def test_a_death_in_the_middle_of_a_call(inside: Inside) -> None:
     """One call, whole, whose deltas are its arguments."""
     async with talking(inside.address) as talker:
-        await talker.create(input="call", tools=[LOOK])
+        await talker.create(input="call", tools=[LOOK | {"strict": True}])
         for _ in range(10):
             await talker.until_type("response.function_call_arguments.delta")
         signalled(inside, signal.SIGKILL)

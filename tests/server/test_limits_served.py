@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from openai.types.responses.responses_server_event import ResponseWsError
 from serving import fetch, script, send, sse_events, status_of, until, until_ready
 from talking import check_numbers, post, talking
 
@@ -110,6 +111,9 @@ async def test_a_socket_tells_the_same(new_key: NewKey) -> None:
     told = json.loads(over_http.vivace_body)["error"]  # type: ignore[attr-defined]
     assert {name: frame["error"][name] for name in ("code", "type")} == {n: told[n] for n in ("code", "type")}
     assert set(frame["headers"]) == {*RATE, *RETRY}
+    error = ResponseWsError.model_validate(frame).error
+    assert error.headers == frame["headers"], "the SDK reads those in the error, Codex those beside it"
+    assert "headers" not in told
     assert set(frame["headers"]) <= {name.lower() for name in over_http.headers}
     for name in RATE[:2]:
         assert frame["headers"][name] == over_http.headers[name]
@@ -244,6 +248,27 @@ async def test_places_in_the_line_are_told(local: ServerAddress) -> None:
         for _ in range(8):
             await crowd.ended()
         check_numbers(crowd.heard)
+
+
+def test_a_background_response_in_line_has_all_that_was_asked(local: ServerAddress, small: Settings) -> None:
+    """Events about its place leave that out; whoever retrieves it sees it at any time."""
+    body = {"input": "long", "background": True, "instructions": "Be brief."}
+    begun = [fetch(local, "POST", "/v1/responses", body) for _ in range(14)]
+    ids = [answer["id"] for status, answer in begun if status == 200]
+    waiting = [answer["id"] for status, answer in begun if status == 200 and answer["status"] == "queued"]
+    assert len(waiting) >= 2
+    fetch(local, "POST", f"/v1/responses/{waiting[0]}/cancel")
+
+    def seen() -> Any:
+        """When its place has changed, or is none any more."""
+        _, response = fetch(local, "GET", f"/v1/responses/{waiting[-1]}")
+        assert response["instructions"] == "Be brief."
+        return response.get("vivace") or response["status"] != "queued"
+
+    until(seen)
+    for each in ids:
+        fetch(local, "POST", f"/v1/responses/{each}/cancel")
+    until(lambda: status_of(small).answers == 0)
 
 
 async def test_a_full_line_is_429(new_key: NewKey, local: ServerAddress, small: Settings) -> None:

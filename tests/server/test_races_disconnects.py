@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from attacking import memory_mib
 from serving import fetch, script, send, status_of, until, until_ready
-from talking import post, talking
+from talking import ENDS, post, talking
 from websockets.exceptions import ConnectionClosed
 
 from vivace.client import warm
@@ -18,8 +18,9 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 
 COUNT, AT_ONCE = 2000, 25
-CALL = 'Look. <tool_call>{"name": "look", "arguments": {"at": "' + "far " * 100 + '"}}</tool_call>'
-LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
+CALL = 'Look. <tool_call>\n{"name": "look", "arguments": {"at": "' + "far " * 100 + '"}}</tool_call>'
+PLACE = {"properties": {"at": {"type": "string"}}, "required": ["at"], "additionalProperties": False}
+LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"} | PLACE}
 MORE_MIB = 60  # than after the first fifth: what is remembered has its limits
 
 
@@ -72,7 +73,7 @@ async def all_of(address: ServerAddress, visits: list[random.Random]) -> None:
 async def visit(address: ServerAddress, chance: random.Random) -> None:
     body = {
         "input": chance.choice(["call", "go", "go " * 200]),
-        "tools": [LOOK],
+        "tools": [LOOK | {"strict": chance.random() < 0.5}],  # told as it grows, or when it is whole
         "store": chance.random() < 0.3,
     }
     body |= {"service_tier": chance.choice(["auto", "auto", "flex"])}
@@ -83,10 +84,12 @@ async def visit(address: ServerAddress, chance: random.Random) -> None:
 
 async def over_socket(address: ServerAddress, body: dict[str, object], chance: random.Random) -> None:
     async with talking(address, close_timeout=1) as talker:
-        for lane in chance.sample(["a", "b", "c", None], chance.choice([1, 1, 1, 2, 4])):
+        lanes = chance.sample(["a", "b", "c", None], chance.choice([1, 1, 1, 2, 4]))
+        for lane in lanes:
             await talker.create(**body, **({"stream_id": lane} if lane else {}))
         for _ in range(chance.choice([0, 0, 1, 2, 3, 6, 12, 30])):
-            await talker.hear()
+            if sum(event["type"] in (*ENDS, "error") for event in talker.heard) < len(lanes):
+                await talker.hear()
         await asyncio.sleep(chance.choice([0, 0, 0.01]))
         if chance.random() < 0.3 and (begun := [e for e in talker.heard if e["type"] == "response.created"]):
             kind = chance.choice(["cancel", "interrupt"])

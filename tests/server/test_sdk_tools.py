@@ -15,6 +15,7 @@ from serving import LONG, script
 from vivace.client.warm import ServerAddress
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x = 1\n+x = 2\n*** End Patch"
+MALFORMED = '<tool_call>\n{"name": "Weather", "arguments": {\'city\': \'Oslo\'}}\n</tool_call>'
 CHANGE: Any = {"type": "custom", "name": "change", "description": "Changes files."}
 
 
@@ -31,6 +32,7 @@ FORECAST: Any = {
     "parameters": Weather.model_json_schema() | {"additionalProperties": False},
     "strict": True,
 }
+LOOSE: Any = FORECAST | {"strict": False}
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -46,6 +48,7 @@ def model(tmp_path: Path) -> str:
         "two cities": f"{call('Weather', city='Oslo', days=1)}\n{call('Weather', city='Rome', days=2)}",
         "Oslo": f"I will look.\n{call('Weather', city='Oslo', days=3)}",
         "change": call("change", input=PATCH),
+        "malformed": f"I look.\n{MALFORMED}",
         "": LONG,
     }
     return script(tmp_path, replies=replies, step_ms=1)
@@ -158,16 +161,60 @@ async def test_a_custom_tool_on_a_socket(async_sdk: AsyncOpenAI, model: str) -> 
     assert event.response.output_text == "x is 2 now."
 
 
-async def test_half_a_call_is_text(async_sdk: AsyncOpenAI, model: str) -> None:
-    """What was cut off is no call: the SDK's stream helper ends well, and nobody runs half a command."""
+def test_a_malformed_call_is_text(sdk: OpenAI, model: str) -> None:
+    """The model finished and what it wrote is no call: the stream helper has a response, with all of it."""
+    with sdk.responses.stream(model=model, input="malformed", tools=[LOOSE]) as stream:
+        kinds = {event.type for event in stream}
+        final = stream.get_final_response()
+    assert final.status == "completed"
+    assert [item.type for item in final.output] == ["message", "message"]
+    assert final.output_text == f"I look.\n{MALFORMED}"
+    assert "response.function_call_arguments.delta" not in kinds
+    again = sdk.responses.create(
+        model=model, input="long", previous_response_id=final.id, max_output_tokens=1
+    )
+    assert again.status == "incomplete"
+
+
+async def test_a_malformed_call_is_text_on_every_way(async_sdk: AsyncOpenAI, model: str) -> None:
+    """Events of HTTP, one JSON answer, a socket: the same output, and a socket that goes on."""
+    asked: Any = {"model": model, "input": "malformed", "tools": [LOOSE]}
+    async with async_sdk.responses.stream(**asked) as stream:
+        streamed = await stream.get_final_response()
+    whole = await async_sdk.responses.create(**asked)
+    async with async_sdk.responses.connect() as connection:
+        for _ in range(2):
+            await connection.response.create(**asked)
+            async for event in connection:
+                if event.type == "response.completed":
+                    break
+    for response in (streamed, whole, event.response):
+        assert response.output_text == f"I look.\n{MALFORMED}"
+        assert [item.type for item in response.output] == ["message", "message"]
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+async def test_a_call_that_was_cut_off_is_text(async_sdk: AsyncOpenAI, model: str, is_strict: bool) -> None:
+    """Whether it was told as it grew or not: the stream helper ends well, as incomplete."""
+    tool = FORECAST if is_strict else LOOSE
     async with async_sdk.responses.stream(
-        model=model, input="two cities", tools=[FORECAST], max_output_tokens=60
+        model=model, input="two cities", tools=[tool], max_output_tokens=60
     ) as stream:
         events = [event async for event in stream]
-    assert "response.function_call_arguments.done" not in [event.type for event in events]
+    kinds = {event.type for event in events}
+    assert ("response.function_call_arguments.delta" in kinds) == is_strict
     assert events[-1].type == "response.incomplete"
     assert [item.type for item in events[-1].response.output] == ["message"]
     assert call("Weather", city="Oslo", days=1).startswith(events[-1].response.output_text)
+
+
+def test_a_stop_string_in_a_call_ends_it_as_text(sdk: OpenAI, model: str) -> None:
+    """The answer is over where its client wanted it, in the middle of a call of a strict tool."""
+    stop = {"stop": "Oslo"}
+    with sdk.responses.stream(model=model, input="two cities", tools=[FORECAST], extra_body=stop) as stream:
+        final = stream.get_final_response()
+    assert [item.type for item in final.output] == ["message"]
+    assert final.output_text == call("Weather", city="Oslo", days=1).partition("Oslo")[0]
 
 
 async def test_a_real_model_calls_under_its_schema(smol_address: ServerAddress) -> None:

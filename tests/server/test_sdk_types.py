@@ -208,10 +208,18 @@ async def test_a_failed_response_is_the_sdks_but_for_its_code(address: ServerAdd
 
 async def test_a_call_that_never_ended_is_taken_back(address: ServerAddress, model: str) -> None:
     """The one event of a plain request that the SDK does not know: an item that was begun and is none."""
-    loose = WEATHER | {"strict": False}
-    body = {"model": model, "input": "half", "tools": [loose], "max_output_tokens": 40}
+    body = {"model": model, "input": "half", "tools": [WEATHER], "max_output_tokens": 40}
     events = await heard(address, body)
     assert problems_in(events) == ["response.output_item.interrupted: the SDK knows no such event"]
+    assert [item["type"] for item in events[-1]["response"]["output"]] == ["message"]
+
+
+async def test_a_call_that_may_be_none_is_not_told(address: ServerAddress, model: str) -> None:
+    """Of a tool that is not strict: nothing is to be taken back, and all events are the SDK's."""
+    loose = WEATHER | {"strict": False}
+    events = await heard(address, {"model": model, "input": "half", "tools": [loose]})
+    assert problems_in(events) == []
+    assert events[-1]["type"] == "response.completed"
     assert [item["type"] for item in events[-1]["response"]["output"]] == ["message"]
 
 

@@ -13,8 +13,7 @@ from serving import script
 from talking import Talker, check_numbers, narrow_socket, post, talking
 
 from vivace.config import Settings
-from vivace.server import process, sse
-from vivace.server import socket as sockets
+from vivace.server import sse, wire
 from vivace.server.backends.turn import NativeTurn
 
 TEXT = "".join(random.Random(5).choices(string.ascii_letters, k=1000))  # nothing to draft from: 1,000 events
@@ -41,16 +40,14 @@ async def inside(shared: Inside) -> AsyncIterator[Inside]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not ten seconds."""
-    assert sockets.BLOCKED_S == sse.BLOCKED_S == 10.0
-    monkeypatch.setattr(sockets, "BLOCKED_S", SHORT_S)
-    monkeypatch.setattr(sse, "BLOCKED_S", SHORT_S)
+    assert wire.BLOCKED_S == 10.0
+    monkeypatch.setattr(wire, "BLOCKED_S", SHORT_S)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow this machine is."""
-    monkeypatch.setattr(sockets, "BLOCKED_S", 120.0)
-    monkeypatch.setattr(sse, "BLOCKED_S", 120.0)
+    monkeypatch.setattr(wire, "BLOCKED_S", 120.0)
 
 
 def slowly(inside: Inside) -> dict[str, object]:
@@ -82,7 +79,7 @@ async def test_a_client_that_takes_nothing_is_closed_with_1013(
 ) -> None:
     """Its turns end, the connection is over on our side, and the close is what it reads last."""
     del hasty
-    monkeypatch.setattr(process, "CUT_S", 60.0)
+    monkeypatch.setattr(wire, "CUT_S", 60.0)
     async with talking(inside.address, **slowly(inside)) as talker:
         for lane in ("a", "b", "c"):
             await talker.create(input="go", stream_id=lane)
@@ -97,7 +94,7 @@ async def test_a_client_that_never_reads_again_is_cut_off(
 ) -> None:
     """Not even the close is taken: after a while the connection itself is gone, and its buffers with it."""
     del hasty
-    monkeypatch.setattr(process, "CUT_S", SHORT_S)
+    monkeypatch.setattr(wire, "CUT_S", SHORT_S)
     async with talking(inside.address, **slowly(inside)) as talker:
         await talker.create(input="go")
         await until(lambda: inside.sockets._open)
@@ -147,6 +144,20 @@ async def test_a_stream_that_is_not_read_ends(inside: Inside, hasty: None) -> No
     assert record.status == "incomplete"
     writer.close()
     del reader
+
+
+async def test_who_takes_the_answer_after_all_is_not_given_up(inside: Inside, patient: None) -> None:
+    """Patience begins when the client takes nothing, and ends when it takes something again."""
+    del patient
+    loop, heard = asyncio.get_running_loop(), b""
+    with narrow_socket(inside.address) as link:
+        await loop.sock_sendall(link, post(inside.address, {"input": "go", "stream": True}))
+        connection = (await until(lambda: list(inside.server.server_state.connections)))[0]
+        await until(lambda: connection._patience)
+        while not heard.endswith(b"0\r\n\r\n"):
+            heard += await loop.sock_recv(link, 1 << 16)
+        await until(lambda: connection._patience is None)
+        assert not connection.transport.is_closing()
 
 
 async def test_a_chat_that_is_not_read_ends(inside: Inside, hasty: None) -> None:

@@ -4,13 +4,21 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from store_making import assert_sound, looking, make, opened
+from store_making import assert_sound, looking, make, opened, packed
 
 from vivace.errors import StartError
 from vivace.server.store.migrations import STEPS, migrate, refuse_foreign, version_of
 
 # What a database of each older version may hold: every new step adds an entry, and what becomes of it below.
-OLDER: dict[int, tuple[str, ...]] = {0: ()}
+OLDER: dict[int, tuple[str, ...]] = {
+    0: (),
+    1: (
+        "INSERT INTO nodes VALUES (1, NULL, x'01000000', '[]', '[]', '[]')",
+        "INSERT INTO nodes VALUES (2, 1, x'', '[]', '[]', '[]')",
+        "INSERT INTO responses VALUES (1, 'bob', 'old', NULL, 'm', 1, 'completed', '{}', 0, '{}', '')",
+        "INSERT INTO responses VALUES (2, 'bob', 'empty', 'old', 'm', 2, 'completed', '{}', 0, '{}', '')",
+    ),
+}
 
 
 def built(path: Path, version: int, *statements: str) -> None:
@@ -31,6 +39,17 @@ async def test_every_older_version_is_brought_forward(tmp_path: Path, version: i
     with looking(path) as connection:
         assert version_of(connection) == len(STEPS)
     assert_sound(path)
+
+
+async def test_logs_of_the_first_version(tmp_path: Path) -> None:
+    """What has tokens has its log. Why a response has none was not kept: it has no log, as it had before."""
+    path = tmp_path / "store.db"
+    built(path, 1, *OLDER[1])
+    async with opened(path) as store:
+        log = await store.log("old", "bob")
+        assert log is not None
+        assert log.tokens == packed(1)
+        assert await store.log("empty", "bob") is None
 
 
 async def test_the_schema_is_the_same_from_every_version(tmp_path: Path) -> None:

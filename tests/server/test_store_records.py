@@ -137,12 +137,34 @@ async def test_a_chain_of_thousands_is_read_and_forgotten(store: Store, path: Pa
 async def test_an_upstreams_response_has_no_log(store: Store) -> None:
     """Nor has what continues it: its text is not in the tokens. Items are there all the same."""
     await store.put(make("a", tokens=packed(1)))
-    await store.put(make("b", parent="a", tokens=b""))
+    await store.put(make("b", parent="a", tokens=None))
     await store.put(make("c", parent="b", tokens=packed(2)))
     assert await store.log("b", "alice") is None
     assert await store.log("c", "alice") is None
     assert await store.log("a", "alice") is not None
     assert len(texts(await store.items("c", "alice"))) == 6
+
+
+async def test_a_response_that_adds_no_tokens_is_part_of_the_log(store: Store) -> None:
+    """A warm-up without a word, at the beginning of a chain or in it: the log is what the others added."""
+    await store.put(make("a", tokens=b""))
+    await store.put(make("b", parent="a", tokens=packed(1)))
+    await store.put(make("c", parent="b", tokens=b""))
+    await store.put(make("d", parent="c", tokens=packed(2)))
+    for response_id, tokens in {"a": b"", "b": packed(1), "c": packed(1), "d": packed(1, 2)}.items():
+        log = await store.log(response_id, "alice")
+        assert log is not None
+        assert log.tokens == tokens
+
+
+async def test_a_log_may_come_later(store: Store) -> None:
+    """A background response is put when it begins, without a log, and again when it has one."""
+    await store.put(make("a", tokens=None, status="queued"))
+    assert await store.log("a", "alice") is None
+    await store.put(make("a", tokens=b""))
+    log = await store.log("a", "alice")
+    assert log is not None
+    assert log.tokens == b""
 
 
 async def test_deleting_keeps_what_others_need(store: Store, path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from upstream_fake import Asker, Call, Fake, chat, chunk, says, tool_call, until
+from upstream_fake import Asker, Call, Fake, Script, chat, chunk, says, tool_call, until
 
 from vivace.protocol.events import OutputMessage, ReasoningItem
 from vivace.protocol.outcomes import CallBegun, CallText, Text
@@ -243,11 +243,20 @@ async def test_a_server_that_does_not_stream_is_understood(fake: Fake, box: Aske
 
 
 async def test_a_missing_done_is_no_error(fake: Fake, box: Asker) -> None:
-    """After a finish reason the stream may just end; after [DONE] no reason is needed."""
+    """After a finish reason the stream may just end."""
     fake.play(chat(chunk({"content": "x"}), chunk(finish="stop"), is_done=False))
     assert (await box.ask()).ended.reason == "stop"
-    fake.play(chat(chunk({"content": "x"})))
-    assert (await box.ask()).ended.reason == "stop"
+
+
+async def test_a_server_that_never_gives_reasons_is_believed(fake: Fake, box: Asker) -> None:
+    """[DONE] is an end, too; also after an answer that had to be asked for whole."""
+    message = {"role": "assistant", "content": "x"}
+    whole = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    streams: list[Script] = [chat(), chat(chunk({"content": "x"}))]
+    fake.play(streams[0], lambda call: call.whole(200, whole), streams[1])
+    for _ in range(3):
+        assert (await box.ask()).ended.reason == "stop"
+    assert [call.body["stream"] for call in fake.calls] == [True, False, True, True]
 
 
 async def test_usage_that_never_comes_is_estimated(fake: Fake, box: Asker) -> None:

@@ -209,6 +209,7 @@ async def test_a_connection_is_used_again(fake: Fake, box: Asker) -> None:
 
     def late(call: Call) -> None:
         call.head()
+        call.event(chunk({"content": "x"}))
         call.event("[DONE]")
         assert is_over.wait(30)
         call.end()

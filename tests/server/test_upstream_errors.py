@@ -156,7 +156,6 @@ async def test_an_answer_that_breaks_off_has_failed(fake: Fake, box: Asker, scri
         (sends(b"<!doctype html><p>Welcome"), "web page"),
         (lambda call: call.whole(200, b"\n\n", "application/json"), "no JSON"),
         (sends(b"Welcome\nto\n\nnothing"), "the end of its answer"),
-        (sends(), "the end of its answer"),
         (lambda call: call.whole(200, b"{oops"), "no JSON"),
         (lambda call: call.whole(200, {"nothing": "useful"}), "the end of its answer"),
         (lambda call: call.whole(200, error("inside")), "inside"),
@@ -173,6 +172,14 @@ async def test_nonsense_is_an_error(fake: Fake, box: Asker, script: Script, said
     assert broken.code == "upstream_error"
     assert said in broken.message
     assert len(fake.calls) == 1
+
+
+async def test_an_answer_of_no_bytes_is_asked_for_once_more(fake: Fake, box: Asker) -> None:
+    """Without streaming, and then no more."""
+    fake.play(sends())
+    broken = (await box.ask()).broken
+    assert (broken.code, "with nothing" in broken.message) == ("upstream_error", True)
+    assert [call.body["stream"] for call in fake.calls] == [True, False]
 
 
 async def test_a_line_that_never_ends_is_not_held(fake: Fake, box: Asker) -> None:

@@ -1,9 +1,13 @@
 """What upstreams are set to, and what is wrong with a setting."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from vivace.errors import ConfigError
-from vivace.server.backends.upstream_settings import parse_upstream, read_upstreams
+from vivace.server.backends.upstream_settings import Upstream, parse_upstream, read_upstreams
 
 
 @pytest.mark.parametrize(
@@ -135,3 +139,13 @@ def test_hosts_are_known(url: str, *, is_loopback: bool, is_openai: bool) -> Non
     """Which are of this machine, and which are OpenAI's own."""
     upstream = parse_upstream(f"box={url}")
     assert (upstream.is_loopback, upstream.is_openai) == (is_loopback, is_openai)
+
+
+def test_the_guide_shows_settings_that_are_taken() -> None:
+    """And names every one that there is."""
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "upstreams.md").read_text("utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    (upstream,) = read_upstreams(tomllib.loads(example)["upstreams"])
+    assert upstream.name == "box"
+    settings = set(Upstream.__struct_fields__) - {"name"}
+    assert settings <= set(re.findall(r"`(\w+)`", guide))

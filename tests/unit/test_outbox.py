@@ -1,6 +1,8 @@
 """Outcomes between a turn and its listener."""
 
 import asyncio
+from itertools import zip_longest
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +62,55 @@ def test_nothing_is_lost_or_out_of_order(outcomes: list[Outcome], pauses: list[b
     assert joined(heard) == joined([*outcomes, END])
     if not any(pauses):
         assert heard == joined([*outcomes, END])
+
+
+@given(OUTCOMES, st.lists(st.sampled_from(["hold", "tell", "take", "pause"]), max_size=40), st.randoms())
+def test_a_taker_has_what_it_takes_and_the_listener_the_rest(
+    outcomes: list[Outcome], steps: list[str], chance: Random
+) -> None:
+    """Held, told, taken at once or refused: each outcome goes to one of the two, in order."""
+
+    async def play() -> list[Outcome]:
+        outbox, heard = Outbox(), list[Outcome]()
+
+        async def listen() -> None:
+            async for outcome in outbox:
+                heard.append(outcome)
+
+        def take(outcome: Outcome) -> bool:
+            is_taken = chance.random() < 0.7
+            if is_taken:
+                heard.append(outcome)
+            return is_taken
+
+        listener = asyncio.create_task(listen())
+        for outcome, step in zip_longest(outcomes, steps[: len(outcomes)], fillvalue="take"):
+            assert isinstance(outcome, Outcome)
+            outbox.hold(outcome)
+            if step != "hold":
+                outbox.tell(take if step == "take" else None)
+            if step == "pause":
+                await asyncio.sleep(0)
+        outbox.put(END)
+        await listener
+        return heard
+
+    assert joined(asyncio.run(play())) == joined([*outcomes, END])
+
+
+def test_a_taker_gets_what_was_held_as_one() -> None:
+    """Text that was held together is one outcome, and nobody is woken for it."""
+    outbox, taken = Outbox(), list[Outcome]()
+
+    def take(outcome: Outcome) -> bool:
+        taken.append(outcome)
+        return True
+
+    for text in ("a", "b"):
+        outbox.hold(Text(text, [text]))
+    outbox.tell(take)
+    outbox.tell(take)
+    assert taken == [Text("ab", ["a", "b"])]
 
 
 def test_what_a_turn_put_in_stays_its_own() -> None:

@@ -23,8 +23,8 @@ from protocol_parts import (
     wire,
 )
 
-from vivace.protocol.actions import Cancel, Close, Send
-from vivace.protocol.connection import MAX_ENDED
+from vivace.protocol.actions import Cancel, Close, Commit, Send
+from vivace.protocol.interruption import MAX_ENDED
 from vivace.protocol.lanes import MAX_WAITING, MAX_WAITING_BYTES
 from vivace.protocol.outcomes import CallBegun, CallText, Queued, Started, Text
 from vivace.protocol.refusal import ErrorFrame
@@ -309,15 +309,19 @@ def test_ten_thousand_creates_are_answered_one_by_one() -> None:
 
 
 def test_a_client_that_goes_leaves_nothing_running() -> None:
-    """What runs is cancelled, begun or not; what waits never starts; nothing is sent."""
+    """What runs is cancelled, begun or not; what waits never starts; nothing is sent, ends are stored."""
     talk = Talk()
     talk.begin(create())
     talk.say(create())
     talk.say(create("a"))
     assert talk.machine.closed() == [Cancel("resp_1"), Cancel("resp_2")]
     assert talk.machine.begun("resp_2", "m") == [Cancel("resp_2")]
-    assert talk.tell("resp_1", Text("x"), INTERRUPTED) == []
-    assert talk.tell("resp_2", FAILED) == []
+    assert talk.tell("resp_1", Text("x")) == []
+    (interrupted,), (failed,) = talk.tell("resp_1", INTERRUPTED), talk.tell("resp_2", FAILED)
+    assert isinstance(interrupted, Commit)
+    assert interrupted.message.response.output_text == "x"
+    assert isinstance(failed, Commit)
+    assert failed.message.response.status == "failed"
     assert (talk.say(create()), talk.say("{"), talk.machine.receive_bytes()) == ([], [], [])
     assert (talk.machine.expire(), talk.machine.farewell(), talk.machine.closed()) == ([], [], [])
 

@@ -33,8 +33,8 @@ from protocol_parts import (
     wire,
 )
 
-from vivace.protocol.actions import Cancel, Close
-from vivace.protocol.events import SteerFailed
+from vivace.protocol.actions import Cancel, Close, Commit
+from vivace.protocol.events import IncompleteDetails, SteerFailed
 from vivace.protocol.lanes import MAX_IN_FLIGHT
 from vivace.protocol.outcomes import CallBegun, CallDone, CallText, Outcome, Text
 from vivace.protocol.refusal import Refusal
@@ -567,9 +567,11 @@ def test_an_old_connection_gives_back_what_would_wait_for_calls() -> None:
 
 
 def test_steers_of_a_client_that_went_start_nothing() -> None:
-    """Its turn ends, and nothing follows or is sent."""
+    """Its turn ends as interrupted, since nothing follows it, and nothing is sent."""
     talk = Talk()
     talk.begin(create())
     talk.say(steer("resp_1"))
     talk.machine.closed()
-    assert talk.tell("resp_1", STEERED) == []
+    (end,) = talk.tell("resp_1", STEERED)
+    assert isinstance(end, Commit)
+    assert end.message.response.incomplete_details == IncompleteDetails("interrupted")

@@ -1,11 +1,15 @@
 """One turn, told as events."""
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai import omit
+from openai._models import construct_type_unchecked
+from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import ResponseStreamEvent
 from protocol_parts import name, wire
 from pydantic import TypeAdapter
@@ -25,11 +29,12 @@ from vivace.protocol.outcomes import (
     Text,
 )
 from vivace.protocol.requests import ResponseCreate
-from vivace.protocol.writer import Numbering, ResponseWriter
+from vivace.protocol.writer import SILENT_DELTAS, Numbering, ResponseWriter
 
 SDK: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 CALL: list[Outcome] = [CallBegun("look"), CallText('{"a":'), CallText("1}"), CallDone()]
 PATCH: list[Outcome] = [CallBegun("patch", is_custom=True, namespace="files"), CallText("***"), CallDone()]
+DOUBTFUL = CallBegun("look", is_sure=False)
 
 
 def ended(reason: str, scores: list[float] | None = None) -> Ended:
@@ -211,9 +216,54 @@ def test_a_call_that_was_none_becomes_text() -> None:
 
 def test_a_turn_that_was_only_a_lost_call_has_answered() -> None:
     """With an empty message, like one that said nothing."""
-    response = last(CallBegun("f"), CallLost(""), ended("stop"))
+    response = last(DOUBTFUL, CallLost(""), ended("stop"))
     assert [item.status for item in response.output] == ["completed"]
     assert response.output_text == ""
+
+
+def test_a_doubtful_call_is_told_when_it_is_whole() -> None:
+    """Then all at once; the message before it was over when it began."""
+    events = tell(Text("a"), DOUBTFUL, CallText('{"a":'), CallText("1}"))
+    assert names(events)[-1] == "output_item.done"
+    assert wire(events[-1])["item"]["type"] == "message"
+    events = tell(Text("a"), DOUBTFUL, CallText('{"a":'), CallText("1}"), CallDone())
+    assert names(events)[-4:] == [
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+    ]
+    item = wire(events[-1])["item"]
+    assert (item["arguments"], item["id"]) == ('{"a":1}', "fc_101")
+
+
+def test_a_long_doubtful_call_is_not_silent() -> None:
+    """Clients wait minutes for an event, and a slow machine may write longer: it is still in progress."""
+    events = tell(DOUBTFUL, *[CallText("x")] * (2 * SILENT_DELTAS + 1))
+    assert names(events)[2:] == ["in_progress", "in_progress"]
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "interrupted"])
+def test_a_doubtful_call_that_is_none_was_never_told(reason: str) -> None:
+    """It is text, and the response ends as it would without it."""
+    events = tell(DOUBTFUL, CallText("{'"), CallLost("<tool_call>{'"), ended(reason))
+    assert names(events)[2:] == [
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed" if reason == "stop" else "incomplete",
+    ]
+    assert events[-1].response.output_text == "<tool_call>{'"
+
+
+def test_a_response_with_half_a_call_that_was_told_is_not_completed() -> None:
+    """Clients cannot take an item back in one that is: it looks cut off."""
+    response = last(CallBegun("f"), CallText("{"), CallLost("{"), Text(" so"), ended("stop"))
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert response.output_text == "{ so"
 
 
 def test_calls_are_those_that_the_client_must_answer() -> None:
@@ -260,6 +310,17 @@ def test_a_turn_that_waits_says_where() -> None:
     (going,) = writer.take(Started())
     assert isinstance(going, ResponseInProgress)
     assert going.response.status == "in_progress"
+
+
+def test_a_change_of_place_does_not_repeat_the_request() -> None:
+    """Everyone in line hears of it when somebody leaves; before and after, all that was asked is told."""
+    asked: dict[str, Any] = {"instructions": "x" * 10_000, "tools": [{"type": "function", "name": "look"}]}
+    writer = ResponseWriter(ResponseCreate(input="hi", **asked), "resp_1", "m")
+    told = [*writer.begin(Queued(3, 4.5)), *writer.take(Queued(2, 1.0)), *writer.take(Started())]
+    sizes = [len(msgspec.json.encode(event)) for event in told]
+    assert sizes[2] < 1500 < 10_000 < min(sizes[0], sizes[1], sizes[3])
+    for event in told:
+        SDK.validate_python(wire(event))
 
 
 # ---- the response object ----------------------------------------------------------------------------
@@ -333,6 +394,8 @@ ITEMS = st.one_of(
     st.lists(WORDS.map(Text), max_size=3),
     st.lists(WORDS.map(Musing), max_size=3),
     st.sampled_from([CALL, PATCH, CALL[:2], [*CALL[:2], CallLost("x")], [*CALL[:1], CallLost("")]]),
+    st.sampled_from([[DOUBTFUL, *CALL[1:]], [DOUBTFUL, CallText("{")], [DOUBTFUL, CallLost("x")]]),
+    st.just([DOUBTFUL, *[CallText("x")] * SILENT_DELTAS, CallDone()]),
 )
 ENDS = st.sampled_from(
     [ended("stop"), ended("length"), ended("steered"), ended("interrupted"), Broken("server_error", "y")]
@@ -371,6 +434,18 @@ def test_openais_sdk_can_read_every_event(items: list[list[Outcome]], end: Outco
         details = event.get("response", {}).get("incomplete_details")
         if event["type"] != "response.output_item.interrupted" and details != {"reason": "interrupted"}:
             SDK.validate_python(event)
+
+
+@settings(deadline=None)  # the SDK's types are built with the first event
+@given(st.lists(ITEMS, max_size=6), ENDS)
+def test_openais_stream_helper_takes_every_turn(items: list[list[Outcome]], end: Outcome) -> None:
+    """It follows items as they grow, and raises where a completed response leaves one open."""
+    state = ResponseStreamState[Any](input_tools=omit, text_format=omit)
+    for event in tell(*itertools.chain.from_iterable(items), end):
+        if name(event) != "output_item.interrupted":  # which it passes on as it is
+            state.handle_event(
+                construct_type_unchecked(type_=cast(Any, ResponseStreamEvent), value=wire(event))
+            )
 
 
 def said_in(item: dict[str, Any]) -> str:

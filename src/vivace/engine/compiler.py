@@ -32,6 +32,10 @@ class Compiler:
         except OSError as error:  # no more processes, or no memory for one
             raise StartError(f"Grammars cannot be checked now: {error}.", "Try again.") from error
 
+    def prepare(self) -> bool:
+        """A little of what the first grammar would wait for; whether there is more to do."""
+        return self._grammars.prepare()
+
     def wait(self) -> None:
         """Until a grammar is compiled, or for a few milliseconds."""
         concurrent.futures.wait(self._compiling, WAIT_S, concurrent.futures.FIRST_COMPLETED)

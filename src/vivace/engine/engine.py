@@ -7,7 +7,7 @@ Owns turns from frame to `Finished`. Does not own who runs next (`scheduler`), w
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from vivace.engine.frames import (
 )
 from vivace.engine.grammar import Grammars
 from vivace.engine.runners.base import Decode, Facts, KVFull, Logits, OutOfMemory, Runner, Span, Stopped
-from vivace.engine.scheduler import Scheduler
+from vivace.engine.scheduler import Scheduler, is_overtaken
 from vivace.engine.session import Claim, Session, Sessions
 from vivace.engine.shelf import Shelf
 from vivace.engine.speculation.costs import StepCosts
@@ -45,11 +45,13 @@ CHUNKS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # tokens that a pr
 CHUNK_MS = 100.0  # a prefill chunk takes no longer …
 LEAST_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
 LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other realtime turns wait for it
+REST_S = 2.0  # an engine that had no turn for so long prepares what later ones may need
+PAUSE_S = 0.001  # between two steps of that
 CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
 
 NO_ROWS: Logits = np.empty((0, 0), np.float32)
 Send = Callable[[FromEngine], None]
-Arrivals = Callable[[], Iterable[ToEngine] | None]  # frames that wait; None if nobody listens any more
+Arrivals = Callable[[], Sequence[ToEngine] | None]  # frames that wait; None if nobody listens any more
 Work = Append | Generate | Score
 
 
@@ -83,13 +85,24 @@ class Engine:
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
         self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.facts)
-        self._started = time.monotonic()
+        self._started = self._worked_at = time.monotonic()
         self._tokens_prefilled = self._tokens_generated = 0
+        self._answered = 0  # of the `Stats` that wait: so many had their answer inside of a pass
         self._sessions.preload()
 
     @property
     def is_idle(self) -> bool:
         return not len(self._scheduler)
+
+    def rest(self) -> float | None:
+        """Without a turn: a little work ahead, if it has been so for a while. When to come back; None: never.
+
+        Not at once: who woke the engine is often about to ask.
+        """
+        left_s = self._worked_at + REST_S - time.monotonic()
+        if left_s > 0:
+            return left_s
+        return PAUSE_S if self._compiler.prepare() else None
 
     def close(self) -> None:
         self._compiler.close()
@@ -127,6 +140,8 @@ class Engine:
             case Close(session=session):
                 self._idle(session)
                 self._sessions.close(session)
+            case Stats() if self._answered:
+                self._answered -= 1
             case Stats():
                 self._send(self._stats())
 
@@ -183,6 +198,7 @@ class Engine:
 
     def step(self, arrivals: Arrivals = tuple) -> None:
         """One pass: between any two of them, and inside a long one, a frame may change who runs next."""
+        self._worked_at = time.monotonic()
         self._settle_grammars()
         order = [turn for turn in self._scheduler.order() if not turn.is_waiting]
         if not order:
@@ -306,9 +322,22 @@ class Engine:
         return self._sessions.forward(
             [turn.session for turn in turns],
             spans,
-            (lambda: _is_overtaken(turns, arrivals())) if is_long else None,
+            (lambda: self._look_up(turns, arrivals())) if is_long else None,
             turns[0].claim if len(batch) == 1 else None,
         )
+
+    def _look_up(self, running: list[Turn], frames: Sequence[ToEngine] | None) -> bool:
+        """In the middle of a pass: whether to give it up. If not, whoever asks for `Stats` has them now.
+
+        They are what the server knows a living engine by, and a pass may take seconds.
+        """
+        if frames is None or is_overtaken(running, frames):
+            return True
+        asked = sum(isinstance(frame, Stats) for frame in frames)
+        for _ in range(asked - self._answered):
+            self._send(self._stats())
+            self._answered += 1
+        return False
 
     def _deliver(self, part: Part, outcome: Logits | list[int], spent_s: float) -> None:
         """Give a turn its rows of the pass, or the tokens that it says, and send them."""
@@ -362,29 +391,6 @@ class Engine:
             tokens_generated=self._tokens_generated,
             uptime_s=time.monotonic() - self._started,
         )
-
-
-def _is_overtaken(running: list[Turn], frames: Iterable[ToEngine] | None) -> bool:
-    """Whether frames that came during a pass make the pass not worth finishing."""
-    if frames is None:
-        return True
-    ended: set[str] = set()
-    is_urgent = False
-    for frame in frames:
-        match frame:
-            case Interrupt(turn=turn):
-                ended.add(turn)
-            case Close(session=session) | Rewind(session=session):
-                ended |= {turn.id for turn in running if turn.session.name == session}
-            case (
-                Generate(tier="realtime")
-                | Score(tier="realtime")
-                | Append(tier="realtime", is_provisional=False)
-            ):
-                is_urgent = True
-            case _:
-                pass
-    return all(turn.id in ended for turn in running) or (is_urgent and not running[0].is_realtime)
 
 
 def _chunk_tokens(costs: StepCosts, best: int, facts: Facts) -> int:

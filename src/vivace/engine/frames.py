@@ -137,8 +137,12 @@ class Stats(Frame):
 # ---- engine → server -------------------------------------------------------------------------------
 
 
+class Loading(Frame):
+    """The model is not loaded yet, but the engine gets on with it. Comes only before `Ready`."""
+
+
 class Ready(Frame):
-    """The model is loaded. The first frame an engine sends."""
+    """The model is loaded: from now on the engine is there to be asked."""
 
     model: str
     context_tokens: int  # KV cells, shared by all sessions
@@ -221,7 +225,7 @@ class StatsReply(Frame):
 
 
 ToEngine = Open | Append | Generate | Score | Interrupt | Rewind | Fork | Park | Close | Stats
-FromEngine = Ready | Tokens | Finished | Failed | StatsReply
+FromEngine = Loading | Ready | Tokens | Finished | Failed | StatsReply
 
 
 class FrameError(ValueError):
@@ -242,6 +246,11 @@ class Unpacker(Generic[F]):
     def __init__(self, decoder: "msgspec.msgpack.Decoder[F]") -> None:
         self._decoder: msgspec.msgpack.Decoder[F] = decoder
         self._buffer = bytearray()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something came behind the frame that was given last."""
+        return bool(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[F]:
         self._buffer += data

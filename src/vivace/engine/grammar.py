@@ -1,14 +1,18 @@
 """What the output must look like: one `Constraint` a turn says which tokens may come next.
 
-Owns the model's vocabulary as llguidance wants it (made at the first grammar: 1.3 s for 152k tokens, 0.4 s
-for 49k) and the constraints. Knows only a model's pieces and end tokens, so any runner will do. Does not own
-choosing (see `sampler`), and compiles nothing that was not tried elsewhere first (see `grammar_check`).
+Owns the model's vocabulary as llguidance wants it (1 s of work for 152k tokens: made while there is nothing
+else to do, or for the first grammar) and the constraints. Knows only a model's pieces and end tokens, so any
+runner will do. Does not own choosing (see `sampler`), and compiles nothing that was not tried elsewhere first
+(see `grammar_check`).
 """
 
 import functools
+import importlib.util
 import itertools
 import re
+import sys
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +25,7 @@ from vivace.engine.sampler import Mask
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
+PIECES_AT_ONCE = 1000  # about 3 ms
 FORCED_TOKENS = 64  # the longest draft that a grammar gives
 FORCED_CHARACTERS = 6 * FORCED_TOKENS  # of text that must come next, what is worth tokenizing well
 # How byte-level vocabularies cut text into words before they merge bytes: line breaks with the indentation
@@ -41,6 +46,8 @@ class Grammars:
         self._runner = runner
         self._checker = Checker()
         self._prepared: tuple[Vocabulary, LLTokenizer] | None = None
+        self._making: Iterator[None] | None = None  # what is done of it so far
+        self._can_prepare = importlib.util.find_spec("llguidance") is not None
         self._lock = threading.Lock()
 
     def compile(self, grammar: Grammar) -> "Constraint":
@@ -50,27 +57,62 @@ class Grammars:
             vocabulary, tokenizer = self._prepare()
             return Constraint(grammar, compile_grammar(tokenizer, grammar), vocabulary)
 
-    def prepare(self) -> None:
-        """Make the vocabulary now, so that the first grammar need not wait for it."""
-        with self._lock:
-            self._prepare()
+    def prepare(self) -> bool:
+        """One step towards the vocabulary, before a grammar needs it; whether there is more to do."""
+        if not self._can_prepare or self._prepared:
+            return False
+        if not self._lock.acquire(blocking=False):
+            return True  # whoever compiles now may do it all
+        try:
+            self._step()
+        except Exception as error:  # noqa: BLE001 - nobody asked for it: who does will be told
+            print(f"Grammars could not be prepared: {error!r}", file=sys.stderr)
+            self._can_prepare = False
+        finally:
+            self._lock.release()
+        return self._can_prepare and self._prepared is None
 
     def close(self) -> None:
         with self._lock:
             self._checker.close()
 
     def _prepare(self) -> "tuple[Vocabulary, LLTokenizer]":
-        if self._prepared is None:
-            from llguidance import LLTokenizer
-
-            vocabulary = Vocabulary(self._runner)
-            tokenizer = LLTokenizer(
-                vocabulary,  # type: ignore[arg-type]  # it has all that a TokenizerWrapper has
-                n_vocab=len(vocabulary.tokens),
-                eos_token=vocabulary.end_ids.tolist(),
-            )
-            self._prepared = vocabulary, tokenizer
+        while self._prepared is None:
+            self._step()
         return self._prepared
+
+    def _step(self) -> None:
+        self._making = self._making or self._make()
+        try:
+            next(self._making, None)
+        except BaseException:
+            self._making = None  # it begins anew
+            raise
+
+    def _make(self) -> Iterator[None]:
+        """In steps of milliseconds, but for the last two: they are llguidance's own, 0.3 s for 152k tokens.
+
+        Nothing else of this process runs in those: a thread would not help.
+        """
+        from llguidance import LLTokenizer
+
+        yield
+        pieces: list[bytes] = []
+        facts = self._runner.facts
+        while len(pieces) < facts.vocab_size:
+            next_ones = range(len(pieces), min(len(pieces) + PIECES_AT_ONCE, facts.vocab_size))
+            pieces += map(self._runner.piece, next_ones)
+            yield
+        vocabulary = Vocabulary(pieces, facts.end_tokens)
+        yield
+        plain = LLTokenizer(
+            vocabulary,  # type: ignore[arg-type]  # it has all that a TokenizerWrapper has
+            n_vocab=len(vocabulary.tokens),
+            eos_token=vocabulary.end_ids.tolist(),
+            slices=[],
+        )
+        yield
+        self._prepared = vocabulary, plain.with_slices(LLTokenizer.general_slices())
 
 
 class Vocabulary:
@@ -79,9 +121,7 @@ class Vocabulary:
     is_tokenizer_wrapper = True
     bos_token_id = None
 
-    def __init__(self, runner: Runner) -> None:
-        ends = runner.facts.end_tokens
-        pieces = [runner.piece(token) for token in range(runner.facts.vocab_size)]
+    def __init__(self, pieces: list[bytes], ends: frozenset[int]) -> None:
         controls = [token for token, piece in enumerate(pieces) if not piece or token in ends]
         for token in controls:
             pieces[token] = b""

@@ -6,8 +6,9 @@ Among tenants the one that was served least goes first, by virtual token counter
 after a pause starts level with the others and has no old credit to spend. Does not run anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from vivace.engine.frames import Append, Close, Generate, Interrupt, Rewind, Score, ToEngine
 from vivace.engine.turn import Turn
 
 REALTIME_PASSES = 19  # in a row at most, while something else waits: the rest gets 5%
@@ -74,3 +75,24 @@ class Scheduler:
 
 def _account(turn: Turn) -> Account:
     return (turn.is_realtime, turn.session.tenant)
+
+
+def is_overtaken(running: list[Turn], frames: Sequence[ToEngine]) -> bool:
+    """Whether frames that came during a pass make the pass not worth finishing."""
+    ended: set[str] = set()
+    is_urgent = False
+    for frame in frames:
+        match frame:
+            case Interrupt(turn=turn):
+                ended.add(turn)
+            case Close(session=session) | Rewind(session=session):
+                ended |= {turn.id for turn in running if turn.session.name == session}
+            case (
+                Generate(tier="realtime")
+                | Score(tier="realtime")
+                | Append(tier="realtime", is_provisional=False)
+            ):
+                is_urgent = True
+            case _:
+                pass
+    return all(turn.id in ended for turn in running) or (is_urgent and not running[0].is_realtime)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from vivace.protocol.events import AnyEvent
+from vivace.protocol.events import AnyEvent, Terminal
 from vivace.protocol.refusal import ErrorFrame
 from vivace.protocol.requests import ResponseCreate
 
@@ -31,6 +31,12 @@ class Send(msgspec.Struct, frozen=True):
     message: AnyEvent | ErrorFrame
 
 
+class Commit(msgspec.Struct, frozen=True):
+    """Write this end of a turn down, and tell nobody: the client has gone."""
+
+    message: Terminal
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Nothing on this connection goes on from this response any more. If it was stored, it stays so."""
 
@@ -44,4 +50,4 @@ class Close(msgspec.Struct, frozen=True):
     reason: str
 
 
-Action = Start | Cancel | Send | Forget | Close
+Action = Start | Cancel | Send | Commit | Forget | Close

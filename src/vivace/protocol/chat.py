@@ -15,9 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 from vivace.protocol.chat_messages import Called, Message, items_of, unsupported
-from vivace.protocol.items import missing
+from vivace.protocol.items import InputItem, missing
 from vivace.protocol.refusal import Refusal
-from vivace.protocol.requests import Count, ResponseCreate, decode, parse_create
+from vivace.protocol.requests import MAX_ITEMS, Count, ResponseCreate, check_sizes, decode, parse_create
 from vivace.protocol.tools import Name
 
 # The same name and meaning on both sides.
@@ -150,6 +150,21 @@ class ChatCreate(msgspec.Struct, kw_only=True):
     web_search_options: Any = None
 
 
+class _Sized(msgspec.Struct):
+    """The fields that may hold anything, not looked into."""
+
+    tools: msgspec.Raw = msgspec.Raw()
+    tool_choice: msgspec.Raw = msgspec.Raw()
+    response_format: msgspec.Raw = msgspec.Raw()
+    metadata: msgspec.Raw = msgspec.Raw()
+    logit_bias: msgspec.Raw = msgspec.Raw()
+    stop: msgspec.Raw = msgspec.Raw()
+    modalities: msgspec.Raw = msgspec.Raw()
+    functions: msgspec.Raw = msgspec.Raw()
+    function_call: msgspec.Raw = msgspec.Raw()
+    web_search_options: msgspec.Raw = msgspec.Raw()
+
+
 class ChatRequest(msgspec.Struct, frozen=True):
     create: ResponseCreate
     has_usage_chunk: bool = False
@@ -157,16 +172,25 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 def parse_chat(data: bytes | str) -> ChatRequest:
     """A checked request, or `Refusal` with the field that is wrong."""
+    check_sizes(data, _Sized)
     chat = decode(data, ChatCreate)
     _refuse_what_we_cannot(chat)
-    if not chat.messages:
-        raise missing("There are no messages to answer.", "messages")
+    items = _items(chat.messages)
     try:
         create = parse_create(msgspec.json.encode(_settings(chat)))
     except Refusal as refusal:
         raise in_chat_words(refusal) from refusal.__cause__
-    create.input = list(items_of(chat.messages))
+    create.input = items
     return ChatRequest(create, bool(chat.stream_options and chat.stream_options.include_usage))
+
+
+def _items(messages: list[Message] | None) -> list[InputItem]:
+    if not messages:
+        raise missing("There are no messages to answer.", "messages")
+    if len(messages) > MAX_ITEMS or len(items := list(items_of(messages))) > MAX_ITEMS:
+        message = f"There are at most {MAX_ITEMS} messages and calls."
+        raise Refusal(message, code="invalid_value", param="messages")
+    return items
 
 
 def in_chat_words(refusal: Refusal) -> Refusal:

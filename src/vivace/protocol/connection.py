@@ -7,15 +7,16 @@ is reported as `refused`, or as `begun` and then outcomes to the last; what was 
 A refused request is answered in its lane's order; a message that is no request is answered at once.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from vivace.errors import VivaceError
-from vivace.protocol.actions import Action, Cancel, Close, Send, Start
-from vivace.protocol.events import AnyEvent, InterruptAccepted
+from vivace.protocol.actions import Action, Cancel, Close, Commit, Send, Start
+from vivace.protocol.ending import EXPIRED, LEAVING, Ending
+from vivace.protocol.events import AnyEvent, Terminal
+from vivace.protocol.interruption import Interruption
 from vivace.protocol.lanes import Lane, Lanes, Running, continues
 from vivace.protocol.memory import Memory
 from vivace.protocol.outcomes import Broken, Ended, Outcome, Queued
@@ -23,8 +24,6 @@ from vivace.protocol.refusal import ErrorFrame, Refusal, frame_of
 from vivace.protocol.requests import (
     MAX_BODY_BYTES,
     ResponseCreate,
-    ResponseInterrupt,
-    ResponseSteer,
     check_lane,
     parse_cancel,
     parse_create,
@@ -33,44 +32,15 @@ from vivace.protocol.requests import (
     parse_steer,
 )
 from vivace.protocol.steering import (
-    PendingSteer,
+    NOT_ACTIVE,
+    NOT_CREATED,
     carrying,
-    check_budget,
     following,
-    items_of,
+    given_back,
     new_steer_id,
-    rejected,
     stubs,
 )
-from vivace.protocol.writer import Numbering, ResponseWriter, new_response_id
-
-MAX_ENDED = 256  # ids of responses that are over and still known to be
-NOT_CREATED = "successor_creation_failed"
-NOT_ACTIVE = "response_not_active"
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """Why the connection takes no more requests, and closes when nothing runs any more."""
-
-    refusal: Refusal
-    close_code: int
-    is_leaving: bool  # the server goes: nothing new begins at all
-
-
-EXPIRED = Ending(
-    Refusal(
-        "This connection is 60 minutes old and takes no more requests.",
-        "Open a new one.",
-        code="websocket_connection_limit_reached",
-    ),
-    close_code=1000,
-    is_leaving=False,
-)
-LEAVING = Ending(
-    Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503),
-    close_code=1012,
-    is_leaving=True,
-)
+from vivace.protocol.writer import ResponseWriter, new_response_id
 
 
 class Connection:
@@ -80,10 +50,9 @@ class Connection:
         new_steer_id: Callable[[], str] = new_steer_id,
     ) -> None:
         self._new_id = new_id
-        self._new_steer_id = new_steer_id
         self._lanes = Lanes()
         self._memory = Memory()
-        self._ended: OrderedDict[str, Numbering] = OrderedDict()  # oldest first
+        self._interruption = Interruption(self._lanes, new_steer_id)
         self._ending: Ending | None = None
         self._is_over = False  # nothing is sent any more
 
@@ -103,11 +72,11 @@ class Connection:
                 case "response.create":
                     return self._create(text, stream_id)
                 case "response.cancel":
-                    return self._cancel(parse_cancel(text).response_id)
+                    return self._interruption.cancel(parse_cancel(text).response_id)
                 case "response.interrupt":
-                    return self._interrupt(parse_interrupt(text))
+                    return self._interruption.interrupt(parse_interrupt(text))
                 case "response.steer":
-                    return self._steer(parse_steer(text), len(text))
+                    return self._interruption.steer(parse_steer(text), len(text), self._ending)
                 case "response.processed":
                     return []  # Codex has read a response to its end; an error would hit its next turn
                 case other:
@@ -136,79 +105,6 @@ class Connection:
             self._memory.need(asked.previous_response_id)
         return self._advance(self._lanes.put(stream_id, asked, len(text)))
 
-    def _cancel(self, response_id: str) -> list[Action]:
-        turn = self._find(response_id)
-        return self._stop(turn, is_discarding=False) if turn else []
-
-    def _interrupt(self, asked: ResponseInterrupt) -> list[Action]:
-        turn = self._find(asked.response_id)
-        if turn is None or turn.ending == "interrupted":
-            return []
-        assert turn.writer is not None
-        accepted = turn.writer.number(InterruptAccepted, response_id=turn.response_id)
-        return [Send(accepted), *self._stop(turn, is_discarding=asked.mode == "discard_partial_items")]
-
-    def _stop(self, turn: Running, *, is_discarding: bool) -> list[Action]:
-        """Who interrupts a turn wants nothing to follow it by itself."""
-        assert turn.writer is not None
-        steers, turn.steers = turn.steers, []
-        actions: list[Action] = [*_failures(steers, NOT_ACTIVE, "The response was interrupted.")]
-        if not turn.ending:
-            turn.writer.is_discarding = is_discarding
-            actions.append(Cancel(turn.response_id, "interrupted", is_discarding))
-        turn.ending = "interrupted"
-        return actions
-
-    def _find(self, response_id: str) -> Running | None:
-        """The turn of this id; None if it ended while the message was on its way: its end is the answer."""
-        turn = self._lanes.running.get(response_id)
-        if turn and turn.writer:
-            return turn
-        if response_id in self._ended:
-            return None
-        raise Refusal(
-            f"No response {response_id:.80} runs here.",
-            code="response_not_found",
-            status=404,
-            param="response_id",
-        )
-
-    def _steer(self, asked: ResponseSteer, size: int) -> list[Action]:
-        parent_id = asked.previous_response_id
-        turn = self._lanes.running.get(parent_id)
-        numbering = turn.writer.numbering if turn and turn.writer else self._ended.get(parent_id, Numbering())
-        try:
-            items = items_of(asked)
-            turn = self._steerable(parent_id)
-            check_budget(turn.steers, self._pending_steers(), size)
-        except Refusal as error:
-            return [Send(rejected(asked, error, numbering))]
-        steer = PendingSteer(self._new_steer_id(), parent_id, asked.input, items, size, numbering)
-        turn.steers.append(steer)
-        actions: list[Action] = [Send(steer.accepted())]
-        if not turn.ending:
-            turn.ending = "steered"
-            actions.append(Cancel(parent_id, "steered"))
-        return actions
-
-    def _steerable(self, response_id: str) -> Running:
-        turn = self._lanes.running.get(response_id)
-        if turn is None and response_id in self._ended:
-            raise Refusal("The response is over.", code="response_already_completed")
-        if turn is None or turn.writer is None:
-            raise Refusal("No such response runs on this connection.", code="response_not_found")
-        if not turn.request.is_generating:
-            raise Refusal("Nothing is said that could be steered.", code="steering_not_supported")
-        if turn.ending == "interrupted":
-            raise Refusal("The response is being interrupted.", code=NOT_ACTIVE)
-        if self._ending:
-            raise Refusal(self._ending.refusal.message, code=NOT_ACTIVE)
-        return turn
-
-    def _pending_steers(self) -> list[PendingSteer]:
-        held = [steer for lane in self._lanes.all() for steers in lane.held.values() for steer in steers]
-        return held + [steer for turn in self._lanes.running.values() for steer in turn.steers + turn.carried]
-
     # ---- from the backend -------------------------------------------------------------------------
 
     def begun(self, response_id: str, model: str, place: Queued | None = None) -> list[Action]:
@@ -235,31 +131,34 @@ class Connection:
             actions.append(Send(frame_of(error, turn.lane.stream_id)))
             actions += self._memory.failed(turn)
         actions += self._memory.release(turn.request.previous_response_id)
-        actions += _failures(turn.carried, NOT_CREATED, error.message)
+        actions += given_back(turn.carried, NOT_CREATED, error.message)
         return actions + self._advance(turn.lane)
 
     def outcome(self, response_id: str, outcome: Outcome) -> list[Action]:
         """Something came of the turn."""
         turn = self._lanes.running[response_id]
         assert turn.writer is not None, "begun comes before outcomes"
-        if self._is_over:
-            if isinstance(outcome, Ended | Broken):
-                self._lanes.end(turn)
-            return []
         if isinstance(outcome, Ended) and outcome.reason == "steered" and turn.ending == "interrupted":
             outcome = msgspec.structs.replace(outcome, reason="interrupted")
-        actions: list[Action] = [*_sends(turn.writer.take(outcome))]
+        events = turn.writer.take(outcome)
+        if self._is_over:
+            return self._end_unheard(turn, events[-1]) if turn.writer.is_over else []
+        actions: list[Action] = [*_sends(events)]
         if isinstance(outcome, Ended | Broken):
             actions += self._end(turn, outcome)
         return actions
+
+    def _end_unheard(self, turn: Running, last: AnyEvent) -> list[Action]:
+        """The turn is over, and nobody is there to be told; what was to be stored is stored all the same."""
+        assert isinstance(last, Terminal)
+        self._lanes.end(turn)
+        return [Commit(last)]
 
     def _end(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
         """The turn's terminal event was told: what follows?"""
         assert turn.writer is not None
         self._lanes.end(turn)
-        self._ended[turn.response_id] = turn.writer.numbering
-        if len(self._ended) > MAX_ENDED:
-            self._ended.popitem(last=False)
+        self._interruption.ended(turn)
         is_failed = isinstance(outcome, Broken)
         actions: list[Action] = [*(self._memory.failed(turn) if is_failed else self._memory.completed(turn))]
         if turn.steers:
@@ -271,9 +170,9 @@ class Connection:
         assert turn.writer is not None
         calls = turn.writer.calls
         if isinstance(outcome, Broken) or outcome.reason == "cancelled":
-            return [*_failures(turn.steers, NOT_ACTIVE, "The response failed, or was cancelled.")]
+            return [*given_back(turn.steers, NOT_ACTIVE, "The response failed, or was cancelled.")]
         if self._ending and (self._ending.is_leaving or calls):
-            return [*_failures(turn.steers, NOT_CREATED, self._ending.refusal.message)]
+            return [*given_back(turn.steers, NOT_CREATED, self._ending.refusal.message)]
         self._memory.need(turn.response_id)
         if not calls:
             request = following(turn.response_id, turn.request, turn.model, turn.steers)
@@ -298,6 +197,8 @@ class Connection:
         if self._is_over:
             return []
         self._is_over = True
+        for turn in self._lanes.running.values():
+            turn.ending = "interrupted"  # also if it was steered: nothing follows it
         return [Cancel(response_id) for response_id in self._lanes.running]
 
     def _wind_down(self, ending: Ending) -> list[Action]:
@@ -308,7 +209,7 @@ class Connection:
         for lane in self._lanes.all():
             held, lane.held = lane.held, {}
             for parent_id, steers in held.items():
-                actions += _failures(steers, NOT_CREATED, ending.refusal.message)
+                actions += given_back(steers, NOT_CREATED, ending.refusal.message)
                 actions += self._memory.release(parent_id)
             actions += _sends(self._lanes.settle(lane))
         return actions + self._close_if_done()
@@ -375,7 +276,3 @@ def _parsed(text: str, stream_id: str | None) -> ResponseCreate | ErrorFrame:
 
 def _sends(messages: Iterable[AnyEvent | ErrorFrame]) -> Iterator[Send]:
     return map(Send, messages)
-
-
-def _failures(steers: Iterable[PendingSteer], code: str, message: str) -> Iterator[Send]:
-    return (Send(steer.failed(code, message)) for steer in steers)

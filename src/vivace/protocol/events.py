@@ -175,7 +175,7 @@ class ResponseCreated(_Whole, frozen=True, tag="response.created"):
 
 
 class ResponseQueued(_Whole, frozen=True, tag="response.queued"):
-    """It waits; `response.vivace.queue` says how long."""
+    """It waits; `response.vivace.queue` says how long. Only the first one has all that was asked."""
 
 
 class ResponseInProgress(_Whole, frozen=True, tag="response.in_progress"):

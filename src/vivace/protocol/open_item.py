@@ -6,6 +6,7 @@ Owns which events open an item, grow it and close it. Does not own numbers (`wri
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import UNSET
 
 from vivace.protocol.events import (
@@ -98,6 +99,13 @@ class OpenReasoning:
 
     def item(self, status: str) -> ReasoningItem:
         return ReasoningItem(self.id, status, [ReasoningText("".join(self._deltas))])
+
+
+class HeldCall(msgspec.Struct):
+    """A call that may still turn out to be none: nothing is told of it before it is whole."""
+
+    call: CallBegun
+    deltas: list[str] = []
 
 
 class OpenCall:

@@ -41,6 +41,7 @@ class CallBegun(msgspec.Struct, frozen=True):
     namespace: str = ""
     is_custom: bool = False
     call_id: str = ""  # "": the writer makes one
+    is_sure: bool = True  # nothing but a cut makes it none; otherwise it may turn out to be malformed
 
 
 class CallText(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ see `vivace.errors`.
 """
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from vivace.errors import ModelUnavailable, RequestRefused, StartError, UsageError, VivaceError
 
@@ -31,15 +32,19 @@ class ErrorBody(msgspec.Struct, frozen=True):
     type: str
     code: str
     param: str | None = None
+    headers: dict[str, str] | UnsetType = UNSET  # in a frame only: what an HTTP answer would have
 
 
 class ErrorFrame(msgspec.Struct, frozen=True, tag_field="type", tag="error", omit_defaults=True):
-    """A refused message on a WebSocket. Some clients ignore one without a status, so it always has one."""
+    """A refused message on a WebSocket. Some clients ignore one without a status, so it always has one.
+
+    Codex reads the headers beside `error`, OpenAI's SDKs in it: they are in both places.
+    """
 
     status: int
     error: ErrorBody
     stream_id: str | None = None
-    headers: dict[str, str] | None = None  # what an HTTP answer would have: limits, when to try again
+    headers: dict[str, str] | None = None  # limits, when to try again
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
@@ -68,4 +73,6 @@ def body_of(error: VivaceError) -> ErrorBody:
 
 
 def frame_of(error: VivaceError, stream_id: str | None = None) -> ErrorFrame:
-    return ErrorFrame(status_of(error), body_of(error), stream_id, getattr(error, "headers", None) or None)
+    headers: dict[str, str] = getattr(error, "headers", {})
+    body = msgspec.structs.replace(body_of(error), headers=headers or UNSET)
+    return ErrorFrame(status_of(error), body, stream_id, headers or None)

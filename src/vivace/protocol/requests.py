@@ -22,14 +22,15 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from vivace.protocol.codex import is_title
 from vivace.protocol.items import InputItem, Part, check_depth, check_item, joined
 from vivace.protocol.refusal import Refusal
+from vivace.protocol.sizes import MAX_FIELD_BYTES, check_fields, check_pieces
 from vivace.protocol.tools import Choice, Tool, parse_choice, parse_tools, tools_in_items
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_METADATA = 16
 MAX_ITEMS = 10_000
-MAX_FIELD_BYTES = 1024 * 1024  # of what is not text
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -135,8 +136,9 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
     @property
     def tier(self) -> Tier:
-        """Work that nobody waits for gives way: `background: true`, or OpenAI's cheaper tiers."""
-        return "background" if self.background or self.service_tier in ("flex", "batch") else "realtime"
+        """Work that nobody waits for gives way: `background: true`, OpenAI's cheaper tiers, a Codex title."""
+        is_waited_for = not self.background and self.service_tier not in ("flex", "batch")
+        return "realtime" if is_waited_for and not is_title(self.client_metadata) else "background"
 
     @property
     def effort(self) -> Effort | None:
@@ -208,8 +210,7 @@ class Envelope(msgspec.Struct):
 
 def parse_create(data: bytes | str) -> ResponseCreate:
     """A checked request, or `Refusal` with the field that is wrong."""
-    if len(data) > MAX_FIELD_BYTES:
-        check_sizes(data)
+    check_sizes(data, _Sized)
     request = decode(data, ResponseCreate)
     _check(request)
     return request
@@ -247,12 +248,11 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         raise Refusal("The JSON is nested too deeply.", code="invalid_json") from error
 
 
-def check_sizes(data: bytes | str) -> None:
-    """`Refusal` for a field that is too large, before millions of small things are made of it."""
-    for name, value in msgspec.structs.asdict(decode(data, _Sized)).items():
-        if len(memoryview(value)) > MAX_FIELD_BYTES:
-            message = f"{name} has more than {MAX_FIELD_BYTES} bytes."
-            raise Refusal(message, code="request_too_large", status=413, param=name)
+def check_sizes(data: bytes | str, sized: type[msgspec.Struct]) -> None:
+    """`Refusal` for what is too large; `sized` has the fields that may hold anything."""
+    if len(data) > MAX_FIELD_BYTES:
+        check_pieces(data)  # first: this one lets other threads run
+        check_fields(decode(data, sized))
 
 
 def _check(request: ResponseCreate) -> None:

@@ -10,11 +10,12 @@ input.
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
+from vivace.protocol.actions import Send
 from vivace.protocol.events import (
     CustomToolCall,
     FunctionCall,
@@ -32,6 +33,8 @@ from vivace.protocol.writer import Numbering
 MAX_STEERS = 8  # for one response
 MAX_PENDING = 64  # on a connection
 MAX_PENDING_BYTES = MAX_BODY_BYTES
+NOT_CREATED = "successor_creation_failed"
+NOT_ACTIVE = "response_not_active"
 
 
 def new_steer_id() -> str:
@@ -57,6 +60,11 @@ class PendingSteer(msgspec.Struct, frozen=True):
     def failed(self, code: str, message: str) -> SteerFailed:
         steer = Steer(self.parent, self.id, self.given)
         return self.numbering.number(SteerFailed, steer=steer, error=SteerProblem(code, message))
+
+
+def given_back(steers: Iterable[PendingSteer], code: str, message: str) -> Iterator[Send]:
+    """They were accepted, and no response will carry them."""
+    return (Send(steer.failed(code, message)) for steer in steers)
 
 
 def rejected(asked: ResponseSteer, error: Refusal, numbering: Numbering) -> SteerFailed:

@@ -4,7 +4,9 @@ Owns the order of a turn's events and that there is exactly one terminal event, 
 serves SSE, WebSocket and the drained JSON answer. Does not own where outcomes come from or events go.
 
 An item is closed the moment it is whole, and another begins. Of a call that never ended nothing is called
-done, so that no client runs half a command: it is given as text.
+done, so that no client runs half a command: it is given as text. Clients cannot take back an item in a
+response that is completed. So a call that may turn out to be malformed is told when it is whole, and a
+response in which a call was told and is none is incomplete.
 """
 
 import secrets
@@ -33,7 +35,7 @@ from vivace.protocol.events import (
     ResponseInProgress,
     ResponseQueued,
 )
-from vivace.protocol.open_item import Draft, OpenCall, OpenItem, OpenMessage, OpenReasoning
+from vivace.protocol.open_item import Draft, HeldCall, OpenCall, OpenItem, OpenMessage, OpenReasoning
 from vivace.protocol.outcomes import (
     Broken,
     CallBegun,
@@ -55,6 +57,8 @@ CUT_SHORT = {
     "steered": "steered",
     "content_filter": "content_filter",  # of an upstream
 }
+
+SILENT_DELTAS = 256  # of a call that is held back; clients give up after minutes without an event
 
 Kind = TypeVar("Kind", bound=Event)
 
@@ -93,6 +97,8 @@ class ResponseWriter:
         self.number = self.numbering.number
         self._created_at = int(time.time())
         self._open: OpenItem | None = None
+        self._held: HeldCall | None = None  # instead of an open item
+        self._has_half_call = False  # one was told, and never became whole
         self._output: list[OutputItem] = []
         self._count = 0  # of items ever opened: their indices
         self.is_discarding = is_discarding  # an item that an interrupt cuts off is no part of the response
@@ -110,6 +116,8 @@ class ResponseWriter:
 
     def take(self, outcome: Outcome) -> list[AnyEvent]:
         assert not self.is_over, "a turn ends exactly once"
+        if isinstance(outcome, Text) and isinstance(self._open, OpenMessage):  # nearly every token
+            return [self._numbered(self._open.grown(outcome.delta, outcome.logprobs))]
         events = list(self._take(outcome))
         self.is_over = isinstance(outcome, Ended | Broken)
         return events
@@ -148,6 +156,15 @@ class ResponseWriter:
         extension = Extension(queue=Place(place.position, place.estimate_s))
         return self.number(ResponseQueued, response=self.response("queued", vivace=extension))
 
+    def _moved(self, place: Queued) -> AnyEvent:
+        """Waiting elsewhere. Everyone in line hears of it whenever somebody leaves: what was asked is left
+        out, which may be megabytes and was told at the beginning.
+        """
+        whole = self._waiting(place)
+        assert isinstance(whole, ResponseQueued)
+        short = msgspec.structs.replace(whole.response, instructions=None, tools=[], text=None)
+        return msgspec.structs.replace(whole, response=short)
+
     def _going(self) -> AnyEvent:
         return self.number(ResponseInProgress, response=self.response("in_progress"))
 
@@ -162,14 +179,20 @@ class ResponseWriter:
             case CallBegun():
                 yield from self._open_call(outcome)
             case CallText(delta=delta):
-                assert isinstance(self._open, OpenCall), "no call is open"
-                yield self._numbered(self._open.grown(delta))
+                if self._held:
+                    self._held.deltas.append(delta)
+                    if len(self._held.deltas) % SILENT_DELTAS == 0:
+                        yield self._going()
+                else:
+                    assert isinstance(self._open, OpenCall), "no call is open"
+                    yield self._numbered(self._open.grown(delta))
             case CallDone():
+                yield from self._tell_held()
                 yield from self._close("completed", is_whole=True)
             case CallLost(text=text):
                 yield from self._lose(text)
             case Queued():
-                yield self._waiting(outcome)
+                yield self._moved(outcome)
             case Started():
                 yield self._going()
             case Ended():
@@ -182,7 +205,10 @@ class ResponseWriter:
                 )
 
     def _end(self, outcome: Ended) -> Iterator[AnyEvent]:
-        reason = CUT_SHORT.get(outcome.reason)
+        if isinstance(self._open, OpenCall):
+            yield from self._close("incomplete")
+        is_half = self._has_half_call and outcome.reason == "stop"
+        reason = CUT_SHORT.get("length" if is_half else outcome.reason)  # half an answer must not look whole
         status = "incomplete" if reason else "completed"
         if outcome.reason == "cancelled":
             status = "cancelled"
@@ -212,6 +238,20 @@ class ResponseWriter:
 
     def _open_call(self, call: CallBegun) -> Iterator[AnyEvent]:
         yield from self._close("completed")
+        if call.is_sure:
+            yield from self._tell_call(call)
+        else:
+            self._held = HeldCall(call)
+
+    def _tell_held(self) -> Iterator[AnyEvent]:
+        """The call that was held back is one, if there is such a call."""
+        held, self._held = self._held, None
+        if held:
+            yield from self._tell_call(held.call)
+            if arguments := "".join(held.deltas):
+                yield from self._take(CallText(arguments))
+
+    def _tell_call(self, call: CallBegun) -> Iterator[AnyEvent]:
         item_id = self._new_id("ctc" if call.is_custom else "fc")
         call_id = call.call_id or f"call_{secrets.token_hex(12)}"
         yield from self._add(OpenCall(item_id, self._count, call, call_id))
@@ -223,10 +263,11 @@ class ResponseWriter:
 
     def _close(self, status: str, *, is_whole: bool = False) -> Iterator[AnyEvent]:
         """End the open item, if there is one. A call of which nobody said that it is whole is no call."""
-        item, self._open = self._open, None
+        item, self._open, self._held = self._open, None, None
         if item is None:
             return
         is_half = isinstance(item, OpenCall) and not is_whole
+        self._has_half_call |= is_half
         if is_half or (self.is_discarding and status != "completed"):
             at = {"response_id": self._id, "item_id": item.id, "output_index": self._count - 1}
             yield self.number(OutputItemInterrupted, **at)
@@ -236,7 +277,7 @@ class ResponseWriter:
 
     def _lose(self, text: str) -> Iterator[AnyEvent]:
         """What began as a call is text."""
-        if isinstance(self._open, OpenCall):
+        if self._held or isinstance(self._open, OpenCall):
             yield from self._close("incomplete")
         if text:
             yield from self._take(Text(text))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from vivace.protocol.events import AnyEvent, Response, Terminal
+from vivace.protocol.events import AnyEvent, Response, ResponseQueued, Terminal
 from vivace.protocol.outcomes import Broken
 from vivace.protocol.refusal import INTERNAL, mistake
 from vivace.protocol.writer import ResponseWriter
@@ -76,7 +76,10 @@ class Live:
             if isinstance(event, Terminal):  # told to nobody before it is written down
                 lines = b"\n".join(_encode(each) for each in [*self._events, event])
                 event = await self._desk.commit(self.turn, event, lines if self.turn.request.stream else b"")
-            self.response = getattr(event, "response", self.response)
+            if isinstance(event, ResponseQueued):  # it tells of the place only
+                self.response = msgspec.structs.replace(self.response, vivace=event.response.vivace)
+            else:
+                self.response = getattr(event, "response", self.response)
             self._events.append(event)
         await self._tell(is_over=self._writer.is_over)
 

@@ -28,6 +28,7 @@ from vivace.server.activity import Activity
 from vivace.server.answers import error_response, json_response
 from vivace.server.auth import caller_of
 from vivace.server.backends.base import Caller, Turn
+from vivace.server.parsing import parsed
 from vivace.server.sse import FAILED_STATUS, FrameStream, interrupted_when_gone, read_body
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class ChatRoute:
 
     async def create(self, request: Request) -> Response:
         self._activity.touch()
-        asked = parse_chat(await read_body(request))
+        asked = await parsed(parse_chat, await read_body(request))
         asked.create.store = asked.create.store and self._commit is not None
         try:
             turn = await self._begin(asked.create, caller_of(request))

@@ -19,7 +19,7 @@ from vivace.protocol.outcomes import Broken, Ended, Outcome, Queued, Started
 from vivace.protocol.refusal import INTERNAL, Refusal, mistake
 from vivace.protocol.requests import ResponseCreate
 from vivace.protocol.writer import new_response_id
-from vivace.server.backends.base import Backend, Caller, Turn
+from vivace.server.backends.base import Backend, Caller, Taker, Turn
 from vivace.server.backends.native import not_found
 from vivace.server.backends.outbox import Outbox
 from vivace.server.backends.token_log import Known, Told
@@ -182,6 +182,8 @@ class Desk:
 class WaitingTurn:
     """A turn that stands in line; the backend's own turn from when it may begin."""
 
+    taker: Taker | None = None
+
     def __init__(
         self,
         request: ResponseCreate,
@@ -222,6 +224,7 @@ class WaitingTurn:
             if isinstance(outcome, Started):
                 break
         if self._inner:
+            self._inner.taker = self.taker
             async for outcome in self._inner:
                 yield outcome
 

@@ -23,6 +23,9 @@ class LaneOrder:
         """Those in which something is under way."""
         return set(self._lines)
 
+    def is_free(self, lane: Lane) -> bool:
+        return lane not in self._lines
+
     def enter(self, lanes: Iterable[Lane]) -> dict[Lane, Place]:
         """A place in each of these lanes, at once. Leave them all, whatever happens."""
         return {lane: self._enter(lane) for lane in lanes}

@@ -134,7 +134,7 @@ class Library:
             response=msgspec.json.encode(response),
             input=msgspec.json.encode(known.input),
             history=msgspec.json.encode(history),
-            tokens=known.session.log.between(start, known.length) if known.session else b"",
+            tokens=known.session.log.between(start, known.length) if known.session else None,
             told=msgspec.json.encode(known.told),
             events=events,
         )

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import uvicorn
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from vivace.config import Settings
 from vivace.protocol.requests import MAX_BODY_BYTES
@@ -44,10 +43,10 @@ from vivace.server.store.base import Store
 from vivace.server.store.sqlite import SqliteStore
 from vivace.server.tracing import start_tracing
 from vivace.server.turn_watch import Watch
+from vivace.server.wire import HttpWire, SocketWire
 
 LAST_EVENTS_S = 2.0  # for clients to take the terminal events of the turns that a shutdown ended
 CLOSE_S = 2
-CUT_S = 10.0  # for a client to take what it was sent before a connection was closed
 SWEEP_EVERY_S = 3600.0
 RESTARTED = {"code": "server_restarted", "message": "The server ended before this response did."}
 
@@ -98,16 +97,6 @@ class Server(uvicorn.Server):
             server.close()
         await self._farewell()
         await super().shutdown(sockets)
-
-
-class SocketProtocol(WebSocketsSansIOProtocol):
-    """Uvicorn's, which would not close a connection before its client has taken what was sent."""
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == "websocket.close":
-            self.writable.set()
-            self.loop.call_later(CUT_S, self.transport.abort)
-        await super().send(message)
 
 
 def run_server(
@@ -205,8 +194,8 @@ async def _leave_when_idle(server: Server, activity: Activity, idle_s: float) ->
 def _uvicorn_config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
-        ws=SocketProtocol,
+        http=HttpWire,
+        ws=SocketWire,
         ws_max_size=2 * MAX_BODY_BYTES,  # up to this a message is answered with an error; above, a close
         ws_per_message_deflate=False,
         lifespan="off",

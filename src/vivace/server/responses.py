@@ -3,7 +3,6 @@
 Owns the routes. Does not own turns (`desk`), background ones (`background`) or framing (`sse`).
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -21,11 +20,11 @@ from vivace.server.backends.base import Caller, Turn
 from vivace.server.background import Backgrounds
 from vivace.server.desk import Desk
 from vivace.server.narration import narrated
+from vivace.server.parsing import parsed
 from vivace.server.sse import FAILED_STATUS, FrameStream, framed, interrupted_when_gone, leave, read_body
 from vivace.server.store.base import Record
 
 MAX_PAGE = 100
-LARGE_BYTES = 256 * 1024  # above this (some ms) a body is parsed beside the event loop
 
 
 class ResponsesRoute:
@@ -36,8 +35,7 @@ class ResponsesRoute:
 
     async def create(self, request: Request) -> Response:
         self._activity.touch()
-        body = await read_body(request)
-        asked = await asyncio.to_thread(parse_create, body) if len(body) > LARGE_BYTES else parse_create(body)
+        asked = await parsed(parse_create, await read_body(request))
         if asked.stream_id is not None:
             raise Refusal("Lanes are for WebSockets.", code="unsupported_parameter", param="stream_id")
         turn = await self._desk.begin(asked, caller_of(request))
@@ -49,7 +47,7 @@ class ResponsesRoute:
             return json_response(live.response, headers=headers)
         if asked.stream:
             frames = _frames(narrated(self._desk, turn))
-            return FrameStream(frames, self._activity, lambda: leave(turn), headers, ends_when_gone=True)
+            return FrameStream(frames, self._activity, lambda: leave(turn), headers)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
                 return await _drained(self._desk, turn, headers)

@@ -10,16 +10,17 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from vivace.errors import VivaceError
-from vivace.protocol.actions import Action, Cancel, Close, Forget, Send, Start
+from vivace.protocol.actions import Action, Cancel, Close, Commit, Forget, Send, Start
 from vivace.protocol.connection import Connection
 from vivace.protocol.events import AnyEvent, Terminal
-from vivace.protocol.outcomes import Broken
+from vivace.protocol.outcomes import Broken, CallText, Musing, Outcome, Text
 from vivace.protocol.refusal import INTERNAL, ErrorFrame, frame_of, mistake
 from vivace.protocol.requests import ResponseCreate
 from vivace.server.activity import Activity
@@ -28,10 +29,11 @@ from vivace.server.backends.base import Caller, Turn
 from vivace.server.desk import Desk
 from vivace.server.lane_order import Lane, LaneOrder
 from vivace.server.turn_watch import Watch
+from vivace.server.wire import BLOCKED_S, WIRE, SocketWire
 
-BLOCKED_S = 10.0
 LONGEST_S = 60 * 60.0
 TRY_AGAIN_LATER, RESTARTING = 1013, 1012
+TEXT = (Text, Musing, CallText)
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ class SocketSession:
         self, websocket: WebSocket, desk: Desk, activity: Activity, watch: Watch, caller: Caller
     ) -> None:
         self._websocket = websocket
+        self._wire: SocketWire = websocket.scope["extensions"][WIRE]
         self._desk = desk
         self._activity = activity
         self._watch = watch
@@ -149,6 +152,9 @@ class SocketSession:
                 await self._send(message)
             case Start(response_id=response_id, request=request):
                 self._spawn(self._answer(response_id, request))
+            case Commit(message=message):
+                assert turn is not None, "an end is a turn's"
+                await self._desk.commit(turn, message)
             case Forget(response_id=response_id):
                 self._desk.library.forget(response_id, self._caller)
             case Close(code=code, reason=reason):
@@ -169,9 +175,15 @@ class SocketSession:
         """A client that is gone hears nothing; the reader learns of it by itself."""
         if self._is_gone:
             return
+        if not self._wire.is_free:
+            await self._wait_for_client()
+        self._is_gone = self._is_gone or not self._wire.is_open
+        if not self._is_gone:
+            self._wire.write(_encode(message))
+
+    async def _wait_for_client(self) -> None:
         try:
-            async with asyncio.timeout(BLOCKED_S):
-                await self._websocket.send_text(_encode(message).decode())
+            await self._wire.freed()
         except TimeoutError:
             log.warning("a client took nothing for %.0f s; closing its connection", BLOCKED_S)
             self._is_gone = True
@@ -179,8 +191,6 @@ class SocketSession:
                 self._watch.gone(turn, "slow_client")
                 turn.interrupt()
             await self._close(TRY_AGAIN_LATER, "The client is too slow.")
-        except (WebSocketDisconnect, RuntimeError):
-            self._is_gone = True
 
     async def _close(self, code: int, reason: str) -> None:
         self._is_gone = True
@@ -207,6 +217,21 @@ class SocketSession:
                 turn.interrupt()
                 del self._turns[response_id]
 
+    def _take_text(self, response_id: str, lane: Lane, outcome: Outcome) -> bool:
+        """Tell text in the callback that brought it from the engine: so nearly every token goes.
+
+        If the client is behind, or something is before it in its lane, it is left to `_tell`.
+        """
+        wire = self._wire
+        if not isinstance(outcome, TEXT) or self._is_gone or not wire.is_free or not wire.is_open:
+            return False
+        if not self._order.is_free(lane):
+            return False
+        for action in self._machine.outcome(response_id, outcome):
+            assert isinstance(action, Send), "text is sent, and nothing else comes of it"
+            wire.write(_encode(action.message))
+        return True
+
     async def _tell(self, turn: Turn) -> None:
         """The boundary of a turn on a socket: whatever goes wrong here is logged and answered."""
         if cancel := self._cancelled.pop(turn.id, None):
@@ -215,6 +240,7 @@ class SocketSession:
             turn.interrupt()
         try:
             await self._perform(self._machine.begun(turn.id, turn.model, turn.place))
+            turn.taker = partial(self._take_text, turn.id, turn.request.stream_id or None)
             async for outcome in turn:
                 await self._perform(self._machine.outcome(turn.id, outcome), turn)
         except Exception:

@@ -25,8 +25,7 @@ STREAM_HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # or a proxy hands the events on in lumps
 ]
-BLOCKED_S = 10.0  # a client that takes nothing for so long is given up
-BODY_S = 30.0  # and so is one that sends nothing for so long in the middle of its request
+BODY_S = 30.0  # a client that sends nothing for so long in the middle of its request is given up
 
 FAILED_STATUS = {
     "context_length_exceeded": 400,
@@ -36,6 +35,14 @@ FAILED_STATUS = {
     "model_not_found": 404,
     "rate_limit_exceeded": 429,
     "store_unavailable": 503,
+    "invalid_prompt": 400,
+    "insufficient_quota": 429,
+    "server_is_overloaded": 503,
+    "upstream_refused": 400,
+    "upstream_error": 502,
+    "upstream_auth": 502,
+    "upstream_unreachable": 502,
+    "upstream_timeout": 504,
 }
 
 _encode = msgspec.json.Encoder().encode
@@ -59,15 +66,11 @@ class FrameStream(Response):
         activity: Activity,
         on_gone: Callable[[], None] | None,
         headers: dict[str, str] | None = None,
-        *,
-        ends_when_gone: bool = False,
     ) -> None:
-        """`ends_when_gone`: after `on_gone` the frames soon end, and something is to be done in that end."""
         super().__init__()
         self._frames = frames
         self._activity = activity
         self._on_gone = on_gone
-        self._ends_when_gone = ends_when_gone
         self._extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
@@ -81,22 +84,9 @@ class FrameStream(Response):
     async def _send_all(self, send: Send) -> None:
         headers = STREAM_HEADERS + self._extra
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        try:
-            async for frame in self._frames:
-                async with asyncio.timeout(BLOCKED_S):
-                    await send({"type": "http.response.body", "body": frame, "more_body": True})
-        except TimeoutError:
-            await self._give_up()
-        else:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _give_up(self) -> None:
-        """The client takes nothing. Uvicorn closes a connection whose answer has no end."""
-        if self._on_gone:
-            self._on_gone()
-        if self._ends_when_gone:
-            async for _ in self._frames:
-                pass
+        async for frame in self._frames:  # to the end, also if nobody takes them: something is done there
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _while_there(work: Coroutine[Any, Any, None], receive: Receive) -> None:

@@ -42,7 +42,7 @@ def start_tracing(environ: Mapping[str, str] = os.environ) -> "Tracing | None":
     try:
         return _exporting(environ)
     except ImportError:
-        log.warning("no traces: an endpoint for them is set, but vivace[otel] is not installed")
+        log.warning("no traces: an endpoint for them is set, but they need `vivace extras add otel`")
     except Exception:
         log.exception("no traces: they could not be set up")
     return None

@@ -37,6 +37,9 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     draft_tokens: int = 63
     stamps: str = ""  # a file: when each byte of each reply was made; see `Stamps`
     vocabulary: str = ""  # a GGUF file whose tokens are spoken instead of bytes
+    load_ms: float = 0.0  # loading takes this long
+    is_stuck: bool = False  # and does nothing meanwhile
+    is_deaf: bool = False  # a pass does not ask whether it is still wanted
     is_engineless: bool = False  # no runner in an engine, but frames on their own; see `engine.player`
 
     def reply_to(self, prompt: str) -> tuple[int, str]:
@@ -80,6 +83,7 @@ class Answer:
 class ScriptedRunner:
     def __init__(self, script: Script) -> None:
         self._script = script
+        _load(script)
         self._tokenizer = scripted_tokenizer(script.vocabulary)
         self._start, self._end = (self._tokenizer.control(name) for name in ByteTokenizer.CONTROLS)
         self._kv: dict[int, list[int]] = {}  # per sequence: the tokens whose KV would be held
@@ -118,6 +122,7 @@ class ScriptedRunner:
     def _pass(self, seconds: float, should_stop: ShouldStop | None) -> None:
         """Take that long, or until it should stop."""
         end = self._end_of_pass(seconds)
+        should_stop = None if self._script.is_deaf else should_stop
         while (left := end - time.perf_counter()) > 0:
             if should_stop and should_stop():
                 raise Stopped
@@ -198,3 +203,12 @@ class ScriptedRunner:
 
     def close(self) -> None:
         self._kv.clear()
+
+
+def _load(script: Script) -> None:
+    if script.is_stuck:
+        time.sleep(script.load_ms / 1e3)
+    end = time.perf_counter() + script.load_ms / 1e3
+    while not script.is_stuck and time.perf_counter() < end:
+        time.sleep(0.005)
+        sum(range(100_000))  # a few milliseconds of work

@@ -43,10 +43,9 @@ def callable_tools(wish: Wish) -> dict[str, Tool]:
 
 def joined(parts: Sequence[Part]) -> list[Part]:
     """Neighbours of a kind as one."""
-    found: list[Part] = []
-    for part in parts:
-        last = found[-1] if found else None
-        match last, part:
+    found: list[Part] = list(parts[:1])
+    for part in parts[1:]:
+        match found[-1], part:
             case Said(text=before), Said(text=text):
                 found[-1] = Said(before + text)
             case Mused(text=before), Mused(text=text):

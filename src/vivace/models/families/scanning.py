@@ -3,6 +3,7 @@
 Owns white space, and how much of a text's end may be the beginning of a marker.
 """
 
+import functools
 import re
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -16,11 +17,17 @@ def past_space(text: str, at: int) -> int:
 
 def begun(text: str, at: int, markers: tuple[str, ...]) -> int:
     """Length of the longest end of `text` from `at` on that a marker begins with."""
-    longest = max(map(len, markers), default=1) - 1
-    for length in range(min(longest, len(text) - at), 0, -1):
-        if any(marker.startswith(text[len(text) - length :]) for marker in markers if len(marker) > length):
-            return length
-    return 0
+    beginnings = _beginnings(markers)
+    if not text.endswith(beginnings, at):  # nearly always, and asked for every token
+        return 0
+    return next(len(beginning) for beginning in beginnings if text.endswith(beginning, at))
+
+
+@functools.cache
+def _beginnings(markers: tuple[str, ...]) -> tuple[str, ...]:
+    """Of all markers, the longest first; no whole one."""
+    found = {marker[:length] for marker in markers for length in range(1, len(marker))}
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def is_begun(text: str, at: int, *markers: str) -> bool:

@@ -65,7 +65,7 @@ class TextParser:
             self._call.finish()
             self._hear_call(held)
         elif self._state in (self._muse_first, self._muse):
-            self._parts.append(Mused(held))
+            self._think(held)
         elif self._state == self._fenced:
             self._say("".join(self._led))
         elif self._state != self._after:  # what is held there is the half of a closer
@@ -126,9 +126,9 @@ class TextParser:
         found = text.find(THOUGHT, at)
         if found < 0:
             keep = begun(text, at, (THOUGHT, "\n" + THOUGHT))
-            self._parts.append(Mused(text[at : len(text) - keep]))
+            self._think(text[at : len(text) - keep])
             return self._hold(text, len(text) - keep)
-        self._parts.append(Mused(text[at : found - (found > at and text[found - 1] == "\n")]))
+        self._think(text[at : found - (found > at and text[found - 1] == "\n")])
         self._state = self._after_thought
         return found + len(THOUGHT)
 
@@ -268,12 +268,16 @@ class TextParser:
     def _say(self, text: str, *, is_gap: bool = False) -> None:
         if not text:
             return
-        if not is_gap:
+        if self._gap and not is_gap:
             text = "".join([*self._gap, text])
         self._gap = []
         self._has_said = True
         self._parts.append(Said(text))
 
+    def _think(self, text: str) -> None:
+        if text:
+            self._parts.append(Mused(text))
+
     def _take(self) -> list[Part]:
         parts, self._parts = self._parts, []
-        return [part for part in joined(parts) if part not in (Said(""), Mused(""))]
+        return joined(parts)

@@ -29,6 +29,9 @@ class Caller(msgspec.Struct, frozen=True):
     secret_hash: bytes = b""  # of the key, to see whether it is still one; "": this user
 
 
+Taker = Callable[[Outcome], bool]  # whether it took it; if not, the listener will
+
+
 class Turn(Protocol):
     """One response that is being made. It goes on whether anyone listens or not, until it is interrupted."""
 
@@ -40,6 +43,7 @@ class Turn(Protocol):
     headers: dict[str, str]  # of the answer: what is left of the limits
     watch: "TurnWatch | None"
     place: Queued | None  # where it waits when it is begun, if it does; `Started` comes later
+    taker: Taker | None  # may be given outcomes the moment they are there, instead of the listener
 
     def __aiter__(self) -> AsyncIterator[Outcome]:
         """Outcomes as they come, joined where the listener is behind; the last is `Ended` or `Broken`."""

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import cast
@@ -18,6 +19,7 @@ from vivace.engine.frames import (
     Finished,
     FrameError,
     FromEngine,
+    Loading,
     Ready,
     Stats,
     StatsReply,
@@ -31,6 +33,8 @@ from vivace.errors import StartError
 
 EXIT_S = 2.0  # an engine that was told to end and is still there after this is killed
 STDERR_LINES = 20
+STUCK_S = 60.0  # an engine that does nothing for so long while it loads is ended
+LOADING_S = 1800.0  # and so is one that is never done
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +52,7 @@ class EngineLife(asyncio.Protocol):
         self._process: asyncio.subprocess.Process | None = None
         self._stderr: asyncio.Task[None] | None = None
         self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
+        self._moved_at = 0.0  # when it was last seen to get on with loading
         self._unpacker = server_unpacker()
         self._handlers: dict[str, Handler] = {}
         self._stats: deque[asyncio.Future[StatsReply]] = deque()
@@ -73,9 +78,27 @@ class EngineLife(asyncio.Protocol):
         self._stderr = asyncio.create_task(self._read_stderr(self._process))
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=ours)
         try:
-            return await self.ready
+            return await self._loaded(job)
         except EOFError:
             raise await self._why() from None
+
+    async def _loaded(self, job: Job) -> Ready:
+        """Wait as long as it gets on; a slow disk may take minutes."""
+        begun = self._moved_at = time.monotonic()
+        while not self.ready.done():
+            now = time.monotonic()
+            left_s = min(self._moved_at + STUCK_S, begun + LOADING_S) - now
+            if left_s <= 0:
+                self.kill()
+                await self.close()
+                raise _stuck(job, now - self._moved_at, now - begun)
+            await asyncio.wait([self.ready], timeout=left_s)
+        return self.ready.result()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the engine has said more than was heard of it so far."""
+        return self._unpacker.has_more
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own do not inherit from it
@@ -128,6 +151,7 @@ class EngineLife(asyncio.Protocol):
     async def close(self) -> None:
         """End the process: politely, by closing its socket; then not."""
         self.on_death = None
+        self.ready.cancel()  # nobody waits for it now
         if self._transport:
             self._transport.close()
         if self._process:
@@ -153,6 +177,8 @@ class EngineLife(asyncio.Protocol):
                 waiting = self._stats.popleft()
                 if not waiting.done():
                     waiting.set_result(frame)
+            case Loading():
+                self._moved_at = time.monotonic()
             case Ready():
                 self.ready.set_result(frame)
 
@@ -161,6 +187,7 @@ class EngineLife(asyncio.Protocol):
         async for line in process.stderr:
             text = line.decode("utf-8", "replace").rstrip()
             self._last_words.append(text)
+            self._moved_at = time.monotonic()
             log.info("engine: %s", text)
 
     async def _why(self) -> StartError:
@@ -173,3 +200,12 @@ class EngineLife(asyncio.Protocol):
             f"The engine could not start (exit code {code}): {words}",
             "`vivace doctor` checks the machine, `vivace models` the model's file.",
         )
+
+
+def _stuck(job: Job, silent_s: float, loading_s: float) -> StartError:
+    return StartError(
+        f"The engine hangs: it has loaded {job.path or job.model} for {loading_s:.0f} s, "
+        f"and done nothing for the last {silent_s:.0f}.",
+        "See that the disk of that file answers and that there is memory left (`vivace doctor`), "
+        "then ask again: that starts another engine.",
+    )

@@ -1,7 +1,8 @@
 """An engine that is always there: the process is started, watched, and started again when it dies.
 
-It is asked for a sign of life every second. One that owes an answer is not ready; one that owes it for a
-minute is ended, and its turns go on in the next.
+It is asked for a sign of life every second, which it gives in the middle of its work too. One that owes an
+answer is not ready, and no turn begins on it; one that owes it for a minute is ended, and its turns go on in
+the next.
 
 Owns when an engine process lives. Does not own the turns that ran on it: they hear of the death and submit
 themselves again (`native`).
@@ -39,7 +40,8 @@ class EngineLink:
         self._failed_at = 0.0
         self._current: EngineLife | None = None
         self._is_closing = False
-        self._is_silent = False
+        self._heard = asyncio.Event()  # the engine owes no answer, or there is none that could
+        self._heard.set()
         self._beating: asyncio.Task[None] | None = None
         self._burials: set[asyncio.Task[None]] = set()
         self._coming = self._come_up()
@@ -52,13 +54,18 @@ class EngineLink:
     @property
     def is_ready(self) -> bool:
         """Whether a request would be answered now."""
-        return self._current is not None and not self._is_silent
+        return self._current is not None and self._heard.is_set()
 
     async def up(self) -> EngineLife:
-        """Wait for an engine that is ready; `StartError` if it cannot start."""
-        if self._coming.done() and not self._current and time.monotonic() - self._failed_at > RETRY_AFTER_S:
-            self._coming = self._come_up()
-        return await asyncio.shield(self._coming)
+        """Wait for an engine that is ready and answers; `StartError` if it cannot start."""
+        while True:
+            has_failed = self._coming.done() and not self._current
+            if has_failed and time.monotonic() - self._failed_at > RETRY_AFTER_S:
+                self._coming = self._come_up()
+            life = await asyncio.shield(self._coming)
+            if self._heard.is_set():
+                return life
+            await self._heard.wait()
 
     async def stats(self) -> StatsReply | None:
         if not self._current:
@@ -101,7 +108,7 @@ class EngineLink:
             else:
                 life.on_death = self._died
                 self._current = life
-                self._is_silent = False
+                self._heard.set()
                 self._beating = asyncio.create_task(self._beat(life))
                 log.info("engine %d is ready after %.0f ms", ready.pid, ready.load_ms)
                 return life
@@ -114,15 +121,15 @@ class EngineLink:
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen: it may die
             try:
                 await asyncio.wait([answer], timeout=SILENT_S)
-                self._is_silent = not answer.done()
-                if self._is_silent:
+                if not answer.done():
+                    self._heard.clear()
                     log.warning("the engine does not answer")
                     await asyncio.wait([answer], timeout=HUNG_S - SILENT_S)
                     if not answer.done():
                         log.error("the engine did not answer for %.0f s; ending it", HUNG_S)
                         life.kill()
                         return
-                self._is_silent = False
+                    self._heard.set()
             finally:
                 answer.cancel()
             await asyncio.sleep(BEAT_S)
@@ -130,6 +137,7 @@ class EngineLink:
     def _died(self) -> None:
         """Called before the turns hear of it, so that they wait for the next life."""
         dead, self._current = self._current, None
+        self._heard.set()  # whoever waits for its answer waits for the next one now
         self._deaths.append(time.monotonic())
         log.error("the engine died; starting another")
         self._on_restart()

@@ -4,7 +4,7 @@ Owns the order of decoding: bytes to whole characters (`textstream`), then the f
 where outcomes go.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vivace.engine.frames import Chance, Chances
@@ -26,12 +26,21 @@ from vivace.protocol.textstream import TextStream
 
 class Speech:
     def __init__(
-        self, family: Family, tokenizer: Tokenizer, wish: Wish, log: Sequence[int], stops: Sequence[str]
+        self,
+        family: Family,
+        tokenizer: Tokenizer,
+        wish: Wish,
+        log: Sequence[int],
+        stops: Sequence[str],
+        *,
+        is_held: bool,
     ) -> None:
+        """`is_held`: to a grammar, so that what begins as a call is one."""
         self._tokenizer = tokenizer
         self._controls = family.controls
         self._parser = family.parser(wish, log)
         self._stream = TextStream(stops)
+        self._is_sure = is_held and not stops  # a stop string may come in the middle of a call
         self._logprobs: list[Any] = []  # of tokens whose text is still held back
         self.reasoning_tokens = 0
         self.is_in_call = False
@@ -41,7 +50,7 @@ class Speech:
     def is_stopped(self) -> bool:
         return self._stream.is_stopped
 
-    def hear(self, token: int, chances: Chances | None = None) -> Iterator[Outcome]:
+    def hear(self, token: int, chances: Chances | None = None) -> list[Outcome]:
         if chances:
             self._logprobs.append(self._told(chances))
         if name := self._controls.get(token):
@@ -49,13 +58,13 @@ class Speech:
         else:
             text = self._stream.feed(self._tokenizer.piece(token))
             parts = self._parser.feed(text) if text else []
-        for part in parts:
-            yield self._outcome(part)
+        outcomes = [self._outcome(part) for part in parts]
         self.reasoning_tokens += self._is_musing
+        return outcomes
 
-    def finish(self) -> Iterator[Outcome]:
-        for part in self._parser.feed(self._stream.finish()) + self._parser.finish():
-            yield self._outcome(part)
+    def finish(self) -> list[Outcome]:
+        parts = self._parser.feed(self._stream.finish()) + self._parser.finish()
+        return [self._outcome(part) for part in parts]
 
     def _outcome(self, part: Part) -> Outcome:
         self._is_musing = isinstance(part, Mused)
@@ -68,7 +77,7 @@ class Speech:
                 return Musing(text)
             case CallBegan(tool=tool):
                 self.is_in_call = True
-                return CallBegun(tool.name, tool.namespace, tool.is_custom)
+                return CallBegun(tool.name, tool.namespace, tool.is_custom, is_sure=self._is_sure)
             case CallGrew(delta=delta):
                 return CallText(delta)
             case CallEnded():

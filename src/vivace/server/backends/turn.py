@@ -15,7 +15,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
 from vivace.protocol.outcomes import Broken, CallDone, CallLost, Ended, Musing, Outcome, Queued, Text
 from vivace.protocol.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.backends.base import Caller, Taker
 from vivace.server.backends.outbox import Outbox
 from vivace.server.backends.speech import Speech
 from vivace.server.backends.token_log import Known, Session, Told
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 class NativeTurn:
     place: Queued | None = None
+    taker: Taker | None = None
 
     def __init__(
         self, response_id: str, request: ResponseCreate, model: str, caller: Caller, previous: Known | None
@@ -84,22 +85,26 @@ class NativeTurn:
             if self.on_interrupt:
                 self.on_interrupt()
 
-    def hear(self, tokens: Sequence[int], chances: Sequence[Chances]) -> None:
-        """Tokens came from the engine."""
+    def hear(self, tokens: Sequence[int], chances: Sequence[Chances], *, is_behind: bool) -> None:
+        """Tokens came from the engine; if more of it has come, that is told together with these."""
         assert self.session is not None
         assert self.speech is not None
         self.first_token = self.first_token or time.perf_counter()
-        if self.watch:
-            self.watch.tokens(len(tokens))
         for index, token in enumerate(tokens):
             self.session.hear(token)
             self.output_tokens += 1
             for outcome in self.speech.hear(token, chances[index] if chances else None):
-                self._outbox.put(outcome)
+                self._outbox.hold(outcome)
                 self._mark(outcome, len(self.session.log))
+        self._outbox.tell(None if is_behind else self.taker)
+        if self.watch:
+            self.watch.tokens(len(tokens))
 
     def _mark(self, outcome: Outcome, length: int) -> None:
         """Follow where in the log items end: what was said before another item began is whole."""
+        if type(outcome) is self._item:
+            self._said_length = length
+            return
         if isinstance(outcome, CallDone | CallLost):
             self._item, self.whole_length = (
                 None,

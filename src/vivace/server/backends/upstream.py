@@ -61,7 +61,7 @@ class UpstreamBackend:
 
     async def discover(self) -> None:
         """Wait until the lists are there, or cannot be had: before a name that nobody knows is refused."""
-        if tasks := self._refresh():
+        if tasks := [task for peer in self._peers.values() if (task := peer.models.refresh())]:
             await asyncio.wait(tasks)
 
     def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> UpstreamTurn:
@@ -111,10 +111,10 @@ class UpstreamBackend:
                 await asyncio.gather(*(peer.close() for peer in self._peers.values()))
                 await asyncio.sleep(0)  # sockets are closed in the next step of the loop
 
-    def _refresh(self) -> list[asyncio.Task[None]]:
-        if self._is_closing:
-            return []
-        return [task for peer in self._peers.values() if (task := peer.models.refresh())]
+    def _refresh(self) -> None:
+        if not self._is_closing:
+            for peer in self._peers.values():
+                peer.refresh()
 
     def _find(self, model: str) -> tuple[Peer, str] | None:
         """NAME/MODEL always; a bare name if an upstream lists it."""

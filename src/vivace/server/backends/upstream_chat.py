@@ -27,7 +27,7 @@ def body(question: Question) -> bytes:
     fields = question.sampling() | question.chat_sampling()
     fields |= {
         "messages": _messages(question),
-        "stream_options": {"include_usage": True},
+        "stream_options": {"include_usage": True} if question.is_streaming else None,
         limit: request.max_output_tokens,
         "stop": request.stops if request.stops and is_short else None,
         "logprobs": True if request.wants_logprobs else None,
@@ -64,14 +64,14 @@ def _messages(question: Question) -> list[dict[str, Any]]:
                 text = ("" if role == "assistant" else "\n").join(parts)
                 message = _last(messages, "system" if role == "developer" else role)
                 before = message["content"]
-                message["content"] = text if before is None else f"{before}\n\n{text}"
+                message["content"] = f"{before}\n\n{text}" if before else text
     return messages
 
 
 def _last(messages: list[dict[str, Any]], role: str) -> dict[str, Any]:
     """The last message, if it is of this role, or a new one."""
     if not messages or messages[-1]["role"] != role:
-        messages.append({"role": role, "content": None})
+        messages.append({"role": role, "content": ""})  # not every server takes null
     return messages[-1]
 
 

@@ -33,6 +33,11 @@ class _Call:
         self.looks = 0
 
     @property
+    def is_cut(self) -> bool:
+        """Whether it ends inside of a text that somebody would take for the whole."""
+        return self.decoder is not None and self.decoder.is_open
+
+    @property
     def is_whole(self) -> bool:
         """Whether what has come is all, as far as can be seen."""
         self.looks += 1
@@ -48,6 +53,7 @@ class ChatReader:
     def __init__(self, teller: Teller, toolbox: Toolbox, problems: Problems) -> None:
         self.reason = ""
         self.is_over = False
+        self.has_said_why = False
         self.usage: Usage | None = None
         self._teller = teller
         self._toolbox = toolbox
@@ -74,6 +80,7 @@ class ChatReader:
             raise self._problems.broken("answered with something that is no JSON.") from None
         if answer.get("error"):
             raise self._problems.told(answer["error"])
+        self.has_said_why = True  # it came whole
         self._take(answer)
         self.is_over = True
         if not self.reason and items(answer.get("choices")):
@@ -91,6 +98,7 @@ class ChatReader:
             said = mapping(choice.get("delta")) or mapping(choice.get("message"))
             self._hear(said, items(mapping(choice.get("logprobs")).get("content")))
             if finish := string(choice.get("finish_reason")):
+                self.has_said_why = True
                 if finish in FAILED:
                     raise self._problems.told(choice.get("error") or "Its answer ended with an error.")
                 self._finish(CUT.get(finish, "stop"))
@@ -176,9 +184,10 @@ class ChatReader:
         if self.reason:
             return
         self.reason = reason
+        is_end = reason == "stop" and self.has_said_why
         for call in self._calls:
             call.looks = 0
-            if reason == "stop" or call.is_whole:
+            if (is_end and not call.is_cut) or call.is_whole:
                 self._done(call)
 
 

@@ -16,6 +16,7 @@ from vivace.errors import RequestRefused
 from vivace.server.backends.upstream_settings import Upstream
 
 MAX_WORDS = 300
+MAX_LOOKED_AT = 4096  # of what an upstream says, for what it means
 MAX_WAIT_S = 86400.0
 
 # The code that clients know, and that mean the same whoever says them.
@@ -32,6 +33,11 @@ KNOWN_CODES = frozenset(
 _TOO_LONG = re.compile(
     r"context[ _](length|window|size)|maximum context|exceeds? (the )?(available |model'?s? )?context"
     r"|prompt is too long|too many (input )?tokens|input is too long|reduce the length",
+    re.IGNORECASE,
+)
+
+_NO_MODEL = re.compile(
+    r"(invalid|unknown|no such) model|model\b.{0,200}\b(not found|(does|do|did) not exist|not exist)",
     re.IGNORECASE,
 )
 
@@ -74,7 +80,7 @@ class Problems:
             return self._busy(headers, words)
         if status in (400, 413, 422) and (code == "context_length_exceeded" or _TOO_LONG.search(words)):
             return self._problem("context_length_exceeded", f"says: {self._quoted(words)}")
-        if status == 404:
+        if status == 404 or (status in (400, 422) and _NO_MODEL.search(words[:MAX_LOOKED_AT])):
             said = f"has no model {self._model!r}, or nothing at this URL. {self._quoted(words)}"
             return self._problem("model_not_found", said, "Check the model's name and the upstream's url.")
         if 300 <= status < 400:
@@ -94,9 +100,12 @@ class Problems:
         return self._problem(code, f"failed. {self._quoted(words)}")
 
     def is_about_model(self, body: bytes) -> bool:
-        """Whether a 404 is about the model, and not about the path."""
+        """Whether a 404 is about the model, not about the path. A server in between may name it for both."""
         code, words = _read(body)
-        return code == "model_not_found" or (bool(self._model) and self._model in words)
+        missing = rf"model\W{{1,3}}{re.escape(self._model)}\W{{1,3}}(not|is|was|does|did|do|could|can)"
+        return code == "model_not_found" or bool(
+            self._model and re.search(missing, words[:MAX_LOOKED_AT], re.IGNORECASE)
+        )
 
     def _busy(self, headers: Mapping[str, str], words: str) -> UpstreamProblem:
         said = f"is asked too often. {self._quoted(words)}".rstrip()

@@ -37,6 +37,11 @@ class InputText:
         self._high = ""  # the first half of a character that JSON writes in two
         self._state = "opening"  # then: inside, after; or other
 
+    @property
+    def is_open(self) -> bool:
+        """The text has begun, and has not ended."""
+        return self._state == "inside"
+
     def feed(self, piece: str) -> str:
         if self._state in ("opening", "other") and piece:
             self._all.append(piece)

@@ -48,6 +48,11 @@ class ModelList:
             self._asking = asyncio.create_task(self._ask())
         return self._asking
 
+    async def settled(self, within_s: float) -> None:
+        """Wait for an answer that is on its way, but not for long."""
+        if self._asking:
+            await asyncio.wait([self._asking], timeout=within_s)
+
     async def close(self) -> None:
         self._is_old_at = float("inf")
         if self._asking:

@@ -1,13 +1,16 @@
 """One upstream: a question goes to it, and its answer is told while it comes.
 
-Owns which of the two APIs it is asked over (Responses is tried first where that is not known), and how long
-it may be silent. Any bytes are a sign of life, also comments that mean nothing. Does not own what the
-events mean.
+Owns which of the two APIs it is asked over (Responses is tried first where that is not known, and known is
+it of each model: an upstream may be the front of several servers), and how long it may be silent. Any bytes
+are a sign of life, also comments that mean nothing. Does not own what the events mean.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from vivace.errors import ConfigError
 from vivace.server.backends import upstream_chat, upstream_responses
@@ -27,6 +30,8 @@ from vivace.server.backends.upstream_turn import UpstreamTurn
 USAGE_S = 5.0  # how long to wait for the usage of an answer that has ended
 MAX_WHOLE_BYTES = 16 * 1024 * 1024  # of an answer that does not stream
 NOT_THERE = (404, 405, 501)
+LIST_S = 0.5  # for a list of its models that is on its way
+MAX_KNOWN = 1024  # models; a name is a client's to choose
 
 Api = Literal["responses", "chat"]
 
@@ -47,12 +52,22 @@ class NotThere(Exception):
     """It does not have this API."""
 
 
+class Nothing(Exception):
+    """Its answer is empty."""
+
+
 class Peer:
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         self.link = Link(upstream)
         self.models = ModelList(upstream, self.link)
-        self._apis: tuple[Api, ...] = ("responses", "chat") if upstream.api == "auto" else (upstream.api,)
+        self._known: dict[str, Api] = {}  # by model
+        self._says_why = False  # at the end of its answers: then one without a reason was broken off
+        self._answering = 0
+
+    def refresh(self) -> asyncio.Task[None] | None:
+        """Ask for its models if the list is old, but not while it answers: some then break the answer off."""
+        return None if self._answering else self.models.refresh()
 
     async def answer(self, turn: UpstreamTurn, question: Question) -> None:
         """Tell the turn all that comes, and end it. Raises `UpstreamProblem` if that cannot be done."""
@@ -61,19 +76,49 @@ class Peer:
         except ConfigError as error:
             raise UpstreamProblem(error.message, error.hint, code="upstream_auth", status=502) from None
         problems = Problems(self.upstream, question.model, key)
-        for api in self._apis:
+        self._answering += 1
+        try:
+            await self.models.settled(LIST_S)
+            await self._answer(turn, question, key, problems)
+        finally:
+            self._answering -= 1
+
+    async def _answer(self, turn: UpstreamTurn, question: Question, key: str, problems: Problems) -> None:
+        apis = self._apis(question.model)
+        for api in apis:
             try:
-                await self._ask(turn, question, api, key, problems)
-                return
+                return await self._ask(turn, question, api, key, problems, is_last=api == apis[-1])
             except NotThere:
                 continue
+            except Nothing:  # some servers say what is wrong only to who does not stream
+                whole = msgspec.structs.replace(question, is_streaming=False)
+                return await self._ask(turn, whole, api, key, problems, is_last=True)
+        raise AssertionError("the last one ended it")
 
     async def close(self) -> None:
         await self.models.close()
         self.link.close()
 
+    def _apis(self, model: str) -> tuple[Api, ...]:
+        """To be tried one after the other."""
+        if self.upstream.api != "auto":
+            return (self.upstream.api,)
+        return (self._known[model],) if model in self._known else ("responses", "chat")
+
+    def _learn(self, model: str, api: Api) -> None:
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[model] = api
+
     async def _ask(
-        self, turn: UpstreamTurn, question: Question, api: Api, key: str, problems: Problems
+        self,
+        turn: UpstreamTurn,
+        question: Question,
+        api: Api,
+        key: str,
+        problems: Problems,
+        *,
+        is_last: bool,
     ) -> None:
         dialect, begun = DIALECTS[api], time.monotonic()
         body = dialect.body(question)
@@ -87,14 +132,31 @@ class Peer:
             on_sent=lambda: turn.sent(len(body)),
         )
         async with asked as reply:
+            if reply.status == 200 or (api == "chat" and reply.status < 500):
+                self._learn(question.model, api)  # it has it
+            if reply.status in NOT_THERE:
+                self._known.pop(question.model, None)  # or no longer
             if reply.status != 200:
                 said = await reply.error_body()
-                if reply.status in NOT_THERE and api != self._apis[-1] and not problems.is_about_model(said):
+                if reply.status in NOT_THERE and not is_last and not problems.is_about_model(said):
                     raise NotThere
                 raise problems.status(reply.status, reply.headers, said)
-            self._apis = (api,)  # it has it
             reader = dialect.reader(turn.teller, question.toolbox, problems)
-            await _Listener(self.upstream, turn, reply, reader, problems, begun).listen()
+            listener = _Listener(
+                self.upstream,
+                turn,
+                reply,
+                reader,
+                problems,
+                begun,
+                must_say_why=self._says_why,
+                must_say_something=question.is_streaming,
+            )
+            try:
+                await listener.listen()
+            finally:
+                is_stream = api == "chat" and question.is_streaming
+                self._says_why = self._says_why or (is_stream and reader.has_said_why)
 
 
 class _Listener:
@@ -108,6 +170,9 @@ class _Listener:
         reader: Reader,
         problems: Problems,
         begun: float,
+        *,
+        must_say_why: bool,
+        must_say_something: bool,
     ) -> None:
         self._upstream = upstream
         self._turn = turn
@@ -115,6 +180,8 @@ class _Listener:
         self._reader = reader
         self._problems = problems
         self._begun = begun
+        self._must_say_why = must_say_why
+        self._must_say_something = must_say_something
         self._events = EventStream()
 
     async def listen(self) -> None:
@@ -128,12 +195,18 @@ class _Listener:
             self._turn.end("stop")
             return
         self._reader.end()
+        if self._must_say_why and not self._reader.has_said_why:
+            raise self._problems.broken("stopped before the end of its answer.")
+        if self._must_say_something and self._is_empty:
+            raise Nothing
         self._turn.end(self._reader.reason, self._reader.usage)
         if self._reader.is_over:
             await self._reply.drain()
 
     async def _read(self) -> None:
         chunk = await self._next(is_first=True)
+        if not chunk:
+            raise Nothing if self._must_say_something else self._problems.broken("answers with nothing.")
         if self._is_json(chunk):
             self._reader.read(chunk + await self._rest())
             return
@@ -146,6 +219,14 @@ class _Listener:
             chunk = await self._next()
         if not self._reader.reason:
             self._hear(self._events.finish())
+
+    @property
+    def _is_empty(self) -> bool:
+        """No word, no call, no token: even a model that has nothing to say writes the one that says so."""
+        if self._reader.reason != "stop" or self._turn.teller.pieces:
+            return False
+        usage = self._reader.usage
+        return usage.output_tokens == 0 if usage else isinstance(self._reader, ChatReader)
 
     @property
     def _is_done(self) -> bool:

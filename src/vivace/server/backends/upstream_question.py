@@ -23,6 +23,7 @@ class Question(msgspec.Struct, frozen=True):
     request: ResponseCreate
     entries: list[Entry]
     toolbox: Toolbox
+    is_streaming: bool = True
 
     def encoded(self, fields: dict[str, Any]) -> bytes:
         """The body: what is None was not asked for, and what the settings omit is not sent."""
@@ -35,7 +36,7 @@ class Question(msgspec.Struct, frozen=True):
         request = self.request
         known = {
             "model": self.model,
-            "stream": True,
+            "stream": self.is_streaming,
             "temperature": request.temperature,
             "top_p": request.top_p,
         }

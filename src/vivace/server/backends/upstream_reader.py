@@ -15,6 +15,7 @@ from vivace.protocol.events import InputTokensDetails, OutputTokensDetails, Usag
 class Reader(Protocol):
     reason: str  # why the answer ended; "" until that is known
     is_over: bool  # nothing more is worth waiting for
+    has_said_why: bool  # the upstream itself gave the reason, and did not just stop
     usage: Usage | None
 
     def hear(self, name: str, data: str) -> None:

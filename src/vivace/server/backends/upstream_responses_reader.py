@@ -29,6 +29,7 @@ class _Call:
 class ResponsesReader:
     def __init__(self, teller: Teller, toolbox: Toolbox, problems: Problems) -> None:
         self.reason = ""
+        self.has_said_why = True  # its last event is the reason
         self.is_over = False
         self.usage: Usage | None = None
         self._teller = teller

@@ -12,7 +12,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.events import Usage, Waterfall
 from vivace.protocol.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.backends.base import Caller, Taker
 from vivace.server.backends.outbox import Outbox
 from vivace.server.backends.upstream_teller import Teller
 
@@ -24,6 +24,7 @@ BYTES_PER_TOKEN = 4  # where the upstream did not count
 
 class UpstreamTurn:
     place: Queued | None = None  # upstreams have queues of their own
+    taker: Taker | None = None
 
     def __init__(self, response_id: str, request: ResponseCreate, model: str, caller: Caller) -> None:
         self.id = response_id

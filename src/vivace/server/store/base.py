@@ -26,7 +26,7 @@ class Record(msgspec.Struct, kw_only=True):
     response: bytes  # the Response as JSON, as it was last sent
     input: bytes = b"[]"  # JSON list of this request's input items, each with an id
     history: bytes = b"[]"
-    tokens: bytes = b""  # int32, little endian; "" for an upstream's
+    tokens: bytes | None = None  # int32, little endian; "" if it added none; None: it has no log
     told: bytes = b"{}"  # JSON: what the log tells of already (instructions, tools)
     events: bytes = b""  # JSON lines of all events, for a background response that can be streamed again
 
@@ -62,7 +62,11 @@ class Store(Protocol):
         ...
 
     async def log(self, response_id: str, tenant: str) -> Log | None:
-        """The tokens of the whole chain, in order; None if the response is not there or was an upstream's."""
+        """The tokens of the whole chain, in order; None if the response is not there.
+
+        None also if any response of the chain has no log (an upstream's, or one that failed before it had
+        one): what was said in it is in no tokens.
+        """
         ...
 
     async def items(self, response_id: str, tenant: str) -> bytes | None:

@@ -52,6 +52,9 @@ STEPS: Steps = (
             last_used_at INTEGER
         )""",
     ),
+    # Whether a node's tokens are all that it adds to the log, also if there are none. Of those without tokens
+    # from before it is not known, so the chain they are in is read anew from its items.
+    ("ALTER TABLE nodes ADD COLUMN has_log INTEGER NOT NULL DEFAULT 0",),
 )
 
 

@@ -25,6 +25,9 @@ _CHAIN = """WITH RECURSIVE chain (node, parent, depth) AS (
     SELECT nodes.node, nodes.parent, depth + 1 FROM chain CROSS JOIN nodes ON nodes.node = chain.parent
 ) """
 
+# NULL where there is no log. `has_log` is the last column, so only those that have no tokens are read so far.
+_TOKENS = "CASE WHEN length(tokens) > 0 OR has_log THEN tokens END"
+
 
 class _Body(msgspec.Struct):
     output: msgspec.Raw = msgspec.Raw(b"")
@@ -38,7 +41,8 @@ class _Parted(NamedTuple):
 
 def put(connection: sqlite3.Connection, record: Record) -> None:
     parted = _part(record.response)
-    parts = (record.tokens, record.history, record.input, parted.output)
+    tokens = record.tokens or b""
+    parts = (tokens, record.history, record.input, parted.output, record.tokens is not None)
     found = connection.execute(
         "SELECT node, responses.parent, nodes.parent FROM responses JOIN nodes USING (node) "
         "WHERE tenant = ? AND id = ?",
@@ -46,7 +50,7 @@ def put(connection: sqlite3.Connection, record: Record) -> None:
     ).fetchone()
     if found is None:
         node = connection.execute(
-            "INSERT INTO nodes (parent, tokens, history, input, output) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO nodes (parent, tokens, history, input, output, has_log) VALUES (?, ?, ?, ?, ?, ?)",
             (_parent_node(connection, record), *parts),
         ).lastrowid
     else:
@@ -54,7 +58,8 @@ def put(connection: sqlite3.Connection, record: Record) -> None:
         if record.parent != parent:  # else the node stays where it is, also if its parent was deleted since
             above = _moved(connection, record, node, above)
         connection.execute(
-            "UPDATE nodes SET parent = ?, tokens = ?, history = ?, input = ?, output = ? WHERE node = ?",
+            "UPDATE nodes SET parent = ?, tokens = ?, history = ?, input = ?, output = ?, has_log = ? "
+            "WHERE node = ?",
             (above, *parts, node),
         )
     connection.execute(
@@ -80,11 +85,11 @@ def get(connection: sqlite3.Connection, response_id: str, tenant: str) -> Record
     if (node := node_of(connection, response_id, tenant)) is None:
         return None
     row = connection.execute(
-        "SELECT responses.parent, model, created_at, status, told, output_at, body, events, tokens, history, "
-        "input, output FROM responses JOIN nodes USING (node) WHERE node = ?",
+        "SELECT responses.parent, model, created_at, status, told, output_at, body, events, history, input, "
+        f"output, {_TOKENS} FROM responses JOIN nodes USING (node) WHERE node = ?",
         (node,),
     ).fetchone()
-    parent, model, created_at, status, told, output_at, body, events, tokens, history, input_, output = row
+    parent, model, created_at, status, told, output_at, body, events, history, input_, output, tokens = row
     return Record(
         id=response_id,
         tenant=tenant,
@@ -102,14 +107,14 @@ def get(connection: sqlite3.Connection, response_id: str, tenant: str) -> Record
 
 
 def log(connection: sqlite3.Connection, response_id: str, tenant: str) -> Log | None:
-    """None also if any response of the chain came without tokens: its text is not in the log."""
+    """None also if any response of the chain has no log: its text is in no tokens."""
     if (node := node_of(connection, response_id, tenant)) is None:
         return None
     rows = connection.execute(
-        f"{_CHAIN} SELECT depth, tokens FROM chain CROSS JOIN nodes USING (node)", (node,)
+        f"{_CHAIN} SELECT depth, {_TOKENS} FROM chain CROSS JOIN nodes USING (node)", (node,)
     )
     tokens = [tokens for _, tokens in sorted(rows, key=_depth, reverse=True)]
-    if not all(tokens):
+    if None in tokens:
         return None
     model, told = connection.execute("SELECT model, told FROM responses WHERE node = ?", (node,)).fetchone()
     return Log(model=model, tokens=b"".join(tokens), told=told)
@@ -172,7 +177,7 @@ def _moved(connection: sqlite3.Connection, record: Record, node: int, above: int
     return parent
 
 
-def _depth(row: tuple[int, bytes]) -> int:
+def _depth(row: tuple[int, bytes | None]) -> int:
     return row[0]
 
 
