@@ -66,14 +66,20 @@ def make_broken(rows: Path, model: Path) -> list[Broken]:
 
 
 def measure_fixes(
-    rows: Sequence[Broken], checkpoint: Path, gpu_folder: Path, bits: int, prefill: str = "graph"
+    rows: Sequence[Broken],
+    checkpoint: Path,
+    gpu_folder: Path,
+    bits: int,
+    prefill: str = "",
+    kv_bits: int = 16,
 ) -> dict[str, float | list[str]]:
     """Share of the functions whose tests pass, greedily, at the first try."""
     file = GgufFile(checkpoint)
     words = Words(file.fields, checkpoint.name)
     file.close()
     programs = []
-    with EngineProcess(make_job(checkpoint, gpu_folder, bits, prefill)) as engine:
+    job = msgspec.structs.replace(make_job(checkpoint, gpu_folder, bits, prefill), kv_bits=kv_bits)
+    with EngineProcess(job) as engine:
         for row in rows:
             with engine.session(tenant=row.name) as session:
                 work = Generate(session, "", list(row.prompt), max_tokens=MOST_TOKENS, stop=["```"])

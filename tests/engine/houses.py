@@ -69,9 +69,9 @@ def llama_house(smol: Path) -> House:
     return House("llama.cpp", runner, GgufTokenizer(smol), runner.close)
 
 
-def cuda_house(bits: int = 16, seed: int = 5) -> House:
+def cuda_house(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> House:
     leave_amx_alone()
-    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+    torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
     from tests.gpu.plain_machine import PlainMachine
     from vivace.engine.runners.cuda.runner import CudaRunner
     from vivace.engine.runners.cuda.shape import Shape
@@ -87,7 +87,8 @@ def cuda_house(bits: int = 16, seed: int = 5) -> House:
     plain["lm_head.weight"][:32] = plain["lm_head.weight"][127:] = 0.0
     model, dense = build_model(shape, plain, bits, device, CONTEXT_TOKENS)
     wishes: dict[str, Any] = {} if is_real else {"make_machine": PlainMachine, "blocks": 5}
-    runner = CudaRunner("random", model, dense, words, bits=bits, context_tokens=CONTEXT_TOKENS, **wishes)
+    wishes |= {"bits": bits, "kv_bits": kv_bits}
+    runner = CudaRunner("random", model, dense, words, context_tokens=CONTEXT_TOKENS, **wishes)
     return House("cuda", runner, words, runner.close)
 
 

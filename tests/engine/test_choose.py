@@ -37,7 +37,7 @@ BAD = {
     "missing extra": (
         replace(GOOD, missing=("torch", "gguf")),
         "There is an NVIDIA H200, but the extra for it is not installed: torch, gguf missing.",
-        "pip install 'vivace[cuda]'",
+        "Add it with `vivace extras add cuda`.",
     ),
     "torch for CPUs": (
         replace(GOOD, torch="2.13.0+cpu", torch_cuda=(0, 0)),

@@ -8,6 +8,7 @@ from tests.gpu.emulator import Emulator
 from vivace.engine.runners.cuda import chain, layout
 from vivace.engine.runners.cuda.driver import Module
 from vivace.engine.runners.cuda.plan import Plan
+from vivace.engine.runners.cuda.pool import make_pool, pack_rows, read_pages, split_page
 from vivace.engine.runners.cuda.reference import Plain
 from vivace.engine.runners.cuda.shape import Shape
 from vivace.engine.runners.cuda.weights import build_model, random_weights
@@ -17,19 +18,22 @@ PAGES = 20
 
 
 class Bed:
-    def __init__(self, shape: Shape, bits: int, tokens: int, seed: int, *, parts: int = 2) -> None:
+    def __init__(
+        self, shape: Shape, bits: int, tokens: int, seed: int, *, parts: int = 2, kv_bits: int = 16
+    ) -> None:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         blocks = torch.cuda.get_device_properties(0).multi_processor_count if self.device == "cuda" else 5
         torch.manual_seed(seed)
         self.shape, self.bits, self.tokens, self.parts = shape, bits, tokens, parts
-        self.plan = Plan(shape, bits, tokens, blocks)
+        self.plan = Plan(shape, bits, tokens, blocks, kv_bits=kv_bits)
         self.plain: Plain = random_weights(shape, seed, self.device)
         self.model, self.dense = build_model(shape, self.plain, bits, self.device, PAGES * 64)
-        kv = torch.full((shape.layers, PAGES, 2, shape.kv_heads, 64, 128), NAN, device=self.device)
+        kv = make_pool(shape, PAGES, kv_bits, self.device)
+        kv.view(torch.uint8).fill_(255)  # not a number in bf16, nor as a scale
         ring = torch.zeros(chain.RING_WORDS, dtype=torch.int64)
         if self.device == "cuda":
             ring = ring.pin_memory()
-        self.buffers = chain.make_buffers(self.plan, kv.to(torch.bfloat16), PAGES, ring)
+        self.buffers = chain.make_buffers(self.plan, kv, PAGES, ring)
         self.buffers.pages.copy_(torch.randperm(PAGES).int())
         machine = Module(self.plan) if self.device == "cuda" else Emulator(self.plan)
         self.run_launch: Callable[[chain.Launch], None] = machine.run
@@ -77,16 +81,24 @@ class Bed:
     def kv_rows(self, is_value: int, length: int) -> torch.Tensor:
         """[length, kv_heads, 128] of layer 0, as the pages hold them."""
         pages = self.buffers.pages.long()[: (length + 63) // 64]
-        found = self.buffers.kv[0][pages][:, is_value]  # [pages, kv_heads, 64, 128]
+        found = read_pages(self.buffers.kv[0][pages][:, is_value])  # [pages, kv_heads, 64, 128]
         return found.transpose(1, 2).reshape(-1, self.shape.kv_heads, 128)[:length].float()
 
     def fill_kv(self, length: int) -> None:
         """Random keys and values at positions 0 … length-1 of layer 0; the rest stays poisoned."""
         for position in range(length):
-            page, slot = self.buffers.pages[position // 64], position % 64
-            self.buffers.kv[0, page, :, :, slot] = torch.randn(
-                2, self.shape.kv_heads, 128, device=self.device
-            ).to(torch.bfloat16)
+            page, slot = self.buffers.kv[0, self.buffers.pages[position // 64]], position % 64
+            rows = torch.randn(2, self.shape.kv_heads, 128, device=self.device)
+            write_row(page, slot, rows)
+
+
+def write_row(page: torch.Tensor, slot: int, rows: torch.Tensor) -> None:
+    """Keys and values of one token [2, kv_heads, 128] into a page, in the format of the page."""
+    if page.dtype == torch.bfloat16:
+        page[:, :, slot] = rows.to(torch.bfloat16)
+        return
+    packed, scales = split_page(page)
+    packed[:, :, slot], scales[:, :, slot] = pack_rows(rows)
 
 
 def distance(found: torch.Tensor, wanted: torch.Tensor) -> float:

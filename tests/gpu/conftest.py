@@ -13,7 +13,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     try:
         import torch
     except ImportError:
-        reason = "torch is not installed: pip install 'vivace[cuda]'"
+        reason = "torch is not installed: vivace extras add cuda"
         for item in items:
             if "tests/gpu" in item.path.as_posix():
                 item.add_marker(pytest.mark.skip(reason=reason))

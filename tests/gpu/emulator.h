@@ -120,6 +120,13 @@ inline u16 to_bf16(float f) {
 inline u32 pack_bf16(float low, float high) { return to_bf16(low) | (u32)to_bf16(high) << 16; }
 inline float bf16_low(u32 pair) { return as_float(pair << 16); }
 inline float bf16_high(u32 pair) { return as_float(pair & 0xffff0000u); }
+inline float float_of_bits(u32 bits) { return as_float(bits); }
+inline u32 permute_bytes(u32 low, u32 high, u32 which) {
+    u64 both = (u64)high << 32 | low;
+    u32 out = 0;
+    for (int i = 0; i < 4; i++) out |= (u32)(both >> 8 * (which >> 4 * i & 7) & 255) << 8 * i;
+    return out;
+}
 
 inline u8 to_fp8(float f) {
     float size = fabsf(f);
@@ -167,26 +174,6 @@ inline u32 transpose_8x8(u32 pair) {
     for (int e = 0; e < 2; e++) half[e] = (u16)(seen<u32>(lanes, (2 * t + e) * 4 + (g >> 1)) >> 16 * (g & 1));
     return half[0] | (u32)half[1] << 16;
 }
-
-inline void load_matrices(u32 out[4], const void* row) {
-    auto lanes = show(row);
-    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
-    for (int m = 0; m < 4; m++) out[m] = ((const u32*)seen<const void*>(lanes, 8 * m + g))[t];
-}
-inline void load_turned_matrices(u32 out[4], const void* row) {
-    auto lanes = show(row);
-    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
-    for (int m = 0; m < 4; m++) {
-        u32 low = ((const u16*)seen<const void*>(lanes, 8 * m + 2 * t))[g];
-        out[m] = low | (u32)((const u16*)seen<const void*>(lanes, 8 * m + 2 * t + 1))[g] << 16;
-    }
-}
-inline void async_copy(void* shared, const void* global, bool is_wanted) {
-    if (is_wanted) memcpy(shared, global, 16);
-    else memset(shared, 0, 16);
-}
-inline void async_commit() {}
-template <int pending> void async_wait() {}
 
 template <class T> T load_fresh(const T* p) { return *p; }
 inline void prefetch_l2(const void*) {}

@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 import torch
 
+from tests.gpu.bed import write_row
 from vivace.engine.runners.cuda import chain, reference
 from vivace.engine.runners.cuda.layout import Matrix, gate_up_pairs, rotation_pairs, untile
 from vivace.engine.runners.cuda.plan import Plan
+from vivace.engine.runners.cuda.pool import read_pages
 from vivace.engine.sampler import _key, _noise
 
 Tensor = torch.Tensor
@@ -52,9 +54,8 @@ class PlainMachine:
             rows = (weight @ y + plain_bias).reshape(1, -1, 128)
             turned = reference.rotate(rows[:, : shape.heads + shape.kv_heads], rotation[at : at + 1])[0]
             q[token] = turned[: shape.heads].to(torch.bfloat16)
-            page = kv[pages[at // 64]]
-            page[0, :, at % 64] = turned[shape.heads :].to(torch.bfloat16)
-            page[1, :, at % 64] = rows[0, shape.heads + shape.kv_heads :].to(torch.bfloat16)
+            kept = torch.stack([turned[shape.heads :], rows[0, shape.heads + shape.kv_heads :]])
+            write_row(kv[pages[at // 64]], at % 64, kept)
 
     def _attention(
         self, state: Tensor, q: Tensor, kv: Tensor, pages: Tensor, parts: int, part: Tensor, stats: Tensor,
@@ -65,7 +66,7 @@ class PlainMachine:
         stats[0, ..., 0], stats[0, ..., 1] = 0.0, 1.0
         for token in range(count):
             length = start + token + 1
-            held = kv[pages[: -(-length // 64)].long()].float()  # [pages, 2, kv_heads, 64, 128]
+            held = read_pages(kv[pages[: -(-length // 64)].long()]).float()  # [pages, 2, kv_heads, 64, 128]
             k, v = held.permute(1, 0, 3, 2, 4).reshape(2, -1, self._shape.kv_heads, 128)[:, :length]
             part[0, token] = reference.attend(q[token : token + 1].float(), k, v, length - 1)[0]
 
@@ -128,12 +129,15 @@ class PlainMachine:
         shape, start, count = self._shape, int(state[chain.POSITION]), int(state[chain.COUNT])
         split = rows[:count].reshape(count, -1, 128).float()
         heads = shape.heads + shape.kv_heads
-        turned = reference.rotate(split[:, :heads], rotation[start : start + count]).to(torch.bfloat16)
+        turned = reference.rotate(split[:, :heads], rotation[start : start + count])
         q[:count].copy_(turned[:, : shape.heads].reshape(count, *q.shape[1:]))
         for token in range(count):
-            page, slot = kv[pages[(start + token) // 64]], (start + token) % 64
-            page[0, :, slot] = turned[token, shape.heads :]
-            page[1, :, slot] = split[token, heads:].to(torch.bfloat16)
+            kept = torch.stack([turned[token, shape.heads :], split[token, heads:]])
+            write_row(kv[pages[(start + token) // 64]], (start + token) % 64, kept)
+
+    def _unpack_pages(self, state: Tensor, kv: Tensor, pages: Tensor, out: Tensor) -> None:
+        count = -(-(int(state[chain.POSITION]) + int(state[chain.COUNT])) // 64)
+        out[:count] = read_pages(kv[pages[:count].long()])
 
     def _read_tokens(self, tokens: Tensor, table: Tensor, x: Tensor) -> None:
         x.copy_(table[tokens[: len(x)].long()].float())
@@ -148,13 +152,3 @@ class PlainMachine:
     def _silu_product(self, rows: Tensor, h: Tensor, tokens: int) -> None:
         gate, up = rows[:tokens].float().chunk(2, dim=1)
         h[:tokens] = (torch.nn.functional.silu(gate) * up).to(torch.bfloat16)
-
-    def _chunk_attention(
-        self, state: Tensor, q: Tensor, kv: Tensor, pages: Tensor, mixed: Tensor, _scale: float
-    ) -> None:
-        start, count = int(state[chain.POSITION]), int(state[chain.COUNT])
-        length = start + count
-        held = kv[pages[: -(-length // 64)].long()].float()
-        k, v = held.permute(1, 0, 3, 2, 4).reshape(2, -1, self._shape.kv_heads, 128)[:, :length]
-        found = reference.attend(q[:count].reshape(count, -1, 128).float(), k, v, start)
-        mixed[:count] = found.reshape(count, -1).to(torch.bfloat16)

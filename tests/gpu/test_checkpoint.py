@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
-gguf = pytest.importorskip("gguf", reason="gguf is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
+gguf = pytest.importorskip("gguf", reason="gguf is not installed: vivace extras add cuda")
 save_file = pytest.importorskip("safetensors.torch", reason="safetensors is not installed").save_file
 
 from vivace.engine.runners.cuda.cache import read_through_cache  # noqa: E402

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 
 from vivace.engine.runners.cuda.driver import compile_source, source
 from vivace.engine.runners.cuda.plan import Plan, fitting_passes
@@ -16,14 +16,14 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize(("bits", "kv_bits"), [(8, 16), (16, 16), (8, 8), (16, 8)])
 @pytest.mark.parametrize("name", SHAPES)
-def test_kernels_compile_for_hopper(name: str, bits: int) -> None:
+def test_kernels_compile_for_hopper(name: str, bits: int, kv_bits: int) -> None:
     """One token and the most that fit: machine code comes out."""
     sizes = fitting_passes(SHAPES[name], bits)
     assert sizes[0] == 1
     for tokens in {1, sizes[-1]}:
-        text = source(Plan(SHAPES[name], bits, tokens))
+        text = source(Plan(SHAPES[name], bits, tokens, kv_bits=kv_bits))
         try:
             assert len(compile_source(text, "sm_90")) > 50_000
         except StartError as error:

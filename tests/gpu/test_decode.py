@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 pytest.importorskip("msgspec", reason="the engine's packages are not installed")
 
 from tests.engine.desk import Desk  # noqa: E402

@@ -2,7 +2,7 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 np = pytest.importorskip("numpy")
 
 from dataclasses import replace  # noqa: E402
@@ -10,6 +10,7 @@ from dataclasses import replace  # noqa: E402
 from tests.gpu.test_runner import Letters  # noqa: E402
 from vivace.engine.runners.base import Draw, Span  # noqa: E402
 from vivace.engine.runners.cuda import reference  # noqa: E402
+from vivace.engine.runners.cuda.pool import rounded  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.shape import QWEN_CODER_1_5B  # noqa: E402
 from vivace.engine.runners.cuda.weights import build_model, random_weights  # noqa: E402
@@ -17,12 +18,17 @@ from vivace.engine.runners.cuda.weights import build_model, random_weights  # no
 SHAPE = replace(QWEN_CODER_1_5B, layers=2)
 
 
-@pytest.mark.parametrize(("bits", "length"), [(16, 1024), (16, 4096), (8, 4096)])
-def test_greedy_tokens_at_length(bits: int, length: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("bits", "kv_bits", "length"),
+    [(16, 16, 1024), (16, 16, 4096), (8, 16, 4096), (16, 8, 1024), (8, 8, 4096)],
+)
+def test_greedy_tokens_at_length(bits: int, kv_bits: int, length: int, seed: int) -> None:
     """After a prefill of that length, a stream's tokens are plain torch's, up to near ties."""
     plain = random_weights(SHAPE, seed, "cuda")
     model, dense = build_model(SHAPE, plain, bits, "cuda", 8192)
-    runner = CudaRunner("test", model, dense, Letters(), bits=bits, context_tokens=16384)
+    runner = CudaRunner(
+        "test", model, dense, Letters(), bits=bits, kv_bits=kv_bits, context_tokens=16384
+    )  # fmt: skip
     text = np.random.default_rng(seed).integers(0, SHAPE.vocab, length).tolist()
     for at in range(0, length - 1, 512):
         runner.forward([Span(0, at, text[at : min(at + 512, length - 1)])])
@@ -37,7 +43,8 @@ def test_greedy_tokens_at_length(bits: int, length: int, seed: int) -> None:
     assert streams[0] == streams[1]
     whole = torch.tensor(text + streams[0][:-1], device="cuda")
     torch.backends.cuda.matmul.allow_tf32 = False
-    rows = reference.forward(SHAPE, plain, whole, model.rotation)[length - 1 :]
+    keep = rounded if kv_bits == 8 else reference.as_they_are
+    rows = reference.forward(SHAPE, plain, whole, model.rotation, keep)[length - 1 :]
     chosen = rows[torch.arange(24), torch.tensor(streams[0], device="cuda")]
     spread = rows.std()
     assert float((rows.amax(1) - chosen).max() / spread) < (0.15 if bits == 8 else 0.05)

@@ -2,7 +2,7 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 
 from tests.gpu.bed import Bed, distance  # noqa: E402
 from tests.gpu.emulator import COMPILER  # noqa: E402

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 
 from vivace.engine.runners.base import KVFull
 from vivace.engine.runners.cuda.kv import Pages

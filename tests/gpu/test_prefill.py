@@ -1,8 +1,10 @@
 """Chunks of a prompt: each kernel against plain torch, and both ways through a whole model."""
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 
 from tests.gpu.bed import Bed, distance  # noqa: E402
 from tests.gpu.emulator import COMPILER, Emulator  # noqa: E402
@@ -11,7 +13,7 @@ from vivace.engine.runners.cuda import reference  # noqa: E402
 from vivace.engine.runners.cuda.chain import Launch  # noqa: E402
 from vivace.engine.runners.cuda.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.plan import Size  # noqa: E402
-from vivace.engine.runners.cuda.prefill import ATTENTION_BYTES, FP8, PREFILLS  # noqa: E402
+from vivace.engine.runners.cuda.prefill import FP8, PREFILLS, SIZES, chunk_at  # noqa: E402
 from vivace.engine.runners.cuda.shape import Shape  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -114,24 +116,12 @@ def test_read_tokens(seed: int) -> None:
     assert torch.equal(x, bed.model.embedding[tokens.long()].float())
 
 
-@pytest.mark.parametrize(
-    ("start", "count", "size"), [(0, 1, 64), (0, 128, 128), (37, 100, 128), (60, 200, 256), (517, 70, 256)]
-)
-def test_chunk_attention(start: int, count: int, size: int, seed: int) -> None:
-    """Causal, from any position, over scattered pages; what lies behind the end is never read or written."""
-    bed = make(seed)
-    bed.fill_kv(start + count)
-    bed.at(start, count)
-    q = torch.randn(size, 4, 128, device=bed.device).to(torch.bfloat16)
-    q[count:] = NAN
-    mixed = poisoned(bed, size, 4, 128)
-    b, blocks = bed.buffers, Size((-(-size // 128), 4, 1), 128, 1, ATTENTION_BYTES)
-    scale = 128**-0.5 * 1.4426950408889634
-    run(bed, "chunk_attention", blocks, b.state, q, b.kv[0], b.pages, mixed, scale)
-    keys, values = bed.kv_rows(0, start + count), bed.kv_rows(1, start + count)
-    wanted = reference.attend(q[:count].float(), keys, values, start)
-    assert distance(mixed[:count], wanted) < CLOSE
-    assert bool(mixed[count:].isnan().all())
+@given(position=integers(0, 1 << 20))
+def test_chunks_get_smaller_as_the_past_gets_longer(position: int) -> None:
+    """So that a question is asked as often: more tokens at once only where fewer keys are before them."""
+    size = chunk_at(position, SIZES)
+    assert size in SIZES
+    assert size >= chunk_at(position + 4096, SIZES)
 
 
 @pytest.mark.parametrize("way", PREFILLS)

@@ -2,14 +2,14 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 from transformers import LlamaConfig, Qwen2Config  # noqa: E402
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # noqa: E402
 
 from vivace.engine.runners.cuda.chain import rotation_table  # noqa: E402
-from vivace.engine.runners.cuda.checkpoint import rope_factors  # noqa: E402
+from vivace.engine.runners.cuda.safetensors_folder import Rope, rope_factors  # noqa: E402
 from vivace.engine.runners.cuda.shape import QWEN_CODER_1_5B, Shape  # noqa: E402
 
 
@@ -44,7 +44,7 @@ def test_llama_3() -> None:
     }
     config = LlamaConfig(hidden_size=4096, num_attention_heads=32, rope_parameters=rope)
     frequency, size = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
-    factors = rope_factors({"rope_parameters": rope})
+    factors = rope_factors(Rope(**rope), 5e5)
     shape = Shape(1, 4096, 14336, 32, 8, 128256, 131072, rope_theta=5e5)
     assert torch.allclose(
         rotation_table(shape, 300, "cpu", 1.0, factors), table(frequency, size, 300), atol=1e-4

@@ -2,7 +2,7 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 np = pytest.importorskip("numpy")
 
 from tests.gpu.bed import distance  # noqa: E402
@@ -36,7 +36,7 @@ class Case:
         self.runner = CudaRunner(
             "test", self.model, dense, Letters(), bits=bits, context_tokens=512,
             make_machine=Module if is_real else Emulator, blocks=132 if is_real else 5,
-            prefill="graph" if is_real else "torch",  # the emulator takes its time; test_prefill has both
+            prefill="bf16",
         )  # fmt: skip
 
     def wanted(self, tokens: list[int]) -> "torch.Tensor":

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'vivace[cuda]'")
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 pytest.importorskip("transformers", reason="transformers is not installed")
-pytest.importorskip("gguf", reason="gguf is not installed: pip install 'vivace[cuda]'")
+pytest.importorskip("gguf", reason="gguf is not installed: vivace extras add cuda")
 
 from tests.gpu.bed import distance  # noqa: E402
 from tests.gpu.test_checkpoint import SHAPE, write_gguf  # noqa: E402

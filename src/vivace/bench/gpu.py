@@ -1,6 +1,6 @@
 """`vivace bench gpu`: how fast one GPU serves one user, through the engine, beside what else is installed.
 
-    python -m vivace.bench.gpu --checkpoint FILE [--material FILE] [--bits 8,16] [--json]
+    python -m vivace.bench.gpu --checkpoint FILE [--material FILE] [--bits 8,16] [--kv-bits 8] [--json]
 
 is the same without the command line's packages. Owns the order and the report; `gpu_measures` asks, and
 `gpu_peer` measures others. Every key of the JSON is explained in docs/gpu-notes.md.
@@ -26,6 +26,7 @@ from vivace.bench.gpu_measures import (
     measure_edits,
     measure_first_token,
     measure_steer,
+    measure_stop,
 )
 from vivace.bench.gpu_peer import measure_peers
 from vivace.bench.gpu_report import judge, table
@@ -44,8 +45,9 @@ def run_gpu_bench(
     material: Path | None = None,
     data: Path | None = None,
     bits: Sequence[int] = (8, 16),
+    kv_bits: int = 16,
     has_peers: bool = True,
-    prefill: str = "graph",
+    prefill: str = "",
 ) -> dict[str, Any]:
     """Measure everything; `StartError` where there is no GPU that can."""
     check_machine(look())
@@ -54,11 +56,12 @@ def run_gpu_bench(
         "gpu": describe_gpu(),
         "versions": describe_versions(),
         "weights": checkpoint.name,
+        "kv_bits": kv_bits,
         "edits_from": what.source,
         "bandwidth": measure_bandwidth(),
     }
     for each in bits:
-        job = make_job(checkpoint, gpu_folder, each, prefill)
+        job = make_job(checkpoint, gpu_folder, each, prefill, kv_bits)
         report[f"{each}-bit"] = _measure_format(job, what, report["bandwidth"]["copy_tb_s"])
     report["peers"] = measure_peers(checkpoint, gpu_folder, what) if has_peers else {}
     report = rounded(report)
@@ -66,13 +69,14 @@ def run_gpu_bench(
     return report
 
 
-def make_job(checkpoint: Path, gpu_folder: Path, bits: int, prefill: str = "graph") -> Job:
+def make_job(checkpoint: Path, gpu_folder: Path, bits: int, prefill: str = "", kv_bits: int = 16) -> Job:
     return Job(
         model=checkpoint.stem,
         path=str(checkpoint),
         context_tokens=CONTEXT_TOKENS,
         device="cuda",
         weight_bits=bits,
+        kv_bits=kv_bits,
         gpu_folder=str(gpu_folder),
         gpu_prefill=prefill,
     )
@@ -97,6 +101,7 @@ def _measure_format(job: Job, material: Material, copy_tb_s: float) -> Section:
             "decode": decode,
             "first_token_ms": first,
             "steer": steer,
+            "stop_in_prefill_ms": measure_stop(asker),
             "edits": measure_edits(asker),
         }
 
@@ -117,7 +122,8 @@ def main() -> int:
     parser.add_argument("--material", type=Path, help="tokens made by bench/gpu_lease.py prepare")
     parser.add_argument("--data", type=Path, help="folder with commit_edits.jsonl")
     parser.add_argument("--bits", default="8,16")
-    parser.add_argument("--prefill", choices=("graph", "fp8", "torch"), default="graph")
+    parser.add_argument("--kv-bits", type=int, choices=(16, 8), default=16)
+    parser.add_argument("--prefill", choices=("bf16", "fp8"), default="")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -128,6 +134,7 @@ def main() -> int:
             material=options.material,
             data=options.data,
             bits=[int(each) for each in options.bits.split(",")],
+            kv_bits=options.kv_bits,
             has_peers=not options.no_peers,
             prefill=options.prefill,
         )

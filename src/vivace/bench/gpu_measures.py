@@ -3,6 +3,7 @@
 Owns what is asked and what the clock shows on this side of the socket. Does not start the engine.
 """
 
+import time
 from typing import Any
 
 from vivace.bench.engine_process import EngineProcess, Turn
@@ -15,6 +16,8 @@ NEW_TOKENS = (1024, 4096, 8192)
 DECODED = 256
 EDIT_TOKENS = 500
 ROUNDS = 5
+STOPPED_TOKENS = 16384  # of the prompt that is stopped while it is read
+STOP_STEP_S = 0.013  # each time it is read so much longer before somebody stops it
 LEAST_DECODED = 64  # a text that ends before this is too short to be timed
 
 Section = dict[str, Any]
@@ -91,6 +94,19 @@ def measure_steer(asker: Asker) -> Section:
         "old_turn_ended_ms": median(ends),
         "new_tokens": len(asker.material.steer),
     }
+
+
+def measure_stop(asker: Asker) -> float:
+    """The longest that a turn went on after its interrupt while its prompt was read, in milliseconds."""
+    spent = []
+    for number in range(asker.rounds):
+        with asker.session() as session:
+            turn = asker.engine.begin(Append(session, "", asker.text(STOPPED_TOKENS, 97 * number)))
+            time.sleep(STOP_STEP_S * (number + 1))
+            asked = time.perf_counter()
+            asker.engine.send(Interrupt(turn.name))
+            spent.append((asker.engine.finish(turn).ended_s - asked) * 1e3)
+    return max(spent)
 
 
 def measure_edits(asker: Asker) -> Section:

@@ -66,8 +66,9 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
         torch.cuda.synchronize()
         first = time.perf_counter()
         for number in range(DECODED):
-            torch.compiler.cudagraph_mark_step_begin()
-            out = step(token, past_key_values=cache, position_ids=positions[number], use_cache=True)
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call,unused-ignore]
+            at = positions[number]
+            out = step(token, past_key_values=cache, position_ids=at, use_cache=True)  # type: ignore[no-untyped-call,unused-ignore]
             token = out.logits[:, -1:].argmax(-1).clone()
         torch.cuda.synchronize()
         return (first - begun) * 1e3, (time.perf_counter() - first) * 1e3 / DECODED

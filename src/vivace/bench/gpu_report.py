@@ -29,6 +29,7 @@ LINES = (
     Line("8-bit.first_token_ms.1024", "first token, 1k new tokens", "≤", 11, 6, "ms"),
     Line("8-bit.first_token_ms.4096", "first token, 4k new tokens", "≤", 23, 18, "ms"),
     Line("8-bit.steer.first_token_ms", "steer to first new token", "≤", 15, 5, "ms"),
+    Line("8-bit.stop_in_prefill_ms", "a prompt of 16k that is read, stopped", "≤", 10, None, "ms"),
     Line("8-bit.decode.1024.host_share", "host work, share of a step", "≤", 0.03, None, ""),
 )
 OTHERS = (
@@ -67,7 +68,8 @@ def table(report: dict[str, Any]) -> str:
     gpu, versions, bandwidth = report["gpu"], report["versions"], report["bandwidth"]
     packages = ", ".join(f"{name} {number}" for name, number in versions.items() if number)
     lines = [
-        f"{report['weights']} on {gpu['name']}, driver {gpu['driver']}; {packages}",
+        f"{report['weights']} on {gpu['name']}, driver {gpu['driver']}; {packages}; "
+        f"KV in {report.get('kv_bits', 16)} bits",
         f"Memory: copy {bandwidth['copy_tb_s']} TB/s, read {bandwidth['read_tb_s']} TB/s. "
         f"Edits: {report['edits_from']}",
         "",

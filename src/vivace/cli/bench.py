@@ -58,13 +58,16 @@ def engine(
 @click.option("--model", help="A name from `vivace models`, or a .gguf file.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.option("--bits", type=click.Choice(["8", "16"]), multiple=True, help="Weights on the GPU.  [both]")
+@click.option("--kv-bits", type=click.Choice(["16", "8"]), default="16", help="KV on the GPU.  [16]")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     help="Folder with commit_edits.jsonl: the edits to measure with.",
 )
 @click.option("--no-peers", is_flag=True, help="Leave out transformers and llama.cpp.")
-def gpu(model: str | None, as_json: bool, bits: tuple[str, ...], data: Path | None, no_peers: bool) -> int:
+def gpu(
+    model: str | None, as_json: bool, bits: tuple[str, ...], kv_bits: str, data: Path | None, no_peers: bool
+) -> int:
     """Measure one user's speed on an NVIDIA GPU, beside what else is installed."""
     import json
 
@@ -80,6 +83,7 @@ def gpu(model: str | None, as_json: bool, bits: tuple[str, ...], data: Path | No
         gpu_folder=settings.cache_dir / "gpu",
         data=data,
         bits=[int(each) for each in bits] or [8, 16],
+        kv_bits=int(kv_bits),
         has_peers=not no_peers,
     )
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))

@@ -4,6 +4,7 @@ Owns the order of those steps for every command that talks to a model. Does not 
 """
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -55,10 +56,11 @@ async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]]) 
 
 
 def _absolute(model: str) -> str:
-    """A model that is a file, under its full name: the server works in another folder."""
+    """A model that is a file or a folder, under its full name: the server works in another folder."""
     scripted = SCRIPTED if model.startswith(SCRIPTED) else ""
     path = Path(model.removeprefix(SCRIPTED))
-    return f"{scripted}{path.resolve()}" if path.is_file() else model
+    is_here = path.is_file() or (os.sep in model and path.is_dir())  # a folder may have a model's name
+    return f"{scripted}{path.resolve()}" if is_here else model
 
 
 def _note(text: str) -> None:

@@ -111,8 +111,10 @@ def _model(settings: "Settings") -> list[Finding]:
 
     path = model_path(settings, settings.model)
     if is_present(settings, settings.model):
-        here = Finding("model", f"{settings.model} ({path.stat().st_size / 1e9:.2f} GB) at {path}")
-        return [here, *_tuning(settings, path)]
+        files = [path] if path.is_file() else list(path.glob("*.safetensors"))
+        size = f"{sum(file.stat().st_size for file in files) / 1e9:.2f} GB"
+        here = Finding("model", f"{settings.model} ({size}) at {path}")
+        return [here, *_tuning(settings, path)] if path.is_file() else [here]
     remedy = f"Pull it: vivace models pull {settings.model}"
     return [Finding("model", f"{settings.model} is not here", remedy), Finding("threads", _threads(settings))]
 

@@ -7,7 +7,9 @@ import click
 
 EFFORTS = ("low", "medium", "high", "xhigh")
 
-model_option = click.option("--model", help="A name from `vivace models`, or a .gguf file.")
+model_option = click.option(
+    "--model", help="A name from `vivace models`, a .gguf file, or a folder of safetensors."
+)
 verbose_option = click.option("--verbose", is_flag=True, help="Show every stage of the time.")
 
 

@@ -10,7 +10,7 @@ import sys
 import click
 
 from vivace import __version__
-from vivace.cli import ask, bench, doctor, edit, keys, models, serve
+from vivace.cli import ask, bench, doctor, edit, extras, keys, models, serve
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -34,6 +34,7 @@ for command in (
     ask.ask,
     models.models,
     keys.keys,
+    extras.extras,
     serve.serve,
     serve.status,
     serve.stop,

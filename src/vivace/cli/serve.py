@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--port", type=int, help="Listen here; without it, at any free port.")
-@click.option("--model", help="A name from `vivace models`, or a .gguf file.")
+@click.option("--model", help="A name from `vivace models`, a .gguf file, or a folder of safetensors.")
 @click.option(
     "--upstream",
     "upstreams",

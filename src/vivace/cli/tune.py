@@ -51,6 +51,7 @@ def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
     import click
     import msgspec
 
+    from vivace.errors import UsageError
     from vivace.models.store import is_present, model_path
 
     settings = settings.having(tune="auto")  # asked for now
@@ -59,7 +60,13 @@ def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
         from vivace.models.download import ensure
 
         ensure(settings, settings.model, TerminalProgress())
-    profile = _tuned(settings, model_path(settings, settings.model), with_costly=with_costly)
+    path = model_path(settings, settings.model)
+    if path.is_dir():
+        raise UsageError(
+            f"{settings.model} is a folder of safetensors, which runs on a GPU: nothing is to be tuned.",
+            "Tuning is for .gguf files on the CPU.",
+        )
+    profile = _tuned(settings, path, with_costly=with_costly)
     if as_json:
         click.echo(msgspec.json.encode(profile))
         return
@@ -85,7 +92,7 @@ def _mention_server(settings: "Settings") -> None:
 
 
 def _is_worth_it(path: Path) -> bool:
-    return SMALLEST_BYTES <= path.stat().st_size <= LARGEST_BYTES
+    return path.is_file() and SMALLEST_BYTES <= path.stat().st_size <= LARGEST_BYTES
 
 
 def _skip(settings: "Settings", path: Path, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The engine process: one socket to the server, one loop, no threads.
+"""The engine process: one socket to the server, one loop.
 
     python -m vivace.engine.worker FD '{"model": …}'
 
@@ -19,13 +19,15 @@ import msgspec
 
 from vivace.engine.engine import Engine
 from vivace.engine.frames import FrameError, FromEngine, Ready, ToEngine, engine_unpacker, pack
+from vivace.engine.loading import telling
 from vivace.engine.plan import choose_threads
 from vivace.engine.runners.base import Runner
-from vivace.engine.runners.choose import Device, Look, look
+from vivace.engine.runners.choose import LEAST_CAPABILITY, Device, Found, Look, check_machine, look
 from vivace.engine.shelf import Shelf
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.warmup import measure_costs
 from vivace.errors import COULD_NOT_START, StartError, VivaceError
+from vivace.models.folder import ELSEWHERE
 from vivace.models.tokenizer import SCRIPTED, script_of
 
 READ_BYTES = 1 << 20
@@ -36,7 +38,7 @@ class Job(msgspec.Struct, frozen=True):
     """What an engine process is started for."""
 
     model: str  # a catalog name, a path or `scripted:FILE`
-    path: str  # of its file; empty for a scripted one
+    path: str  # of its file, or of its folder of safetensors; empty for a scripted one
     context_tokens: int
     session_tokens: int = 0  # 0: what the model was trained for
     threads: int = 0
@@ -47,8 +49,9 @@ class Job(msgspec.Struct, frozen=True):
     kv_disk_bytes: int = 0
     device: Device = "auto"  # what computes: an NVIDIA GPU if it can, or else the CPU
     weight_bits: int = 8  # on the GPU: 8 or 16
+    kv_bits: int = 16  # on the GPU: 16 or 8
     gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
-    gpu_prefill: str = "graph"  # or "fp8" or "torch": see cuda/prefill.py
+    gpu_prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
 
 
 class Inbox:
@@ -61,12 +64,13 @@ class Inbox:
         self.is_closed = False
         self.error: FrameError | None = None  # why it is closed, if the other side sent nonsense
 
-    def take(self, *, wait: bool) -> list[ToEngine]:
-        """All that came, in order; with `wait`, at least one frame or the end of the stream."""
+    def take(self, wait_s: float | None) -> list[ToEngine]:
+        """All that came, in order; the first of it is waited for so long, None: until it or the end comes."""
         self._read()
-        while wait and not self._waiting and not self.is_closed:
-            select.select([self._link], [], [])
+        while not self._waiting and not self.is_closed and wait_s != 0.0:
+            select.select([self._link], [], [], wait_s)
             self._read()
+            wait_s = None if wait_s is None else 0.0
         taken, self._waiting = self._waiting, []
         return taken
 
@@ -92,6 +96,9 @@ def make_runner(job: Job, look: Look = look) -> Runner:
         from vivace.engine.runners.scripted import Script, ScriptedRunner
 
         return ScriptedRunner(msgspec.convert(script_of(job.model), Script))
+    if Path(job.path).is_dir():
+        check_folder_can_run(job, look)
+        return make_gpu_runner(job, look)
     if job.device == "cuda" or (job.device == "auto" and sys.platform == "linux"):
         try:
             return make_gpu_runner(job, look)
@@ -110,6 +117,20 @@ def make_runner(job: Job, look: Look = look) -> Runner:
     )
 
 
+def check_folder_can_run(job: Job, look: Look) -> None:
+    """llama.cpp reads no folder, so nothing takes over from the GPU engine."""
+    found = look() if job.device != "cpu" else Found()
+    try:
+        check_machine(found)
+    except StartError as error:
+        why = error.message if job.device != "cpu" else 'The device is "cpu" in config.toml.'
+        remedy = f" {error.hint}" if found.capability >= LEAST_CAPABILITY else ""
+        raise StartError(
+            f"{Path(job.path).name} is a folder of safetensors, which needs the GPU engine. {why}",
+            f"{ELSEWHERE}{remedy}",
+        ) from error
+
+
 def make_gpu_runner(job: Job, look: Look) -> Runner:
     from vivace.engine.runners.cuda.load import open_runner
 
@@ -118,6 +139,7 @@ def make_gpu_runner(job: Job, look: Look) -> Runner:
         context_tokens=job.context_tokens,
         session_tokens=job.session_tokens,
         bits=job.weight_bits,
+        kv_bits=job.kv_bits,
         folder=Path(job.gpu_folder) if job.gpu_folder else None,
         prefill=job.gpu_prefill,
         look=look,
@@ -143,14 +165,14 @@ def make_shelf(job: Job, runner: Runner) -> Shelf | None:
 def run(link: socket.socket, job: Job) -> None:
     """Load the model, say `Ready`, then serve until the other side closes."""
     begun = time.perf_counter()
-    runner = make_runner(job)
-    costs = step_costs(job, runner)
-    shelf = make_shelf(job, runner)
 
     def send(frame: FromEngine) -> None:
         link.sendall(pack(frame))
 
-    engine, inbox, facts = Engine(runner, send, costs, shelf, job.chunk_tokens), Inbox(link), runner.facts
+    with telling(send):
+        runner = make_runner(job)
+        engine = Engine(runner, send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
+    inbox, facts = Inbox(link), runner.facts
     send(
         Ready(
             model=job.model,
@@ -164,7 +186,7 @@ def run(link: socket.socket, job: Job) -> None:
         )
     )
     while not inbox.is_closed:
-        for frame in inbox.take(wait=engine.is_idle):
+        for frame in inbox.take(engine.rest() if engine.is_idle else 0.0):
             engine.handle(frame)
         if not engine.is_idle and not inbox.is_closed:
             engine.step(inbox.peek)

@@ -21,20 +21,36 @@ FINGERPRINT_DIGITS = 16  # hexadecimal, of a model file, in the names of what wa
 
 
 def model_path(settings: Settings, name: str) -> Path:
-    """Where the file of model `name` is or would be; a path to a `.gguf` file is taken as it is."""
+    """Where model `name` is or would be; the path of a `.gguf` file or of a folder is taken as it is."""
     if not _is_path(name):
         return card_path(settings, card(name))
-    path = Path(name).expanduser()
+    try:
+        return _user_path(Path(name).expanduser())
+    except (OSError, RuntimeError) as error:  # too long, not allowed, or the home of nobody
+        raise UsageError(
+            f"There is no model {name[:200]!r} that can be read.", f"The system says: {error}"[:200]
+        ) from error
+
+
+def _user_path(path: Path) -> Path:
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise UsageError(
+                f"The folder {path} has no config.json: it is no model.",
+                "Give a folder as Hugging Face has it, a .gguf file or a name from `vivace models`.",
+            )
+        return path.absolute()
     if not path.is_file():
         raise UsageError(
-            f"There is no model file {path}.", "Give a .gguf file or a name from `vivace models`."
+            f"There is no model file {path}.",
+            "Give a .gguf file, a folder of safetensors or a name from `vivace models`.",
         )
     return path
 
 
 def is_present(settings: Settings, name: str) -> bool:
     """Whether the complete file is there. Its size is enough: it got this name after its checksum held."""
-    return model_path(settings, name).is_file() if _is_path(name) else is_complete(settings, card(name))
+    return model_path(settings, name).exists() if _is_path(name) else is_complete(settings, card(name))
 
 
 def remove(settings: Settings, model: ModelCard) -> int:

@@ -1,7 +1,7 @@
 """Text to tokens and back, on the server's side of the frames: the server owns every session's log.
 
-Owns the `Tokenizer` seam, the one read from a GGUF file, and bytes-as-tokens for scripted models.
-Does not own chat templates (see `template`).
+Owns the `Tokenizer` seam, the one read from a GGUF file, and bytes-as-tokens for scripted models; that of a
+folder is in `folder_vocab`. Does not own chat templates (see `families`).
 """
 
 import functools
@@ -83,6 +83,10 @@ def load_tokenizer(model: str, path: Path | None) -> Tokenizer:
     if model.startswith(SCRIPTED):
         return scripted_tokenizer(str(script_of(model).get("vocabulary", "")))
     assert path is not None
+    if path.is_dir():
+        from vivace.models.folder_vocab import FolderTokenizer
+
+        return FolderTokenizer(path)
     return GgufTokenizer(path)
 
 

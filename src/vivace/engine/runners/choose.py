@@ -15,7 +15,7 @@ from vivace.errors import StartError
 
 Device = Literal["auto", "cpu", "cuda"]
 
-PACKAGES = ("torch", "gguf", "safetensors")  # of the extra `cuda`
+PACKAGES = ("torch", "triton", "gguf", "safetensors")  # of the extra `cuda`
 LEAST_CAPABILITY = (9, 0)  # Hopper: clusters, bulk copies, launches that overlap
 _ON_THE_CPU = 'Or set device to "cpu" in config.toml.'
 _MAJOR, _MINOR, _SHARED_BYTES = 75, 76, 97  # of cuDeviceGetAttribute
@@ -63,7 +63,7 @@ def _problem(found: Found) -> tuple[str, str] | None:
         return (
             f"There is an {found.gpu}, but the extra for it is not installed: "
             f"{', '.join(found.missing)} missing.",
-            "pip install 'vivace[cuda]'",
+            "Add it with `vivace extras add cuda`.",
         )
     if found.torch_cuda == (0, 0):
         return f"torch {found.torch} is built without CUDA.", "Install the build of torch for CUDA."
@@ -89,7 +89,7 @@ def check_room(found: Found, *, weight_bytes: int, kv_bytes: int, shared_bytes: 
         raise StartError(
             f"The {found.gpu} has {_gb(found.free_bytes)} of its {_gb(found.total_bytes)} free; "
             f"this model needs {_gb(needed)}, {_gb(kv_bytes)} of it for the KV.",
-            "Set a smaller context_tokens in config.toml, or end other programs on the GPU.",
+            "Set a smaller context_tokens or kv_bits = 8 in config.toml, or end other programs on the GPU.",
         )
 
 

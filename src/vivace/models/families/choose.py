@@ -1,7 +1,7 @@
 """Which family a model belongs to.
 
-Owns the list of families, and how a user's own file is recognised: by the chat template inside it, or else
-by its architecture. Known models say it in the catalog.
+Owns the list of families, and how a user's own file or folder is recognised: by the chat template inside
+it, or else by its architecture. Known models say it in the catalog.
 """
 
 import ctypes
@@ -16,6 +16,7 @@ from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import QWEN_SYSTEM, SMOLLM_SYSTEM, Qwen25
+from vivace.models.folder import told_by_folder
 from vivace.models.tokenizer import SCRIPTED, Tokenizer
 
 FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
@@ -33,9 +34,12 @@ FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
 ARCHITECTURES = {
     "qwen2": "qwen2.5",
     "qwen2moe": "qwen2.5",
+    "qwen2_moe": "qwen2.5",  # Hugging Face's spelling
     "qwen3": "qwen3",
     "qwen3moe": "qwen3",
+    "qwen3_moe": "qwen3",
     "gpt-oss": "harmony",
+    "gpt_oss": "harmony",
     "llama": "llama3",
 }
 
@@ -86,7 +90,9 @@ def kind_of(told: str) -> str:
 
 
 def told_by(path: Path) -> str:
-    """The chat template inside a GGUF file, or else its architecture; nothing if there is no such file."""
+    """The chat template in a GGUF file or a folder, or else its architecture; nothing if it is not there."""
+    if path.is_dir():
+        return told_by_folder(path)
     import llama_cpp as lc  # only who has a file of their own pays for it
 
     from vivace.models import gguf_vocab

@@ -105,6 +105,8 @@ def _job(settings: Settings, name: str, path: Path | None) -> Job:
         step_costs=weights.step_costs if weights else {},
         chunk_tokens=weights.chunk_tokens if weights else 0,
         device=settings.device,
+        weight_bits=settings.weight_bits,
+        kv_bits=settings.kv_bits,
         gpu_folder=str(settings.cache_dir / "gpu"),
         kv_folder=str(settings.kv_dir),
         kv_disk_bytes=int(settings.kv_disk_gib * 2**30),

@@ -69,7 +69,7 @@ class Buffers:
     best_score: torch.Tensor
     best_token: torch.Tensor
     ring: torch.Tensor
-    kv: torch.Tensor  # [layers][pages][2][kv_heads][64][128] bf16
+    kv: torch.Tensor  # as `pool.make_pool` made it
 
 
 def make_buffers(

@@ -1,10 +1,9 @@
-"""Weights from files: a GGUF, dequantised, or a folder of Hugging Face safetensors.
+"""Weights from files: a GGUF, dequantised here, or a Hugging Face folder (`safetensors_folder`).
 
-Owns the reading and the names. Gives bf16 matrices under Hugging Face's names without the `model.` in
+Owns the reading of a GGUF, and the names. Gives matrices under Hugging Face's names without the `model.` in
 front; how they lie on the GPU is `weights`'s concern. Says in one line what it cannot read.
 """
 
-import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +14,12 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.gguf_file import GgufFile, Tensor
 from vivace.engine.runners.cuda.reference import Plain
+from vivace.engine.runners.cuda.safetensors_folder import ARCHITECTURES, describe_folder, read_safetensors
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 from vivace.errors import StartError
+from vivace.models.folder import ELSEWHERE
 
 READERS = 4  # threads: each holds one matrix in fp32
-ARCHITECTURES = ("qwen2", "llama")
 _GGUF_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -43,8 +43,7 @@ def read_checkpoint(path: Path) -> tuple[Shape, Plain]:
 def describe(path: Path) -> Shape:
     """The model's shape from its header alone; `StartError` if the GPU engine cannot run this file."""
     if path.is_dir():
-        config = _read_config(path)
-        shape = _config_shape(config, config["vocab_size"])
+        shape = describe_folder(path)
     else:
         file = GgufFile(path)
         _check_architecture(path, _architecture(file))
@@ -110,7 +109,9 @@ def _gguf_package() -> Any:
     try:
         import gguf  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError as error:
-        raise StartError("Reading GGUF needs the gguf package.", "pip install 'vivace[cuda]'") from error
+        raise StartError(
+            "Reading GGUF needs the gguf package.", "Add it with `vivace extras add cuda`."
+        ) from error
     return gguf
 
 
@@ -151,61 +152,10 @@ def _gguf_shape(file: GgufFile) -> Shape:
     )
 
 
-def read_safetensors(folder: Path) -> tuple[Shape, Plain]:
-    try:
-        from safetensors.torch import load_file  # type: ignore[import-not-found,unused-ignore]
-    except ImportError as error:
-        raise StartError("Reading safetensors needs that package.", "pip install 'vivace[cuda]'") from error
-    config = _read_config(folder)
-    weights = Plain()
-    for file in sorted(folder.glob("*.safetensors")):
-        weights.update({name.removeprefix("model."): tensor for name, tensor in load_file(str(file)).items()})
-    if (factors := rope_factors(config)) is not None:
-        weights["rope_freqs.weight"] = factors
-    return _config_shape(config, weights["embed_tokens.weight"].shape[0]), weights
-
-
-def rope_factors(config: dict[str, Any]) -> torch.Tensor | None:
-    """Llama 3's own stretch: low frequencies are slowed down by `factor`, high ones stay as they are."""
-    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    if rope.get("rope_type", rope.get("type")) != "llama3":
-        return None
-    theta = (config.get("rope_parameters") or config)["rope_theta"]
-    exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
-    turns = rope["original_max_position_embeddings"] / (2 * math.pi * theta**exponent)
-    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-    kept = ((turns - low) / (high - low)).clamp(0.0, 1.0)
-    return (1.0 / ((1.0 - kept) / rope["factor"] + kept)).float()
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise StartError(f"{folder.name} has no config.json that can be read: {error}.") from error
-    _check_architecture(folder, config.get("model_type", "nameless"))
-    _check_heads(folder, config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
-    return config
-
-
-def _config_shape(config: dict[str, Any], vocab: int) -> Shape:
-    rope = config.get("rope_parameters") or config
-    return Shape(
-        layers=config["num_hidden_layers"],
-        hidden=config["hidden_size"],
-        ffn=config["intermediate_size"],
-        heads=config["num_attention_heads"],
-        kv_heads=config["num_key_value_heads"],
-        vocab=vocab,
-        trained_tokens=config["max_position_embeddings"],
-        rope_theta=rope["rope_theta"],
-        norm_epsilon=config["rms_norm_eps"],
-    )
-
-
 def _check_shape(path: Path, shape: Shape) -> None:
     if problem := shape.problem():
-        raise StartError(f"{path.name} cannot run on the GPU: {problem}.", "Run it with the CPU engine.")
+        hint = ELSEWHERE if path.is_dir() else "Run it with the CPU engine."
+        raise StartError(f"{path.name} cannot run on the GPU: {problem}.", hint)
 
 
 def _check_heads(path: Path, width: int) -> None:

@@ -21,19 +21,22 @@ from vivace.engine.runners.cuda.chain import Launch
 from vivace.engine.runners.cuda.plan import Plan, Size
 from vivace.errors import StartError
 
-PARTS = ("common", "product", "projections", "attention", "head")
+PARTS = ("common", "kv", "product", "projections", "block", "attention", "head")
 KERNELS = ("embed", "qkv", "attention", "out_projection", "gate_up", "down_projection", "head", "choose")
 PREFILL_KERNELS = (
-    *("read_tokens", "add_norm", "silu_product", "place", "chunk_attention"),
+    *("read_tokens", "add_norm", "silu_product", "place"),
     *("add_norm_fp8", "silu_product_fp8"),
 )
+KV8_KERNELS = ("unpack_pages",)
 _SHARED_BYTES_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 14
 _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
 
 def kernels(plan: Plan) -> tuple[str, ...]:
     """A prefill's kernels are in the module for one token: they do not depend on the size of a pass."""
-    return KERNELS + PREFILL_KERNELS if plan.tokens == 1 else KERNELS
+    if plan.tokens > 1:
+        return KERNELS
+    return KERNELS + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
 
 
 def source(plan: Plan, intrinsics: str | None = None) -> str:

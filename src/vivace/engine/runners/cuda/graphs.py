@@ -37,6 +37,7 @@ from vivace.engine.runners.cuda.chain import (
     pass_launches,
 )
 from vivace.engine.runners.cuda.plan import Plan, fitting_passes
+from vivace.engine.runners.cuda.pool import bits_of
 
 GREEDY = Draw()
 ROUNDS_BETWEEN_LOOKS = 1 << 14  # of waiting: about 3 ms, longer than a step
@@ -61,7 +62,7 @@ def capture_work(work: Callable[[], None], pool: Pool) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
     gc.disable()  # an old graph that is freed while this one is captured would spoil it
     try:
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type,unused-ignore]
             work()
     finally:
         gc.enable()
@@ -120,7 +121,7 @@ class Passes:
     def sized(self, tokens: int) -> Pass:
         """The pass of exactly this size, made on first use."""
         if tokens not in self._passes:
-            plan = Plan(self._model.shape, self._bits, tokens, self._blocks)
+            plan = Plan(self._model.shape, self._bits, tokens, self._blocks, kv_bits=bits_of(self._kv))
             buffers = make_buffers(plan, self._kv, len(self.pages), self.ring, self.pages)
             staging = self._host(STATE_WORDS + tokens, torch.int32)
             self._passes[tokens] = Pass(plan, self._make_machine(plan), buffers, staging, staging.numpy())

@@ -4,6 +4,7 @@ Owns the order, and what is asked of the machine before anything large is read. 
 machines that cannot; `checkpoint` those for files.
 """
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,8 +26,9 @@ def open_runner(
     context_tokens: int,
     session_tokens: int = 0,
     bits: int = 8,
+    kv_bits: int = 16,
     folder: Path | None = None,  # where what was converted is kept; None: nowhere
-    prefill: str = "graph",
+    prefill: str = "",  # "bf16" or "fp8"; empty: fp8 with 8-bit weights
     look: choose.Look = choose.look,
 ) -> "CudaRunner":
     """The model on this machine's GPU; `StartError` with the reason if that cannot be."""
@@ -42,15 +44,20 @@ def open_runner(
     choose.check_room(
         found,
         weight_bytes=shape.parameters * (2 + bits // 8) + RESERVE_BYTES,
-        kv_bytes=context_tokens * shape.kv_bytes_per_token,
+        kv_bytes=kv_bytes(shape, context_tokens, session_tokens, kv_bits),
         shared_bytes=Plan(shape, bits, 1).shared_bytes,
     )
     try:
-        return _load(path, shape, context_tokens, session_tokens, bits, folder, prefill)
+        return _load(path, shape, context_tokens, session_tokens, bits, kv_bits, folder, prefill)
     except torch.OutOfMemoryError as error:
         raise StartError(
             f"The {found.gpu} ran out of memory while {path.name} was loaded.",
-            "Set a smaller context_tokens in config.toml, or end other programs on the GPU.",
+            "Set a smaller context_tokens or kv_bits = 8 in config.toml, or end other programs on the GPU.",
+        ) from error
+    except subprocess.CalledProcessError as error:  # Triton compiles what starts its kernels
+        raise StartError(
+            f"The C compiler ({error.cmd[0]}) could not build what starts Triton's kernels.",
+            "Install a C compiler and Python's headers (Debian: gcc, python3-dev).",
         ) from error
     except RuntimeError as error:  # CUDA's own troubles: the CPU engine must still be able to take over
         words = str(error).strip().splitlines() or ["it said nothing"]
@@ -60,52 +67,61 @@ def open_runner(
         ) from error
 
 
+def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: int) -> int:
+    """All pages; in 8 bits also the longest session's rows of one layer in bf16, for the prefill."""
+    pool = context_tokens * shape.kv_bytes_per_token(kv_bits)
+    if kv_bits == 16:
+        return pool
+    longest = min(context_tokens, max(session_tokens, shape.trained_tokens))
+    return pool + longest * shape.kv_bytes_per_token() // shape.layers
+
+
 def _load(
     path: Path,
     shape: "Shape",
     context_tokens: int,
     session_tokens: int,
     bits: int,
+    kv_bits: int,
     folder: Path | None,
     prefill: str,
 ) -> "CudaRunner":
     import torch
 
-    from vivace.engine.runners.cuda.cache import read_through_cache
+    from vivace.engine.runners.cuda.cache import identity_of, read_through_cache
     from vivace.engine.runners.cuda.checkpoint import read_checkpoint
     from vivace.engine.runners.cuda.driver import Modules
-    from vivace.engine.runners.cuda.gguf_file import GgufFile
     from vivace.engine.runners.cuda.plan import Plan, fitting_passes
     from vivace.engine.runners.cuda.runner import CudaRunner
     from vivace.engine.runners.cuda.weights import build_model
-    from vivace.engine.runners.cuda.words import Words
+    from vivace.engine.runners.cuda.words import read_words
 
     begun = time.perf_counter()
+    vocabulary, identity = read_words(path, shape.vocab), identity_of(path)  # before what takes long
     blocks = torch.cuda.get_device_properties(0).multi_processor_count
     modules = Modules(folder / "kernels" if folder else None)
-    modules.begin([Plan(shape, bits, size, blocks) for size in fitting_passes(shape, bits)])
+    sizes = fitting_passes(shape, bits)
+    modules.begin([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
     shape, weights = read_through_cache(path, folder) if folder else read_checkpoint(path)
     stretch = max(1.0, session_tokens / shape.trained_tokens)
     limit = min(context_tokens, round(shape.trained_tokens * stretch))
     positions = -(-limit // 64) * 64
     model, dense = build_model(shape, weights, bits, "cuda", positions, stretch)
     del weights
-    file = GgufFile(path)
-    facts = path.stat()
     runner = CudaRunner(
-        path.stem,
+        path.name if path.is_dir() else path.stem,
         model,
         dense,
-        Words(file.fields, path.name),
+        vocabulary,
         bits=bits,
+        kv_bits=kv_bits,
         context_tokens=context_tokens,
-        identity=f"{facts.st_size} {facts.st_mtime_ns}",
+        identity=identity,
         stretch=stretch,
         make_machine=modules.take,
         blocks=blocks,
-        prefill=prefill,
+        prefill=prefill or ("fp8" if bits == 8 else "bf16"),
     )
-    file.close()
     runner.warm_up()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)
     return runner

@@ -1,7 +1,7 @@
 """How the work of one pass is cut into blocks: the macros of a module and the sizes of its launches.
 
-Owns every tuning constant. A plan belongs to one model shape, one weight format and one number of tokens
-a pass. Shared memory is the budget: the weights of the kernels to come wait there, so the rings of the
+Owns every tuning constant. A plan belongs to one model shape, one format of weights and KV, and one number of
+tokens a pass. Shared memory is the budget: the weights of the kernels to come wait there, so the rings of the
 five kernels of a layer should fit on one multiprocessor together (227 KB).
 """
 
@@ -74,6 +74,7 @@ class Plan:
     tokens: int  # of one pass
     blocks: int = 132  # multiprocessors
     tuning: Tuning | None = field(default=None)
+    kv_bits: int = 16  # of a key's or value's dimension: 8 or 16
 
     @cached_property
     def tuned(self) -> Tuning:
@@ -128,7 +129,7 @@ class Plan:
         shape, tuned, (split, warps) = self.shape, self.tuned, self.down
         return {
             "HIDDEN": shape.hidden, "FFN": shape.ffn, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
-            "VOCAB": shape.vocab, "BITS": self.bits, "TOKENS": self.tokens,
+            "VOCAB": shape.vocab, "BITS": self.bits, "KV_BITS": self.kv_bits, "TOKENS": self.tokens,
             "QKV_STAGES": tuned.qkv_stages, "O_STAGES": tuned.o_stages,
             "UP_STAGES": tuned.up_stages, "UP_GROUP": tuned.up_group,
             "DOWN_SPLIT": split, "DOWN_WARPS": warps,

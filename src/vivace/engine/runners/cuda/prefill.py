@@ -1,53 +1,51 @@
 """Many tokens at once: chunks of a prompt through torch's matrix products.
 
-Ways to the same numbers. `GraphPrefill` has our own kernels between the products (9 launches a layer) and
-captures a chunk's whole pass, in pieces, for each of a few sizes: the host then starts a piece with one call.
-`Fp8Prefill` is that with 8-bit floats in the large products.
-`TorchPrefill` is the plain way (17 launches a layer, each started by the host), kept to be compared with.
-All ask between pieces whether to go on; what a given-up chunk wrote lies behind the sequence's end and is
-never read. Owns a chunk's pass. Does not own pages.
+Our own kernels between the products make 9 launches a layer; the whole pass of a chunk is captured, in
+pieces, for each of a few sizes, so that the host starts a piece with one call. `Fp8Prefill` has 8-bit floats
+in the large products. Between pieces somebody may ask to stop; what a given-up chunk wrote lies behind the
+end of its sequence and is never read. Owns a chunk's pass. Does not own pages.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
 import torch  # type: ignore[import-not-found,unused-ignore]
-from torch.nn import functional  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import ShouldStop, Stopped
 from vivace.engine.runners.cuda.chain import COUNT, POSITION, STATE_WORDS, Launch, Model
 from vivace.engine.runners.cuda.graphs import Machine, Pool, capture_work
 from vivace.engine.runners.cuda.plan import Size
+from vivace.engine.runners.cuda.pool import bits_of, make_unpacked
+from vivace.engine.runners.cuda.reference import attend_pages
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights import Dense
 
 FP8 = torch.float8_e4m3fn
 SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)  # of a captured chunk
-PIECES = 4  # of its pass: somebody may stop it between two
-LAYERS_BETWEEN_QUESTIONS = 4
-QUERY_ROWS = 128  # tokens of a block of chunk_attention
-ATTENTION_BYTES = (QUERY_ROWS + 4 * 64) * HEAD_DIM * 2
+PIECES = 7  # of its pass: somebody may stop it between two
+# A piece should take less than 8 ms at any position. All else of a token costs as much as 9,000 keys (H200).
+TOKEN_KEYS = 9_000
+MOST_KEYS = 130_000_000  # of all tokens of a chunk
+UNPACKING_BLOCKS = 264  # for each head's keys or values
+
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
-class Prefill(Protocol):
-    chunk_tokens: int  # the most that one call should take
-
-    def run(
-        self,
-        tokens: Sequence[int],
-        start: int,
-        want: int,
-        should_stop: ShouldStop | None,
-    ) -> torch.Tensor:
-        """Put tokens into the pages of their sequence; logits [want, vocab] of the last ones."""
-        ...
-
-    def warm_up(self) -> None: ...
+def chunk_at(position: int, sizes: Sequence[int]) -> int:
+    """How many tokens to take at once behind so many others: the longer the past, the fewer."""
+    fitting = [size for size in sizes if size * (TOKEN_KEYS + position + size // 2) <= MOST_KEYS]
+    return max(fitting, default=sizes[0])
 
 
-class _Common:
-    """What both ways share: the inputs of a chunk, and the rows at its end."""
+def _attention(shape: Shape, sizes: list[int], device: torch.device) -> Attend:
+    if device.type != "cuda":
+        return attend_pages
+    from vivace.engine.runners.cuda.chunk_attention import ChunkAttention
 
+    return ChunkAttention(shape, sizes, device).run
+
+
+class Prefill:
     def __init__(
         self,
         model: Model,
@@ -55,48 +53,19 @@ class _Common:
         kv: torch.Tensor,
         pages: torch.Tensor,  # the page table of whichever sequence is read
         machine: Machine,
-        chunk_tokens: int,
     ) -> None:
         self._model, self._dense, self._kv, self._machine = model, dense, kv, machine
         self._pages = pages
-        self.chunk_tokens = chunk_tokens
-        self._inputs = torch.zeros(STATE_WORDS + chunk_tokens, dtype=torch.int32, device=kv.device)
-        staging = torch.zeros(STATE_WORDS + chunk_tokens, dtype=torch.int32)
+        shape, positions = model.shape, model.rotation.shape[0]
+        self._sizes = [size for size in SIZES if size < positions] + [min(positions, SIZES[-1])]
+        self.chunk_tokens = most = self._sizes[-1]  # the most that one call should take
+        self._inputs = torch.zeros(STATE_WORDS + most, dtype=torch.int32, device=kv.device)
+        staging = torch.zeros(STATE_WORDS + most, dtype=torch.int32)
         self._staging = staging.pin_memory() if kv.is_cuda else staging
         self._state, self._tokens = self._inputs[:STATE_WORDS], self._inputs[STATE_WORDS:]
-
-    def _write(self, tokens: Sequence[int], start: int) -> None:
-        words = self._staging.numpy()
-        words[:] = 0
-        words[POSITION], words[COUNT] = start, len(tokens)
-        words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
-        self._inputs.copy_(self._staging, non_blocking=True)
-
-    def _logits(self, y: torch.Tensor) -> torch.Tensor:
-        return (y @ self._model.dense_head.T).float()
-
-    def _launch(self, kernel: str, size: Size, *arguments: torch.Tensor | int | float) -> None:
-        self._machine.run(Launch(kernel, size, arguments, overlaps=False))
-
-    def _settle(self) -> None:
-        if self._kv.is_cuda:
-            torch.cuda.current_stream().synchronize()
-
-    def _ask(self, should_stop: ShouldStop | None) -> None:
-        if should_stop:
-            self._settle()  # the host must not run ahead of its question
-            if should_stop():
-                raise Stopped
-
-
-class GraphPrefill(_Common):
-    def __init__(
-        self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, machine: Machine
-    ) -> None:
-        positions = model.rotation.shape[0]
-        self._sizes = [size for size in SIZES if size < positions] + [min(positions, SIZES[-1])]
-        super().__init__(model, dense, kv, pages, machine, max(self._sizes))
-        shape, most = model.shape, self.chunk_tokens
+        self._attend = _attention(shape, self._sizes, kv.device)
+        self._unpacked = make_unpacked(shape, len(pages), kv.device) if bits_of(kv) == 8 else None
+        self._in_order = torch.arange(len(pages), dtype=torch.int32, device=kv.device)
 
         def zeros(columns: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
             return torch.zeros(most, columns, dtype=dtype, device=kv.device)
@@ -110,19 +79,18 @@ class GraphPrefill(_Common):
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
 
     def run(
-        self,
-        tokens: Sequence[int],
-        start: int,
-        want: int,
-        should_stop: ShouldStop | None,
+        self, tokens: Sequence[int], start: int, want: int, should_stop: ShouldStop | None
     ) -> torch.Tensor:
-        for at in range(0, len(tokens), self.chunk_tokens):
+        """Put tokens into the pages of their sequence; logits [want, vocab] of the last ones."""
+        at, chunk = 0, tokens[:0]
+        while at < len(tokens):
             if at:
                 self._settle()  # the inputs of the chunk before are read
             self._ask(should_stop)
-            chunk = tokens[at : at + self.chunk_tokens]
+            chunk = tokens[at : at + chunk_at(start + at, self._sizes)]
             self._write(chunk, start + at)
             self._replay(next(size for size in self._sizes if size >= len(chunk)), should_stop)
+            at += len(chunk)
         assert want <= len(chunk)
         return self._logits(self._y[len(chunk) - want : len(chunk)])
 
@@ -134,11 +102,28 @@ class GraphPrefill(_Common):
             self._write([], 0)
             self._prepare(size)
 
+    def _write(self, tokens: Sequence[int], start: int) -> None:
+        words = self._staging.numpy()
+        words[:] = 0
+        words[POSITION], words[COUNT] = start, len(tokens)
+        words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
+        self._inputs.copy_(self._staging, non_blocking=True)
+
+    def _settle(self) -> None:
+        if self._kv.is_cuda:
+            torch.cuda.current_stream().synchronize()
+
+    def _ask(self, should_stop: ShouldStop | None) -> None:
+        if should_stop:
+            self._settle()  # the host must not run ahead of its question
+            if should_stop():
+                raise Stopped
+
     def _replay(self, size: int, should_stop: ShouldStop | None) -> None:
         if self._kv.is_cuda and size in self._graphs:
-            for piece in self._graphs[size]:
+            for graph in self._graphs[size]:
                 self._ask(should_stop)
-                piece.replay()
+                graph.replay()
             return
         for piece in range(PIECES):
             self._ask(should_stop)
@@ -147,7 +132,7 @@ class GraphPrefill(_Common):
     def _prepare(self, size: int) -> None:
         if size not in self._graphs:
             self._graphs[size] = [
-                capture_work(lambda piece=piece: self._run_piece(piece, size), self._pool)  # type: ignore[misc]
+                capture_work(functools.partial(self._run_piece, piece, size), self._pool)
                 for piece in range(PIECES)
             ]
 
@@ -166,17 +151,23 @@ class GraphPrefill(_Common):
         yield from range(count * piece // PIECES, count * (piece + 1) // PIECES)
 
     def _decoder_layer(self, index: int, size: int) -> None:
-        layer, shape, kv = self._dense[index], self._model.shape, self._kv[index]
+        layer, kv = self._dense[index], self._kv[index]
         self._add_norm(layer.attention_gain, size, has_delta=index > 0)
         rows, q, mixed = self._rows[:size], self._q[:size], self._mixed[:size]
         torch.addmm(layer.dense_bias, self._y[:size], layer.qkv.T, out=rows)
         one = Size((size, 1, 1), 256, 1, 0)
         self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv)
-        blocks = Size((-(-size // QUERY_ROWS), shape.heads, 1), 128, 1, ATTENTION_BYTES)
-        scale = HEAD_DIM**-0.5 * 1.4426950408889634  # the softmax is taken to the base 2
-        self._launch("chunk_attention", blocks, self._state, q, kv, self._pages, mixed, scale)
+        self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._readable(kv), mixed)
         torch.mm(mixed, layer.out.T, out=self._delta[:size])
         self._feed_forward(index, size)
+
+    def _readable(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A layer's KV in bf16 and its page table: as they are, or unpacked as far as the chunk reads."""
+        if self._unpacked is None:
+            return kv, self._pages
+        blocks = Size((UNPACKING_BLOCKS, 2 * self._model.shape.kv_heads, 1), 256, 1, 0)
+        self._launch("unpack_pages", blocks, self._state, kv, self._pages, self._unpacked)
+        return self._unpacked, self._in_order
 
     def _feed_forward(self, index: int, size: int) -> None:
         layer, shape = self._dense[index], self._model.shape
@@ -191,8 +182,14 @@ class GraphPrefill(_Common):
         epsilon = self._model.shape.norm_epsilon
         self._launch("add_norm", rows, self._x, self._delta, int(has_delta), gain, self._y, epsilon)
 
+    def _launch(self, kernel: str, size: Size, *arguments: torch.Tensor | int | float) -> None:
+        self._machine.run(Launch(kernel, size, arguments, overlaps=False))
 
-class Fp8Prefill(GraphPrefill):
+    def _logits(self, y: torch.Tensor) -> torch.Tensor:
+        return (y @ self._model.dense_head.T).float()
+
+
+class Fp8Prefill(Prefill):
     """As above, with 8-bit floats in the three large products: half their time, and a question of quality."""
 
     def __init__(
@@ -241,70 +238,4 @@ def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (weight.float() / scale[:, None]).to(FP8), scale[None].contiguous()
 
 
-class TorchPrefill(_Common):
-    def __init__(
-        self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, machine: Machine
-    ) -> None:
-        super().__init__(model, dense, kv, pages, machine, min(2048, model.rotation.shape[0]))
-
-    def run(
-        self,
-        tokens: Sequence[int],
-        start: int,
-        want: int,
-        should_stop: ShouldStop | None,
-    ) -> torch.Tensor:
-        model, shape = self._model, self._model.shape
-        for at in range(0, len(tokens), self.chunk_tokens):
-            if at:
-                self._settle()
-            chunk = tokens[at : at + self.chunk_tokens]
-            self._write(chunk, start + at)
-            x = model.embedding[self._tokens[: len(chunk)].long()].float()
-            for index, layer in enumerate(self._dense):
-                if index % LAYERS_BETWEEN_QUESTIONS == 0:
-                    self._ask(should_stop)
-                self._decoder_layer(layer, x, self._kv[index], start + at)
-        if not want:
-            return x.new_empty(0, shape.vocab)
-        y = functional.rms_norm(x[-want:], (shape.hidden,), model.final_gain, shape.norm_epsilon)
-        return self._logits(y.to(torch.bfloat16))
-
-    def warm_up(self) -> None:
-        """Nothing is captured here."""
-
-    def _decoder_layer(self, layer: Dense, x: torch.Tensor, kv: torch.Tensor, start: int) -> None:
-        """x [tokens, hidden] in fp32, changed in place; the rest in bf16."""
-        shape, count = self._model.shape, len(x)
-        y = functional.rms_norm(x, (shape.hidden,), layer.attention_gain, shape.norm_epsilon)
-        rows = functional.linear(y.to(torch.bfloat16), layer.qkv, layer.dense_bias)
-        q = torch.empty(count, shape.heads, HEAD_DIM, dtype=torch.bfloat16, device=x.device)
-        one = Size((count, 1, 1), 256, 1, 0)
-        self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv)
-        held = kv.index_select(0, self._pages[: -(-(start + count) // 64)])
-        x += functional.linear(_attend(shape, q, held, start + count), layer.out)
-        y = functional.rms_norm(x, (shape.hidden,), layer.ffn_gain, shape.norm_epsilon)
-        gate, up = functional.linear(y.to(torch.bfloat16), layer.gate_up).chunk(2, dim=1)
-        x += functional.linear(functional.silu(gate).mul_(up), layer.down)
-
-
-PREFILLS: dict[str, type[GraphPrefill] | type[TorchPrefill]] = {
-    "graph": GraphPrefill,
-    "fp8": Fp8Prefill,
-    "torch": TorchPrefill,
-}
-
-
-def _attend(shape: Shape, q: torch.Tensor, held: torch.Tensor, length: int) -> torch.Tensor:
-    """q [tokens, heads, 128]; held [pages, 2, kv_heads, 64, 128] → [tokens, heads * 128]"""
-    count = len(q)
-    k, v = held.permute(1, 2, 0, 3, 4).reshape(2, 1, shape.kv_heads, -1, HEAD_DIM)[..., :length, :]
-    q = q.transpose(0, 1)[None]
-    if q.is_cuda:  # the flash kernel itself: causal from the end of the context, key heads shared as they are
-        flash = torch.ops.aten._scaled_dot_product_flash_attention
-        mixed = flash(q, k, v, 0.0, True)[0]
-    else:
-        seen = torch.ones(count, length, dtype=torch.bool).tril(length - count)
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
-    out: torch.Tensor = mixed[0].transpose(0, 1).reshape(count, -1)
-    return out
+PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill}

@@ -6,6 +6,7 @@ is bound by the weights it reads, and the engine batches only where candidates a
 who runs when.
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,7 +19,8 @@ from vivace.engine.runners.cuda.chain import Model
 from vivace.engine.runners.cuda.driver import Module
 from vivace.engine.runners.cuda.graphs import MakeMachine, Passes
 from vivace.engine.runners.cuda.kv import Pages
-from vivace.engine.runners.cuda.prefill import PREFILLS, Prefill
+from vivace.engine.runners.cuda.pool import make_pool
+from vivace.engine.runners.cuda.prefill import PREFILLS
 from vivace.engine.runners.cuda.shape import HEAD_DIM, PAGE_TOKENS
 from vivace.engine.runners.cuda.stream import Stream
 from vivace.engine.runners.cuda.weights import Dense
@@ -26,6 +28,7 @@ from vivace.engine.runners.cuda.weights import Dense
 SEQUENCES = 64
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
 MOST_ROWS = 64  # rows of logits that stay in pinned memory; more are copied slower
+MARK_BYTES = 16  # at the beginning of saved KV: whose it is
 
 
 class Vocabulary(Protocol):
@@ -43,23 +46,22 @@ class CudaRunner:
         vocabulary: Vocabulary,
         *,
         bits: int,
+        kv_bits: int = 16,
         context_tokens: int,
         identity: str = "",  # of the file: saved KV belongs to it
         stretch: float = 1.0,
         make_machine: MakeMachine = Module,
         blocks: int = 132,
-        prefill: str = "graph",  # or another of PREFILLS
+        prefill: str = "bf16",  # or another of PREFILLS
     ) -> None:
         shape, device = model.shape, model.embedding.device
         pages = -(-context_tokens // PAGE_TOKENS)
         most_pages = min(pages, model.rotation.shape[0] // PAGE_TOKENS)
-        self._kv = torch.zeros(
-            shape.layers, pages, 2, shape.kv_heads, PAGE_TOKENS, HEAD_DIM, dtype=torch.bfloat16, device=device
-        )
+        self._kv = make_pool(shape, pages, kv_bits, device)
         self._pages = Pages(pages, SEQUENCES, self._copy_page)
         self._passes = Passes(model, bits, self._kv, most_pages, blocks, make_machine)
         machine = self._passes.sized(1).machine
-        self._prefill: Prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, machine)
+        self._prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, machine)
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
         self._most_few = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
         self._stream: Stream | None = None
@@ -76,14 +78,16 @@ class CudaRunner:
             threads=1,
             stretch=stretch,
             can_stop=True,
-            kv_format=f"vivace cuda 2 {name} {identity} {shape.layers}x{shape.kv_heads}x{HEAD_DIM} bf16 "
-            f"{bits}-bit weights yarn {stretch:g}",
+            kv_format=f"vivace cuda 3 {name} {identity} {shape.layers}x{shape.kv_heads}x{HEAD_DIM} "
+            f"{kv_bits}-bit {bits}-bit weights yarn {stretch:g}",
             device="cuda",
             pass_tokens=self._prefill.chunk_tokens,
             draft_tokens=self._passes.sizes[-1] - 1,
             shares_passes=False,
             stoppable_ms=8.0,
         )
+        mark = hashlib.blake2b(self.facts.kv_format.encode(), digest_size=MARK_BYTES)
+        self._mark = bytearray(mark.digest())
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         self._settle()
@@ -118,9 +122,9 @@ class CudaRunner:
             if should_stop and should_stop():
                 raise Stopped
             tokens = span.tokens[at : at + few]
-            rows = self._passes.run(tokens, span.start + at).logits[: len(tokens)]
-            rows = self._to_host(rows[max(0, count - span.want - at) :])
-            found.append(rows.copy() if count > few else rows)
+            logits = self._passes.run(tokens, span.start + at).logits[: len(tokens)]
+            wanted = self._to_host(logits[max(0, count - span.want - at) :])
+            found.append(wanted.copy() if count > few else wanted)
         return np.concatenate(found) if len(found) > 1 else found[0]
 
     def _to_host(self, rows: torch.Tensor) -> Logits:
@@ -197,19 +201,21 @@ class CudaRunner:
 
     def save(self, seq: int) -> bytes:
         self._settle()
-        held = self._kv[:, self._pages.table(seq)[: -(-self._lengths[seq] // PAGE_TOKENS)]].cpu()
-        state: bytes = held.view(torch.uint8).numpy().tobytes()
+        held = self._kv[:, self._pages.table(seq)[: -(-self._lengths[seq] // PAGE_TOKENS)]]
+        saved = torch.empty(MARK_BYTES + held.nbytes, dtype=torch.uint8)
+        saved[:MARK_BYTES] = torch.frombuffer(self._mark, dtype=torch.uint8)
+        saved[MARK_BYTES:] = held.view(torch.uint8).reshape(-1)
+        state: bytes = saved.numpy().tobytes()
         return state
 
     def load(self, seq: int, state: bytes) -> None:
         self._settle()
-        page_bytes = self._kv[:, :1].numel() * 2
-        count = len(state) // page_bytes
-        if not state or len(state) % page_bytes:
+        count, rest = divmod(len(state) - MARK_BYTES, self._kv[:, :1].nbytes)
+        if count < 1 or rest or state[:MARK_BYTES] != self._mark:
             raise ValueError("This is no KV of such a model.")
         self._pages.reserve(seq, 0, count * PAGE_TOKENS)
         self._lengths[seq] = count * PAGE_TOKENS
-        held = torch.frombuffer(bytearray(state), dtype=torch.bfloat16)
+        held = torch.frombuffer(bytearray(state), dtype=self._kv.dtype, offset=MARK_BYTES)
         target = torch.tensor(self._pages.table(seq)[:count], device=self._kv.device)
         self._kv[:, target] = held.reshape(len(self._kv), count, *self._kv.shape[2:]).to(self._kv.device)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 HEAD_DIM = 128
 PAGE_TOKENS = 64  # of the KV; the kernels have the same number
+SCALE_BYTES = 16  # beside each head's row of a KV in 8 bits
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,9 @@ class Shape:
     def qkv_rows(self) -> int:
         return (self.heads + 2 * self.kv_heads) * HEAD_DIM
 
-    @property
-    def kv_bytes_per_token(self) -> int:
-        return self.layers * 2 * self.kv_heads * HEAD_DIM * 2
+    def kv_bytes_per_token(self, kv_bits: int = 16) -> int:
+        row = HEAD_DIM * 2 if kv_bits == 16 else HEAD_DIM + SCALE_BYTES
+        return self.layers * 2 * self.kv_heads * row
 
     @property
     def parameters(self) -> int:

@@ -7,68 +7,8 @@
 #define ROWS (GROUP_HEADS * TOKENS)
 #define TILE_Q (ROWS < 16 ? ROWS : 16)
 #define HALVES (TILE_Q > 8 ? 2 : 1)                       // a tensor-core tile has rows g and g + 8
-#define BLOCK_TOKENS (16 * ATTENTION_WARPS)
-#define DIMENSIONS (HEAD_DIM / ATTENTION_WARPS)           // of one warp
-#define VALUE_REGISTERS (DIMENSIONS / 8)                  // of one lane and position
 #define SCORE_ROW (BLOCK_TOKENS + 8)                      // padded: no bank conflicts
 #define OWNED (HEAD_DIM / ATTENTION_CLUSTER)              // dimensions that one block of a cluster finishes
-
-struct Block {
-    u32 k[2][4][4];                                       // 16 positions, 8 and 8; all dimensions
-    u32 v[BLOCK_TOKENS / 8][VALUE_REGISTERS];             // all positions; this warp's dimensions
-};
-
-template <int REGISTERS> DEVICE void load_registers(const u16* at, u32 out[REGISTERS]) {
-    if (REGISTERS == 4) {
-        Words4 w = load_fresh((const Words4*)at);
-        UNROLL for (int j = 0; j < REGISTERS; j++) out[j] = w.w[j];
-    } else {
-        Words2 w = load_fresh((const Words2*)at);
-        UNROLL for (int j = 0; j < REGISTERS; j++) out[j] = w.w[j];
-    }
-}
-
-// Fill in the positions from … to-1 of block b; the rest stays as it is.
-DEVICE void load_keys(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
-    UNROLL for (int half = 0; half < 2; half++) {
-        int at = b * BLOCK_TOKENS + 16 * warp + 8 * half + g;
-        if (at < from || at >= to) continue;
-        const u16* row = kv + kv_row(pages[at / PAGE_TOKENS], 0, kv_head, at % PAGE_TOKENS) + 8 * t;
-        UNROLL for (int i = 0; i < 4; i++) load_registers<4>(row + 32 * i, block.k[half][i]);
-    }
-}
-DEVICE void load_values(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
-    UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
-        int at = b * BLOCK_TOKENS + 8 * n + g;
-        if (at < from || at >= to) continue;
-        const u16* row = kv + kv_row(pages[at / PAGE_TOKENS], 1, kv_head, at % PAGE_TOKENS);
-        load_registers<VALUE_REGISTERS>(row + warp * DIMENSIONS + t * 2 * VALUE_REGISTERS, block.v[n]);
-    }
-}
-DEVICE void load_block(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
-    load_keys(block, kv, pages, kv_head, b, from, to);
-    load_values(block, kv, pages, kv_head, b, from, to);
-}
-// Bring old rows of a whole block into L2.
-DEVICE void expect_block(const u16* kv, const int* pages, int kv_head, int b) {
-    for (int page = b * BLOCK_TOKENS / PAGE_TOKENS; page < (b + 1) * BLOCK_TOKENS / PAGE_TOKENS; page++)
-        UNROLL for (int i = threadIdx.x; i < PAGE_TOKENS * 2; i += ATTENTION_WARPS * 32) {
-            const u16* line = kv + kv_row(pages[page], 0, kv_head, 0) + i * 64;
-            prefetch_l2(line);
-            prefetch_l2(line + PAGE_ELEMENTS);
-        }
-}
-// Keys past the end may be anything finite: their scores are masked. Values are multiplied by 0, so they must be.
-DEVICE void clear_keys(Block& block) {
-    UNROLL for (int half = 0; half < 2; half++)
-        UNROLL for (int i = 0; i < 16; i++) block.k[half][i / 4][i % 4] = 0;
-}
-DEVICE void clear_values(Block& block) {
-    UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++)
-        UNROLL for (int j = 0; j < VALUE_REGISTERS; j++) block.v[n][j] = 0;
-}
 
 struct Part {
     float o[VALUE_REGISTERS][4];                          // rows g, g, g+8, g+8 x a pair of dimensions
@@ -83,7 +23,8 @@ DEVICE void score_block(const Block& block, const u32 q[HALVES][4][4], float* sc
         UNROLL for (int p = 0; p < 4; p += 2)
             UNROLL for (int half = 0; half < 2; half++)
                 mma_bf16(s[half], q[0][i][p], HALVES == 2 ? q[HALVES - 1][i][p] : 0, q[0][i][p + 1],
-                         HALVES == 2 ? q[HALVES - 1][i][p + 1] : 0, block.k[half][i][p], block.k[half][i][p + 1]);
+                         HALVES == 2 ? q[HALVES - 1][i][p + 1] : 0, key_pair(block, half, i, p),
+                         key_pair(block, half, i, p + 1));
     UNROLL for (int row = 0; row < HALVES; row++)
         UNROLL for (int half = 0; half < 2; half++)
             *(Float2*)(scores + (g + 8 * row) * SCORE_ROW + 16 * warp + 8 * half + 2 * t) =
@@ -123,8 +64,8 @@ DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int
     UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n += 2)
         UNROLL for (int j = 0; j < VALUE_REGISTERS; j++)
             mma_bf16(part.o[j], p[0][n], HALVES == 2 ? p[HALVES - 1][n] : 0, p[0][n + 1],
-                     HALVES == 2 ? p[HALVES - 1][n + 1] : 0, transpose_8x8(block.v[n][j]),
-                     transpose_8x8(block.v[n + 1][j]));
+                     HALVES == 2 ? p[HALVES - 1][n + 1] : 0, transpose_8x8(value_pair(block, n, j)),
+                     transpose_8x8(value_pair(block, n + 1, j)));
 }
 
 // Send this block's part to the blocks of its cluster: each dimension to its owner, the statistics to all.
@@ -137,7 +78,7 @@ DEVICE void push_part(Part& part, float* inbox, float* stats, u32 rank) {
         total += shuffle_xor(total, 2);
         if (row >= TILE_Q) continue;
         UNROLL for (int j = 0; j < VALUE_REGISTERS; j++) {
-            int d = warp * DIMENSIONS + (t * VALUE_REGISTERS + j) * 2;
+            int d = DIMENSION_OF(warp * DIMENSIONS + (t * VALUE_REGISTERS + j) * 2);
             cluster_store((Float2*)(inbox + (rank * TILE_Q + row) * OWNED + d % OWNED), d / OWNED,
                           {part.o[j][2 * half], part.o[j][2 * half + 1]});
         }
@@ -148,7 +89,7 @@ DEVICE void push_part(Part& part, float* inbox, float* stats, u32 rank) {
 
 // grid (KV_HEADS * parts * ATTENTION_CLUSTER, 1, row tiles), clusters along x
 KERNEL(ATTENTION_WARPS * 32, NEIGHBOURS(12 / ATTENTION_WARPS))
-attention(const State* state, const u16* q, const u16* kv, const int* pages, int parts, float* part_out,
+attention(const State* state, const u16* q, const Kv* kv, const int* pages, int parts, float* part_out,
           Float2* part_stats, float scale) {
     SHARED_MEMORY(shared);
     float* scores = (float*)shared;                       // [2][8 * HALVES][SCORE_ROW]

@@ -1,5 +1,5 @@
 // Shapes and state that all kernels share. The shape macros (HIDDEN, FFN, HEADS, KV_HEADS, VOCAB, BITS, TOKENS …)
-// come from plan.py: one compiled module serves one model, one weight format and one number of tokens a pass.
+// come from plan.py: one compiled module serves one model, one format of weights and KV, one number of tokens a pass.
 
 #define HEAD_DIM 128
 #define PAGE_TOKENS 64
@@ -32,9 +32,3 @@ struct State {           // in device memory; stream.py writes it before the fir
     int stops;
     int stop[STOP_TOKENS];
 };
-
-// A page of one layer: keys, then values; in each, heads x PAGE_TOKENS x HEAD_DIM of bf16.
-#define PAGE_ELEMENTS (KV_HEADS * PAGE_TOKENS * HEAD_DIM)
-DEVICE u64 kv_row(int page, int is_value, int head, int slot) {
-    return (((u64)page * 2 + is_value) * KV_HEADS + head) * (PAGE_TOKENS * HEAD_DIM) + (u64)slot * HEAD_DIM;
-}

@@ -41,6 +41,9 @@ DEVICE u32 pack_bf16(float low, float high) {
 }
 DEVICE float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 DEVICE float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+DEVICE float float_of_bits(u32 bits) { return __uint_as_float(bits); }
+// Four bytes out of eight: a digit of `which` names each, the lowest first; 0 … 3 are of `low`, 4 … 7 of `high`.
+DEVICE u32 permute_bytes(u32 low, u32 high, u32 which) { return __byte_perm(low, high, which); }
 
 // Two numbers as 8-bit floats (4 bits of exponent, 3 of fraction), at most 448: the low byte is the even element
 DEVICE u16 pack_fp8(float low, float high) {
@@ -65,29 +68,10 @@ DEVICE u32 transpose_8x8(u32 pair) {
     return turned;
 }
 
-// Four 8x8 matrices of 16-bit numbers out of shared memory: lane i names row i % 8 of matrix i / 8 by its address.
-// Lane (g, t) gets elements 2t, 2t+1 of row g of each; of their transposes in the second form.
-DEVICE void load_matrices(u32 out[4], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
-}
-DEVICE void load_turned_matrices(u32 out[4], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
-}
-// 16 bytes into shared memory beside other work; zeros if they are not wanted.
-DEVICE void async_copy(void* shared, const void* global, bool is_wanted) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global), "r"(is_wanted ? 16 : 0) : "memory");
-}
-DEVICE void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int pending> DEVICE void async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }
-
 // ---- global memory. Activations change between kernels that overlap: they must never be served from L1.
 DEVICE float load_fresh(const float* p) { return __ldcg(p); }
 DEVICE int load_fresh(const int* p) { return __ldcg(p); }
+DEVICE u16 load_fresh(const u16* p) { return __ldcg(p); }
 struct alignas(8) Float2 { float x, y; };
 DEVICE Float2 load_fresh(const Float2* p) {
     float2 v = __ldcg(reinterpret_cast<const float2*>(p));

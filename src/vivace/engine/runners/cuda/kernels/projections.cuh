@@ -18,12 +18,16 @@ struct QkvItem {
     float scale[2], bias[2];
     Float2 turn;  // cosine, sine
     u16* out;
+#if KV_BITS == 8
+    u8* group;    // where k and v go to
+    u16* group_scale;
+#endif
 };
 
 // q, k, v of the new tokens: norm, product, bias, rotation; q to its buffer, k and v into their page.
 KERNEL(288, NEIGHBOURS(2))
 qkv(const State* state, const float* x, const float* gain, const u8* weights, const float* scales, const float* bias,
-    const Float2* rotation, const int* pages, u16* q, u16* kv, float epsilon) {
+    const Float2* rotation, const int* pages, u16* q, Kv* kv, float epsilon) {
     SHARED_MEMORY(shared);
     static_assert(QKV_STAGES * TILE_TOKENS * 4 <= 256, "one item a thread");
     const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_DIM / TILE_ROWS;
@@ -34,8 +38,14 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
     Float2 gains[QkvProduct::PAIRS];
     product.load_gain(gain, gains);
     QkvItem item = {};
+#if KV_BITS == 8
+    static_assert(QKV_STAGES == 2, "the two tiles of a block are a group of dimensions");
+    item.slot = threadIdx.x < TILE_TOKENS * 8 ? threadIdx.x / 4 % 2 : 2;
+    item.token = threadIdx.x / 8;
+#else
     item.slot = threadIdx.x / (TILE_TOKENS * 4);
     item.token = threadIdx.x / 4 % TILE_TOKENS;
+#endif
     item.r = threadIdx.x % 4;
     item.is_real = item.slot < product.count && token0 + item.token < load_fresh(&state->count);
     if (item.is_real) {
@@ -48,12 +58,34 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
         item.turns = head < HEADS + KV_HEADS;
         item.turn = rotation[(u64)at * (HEAD_DIM / 2) + low];
         int is_value = head >= HEADS + KV_HEADS, kv_head = (head - HEADS) % KV_HEADS;
+#if KV_BITS == 8
+        item.out = low + q + ((u64)(token0 + item.token) * HEADS + head) * HEAD_DIM;
+        if (head >= HEADS) {
+            int page = pages[at / PAGE_TOKENS], place = at % PAGE_TOKENS;
+            item.group = kv + byte_row(page, is_value, kv_head, place) + low / 8 * 16;
+            item.group_scale = (u16*)(kv + scale_at(page, is_value, kv_head, place, low / 8));
+        }
+#else
         item.out = low + (head < HEADS ? q + ((u64)(token0 + item.token) * HEADS + head) * HEAD_DIM
                                        : kv + kv_row(pages[at / PAGE_TOKENS], is_value, kv_head, at % PAGE_TOKENS));
+#endif
     }
     product.wait();
     product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
     product.run([&](int, int, const float* group) {
+#if KV_BITS == 8
+        if (product.first / 16 >= HEADS) {  // all of the block is in one head
+            float a = 0.0f, b = 0.0f;
+            if (item.is_real) {
+                a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
+                b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
+                float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
+                if (item.turns) a = turned_a, b = turned_b;
+            }
+            warp_sync();
+            return keep_group(a, b, item.slot * 4 + item.r, item.group, item.group_scale);
+        }
+#endif
         if (!item.is_real) return;
         float a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
         float b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];

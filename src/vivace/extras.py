@@ -1,0 +1,80 @@
+"""What is not installed by default, because it is large or for few: its packages, and whether they are here.
+
+Owns the list and how one is installed into the environment that runs this. What the packages are is said in
+pyproject.toml: beside the sources in a clone, in our own metadata where we were installed as a package.
+"""
+
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from vivace.errors import StartError, UsageError
+
+CLONE = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Extra:
+    name: str
+    what: str
+    modules: tuple[str, ...]  # all of them are there once it is installed
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(module for module in self.modules if not _has(module))
+
+
+EXTRAS = (
+    Extra(
+        "cuda",
+        "the engine for NVIDIA GPUs (H100, H200)",
+        ("torch", "triton", "gguf", "safetensors", "tokenizers"),
+    ),
+    Extra("otel", "OpenTelemetry traces", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
+)
+
+
+def _has(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # what it is a part of is not there
+        return False
+
+
+def find_extra(name: str) -> Extra:
+    for extra in EXTRAS:
+        if extra.name == name:
+            return extra
+    names = ", ".join(extra.name for extra in EXTRAS)
+    raise UsageError(f"There is no extra {name!r}.", f"There are: {names}.")
+
+
+def install_command(extra: Extra, clone: Path = CLONE) -> list[str]:
+    """What installs it here: the versions that were tested, in a clone."""
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    project = clone / "pyproject.toml"
+    if project.is_file():
+        wanted = tomllib.loads(project.read_text("utf-8"))["project"]["optional-dependencies"][extra.name]
+        constraints = clone / "constraints.txt"
+        return [*command, *(["-c", str(constraints)] if constraints.is_file() else []), *wanted]
+    try:
+        version = importlib.metadata.version("vivace")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise StartError(
+            "It is not known how Vivace was installed here.", "Install it from a clone."
+        ) from error
+    return [*command, f"vivace[{extra.name}]=={re.sub('[^0-9a-z.+]', '', version)}"]
+
+
+def install(extra: Extra) -> None:
+    """Run pip, which shows what it does; `StartError` if it fails."""
+    if subprocess.run(install_command(extra), check=False).returncode:
+        raise StartError(
+            f"pip could not install the extra {extra.name}.",
+            "Its last lines say why. Nothing else was changed.",
+        )
