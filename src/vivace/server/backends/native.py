@@ -122,6 +122,8 @@ class NativeBackend:
             parked_bytes=stats.parked_bytes if stats else 0,
             tokens_prefilled=stats.tokens_prefilled if stats else 0,
             tokens_generated=stats.tokens_generated if stats else 0,
+            device=ready.device if ready else "cpu",
+            why_no_gpu=ready.why_no_gpu if ready else "",
         )
 
     async def _load_default(self) -> None:
