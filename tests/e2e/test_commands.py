@@ -140,3 +140,27 @@ def test_the_default_model_edits_the_example(home: Home) -> None:
     compile(file.read_text(), "todo.py", "exec")
     changed = [line for line in done.out.splitlines() if line.startswith(("+", "-"))]
     assert len(changed) <= 12, f"not a small edit, after {time.monotonic() - began:.0f} s"
+
+
+BREAKS = "import sys; from vivace.cli import main as m; m.app = lambda **_: {}; sys.exit(m.main())"
+
+
+def test_a_broken_connection_is_said() -> None:
+    """It ends a command with words, unlike a reader of its output that left."""
+    breaks = BREAKS.format("(_ for _ in ()).throw(BrokenPipeError())")
+    done = subprocess.run([sys.executable, "-c", breaks], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "vivace: A connection broke off.")
+
+
+def test_a_reader_that_left_is_told_nothing() -> None:
+    """As in `vivace … | head`: no words and no traceback."""
+    writes = BREAKS.format("[print('x' * 99, flush=True) for _ in range(10**6)]")
+    with subprocess.Popen(
+        [sys.executable, "-c", writes], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 1

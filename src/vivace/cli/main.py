@@ -5,6 +5,7 @@ it needs when it runs, so that `vivace --help` is instant.
 """
 
 import os
+import select
 import sys
 
 import click
@@ -57,12 +58,22 @@ def main() -> int:
     except (KeyboardInterrupt, click.Abort):
         complain("Interrupted.")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone: nothing to say, nobody to say it to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        if _has_reader():
+            complain("A connection broke off.", "Try again; `vivace status` names the log.")
+        else:  # nothing to say, nobody to say it to
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except click.ClickException as error:
         return _usage(error)
     return code if isinstance(code, int) else 0
+
+
+def _has_reader() -> bool:
+    """Whether what we print goes anywhere: `vivace … | head` ends before we do."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # a pipe without a reader is an error, which is always told
+    return not poll.poll(0)
 
 
 def _usage(error: click.ClickException) -> int:

@@ -83,7 +83,10 @@ class SocketClient(Client):
         return events
 
     def send(self, message: dict[str, Any]) -> None:
-        self.link.sendall(framed(_encode({"type": "response.create"} | message), os.urandom(4)))
+        try:
+            self.link.sendall(framed(_encode({"type": "response.create"} | message), os.urandom(4)))
+        except OSError as error:
+            raise ServerGone("The server closed the connection.", "See its log.") from error
 
 
 class HttpClient(Client):

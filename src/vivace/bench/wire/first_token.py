@@ -32,9 +32,8 @@ class Sides:
 def measure_first_token(house: House, model: str, rounds: int, chars: int) -> Section:
     sides, chance = Sides(), random.Random(time.monotonic_ns())
     body = {"model": model, "store": False, "max_output_tokens": OUTPUT_TOKENS, "temperature": 0}
-    with SocketClient(house.address) as socket:
-        for _ in range(rounds):
-            _round(house, socket, body, chars, chance, sides)
+    for _ in range(rounds):
+        _round(house, body, chars, chance, sides)
     warm, cold = (_median_ms(each) for each in (sides.warm, sides.cold))
     return {
         "reduction": 1.0 - warm / cold,
@@ -48,14 +47,13 @@ def measure_first_token(house: House, model: str, rounds: int, chars: int) -> Se
     }
 
 
-def _round(
-    house: House, socket: SocketClient, body: dict[str, Any], chars: int, chance: random.Random, sides: Sides
-) -> None:
-    session = talk.opening(str(chance.random()), chars)
-    prefilled = ask_socket(socket, body | {"input": session, "generate": False}).answer
-    assert prefilled
-    news = {"input": [_question(chance)], "previous_response_id": prefilled.id}
-    sides.warm.append(ask_socket(socket, body | news))
+def _round(house: House, body: dict[str, Any], chars: int, chance: random.Random, sides: Sides) -> None:
+    with SocketClient(house.address) as socket:  # closed before the rest, while nobody would answer its pings
+        session = talk.opening(str(chance.random()), chars)
+        prefilled = ask_socket(socket, body | {"input": session, "generate": False}).answer
+        assert prefilled
+        news = {"input": [_question(chance)], "previous_response_id": prefilled.id}
+        sides.warm.append(ask_socket(socket, body | news))
     history = [*talk.opening(str(chance.random()), chars), _question(chance)]
     for side in (sides.cold, sides.matched):
         side.append(heard := ask_http(house.address, body | {"input": history}))
