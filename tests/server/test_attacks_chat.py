@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from attacking import Lag, memory_mib
+from attacking import check_lag, memory_mib
 from serving import fetch, status_of, until
 from talking import post
 
@@ -106,18 +106,7 @@ async def test_the_loop_is_not_held_up(address: ServerAddress) -> None:
 
     On a machine that is busy with other things, not much later than while it does ordinary work.
     """
-    for _ in range(2):  # once more if something else took the machine just then
-        ordinary, storm = await _lag_s(address, _ordinary_work), await _lag_s(address, _storm)
-        if storm <= max(0.05, 4 * ordinary):
-            return
-    raise AssertionError(f"99 in 100 below {storm} s in the storm, and {ordinary} s in ordinary work")
-
-
-async def _lag_s(address: ServerAddress, work: Callable[[ServerAddress], Awaitable[None]]) -> float:
-    lag = Lag(address)
-    while lag.samples() < 100:
-        await work(address)
-    return lag.p99_s()
+    await check_lag(address, _ordinary_work, _storm)
 
 
 async def _ordinary_work(address: ServerAddress) -> None:
