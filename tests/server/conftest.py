@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from serving import LONG, script, until_ready
+from upstream_fake import Fake
 
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
@@ -65,3 +66,11 @@ def start(settings: Settings) -> Iterator[Callable[..., Settings]]:
     yield begin
     for one in started:
         warm.stop_server(one)
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    """An upstream that says what a test tells it to."""
+    fake = Fake()
+    yield fake
+    fake.close()

@@ -1,6 +1,6 @@
 """Answers of upstreams that speak chat completions, well and in their own ways, over real sockets."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,13 +12,6 @@ from vivace.protocol.outcomes import CallBegun, CallText, Text
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 PATCH = {"type": "custom", "name": "apply_patch"}
 ONE_CALL = [tool_call(0, "", "f", "c1"), tool_call(0, '{"a"'), tool_call(0, ":1}")]
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    fake = Fake()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

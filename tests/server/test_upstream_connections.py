@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,13 +13,6 @@ from upstream_fake import Asker, Call, Fake, Script, chunk, deaf, says, until
 
 KEY = "sk-hush-0123456789abcdef"
 HELLO = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    fake = Fake()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

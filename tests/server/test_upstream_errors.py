@@ -4,7 +4,7 @@ import email.utils
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -12,13 +12,6 @@ from upstream_fake import Asker, Call, Fake, Script, chat, chunk, says
 
 KEY = "sk-hush-0123456789abcdef"
 HELLO = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    fake = Fake()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 import pytest
@@ -15,13 +15,6 @@ from vivace.protocol.outcomes import Broken, Ended, Outcome, Text
 from vivace.server.backends.upstream_turn import UpstreamTurn
 from vivace.server.metrics import Metrics
 from vivace.server.turn_watch import Watch
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    fake = Fake()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Which names mean which upstream, and which API it is asked over."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from vivace.server.backends.base import Backend, Caller, Turn
 from vivace.server.backends.upstream import UpstreamBackend
 from vivace.server.backends.upstream_models import names_in
 from vivace.server.backends.upstream_settings import read_upstreams
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    fake = Fake()
-    yield fake
-    fake.close()
 
 
 def lists(*names: str) -> Script:

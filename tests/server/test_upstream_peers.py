@@ -5,7 +5,7 @@ Seen: llama-cpp-python's server 0.3.36 ("llama") and the LiteLLM proxy 1.106.2 (
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,6 @@ COOLING = {
     }
 }
 NO_MODEL = {"error": {"message": "Invalid model name passed in model=m. Call `/v1/models`.", "code": "400"}}
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    fake = Fake()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Answers of upstreams that speak the Responses API, well and in their own ways, over real sockets."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -38,13 +38,6 @@ USAGE = {
     "input_tokens_details": {"cached_tokens": 3},
     "output_tokens_details": {"reasoning_tokens": 1},
 }
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    fake = Fake()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture
