@@ -1,6 +1,7 @@
 """From a checkpoint's matrices to the model that the kernels read.
 
-Owns which matrices are joined and in what row order. Where the numbers come from is `checkpoint`'s concern.
+Owns which matrices are joined, in what row order, and which of them are in 4 bits: the layers'. Where the
+numbers come from is `checkpoint`'s concern.
 """
 
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.chain import Layer, Model, rotation_table
+from vivace.engine.runners.cuda.fours import round_to_fours, widen
 from vivace.engine.runners.cuda.layout import gate_up_pairs, pack, rotation_pairs
 from vivace.engine.runners.cuda.reference import Plain
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
@@ -60,6 +62,20 @@ def pack_layer(shape: Shape, dense: Dense, bits: int) -> Layer:
     )
 
 
+def rounded_layer(dense: Dense) -> Dense:
+    """What 4 bits make of a layer: a prefill must multiply by the same numbers."""
+
+    def rounded(weight: torch.Tensor) -> torch.Tensor:
+        return widen(round_to_fours(weight)).to(torch.bfloat16)
+
+    return dense._replace(
+        qkv=rounded(dense.qkv),
+        out=rounded(dense.out),
+        gate_up=rounded(dense.gate_up),
+        down=rounded(dense.down),
+    )
+
+
 def build_model(
     shape: Shape,
     weights: Plain,
@@ -76,12 +92,12 @@ def build_model(
         shape=shape,
         layers=[pack_layer(shape, layer, bits) for layer in dense],
         final_gain=weights["norm.weight"].to(device).float(),
-        head=pack(head, bits),
+        head=pack(head, max(bits, 8)),
         embedding=embedding,
         rotation=rotation_table(shape, positions, device, stretch, weights.get("rope_freqs.weight")),
         dense_head=head,
     )
-    return model, dense
+    return model, [rounded_layer(layer) for layer in dense] if bits == 4 else dense
 
 
 def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") -> Plain:

@@ -1,0 +1,92 @@
+// 4-bit weights: 32 columns of a row are a group with a step and a least value, w = least + step * (0 … 15). The tensor
+// core multiplies the 16-bit activations by the integers; a group's sum is scaled in fp32, and the least value is
+// multiplied by the sum of the activations. With one token or two most of the tensor core's columns are free: up to
+// four groups take their places side by side, and one scaling serves them all. Owns the format (layout.py has the
+// same in torch) and the sums of one warp and two tiles; where the weights and the activations come from is
+// product.cuh's.
+
+#if HAS_DIGITS
+#define COLUMNS (2 * TILE_TOKENS)      // of the tensor core's right side: two digits a token
+#else
+#define COLUMNS TILE_TOKENS
+#endif
+#define COLUMN_TILES ((COLUMNS + 7) / 8)
+#define SHARE (TILE_TOKENS < 4 ? 4 / TILE_TOKENS : 1)  // groups side by side
+struct Right { u32 b[COLUMN_TILES][X_BITS / 4]; };     // activations of 32 columns
+struct Added { float x[COLUMN_TILES]; };               // sums of SHARE groups' activations, each in its own lanes
+
+// A block is 64 columns of 8 rows. Lane (g, t) has 8 bytes: columns 8t … 8t+7 of row g, low halves of the first 32, high
+// halves of the next. Behind them step and least in bf16, [2 groups][8 rows]; the second group's step is divided
+// by 16, so that a high half counts where it stands.
+#define BLOCK_BYTES (8 * 32 + 2 * 8 * 4)
+#define LOW_HALVES 0x0f0f0f0fu
+#define HIGH_HALVES 0xf0f0f0f0u
+#define ONES 0x01010101u
+
+template <int COUNT> struct Fours {                    // COUNT groups of a row
+    static const int CHAINS = SHARE == 4 ? 2 : 1;     // of tensor-core steps that wait for each other
+    static const int PASSES = (COUNT + SHARE - 1) / SHARE;
+
+    DEVICE static u32 scale_of(const u8* tile, int group) {
+        return *(const u32*)(tile + group / 2 * BLOCK_BYTES + 256 + (group % 2 * 8 + (threadIdx.x >> 2 & 7)) * 4);
+    }
+
+    // The activations of a pass: ones on the left add them up, right where they are needed.
+    template <class RightOf> DEVICE static Added add(int pass, RightOf right_of) {
+        int c[COLUMN_TILES][4] = {};
+        UNROLL for (int i = pass * SHARE; i < (pass + 1) * SHARE && i < COUNT; i++) {
+            Right right = right_of(i);
+            UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+                mma_u8(c[n], ONES, ONES, ONES, ONES, right.b[n][0], right.b[n][1]);
+        }
+        Added out;
+        UNROLL for (int n = 0; n < COLUMN_TILES; n++) out.x[n] = (float)(256 * c[n][0] + c[n][1]);
+        return out;
+    }
+
+    // total[n][0] and [n][2]: rows g of both tiles times token 4n + t. Groups are added as ((0 + 1) + (2 + 3)), each the
+    // sum of its own and every fourth after it: the same for any number of tokens.
+    template <class RightOf, class AddedOf>
+    DEVICE static void multiply(const u8* upper, const u8* lower, RightOf right_of, AddedOf added_of,
+                                float total[COLUMN_TILES][4]) {
+        int lane = threadIdx.x & 31, own = SHARE > 1 ? lane % 4 / TILE_TOKENS : 0;
+        float sums[4 / SHARE][COLUMN_TILES][2] = {};
+        UNROLL for (int pass = 0; pass < PASSES; pass++) {
+            int c[CHAINS][COLUMN_TILES][4] = {};
+            UNROLL for (int i = pass * SHARE; i < (pass + 1) * SHARE && i < COUNT; i++) {
+                Words2 a = *(const Words2*)(upper + i / 2 * BLOCK_BYTES + lane * 8);
+                Words2 b = *(const Words2*)(lower + i / 2 * BLOCK_BYTES + lane * 8);
+                u32 half = i % 2 ? HIGH_HALVES : LOW_HALVES;
+                Right right = right_of(i);
+                UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+                    mma_u8(c[i % CHAINS][n], a.w[0] & half, b.w[0] & half, a.w[1] & half, b.w[1] & half, right.b[n][0],
+                           right.b[n][1]);
+            }
+            int group = pass * SHARE + own < COUNT ? pass * SHARE + own : COUNT - 1;  // past the end sums are 0
+            u32 scales[2] = {scale_of(upper, group), scale_of(lower, group)};
+            Added added = added_of(pass);
+            UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+                UNROLL for (int tile = 0; tile < 2; tile++) {
+                    float& sum = sums[pass % (4 / SHARE)][n][tile];
+                    int digits[2] = {c[0][n][2 * tile], c[0][n][2 * tile + 1]};
+                    if (CHAINS > 1) UNROLL for (int e = 0; e < 2; e++) digits[e] += c[CHAINS - 1][n][2 * tile + e];
+                    float product = (float)(256 * digits[0] + digits[1]);
+                    sum = multiply_add(bf16_low(scales[tile]), product, sum);
+                    sum = multiply_add(bf16_high(scales[tile]), added.x[n], sum);
+                }
+        }
+        UNROLL for (int n = 0; n < COLUMN_TILES; n++)
+            UNROLL for (int tile = 0; tile < 2; tile++) {
+                auto part = [&](int i) { return sums[i % (4 / SHARE)][n][tile]; };
+                if (SHARE == 1) total[n][2 * tile] = (part(0) + part(1)) + (part(2) + part(3));
+                if (SHARE == 2) {
+                    float first = part(0) + shuffle_xor(part(0), 2), second = part(1) + shuffle_xor(part(1), 2);
+                    total[n][2 * tile] = first + second;
+                }
+                if (SHARE == 4) {
+                    float pair = part(0) + shuffle_xor(part(0), 1);
+                    total[n][2 * tile] = pair + shuffle_xor(pair, 2);
+                }
+            }
+    }
+};
