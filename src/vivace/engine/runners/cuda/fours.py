@@ -13,6 +13,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 GROUP = 32  # columns that share a step: what a tensor core takes at once
 MOST = 15  # the largest integer
 SPANS = (15, 14, 13, 12, 11, 10)  # steps from the least weight to the largest, of which the best is taken
+ROWS_AT_ONCE = 4096  # in fp32, several times: 100 MB and more
 TILE_ROWS = 8
 BLOCK = 2 * GROUP  # columns; their integers are the two halves of a byte
 BLOCK_BYTES = TILE_ROWS * GROUP + 2 * TILE_ROWS * 4
@@ -25,6 +26,12 @@ class Fours(NamedTuple):
 
 
 def round_to_fours(weight: torch.Tensor) -> Fours:
+    starts = range(0, len(weight), ROWS_AT_ONCE)
+    parts = [_round_rows(weight[start : start + ROWS_AT_ONCE]) for start in starts]
+    return Fours(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+
+def _round_rows(weight: torch.Tensor) -> Fours:
     groups = weight.float().reshape(len(weight), -1, GROUP)
     least = groups.amin(-1).to(torch.bfloat16)
     width = groups.amax(-1) - least.float()

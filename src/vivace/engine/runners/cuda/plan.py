@@ -41,7 +41,7 @@ TUNINGS = {
     8: Tuning(2, 2, 10, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=36864),
     16: Tuning(2, 2, 6, 18, 2, 4, 6, 16, late_start=0b11000, attention_warps=8),
     # Not measured yet: as 8 bits, with up as deep as lets the rings of a layer fit together.
-    4: Tuning(2, 2, 11, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=36864),
+    4: Tuning(2, 2, 11, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=45056),
 }
 
 

@@ -24,23 +24,30 @@ struct Added { float x[COLUMN_TILES]; };               // sums of SHARE groups' 
 #define ONES 0x01010101u
 
 template <int COUNT> struct Fours {                    // COUNT groups of a row
-    static const int CHAINS = SHARE == 4 ? 2 : 1;     // of tensor-core steps that wait for each other
     static const int PASSES = (COUNT + SHARE - 1) / SHARE;
+    static const int CHAINS = PASSES > 2 ? 1 : SHARE;  // tensor-core steps of a pass that need not wait for each other
 
     DEVICE static u32 scale_of(const u8* tile, int group) {
         return *(const u32*)(tile + group / 2 * BLOCK_BYTES + 256 + (group % 2 * 8 + (threadIdx.x >> 2 & 7)) * 4);
     }
 
+    // This lane's group of a pass, from both digits. In the columns of other groups a sum is 0, so all are added.
+    DEVICE static float joined(const int c[CHAINS][COLUMN_TILES][4], int n, int tile) {
+        int high = 0, low = 0;
+        UNROLL for (int s = 0; s < CHAINS; s++) high += c[s][n][2 * tile], low += c[s][n][2 * tile + 1];
+        return (float)(256 * high + low);
+    }
+
     // The activations of a pass: ones on the left add them up, right where they are needed.
     template <class RightOf> DEVICE static Added add(int pass, RightOf right_of) {
-        int c[COLUMN_TILES][4] = {};
+        int c[CHAINS][COLUMN_TILES][4] = {};
         UNROLL for (int i = pass * SHARE; i < (pass + 1) * SHARE && i < COUNT; i++) {
             Right right = right_of(i);
             UNROLL for (int n = 0; n < COLUMN_TILES; n++)
-                mma_u8(c[n], ONES, ONES, ONES, ONES, right.b[n][0], right.b[n][1]);
+                mma_u8(c[i % CHAINS][n], ONES, ONES, ONES, ONES, right.b[n][0], right.b[n][1]);
         }
         Added out;
-        UNROLL for (int n = 0; n < COLUMN_TILES; n++) out.x[n] = (float)(256 * c[n][0] + c[n][1]);
+        UNROLL for (int n = 0; n < COLUMN_TILES; n++) out.x[n] = joined(c, n, 0);
         return out;
     }
 
@@ -68,10 +75,7 @@ template <int COUNT> struct Fours {                    // COUNT groups of a row
             UNROLL for (int n = 0; n < COLUMN_TILES; n++)
                 UNROLL for (int tile = 0; tile < 2; tile++) {
                     float& sum = sums[pass % (4 / SHARE)][n][tile];
-                    int digits[2] = {c[0][n][2 * tile], c[0][n][2 * tile + 1]};
-                    if (CHAINS > 1) UNROLL for (int e = 0; e < 2; e++) digits[e] += c[CHAINS - 1][n][2 * tile + e];
-                    float product = (float)(256 * digits[0] + digits[1]);
-                    sum = multiply_add(bf16_low(scales[tile]), product, sum);
+                    sum = multiply_add(bf16_low(scales[tile]), joined(c, n, tile), sum);
                     sum = multiply_add(bf16_high(scales[tile]), added.x[n], sum);
                 }
         }
