@@ -23,7 +23,6 @@ from vivace.engine.runners.cuda.reference import Plain
 from vivace.models.tokenizer import GgufTokenizer
 
 Way = Callable[[Tensor], Tensor]
-GROUP = 32
 LEVELS = 15  # steps between the least and the largest of 4 bits
 
 
@@ -50,39 +49,27 @@ def symmetric(size: int) -> Way:
     return rounded
 
 
-def with_least(size: int) -> Way:
-    """A step and a least value a group."""
+def with_least(size: int, spans: tuple[int, ...] = (LEVELS,)) -> Way:
+    """A step and a least value a group; the step is the best of a few."""
 
     def rounded(weight: Tensor) -> Tensor:
         groups = weight.reshape(-1, size)
-        least = groups.amin(1, keepdim=True)
-        step = (groups.amax(1, keepdim=True) - least) / LEVELS
-        step, least = _short(step, weight), _short(least, weight)
-        safe = torch.where(step == 0, 1.0, step)
-        return (torch.round((groups - least) / safe).clamp(0, LEVELS) * step + least).reshape(weight.shape)
+        low, high = groups.amin(1, keepdim=True), groups.amax(1, keepdim=True)
+        least, best, error = _short(low, weight), groups, torch.full_like(low, torch.inf)
+        for span in spans:
+            step = _short((high - least) / span, weight)
+            safe = torch.where(step == 0, 1.0, step)
+            found = torch.round((groups - least) / safe).clamp(0, LEVELS) * step + least
+            off = (found - groups).square().sum(1, keepdim=True)
+            best, error = torch.where(off < error, found, best), torch.minimum(off, error)
+        return best.reshape(weight.shape)
 
     return rounded
 
 
-def best_of_steps(weight: Tensor) -> Tensor:
+def in_bytes(weight: Tensor) -> Tensor:
     """What weight_bits = 4 is."""
     return widen(round_to_fours(weight))
-
-
-def best_in_bytes(weight: Tensor) -> Tensor:
-    """The same with step and least in bytes, of which 255 is the row's largest."""
-    groups = weight.reshape(-1, GROUP)
-    low, high = groups.amin(1, keepdim=True), groups.amax(1, keepdim=True)
-    least, best, error = _bytes(low, weight), groups, torch.full_like(low, torch.inf)
-    unit = ((high - least) / SPANS[0]).reshape(len(weight), -1).amax(1, keepdim=True).clamp(min=1e-12) / 170
-    for span in SPANS:
-        rows = ((high - least) / span).reshape(len(weight), -1)
-        step = (torch.round(rows / unit).clamp(0, 255) * unit).reshape(low.shape)
-        safe = torch.where(step == 0, 1.0, step)
-        found = torch.round((groups - least) / safe).clamp(0, LEVELS) * step + least
-        off = (found - groups).square().sum(1, keepdim=True)
-        best, error = torch.where(off < error, found, best), torch.minimum(off, error)
-    return best.reshape(weight.shape)
 
 
 def _short(numbers: Tensor, weight: Tensor) -> Tensor:
@@ -92,20 +79,14 @@ def _short(numbers: Tensor, weight: Tensor) -> Tensor:
     return ((rows / unit).half().float() * unit).reshape(numbers.shape)
 
 
-def _bytes(numbers: Tensor, weight: Tensor) -> Tensor:
-    rows = numbers.reshape(len(weight), -1)
-    unit = rows.abs().amax(1, keepdim=True).clamp(min=1e-12) / 255
-    return (torch.round(rows / unit) * unit).reshape(numbers.shape)
-
-
 WAYS: dict[str, Way] = {
     "8 bits, a scale a row": a_row,
     "4 bits, groups of 32, a step": symmetric(32),
     "4 bits, groups of 64, a step": symmetric(64),
     "4 bits, groups of 32, step and least": with_least(32),
     "4 bits, groups of 64, step and least": with_least(64),
-    "4 bits, groups of 32, best of six steps, and least": best_of_steps,
-    "the same with step and least in bytes": best_in_bytes,
+    "4 bits, groups of 32, best of six steps, and least": with_least(32, SPANS),
+    "4 bits, groups of 32, best of six steps, and zero: a byte each": in_bytes,
 }
 
 

@@ -46,48 +46,53 @@ def four_rounded(plain: Plain) -> Plain:
     )
 
 
-def random_fours(rows: int, columns: int, seed: int, exponent: float = 0.0) -> Fours:
+def random_fours(rows: int, columns: int, seed: int) -> Fours:
     draw = torch.Generator().manual_seed(seed)
     size = (rows, columns // GROUP)
-    step = 10**exponent * (torch.rand(size, generator=draw) + 0.1)
-    least = 10**exponent * 16 * torch.randn(size, generator=draw)
-    integers = torch.randint(0, MOST + 1, (*size, GROUP), generator=draw, dtype=torch.uint8)
-    return Fours(integers, step.to(torch.bfloat16), least.to(torch.bfloat16))
+
+    def some_bytes(*size: int, least: int = 0, most: int = 255) -> "torch.Tensor":
+        return torch.randint(least, most + 1, size, generator=draw, dtype=torch.uint8)
+
+    integers = some_bytes(*size, GROUP, most=MOST)
+    return Fours(integers, some_bytes(*size, least=1), some_bytes(*size), torch.rand(rows, generator=draw))
 
 
-@given(tiles=integers(1, 4), blocks=integers(1, 5), seed=integers(0, 1 << 30), exponent=floats(-20, 20))
-def test_tiles_hold_what_was_laid_into_them(tiles: int, blocks: int, seed: int, exponent: float) -> None:
-    """Integers, steps and least values come back as they were, from 5 bits a weight."""
-    before = random_fours(8 * tiles, 64 * blocks, seed, exponent)
+@given(tiles=integers(1, 4), blocks=integers(1, 5), seed=integers(0, 1 << 30))
+def test_tiles_hold_what_was_laid_into_them(tiles: int, blocks: int, seed: int) -> None:
+    """Integers, steps and zeros come back as they were, from 4.5 bits a weight."""
+    before = random_fours(8 * tiles, 64 * blocks, seed)
     laid = tile_fours(before)
-    assert laid.nbytes == 8 * tiles * 64 * blocks * 5 // 8
-    for found, wanted in zip(untile_fours(laid, 64 * blocks), before, strict=True):
+    assert laid.nbytes == 8 * tiles * 64 * blocks * 9 // 16
+    for found, wanted in zip(untile_fours(laid, before.scales, 64 * blocks), before, strict=True):
         assert torch.equal(found, wanted)
 
 
-@given(seed=integers(0, 1 << 30), exponent=floats(-20, 20), offset=floats(-3, 3))
-def test_rounding(seed: int, exponent: float, offset: float) -> None:
+@given(seed=integers(0, 1 << 30), exponent=floats(-20, 20), offset=floats(-3, 3), spread=floats(0, 3))
+def test_rounding(seed: int, exponent: float, offset: float, spread: float) -> None:
     """No weight is off by more than half of the widest step that is tried; a row of zeros stays zero."""
     draw = torch.Generator().manual_seed(seed)
-    rows = 10**exponent * (torch.randn(5, 128, generator=draw) + offset)
-    rows[2] = 0.0
-    found = widen(round_to_fours(rows))
-    groups = rows.reshape(5, -1, GROUP)
-    width = groups.amax(-1) - groups.amin(-1)
-    least = groups.amin(-1).abs() / 256  # half of a bf16's last digit, twice
-    error = (found.reshape(groups.shape) - groups).abs().amax(-1)
-    assert bool((error <= width / 19 + least).all())
+    groups = torch.randn(5, 4, GROUP, generator=draw) + offset
+    groups *= 10 ** (exponent + spread * torch.rand(5, 4, 1, generator=draw))
+    groups[2] = 0.0
+    found = widen(round_to_fours(groups.flatten(1))).reshape(groups.shape)
+    width = groups.amax(-1).clamp(min=0) - groups.amin(-1).clamp(max=0)
+    unit = width.amax(1, keepdim=True) / (
+        255 * 10
+    )  # of a row: what a group of small weights must put up with
+    error = (found - groups).abs().amax(-1)
+    assert bool((error <= width / 17 + 2 * unit).all())
     assert not found[2].any()
 
 
 @given(seed=integers(0, 1 << 30), used=sampled_from([15, 14, 12, 10]))
-def test_a_file_in_groups_of_32_comes_out_as_it_went_in(seed: int, used: int) -> None:
-    """Weights that are on a grid of 4 bits already find it again, also where they do not use all of it."""
-    before = random_fours(8, 128, seed)
-    integers = before.integers.clamp(max=used)
+def test_a_file_in_groups_of_32_comes_out_nearly_as_it_went_in(seed: int, used: int) -> None:
+    """Weights on a grid of 4 bits find it again, also where they do not use all of it: 1% is lost."""
+    draw = torch.Generator().manual_seed(seed)
+    integers = torch.randint(0, used + 1, (8, 16, GROUP), generator=draw)
     integers[..., 0], integers[..., 1] = 0, used
-    wanted = widen(before._replace(integers=integers))
-    assert distance(widen(round_to_fours(wanted)), wanted) < 2e-3
+    step = 0.2 + torch.rand(8, 16, 1, generator=draw)
+    wanted = (step * (integers - used * torch.rand(8, 16, 1, generator=draw))).flatten(1)
+    assert distance(widen(round_to_fours(wanted)), wanted) < 0.015
 
 
 def test_the_prefill_multiplies_by_the_same_numbers(seed: int) -> None:

@@ -110,8 +110,8 @@ def bytes_per_token(shape: Shape, bits: int) -> int:
     """Weights that a token reads: all but the embedding's table."""
     head = shape.vocab * shape.hidden
     layers = shape.parameters - 2 * head
-    if bits == 4:  # and a step and a least value of 16 bits each for every 32; the head in 8 bits
-        return layers * 5 // 8 + head
+    if bits == 4:  # and two bytes for every 32; the head in 8 bits
+        return layers * 9 // 16 + head
     return (layers + head) * bits // 8
 
 

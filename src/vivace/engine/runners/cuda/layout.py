@@ -19,7 +19,7 @@ TILE_ROWS = 8
 class Matrix(NamedTuple):
     """A weight matrix as the kernels read it; `scales` has one number a row, in the order of the tiles.
 
-    `tiles` are bf16, int8 with a scale a row, or bytes: 4 bits, whose scales are among them.
+    `tiles` are bf16, int8 with a scale a row, or bytes: 4 bits, with a step for every 32 among them.
     """
 
     tiles: torch.Tensor
@@ -49,9 +49,10 @@ def pack(weight: torch.Tensor, bits: int, order: torch.Tensor | None = None) -> 
     if bits == 8:
         values, scales = round_to_8_bits(rows)
         return Matrix(tile(values, 64), scales)
-    scales = torch.ones(rows.shape[0], dtype=torch.float32, device=rows.device)
     if bits == 4:
-        return Matrix(tile_fours(round_to_fours(rows)), scales)
+        fours = round_to_fours(rows)
+        return Matrix(tile_fours(fours), fours.scales)
+    scales = torch.ones(rows.shape[0], dtype=torch.float32, device=rows.device)
     return Matrix(tile(rows.to(torch.bfloat16), 32), scales)
 
 
@@ -74,7 +75,7 @@ def tile(rows: torch.Tensor, block: int) -> torch.Tensor:
 def untile(matrix: Matrix, columns: int) -> torch.Tensor:
     """The matrix that the kernels multiply by, rows in tile order: for tests and references."""
     if matrix.tiles.dtype == torch.uint8:
-        return widen(untile_fours(matrix.tiles, columns))
+        return widen(untile_fours(*matrix, columns))
     parts = 2 if matrix.tiles.dtype == torch.int8 else 1
     count = matrix.tiles.numel() // columns
     split = matrix.tiles.reshape(count // TILE_ROWS, columns // (32 * parts), TILE_ROWS, 4, parts, 8)

@@ -41,7 +41,7 @@ TUNINGS = {
     8: Tuning(2, 2, 10, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=36864),
     16: Tuning(2, 2, 6, 18, 2, 4, 6, 16, late_start=0b11000, attention_warps=8),
     # Not measured yet: as 8 bits, with up as deep as lets the rings of a layer fit together.
-    4: Tuning(2, 2, 11, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=45056),
+    4: Tuning(2, 2, 13, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=40960),
 }
 
 
@@ -55,8 +55,8 @@ def verify_tuning(bits: int, tokens: int) -> Tuning:
 
 
 def tile_bytes(columns: int, bits: int) -> int:
-    """8 rows of weights; in 4 bits with step and least of every 32."""
-    return columns * (bits if bits > 4 else 5)
+    """8 rows of weights; in 4 bits with step and zero of every 32."""
+    return columns * bits if bits > 4 else columns * 9 // 2
 
 
 def fitting_passes(shape: Shape, bits: int) -> tuple[int, ...]:

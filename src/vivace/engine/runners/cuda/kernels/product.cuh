@@ -290,7 +290,7 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
         return HAS_DIGITS ? total * scale[token * PARTS + part] : total;
     }
 
-    DEVICE static float row_scale(const float* scales, int row) { return WIDTH == 8 ? scales[row] : 1.0f; }
+    DEVICE static float row_scale(const float* scales, int row) { return WIDTH == 16 ? 1.0f : scales[row]; }
 
     // All tiles of this block. `finish(base, n, group)` gets the sums of tiles base … base+n-1 of this block.
     template <class Finish> DEVICE void run(Finish finish) {

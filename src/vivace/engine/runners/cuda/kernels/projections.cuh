@@ -152,7 +152,7 @@ gate_up(const float* x, const float* gain, const u8* weights, const float* scale
     int token0 = blockIdx.y * 16;
     UpProduct product(shared, weights, 2 * FFN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
     product.start();
-    if (BITS == 8) product.expect(scales);
+    if (HAS_DIGITS) product.expect(scales);
     if (product.is_fetcher()) return product.keep_full();
     Float2 gains[UpProduct::PAIRS];
     product.load_gain(gain, gains);
@@ -181,7 +181,7 @@ down_projection(const float* h, const u8* weights, const float* scales, float* x
     float* inbox = product.after();                        // [DOWN_PARTS][tiles of this block][TILE_TOKENS][TILE_ROWS]
     int items = product.count * TILE_TOKENS * TILE_ROWS;
     product.start();
-    if (BITS == 8) product.expect(scales);
+    if (HAS_DIGITS) product.expect(scales);
     if (DOWN_SPLIT > 1) cluster_sync();                    // all blocks are there to be written to
     if (product.is_fetcher()) product.keep_full();
     else {
