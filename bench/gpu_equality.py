@@ -20,7 +20,7 @@ CHUNK = 2048
 
 
 def compare_with_transformers(
-    model: Path, gpu_folder: Path, material: Material, prefill: str = "graph"
+    model: Path, gpu_folder: Path, material: Material, prefill: str = ""
 ) -> dict[str, Any]:
     import torch  # type: ignore[import-not-found,unused-ignore]
 

@@ -70,6 +70,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def token_file(self) -> Path:
         return self.state_dir / "token"
 
+    def is_elsewhere(self, model: str) -> bool:
+        """Whether this name is that of an upstream's model: UPSTREAM/NAME."""
+        upstream, slash, _ = model.partition("/")
+        return bool(slash) and upstream in self.upstreams
+
     def having(self, **changes: Any) -> "Settings":
         """The same settings with `changes`, checked again; None means unchanged."""
         values = msgspec.structs.asdict(self) | {k: v for k, v in changes.items() if v is not None}

@@ -78,18 +78,25 @@ def test_too_little_memory() -> None:
         check_room(replace(GOOD, shared_bytes=99 << 10), weight_bytes=0, kv_bytes=0, shared_bytes=157 << 10)
 
 
-def test_the_cpu_takes_over(smol: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cpu_takes_over(smol: Path) -> None:
     """By itself the engine goes on without the GPU, with one line; insisted upon, it does not start."""
-    job = Job("smol", str(smol), context_tokens=256, threads=1)
-    runner = make_runner(job, lambda: BAD["old driver"][0])
+    job, said = Job("smol", str(smol), context_tokens=256, threads=1), list[str]()
+    runner = make_runner(job, lambda: BAD["old driver"][0], said.append)
     runner.close()
     assert runner.facts.device == "cpu"
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("The CPU computes. NVIDIA's driver 535.54 is too old")
+    (line,) = said
+    assert line.startswith("NVIDIA's driver 535.54 is too old")
     assert line.endswith("Update the driver, or install torch for CUDA 12.")
     insisting = Job("smol", str(smol), context_tokens=256, device="cuda")
     with pytest.raises(StartError, match="too old"):
         make_runner(insisting, lambda: BAD["old driver"][0])
+
+
+def test_where_there_is_no_gpu_nothing_is_said(smol: Path) -> None:
+    """Most machines have none, and nobody there misses it."""
+    said: list[str] = []
+    make_runner(Job("smol", str(smol), context_tokens=256, threads=1), Found, said.append).close()
+    assert said == []
 
 
 def test_a_wish_for_the_cpu_asks_nothing(smol: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ DEVICE = "cuda" if HAS_GPU else "cpu"
 DTYPE = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter cannot multiply bf16
 PAGES = 20
 NAN = float("nan")
-CASES = [  # heads, heads of keys, start, count, size; the last one is large enough that its keys are not split
+CASES = [  # heads, heads of keys, start, count, size; the last one is so large that its keys are not split
     (4, 2, 0, 1, 64),
     (4, 2, 0, 64, 64),
     (4, 2, 37, 100, 128),

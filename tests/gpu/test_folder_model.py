@@ -111,6 +111,18 @@ def test_other_numbers_become_ours(folder: Path, numbers: str) -> None:
     )  # fp16 has no smaller ones
 
 
+def test_tied_words(folder: Path) -> None:
+    """Where the head is the embedding, a copy of it is not used; where it is not, the head must be there."""
+    write_config(folder, tie_word_embeddings=True)
+    assert "lm_head.weight" not in read_checkpoint(folder)[1]
+    for file in folder.glob("*.safetensors"):
+        kept = {name: tensor for name, tensor in load_file(str(file)).items() if name != "lm_head.weight"}
+        save_file(kept, str(file))
+    assert describe(folder).vocab == CONFIG["vocab_size"]
+    write_config(folder, tie_word_embeddings=False)
+    assert "lm_head.weight is not there" in refusal(describe, folder).message
+
+
 def test_saved_kv_belongs_to_the_weights(folder: Path) -> None:
     """When any shard is another, what was saved before is not read."""
     before = open_on_cpu(folder).facts.kv_format
@@ -141,6 +153,7 @@ def test_llama_3_positions(folder: Path) -> None:
     [
         ({"model_type": "gpt2"}, "is a gpt2 model; the GPU engine knows qwen2, llama"),
         ({"model_type": None}, "is not as it should be"),
+        ({"model_type": "a\n\x1b[31mb"}, r"is a a\n\x1b[31mb model"),
         ({"num_hidden_layers": 10**12}, "is not as it should be"),
         ({"num_hidden_layers": 3}, "layers.2.self_attn.q_proj.weight is not there"),
         ({"num_hidden_layers": 1}, "does not know: layers.1."),

@@ -29,15 +29,19 @@ def far(tmp_path: Path, served: Settings) -> str:
 
 
 @pytest.fixture
-def near(
-    start: Start, tmp_path: Path, address: ServerAddress, monkeypatch: pytest.MonkeyPatch
-) -> ServerAddress:
-    """A server that has the far one as an upstream."""
+def known(tmp_path: Path, address: ServerAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on servers have the far one as an upstream."""
     folder = tmp_path / "config" / "vivace"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(f'[upstreams.far]\nurl = "{address.url}"\nkey_env = "FAR_KEY"\n')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
     monkeypatch.setenv("FAR_KEY", address.token)
+
+
+@pytest.fixture
+def near(start: Start, tmp_path: Path, known: None) -> ServerAddress:
+    """A server that has the far one as an upstream, and a model of its own."""
+    del known
     return ensure_server(start(model=script(tmp_path, "near", replies={"": "Near."})))
 
 
@@ -49,6 +53,17 @@ def test_a_name_chooses_the_server(near: ServerAddress, far: str) -> None:
     assert answer["output"][0]["content"][0]["text"] == "Turned."
     assert answer["usage"]["output_tokens"] > 0
     until(lambda: any(m["id"].startswith("far/") for m in fetch(near, "GET", "/v1/models")[1]["data"]))
+
+
+@pytest.mark.usefixtures("known")
+def test_the_default_model_may_be_an_upstream_s(start: Start, far: str) -> None:
+    """Then no engine is loaded or waited for, and who names no model is answered from there."""
+    settings = start(model=f"far/{far}")
+    near = ensure_server(settings)
+    assert fetch(near, "GET", "/readyz")[0] == 200
+    _, answer = fetch(near, "POST", "/v1/responses", {"input": "turn"})
+    assert answer["output"][0]["content"][0]["text"] == "Turned."
+    assert status_of(settings).engine.pid is None
 
 
 def test_a_tool_round_through_an_upstream(near: ServerAddress, far: str) -> None:

@@ -66,6 +66,8 @@ def test_everything_is_pinned() -> None:
     assert len(versions) == len(pins)
     for text in (*project["dependencies"], *project["optional-dependencies"]["dev"]):
         wanted = Requirement(text)
+        if wanted.name == "triton":  # torch for CUDA comes with the only version that it takes
+            continue
         assert versions[canonicalize_name(wanted.name)] in wanted.specifier, text
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vivace.cli.connection import with_model_here
 from vivace.config import Settings
 from vivace.errors import StartError, UsageError
 from vivace.models.folder import INDEX, end_ids, identity, read_json, told_by_folder, weight_files
@@ -30,13 +31,14 @@ def write_index(folder: Path, *names: str) -> None:
 
 
 def test_the_index_says_which_files_there_are(tmp_path: Path) -> None:
-    """Each once, in order; without an index the one file, or all that there are."""
+    """Each once, in order; without an index all that there are. Where there is one file, that is all."""
     touch(tmp_path, "b.safetensors", "a.safetensors", "._a.safetensors")
+    assert [file.name for file in weight_files(tmp_path)] == ["a.safetensors", "b.safetensors"]
+    touch(tmp_path, "c.safetensors")
+    write_index(tmp_path, "b.safetensors", "a.safetensors", "b.safetensors")
     assert [file.name for file in weight_files(tmp_path)] == ["a.safetensors", "b.safetensors"]
     touch(tmp_path, "model.safetensors")
     assert [file.name for file in weight_files(tmp_path)] == ["model.safetensors"]
-    write_index(tmp_path, "b.safetensors", "a.safetensors", "b.safetensors")
-    assert [file.name for file in weight_files(tmp_path)] == ["a.safetensors", "b.safetensors"]
 
 
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
@@ -156,6 +158,7 @@ def test_a_folder_is_a_model(settings: Settings, tmp_path: Path, monkeypatch: py
     assert is_present(settings, f"{folder}/")
     monkeypatch.chdir(folder)
     assert model_path(settings, "./").name == folder.name
+    assert with_model_here(settings.having(model="./"), may_tune=False).model == str(folder.resolve())
     for name in ("/" + "x" * 5000, "~nobody-of-that-name/x", "/no\0thing"):
         with pytest.raises(UsageError, match="There is no model"):
             model_path(settings, name)

@@ -158,12 +158,16 @@ def test_steps_inside_of_steps_without_end(folder: Path, tmp_path: Path) -> None
 
 
 def test_only_folders_load_the_package(folder: Path) -> None:
-    """Neither the server's modules nor the engine's words do."""
+    """Neither the server's modules nor the engine's words do; what fetches from the hub is never loaded."""
     code = (
         "import sys, pathlib, vivace.server.backends.model_slot\n"
         "from vivace.models.folder_vocab import FolderWords\n"
-        f"FolderWords(pathlib.Path({str(folder)!r}))\n"
-        "assert not {'tokenizers', 'huggingface_hub'} & set(sys.modules)"
+        "from vivace.models.folder_vocab import FolderTokenizer\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "FolderWords(folder)\n"
+        "assert 'tokenizers' not in sys.modules\n"
+        "FolderTokenizer(folder).encode('hello')\n"
+        "assert 'huggingface_hub' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

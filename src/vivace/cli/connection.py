@@ -28,6 +28,8 @@ def with_model_here(settings: Settings, *, may_tune: bool = True) -> Settings:
 
     Where a person watches, a model's first use here begins with finding out how to run it best.
     """
+    if settings.is_elsewhere(settings.model):
+        return settings
     settings = settings.having(model=_absolute(settings.model))
     if settings.model.startswith(SCRIPTED):
         return settings

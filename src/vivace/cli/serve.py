@@ -92,7 +92,8 @@ def stop(now: bool) -> None:
 
 def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
     engine = found.engine
-    state = f"ready, {engine.threads} threads" if engine.is_ready else "not ready"
+    place = "on the GPU" if engine.device == "cuda" else f"{engine.threads} threads"
+    state = f"ready, {place}" if engine.is_ready else "not ready"
     use = (
         f"{engine.sessions} sessions, {engine.kv_tokens} of {engine.kv_cells} KV tokens, {engine.turns} turns"
     )
@@ -100,6 +101,7 @@ def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
         "server": f"running, pid {found.pid}, port {found.port}, version {found.version}",
         "up": f"{found.uptime_s / 60:.0f} min",
         "model": f"{engine.model} ({state})",
+        "gpu": f"not used. {engine.why_no_gpu}" if engine.why_no_gpu else "",
         "engine": f"pid {engine.pid}, {use}" if engine.is_ready else "not running",
         "context": _context(engine) if engine.is_ready else "",
         "token": token_file,

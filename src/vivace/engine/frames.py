@@ -152,6 +152,8 @@ class Ready(Frame):
     threads: int
     load_ms: float
     pid: int
+    device: str = "cpu"  # what computes
+    why_no_gpu: str = ""  # if there is one that could not be used
 
 
 class Chance(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -91,7 +92,12 @@ class Inbox:
             self.is_closed = not data
 
 
-def make_runner(job: Job, look: Look = look) -> Runner:
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)
+
+
+def make_runner(job: Job, look: Look = look, tell: Callable[[str], None] = _say) -> Runner:
+    """What computes the job; `tell` hears why a GPU that is there does not."""
     if job.model.startswith(SCRIPTED):
         from vivace.engine.runners.scripted import Script, ScriptedRunner
 
@@ -105,7 +111,8 @@ def make_runner(job: Job, look: Look = look) -> Runner:
         except StartError as error:
             if job.device == "cuda":
                 raise
-            print(f"The CPU computes. {error.message} {error.hint}", file=sys.stderr)
+            if look().driver:
+                tell(f"{error.message} {error.hint}")
     from vivace.engine.runners.llamacpp import LlamaRunner
 
     return LlamaRunner(
@@ -169,8 +176,9 @@ def run(link: socket.socket, job: Job) -> None:
     def send(frame: FromEngine) -> None:
         link.sendall(pack(frame))
 
+    reasons: list[str] = []
     with telling(send):
-        runner = make_runner(job)
+        runner = make_runner(job, tell=reasons.append)
         engine = Engine(runner, send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
     inbox, facts = Inbox(link), runner.facts
     send(
@@ -183,6 +191,8 @@ def run(link: socket.socket, job: Job) -> None:
             threads=facts.threads,
             load_ms=(time.perf_counter() - begun) * 1e3,
             pid=os.getpid(),
+            device=facts.device,
+            why_no_gpu=" ".join(reasons),
         )
     )
     while not inbox.is_closed:

@@ -55,8 +55,12 @@ def read_json(folder: Path, name: str, kind: type[T]) -> T:
     try:
         return msgspec.convert(json.loads(_read(folder, name)), kind)
     except (ValueError, RecursionError, OverflowError) as error:  # msgspec's are ValueErrors too
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StartError(f"{folder.name}/{name} is not as it should be: {reason}.", WHOLE) from error
+        raise StartError(f"{folder.name}/{name} is not as it should be: {shown(error)}.", WHOLE) from error
+
+
+def shown(what: object) -> str:
+    """What a file says, or what is said of it, for people: one short line without control characters."""
+    return repr(str(what) or type(what).__name__)[1:-1][:160]
 
 
 def has(folder: Path, name: str) -> bool:
@@ -65,12 +69,12 @@ def has(folder: Path, name: str) -> bool:
 
 def weight_files(folder: Path) -> list[Path]:
     """All safetensors of the model, in order; `StartError` if one is missing."""
-    if has(folder, INDEX):
+    if has(folder, "model.safetensors"):  # before the index, as transformers does it
+        names = ["model.safetensors"]
+    elif has(folder, INDEX):
         names = sorted(set(read_json(folder, INDEX, _Index).weight_map.values()))
         for name in names:
             _check_shard_name(folder, name)
-    elif has(folder, "model.safetensors"):
-        names = ["model.safetensors"]
     else:
         found = (path.name for path in folder.glob("*.safetensors"))
         names = sorted(name for name in found if not name.startswith("."))
@@ -80,7 +84,7 @@ def weight_files(folder: Path) -> list[Path]:
     missing = [name for name in names if not has(folder, name)]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise StartError(f"{folder.name} lacks {missing[0]}{more}, where weights of it are.", WHOLE)
+        raise StartError(f"{folder.name} lacks {shown(missing[0])}{more}, where weights of it are.", WHOLE)
     return [folder / name for name in names]
 
 
@@ -143,7 +147,7 @@ def _read(folder: Path, name: str) -> bytes:
 def _check_shard_name(folder: Path, name: str) -> None:
     if Path(name).name != name or "\\" in name or "\0" in name or not name.endswith(".safetensors"):
         raise StartError(
-            f"{folder.name}/{INDEX} names {name[:80]!r}, which is no safetensors file beside it.",
+            f"{folder.name}/{INDEX} names '{shown(name)}', which is no safetensors file beside it.",
             "Do not use this folder unless you know where it comes from.",
         )
 

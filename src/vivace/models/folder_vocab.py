@@ -15,7 +15,7 @@ import msgspec
 
 from vivace.errors import StartError
 from vivace.models.byte_level import END_NAMES, byte_letters, spelled_bytes
-from vivace.models.folder import ELSEWHERE, WHOLE, end_ids, end_name, read_json
+from vivace.models.folder import ELSEWHERE, WHOLE, end_ids, end_name, read_json, shown
 
 FILE = "tokenizer.json"
 MOST_TOKENS = 1 << 22
@@ -57,7 +57,9 @@ class FolderWords:
         try:
             found = msgspec.convert(told, _Vocabulary)
         except msgspec.ValidationError as error:
-            raise StartError(f"{folder.name}/{FILE} is not as it should be: {error}.", WHOLE) from error
+            raise StartError(
+                f"{folder.name}/{FILE} is not as it should be: {shown(error)}.", WHOLE
+            ) from error
         vocab, added = found.model.vocab, found.added_tokens
         letters = byte_letters()
         self.size = 1 + max([*vocab.values(), *(each.id for each in added)], default=-1)
@@ -155,12 +157,8 @@ def _make_encoder(folder: Path, told: dict[str, Any]) -> Any:
     try:
         tokenizer = Tokenizer.from_str(json.dumps(plain))
     except Exception as error:  # it raises nothing narrower
-        raise StartError(f"{folder.name}/{FILE} cannot be used: {_first_line(error)}.", WHOLE) from error
+        raise StartError(f"{folder.name}/{FILE} cannot be used: {shown(error)}.", WHOLE) from error
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _without_prefix(step: Any) -> Any:

@@ -29,6 +29,8 @@ class EngineStatus(msgspec.Struct, frozen=True):
     parked_bytes: int  # KV on disk
     tokens_prefilled: int
     tokens_generated: int
+    device: str = "cpu"  # what computes: cpu or cuda
+    why_no_gpu: str = ""  # if there is one that could not be used
 
 
 class ServerStatus(msgspec.Struct, frozen=True):

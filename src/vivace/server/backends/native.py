@@ -44,13 +44,16 @@ class NativeBackend:
         self._is_closing = False
 
     def start(self) -> None:
-        """Load the model of the settings before anyone asks."""
-        self._preload = asyncio.create_task(self._load_default())
+        """Load the model of the settings before anyone asks, if it is one of ours."""
+        if not self._settings.is_elsewhere(self._settings.model):
+            self._preload = asyncio.create_task(self._load_default())
 
     @property
     def is_ready(self) -> bool:
         loaded = self._slot.loaded
-        return loaded is not None and loaded.engine.is_ready
+        if loaded is None:  # an engine is not waited for where another server answers
+            return self._settings.is_elsewhere(self._settings.model)
+        return loaded.engine.is_ready
 
     def models(self) -> list[str]:
         """The models that are on this machine, the one that is used first."""
@@ -122,6 +125,8 @@ class NativeBackend:
             parked_bytes=stats.parked_bytes if stats else 0,
             tokens_prefilled=stats.tokens_prefilled if stats else 0,
             tokens_generated=stats.tokens_generated if stats else 0,
+            device=ready.device if ready else "cpu",
+            why_no_gpu=ready.why_no_gpu if ready else "",
         )
 
     async def _load_default(self) -> None:

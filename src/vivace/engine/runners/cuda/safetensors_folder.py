@@ -17,7 +17,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from vivace.engine.runners.cuda.reference import Plain
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 from vivace.errors import StartError
-from vivace.models.folder import ELSEWHERE, WHOLE, read_json, weight_files
+from vivace.models.folder import ELSEWHERE, WHOLE, read_json, shown, weight_files
 
 ARCHITECTURES = ("qwen2", "llama")
 NUMBERS = ("BF16", "F16", "F32")
@@ -60,7 +60,7 @@ class Config(msgspec.Struct):
     rope_parameters: Rope | None = None
     hidden_act: str = "silu"
     tie_word_embeddings: bool | None = None
-    use_sliding_window: bool = False
+    use_sliding_window: bool | None = None
     quantization_config: dict[str, Any] | None = None
 
     @property
@@ -80,9 +80,9 @@ def describe_folder(folder: Path) -> Shape:
     """The shape, checked against all tensors; `StartError` if the GPU engine cannot run this folder."""
     architecture = read_json(folder, "config.json", _Named).model_type
     if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
         raise StartError(
-            f"{folder.name} is a {architecture[:40]} model; the GPU engine knows {', '.join(ARCHITECTURES)}.",
-            ELSEWHERE,
+            f"{folder.name} is a {shown(architecture)} model; the GPU engine knows {known}.", ELSEWHERE
         )
     config = read_json(folder, "config.json", Config)
     if problem := _problem(config):
@@ -102,6 +102,8 @@ def read_safetensors(folder: Path) -> tuple[Shape, Plain]:
         with _readable(file):
             weights.update({name.removeprefix("model."): data for name, data in load_file(str(file)).items()})
     config = read_json(folder, "config.json", Config)
+    if config.tie_word_embeddings:
+        weights.pop("lm_head.weight", None)  # some keep a copy that nobody uses
     if (factors := rope_factors(config.rope, config.theta)) is not None:
         weights["rope_freqs.weight"] = factors
     return shape, weights
@@ -126,13 +128,13 @@ def _problem(config: Config) -> str:
     if width != HEAD_DIM:
         return f"its heads are {width} wide, and not {HEAD_DIM}"
     if config.quantization_config:
-        return f"its weights are quantised ({str(config.quantization_config.get('quant_method'))[:20]})"
+        return f"its weights are quantised ({shown(config.quantization_config.get('quant_method'))})"
     if config.hidden_act != "silu":
-        return f"its activation is {config.hidden_act[:20]}, and not silu"
+        return f"its activation is {shown(config.hidden_act)}, and not silu"
     if config.use_sliding_window:
         return "it looks back through a sliding window"
     if rope.kind not in ("default", "llama3", "yarn"):  # yarn: `session_tokens` does it, where it is wished
-        return f"it stretches positions by {rope.kind[:20]}"
+        return f"it stretches positions by {shown(rope.kind)}"
     if rope.kind == "llama3" and rope.original_max_position_embeddings is None:
         return "it does not say its original_max_position_embeddings"
     if rope.kind == "llama3" and rope.high_freq_factor <= rope.low_freq_factor:
@@ -187,7 +189,7 @@ def _readable(file: Path) -> Iterator[None]:
         yield
     except (SafetensorError, OSError) as error:
         raise StartError(
-            f"{file.name} is damaged or was cut off: {(str(error).splitlines() or ['?'])[0]}.",
+            f"{file.name} is damaged or was cut off: {shown(error)}.",
             "Get that file again.",
         ) from error
 
@@ -209,7 +211,7 @@ def _check_tensors(folder: Path, shape: Shape, sizes: dict[str, tuple[int, ...]]
     for name in sizes:
         if name not in wanted and not name.endswith(_IGNORED):
             raise StartError(
-                f"{folder.name} has weights that the GPU engine does not know: {name[:80]}.", ELSEWHERE
+                f"{folder.name} has weights that the GPU engine does not know: {shown(name)}.", ELSEWHERE
             )
 
 
