@@ -73,7 +73,7 @@ def tile(rows: torch.Tensor, block: int) -> torch.Tensor:
 
 
 def untile(matrix: Matrix, columns: int) -> torch.Tensor:
-    """The matrix that the kernels multiply by, rows in tile order: for tests and references."""
+    """The matrix that the kernels multiply by, rows in tile order; a prefill with 4 bits, too."""
     if matrix.tiles.dtype == torch.uint8:
         return widen(untile_fours(*matrix, columns))
     parts = 2 if matrix.tiles.dtype == torch.int8 else 1
