@@ -196,7 +196,7 @@ class Lease:
         }
 
     def stage_others(self) -> None:
-        """HumanEvalFix with what is not the default: 8-bit KV, and weights rounded to 4 bits."""
+        """HumanEvalFix with what is not the default: 8-bit KV, and weights in 4 bits."""
         import msgspec
 
         from gpu_fix import Broken, measure_fixes
@@ -206,7 +206,8 @@ class Lease:
         four = round_to_four(self.model, self.gpu_folder, self.work / "gpu4")
         self.found["others"] = {
             "8-bit, 8-bit KV": measure_fixes(rows, self.model, self.gpu_folder, 8, kv_bits=8)["score"],
-            "4-bit groups of 32": measure_fixes(rows, self.model, four, 16)["score"],
+            "4-bit": measure_fixes(rows, self.model, self.gpu_folder, 4)["score"],
+            "4-bit groups of 32, run in bf16": measure_fixes(rows, self.model, four, 16)["score"],
         }
 
     def stage_long(self) -> None:

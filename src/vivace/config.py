@@ -28,7 +28,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_tokens: int = 16384  # KV cells shared by all sessions
     session_tokens: int = 0  # the longest one session may be; 0: what its model was trained for; more: YaRN
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: an NVIDIA GPU if one can be used, else the CPU
-    weight_bits: Literal[8, 16] = 8  # on an NVIDIA GPU; 16: bf16, exact and slower
+    weight_bits: Literal[8, 16, 4] = 8  # on an NVIDIA GPU; 16: exact and slower; 4: faster, rounded more
     kv_bits: Literal[16, 8] = 16  # on an NVIDIA GPU; 8: nearly twice the context in the same memory, rounded
     threads: int = 0  # 0: chosen from the machine's cores
     tune: Literal["auto", "never"] = "auto"  # never: the model as downloaded, nothing measured

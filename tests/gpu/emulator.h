@@ -108,6 +108,7 @@ inline float greater(float a, float b) { return a > b ? a : b; }
 inline float rsqrt_fast(float x) { return 1.0f / sqrtf(x); }
 inline float log_exact(float x) { return logf(x); }
 inline float log_one_plus(float x) { return log1pf(x); }
+inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 inline float divide(float a, float b) { return a / b; }
 
 inline float as_float(u32 bits) { float f; memcpy(&f, &bits, 4); return f; }
@@ -145,7 +146,8 @@ inline u16 pack_fp8(float low, float high) { return to_fp8(low) | (u16)(to_fp8(h
 // Fragments as the PTX manual lays them out: g = lane / 4, t = lane % 4.
 // A register holds `per` elements; lane t's come `per` apart in the first half of the columns, then in the second.
 struct Operands { u32 a[4], b[2]; };
-template <int per, class Sum, class Convert> void mma(Sum c[4], const Operands& mine, Convert convert) {
+template <int per, class Sum, class Left, class Right>
+void mma(Sum c[4], const Operands& mine, Left left, Right right) {
     const Operands* lanes[32];
     auto slots = show(mine);
     for (int lane = 0; lane < 32; lane++) lanes[lane] = (const Operands*)slots[lane];
@@ -156,16 +158,22 @@ template <int per, class Sum, class Convert> void mma(Sum c[4], const Operands& 
         for (int k = 0; k < 8 * per; k++) {
             int lane = k / per & 3, shift = 32 / per * (k % per), upper = k / (4 * per);
             u32 x = lanes[(row & 7) * 4 + lane]->a[2 * upper + (row >> 3)], y = lanes[column * 4 + lane]->b[upper];
-            total += convert(x >> shift) * convert(y >> shift);
+            total += left(x >> shift) * right(y >> shift);
         }
         c[e] += total;
     }
 }
 inline void mma_bf16(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    mma<2>(c, Operands{{a0, a1, a2, a3}, {b0, b1}}, [](u32 h) { return as_float(h << 16); });
+    auto number = [](u32 h) { return as_float(h << 16); };
+    mma<2>(c, Operands{{a0, a1, a2, a3}, {b0, b1}}, number, number);
 }
 inline void mma_s8(int c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    mma<4>(c, Operands{{a0, a1, a2, a3}, {b0, b1}}, [](u32 b) { return (int)(signed char)(b & 255); });
+    auto number = [](u32 b) { return (int)(signed char)(b & 255); };
+    mma<4>(c, Operands{{a0, a1, a2, a3}, {b0, b1}}, number, number);
+}
+inline void mma_u8(int c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    auto number = [](u32 b) { return (int)(signed char)(b & 255); };
+    mma<4>(c, Operands{{a0, a1, a2, a3}, {b0, b1}}, [](u32 b) { return (int)(b & 255); }, number);
 }
 inline u32 transpose_8x8(u32 pair) {
     auto lanes = show(pair);

@@ -16,7 +16,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(("bits", "kv_bits"), [(8, 16), (16, 16), (8, 8), (16, 8)])
+@pytest.mark.parametrize(("bits", "kv_bits"), [(8, 16), (16, 16), (4, 16), (8, 8), (16, 8), (4, 8)])
 @pytest.mark.parametrize("name", SHAPES)
 def test_kernels_compile_for_hopper(name: str, bits: int, kv_bits: int) -> None:
     """One token and the most that fit: machine code comes out."""

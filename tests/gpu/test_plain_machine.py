@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("bits", [4, 8, 16])
 def test_a_pass_is_the_kernels_pass(bits: int, seed: int) -> None:
     """Two tokens at a border of pages: the logits, and the KV that they leave."""
     found = []

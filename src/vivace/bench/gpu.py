@@ -1,6 +1,6 @@
 """`vivace bench gpu`: how fast one GPU serves one user, through the engine, beside what else is installed.
 
-    python -m vivace.bench.gpu --checkpoint FILE [--material FILE] [--bits 8,16] [--kv-bits 8] [--json]
+    python -m vivace.bench.gpu --checkpoint FILE [--material FILE] [--bits 4,8,16] [--kv-bits 8] [--json]
 
 is the same without the command line's packages. Owns the order and the report; `gpu_measures` asks, and
 `gpu_peer` measures others. Every key of the JSON is explained in docs/gpu-notes.md.
@@ -85,7 +85,7 @@ def make_job(checkpoint: Path, gpu_folder: Path, bits: int, prefill: str = "", k
 def _measure_format(job: Job, material: Material, copy_tb_s: float) -> Section:
     from vivace.engine.runners.cuda.checkpoint import describe
 
-    token_bytes = _bytes_per_token(describe(Path(job.path)), job.weight_bits)
+    token_bytes = bytes_per_token(describe(Path(job.path)), job.weight_bits)
     with EngineProcess(job) as engine:
         asker = Asker(engine, material)
         _say(f"{job.weight_bits}-bit: decode")
@@ -97,7 +97,7 @@ def _measure_format(job: Job, material: Material, copy_tb_s: float) -> Section:
         steer = measure_steer(asker)
         _say(f"{job.weight_bits}-bit: edits")
         return {
-            "weight_bytes_per_token": token_bytes,
+            "weightbytes_per_token": token_bytes,
             "decode": decode,
             "first_token_ms": first,
             "steer": steer,
@@ -106,9 +106,13 @@ def _measure_format(job: Job, material: Material, copy_tb_s: float) -> Section:
         }
 
 
-def _bytes_per_token(shape: Shape, bits: int) -> int:
+def bytes_per_token(shape: Shape, bits: int) -> int:
     """Weights that a token reads: all but the embedding's table."""
-    return (shape.parameters - shape.vocab * shape.hidden) * bits // 8
+    head = shape.vocab * shape.hidden
+    layers = shape.parameters - 2 * head
+    if bits == 4:  # and two bytes for every 32; the head in 8 bits
+        return layers * 9 // 16 + head
+    return (layers + head) * bits // 8
 
 
 def _say(what: str) -> None:

@@ -33,6 +33,11 @@ LINES = (
     Line("8-bit.decode.1024.host_share", "host work, share of a step", "≤", 0.03, None, ""),
 )
 OTHERS = (
+    ("4-bit.decode.1024.tokens_per_s", "decode, 4-bit, 1k", "tok/s"),
+    ("4-bit.decode.16384.tokens_per_s", "decode, 4-bit, 16k", "tok/s"),
+    ("4-bit.decode.1024.share_of_copy_bandwidth", "share of the copy bandwidth, 4-bit, 1k", ""),
+    ("4-bit.edits.tokens_per_s", "edits, 4-bit, drafts on", "tok/s"),
+    ("4-bit.first_token_ms.1024", "first token, 4-bit, 1k new tokens", "ms"),
     ("8-bit.decode.4096.tokens_per_s", "decode, 8-bit, 4k", "tok/s"),
     ("16-bit.decode.4096.tokens_per_s", "decode, bf16, 4k", "tok/s"),
     ("16-bit.decode.16384.tokens_per_s", "decode, bf16, 16k", "tok/s"),

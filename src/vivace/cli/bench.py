@@ -57,7 +57,9 @@ def engine(
 @bench.command()
 @click.option("--model", help="A name from `vivace models`, or a .gguf file.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-@click.option("--bits", type=click.Choice(["8", "16"]), multiple=True, help="Weights on the GPU.  [both]")
+@click.option(
+    "--bits", type=click.Choice(["4", "8", "16"]), multiple=True, help="Weights on the GPU.  [8, 16]"
+)
 @click.option("--kv-bits", type=click.Choice(["16", "8"]), default="16", help="KV on the GPU.  [16]")
 @click.option(
     "--data",

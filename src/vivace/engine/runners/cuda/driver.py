@@ -21,7 +21,7 @@ from vivace.engine.runners.cuda.chain import Launch
 from vivace.engine.runners.cuda.plan import Plan, Size
 from vivace.errors import StartError
 
-PARTS = ("common", "kv", "product", "projections", "block", "attention", "head")
+PARTS = ("common", "kv", "fours", "product", "projections", "block", "attention", "head")
 KERNELS = ("embed", "qkv", "attention", "out_projection", "gate_up", "down_projection", "head", "choose")
 PREFILL_KERNELS = (
     *("read_tokens", "add_norm", "silu_product", "place"),

@@ -28,7 +28,7 @@ def open_runner(
     bits: int = 8,
     kv_bits: int = 16,
     folder: Path | None = None,  # where what was converted is kept; None: nowhere
-    prefill: str = "",  # "bf16" or "fp8"; empty: fp8 with 8-bit weights
+    prefill: str = "",  # "bf16" or "fp8"; empty: fp8 with 8-bit or 4-bit weights
     look: choose.Look = choose.look,
 ) -> "CudaRunner":
     """The model on this machine's GPU; `StartError` with the reason if that cannot be."""
@@ -43,7 +43,7 @@ def open_runner(
     context_tokens = max(context_tokens, session_tokens)
     choose.check_room(
         found,
-        weight_bytes=shape.parameters * (2 + bits // 8) + RESERVE_BYTES,
+        weight_bytes=shape.parameters * (2 + max(1, bits // 8)) + RESERVE_BYTES,
         kv_bytes=kv_bytes(shape, context_tokens, session_tokens, kv_bits),
         shared_bytes=Plan(shape, bits, 1).shared_bytes,
     )
@@ -120,7 +120,7 @@ def _load(
         stretch=stretch,
         make_machine=modules.take,
         blocks=blocks,
-        prefill=prefill or ("fp8" if bits == 8 else "bf16"),
+        prefill=prefill or ("fp8" if bits <= 8 else "bf16"),
     )
     runner.warm_up()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)

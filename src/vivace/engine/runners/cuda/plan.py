@@ -40,16 +40,23 @@ class Tuning:
 TUNINGS = {
     8: Tuning(2, 2, 10, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=36864),
     16: Tuning(2, 2, 6, 18, 2, 4, 6, 16, late_start=0b11000, attention_warps=8),
+    # Not measured yet: as 8 bits, with up as deep as lets the rings of a layer fit together.
+    4: Tuning(2, 2, 13, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=40960),
 }
 
 
 def verify_tuning(bits: int, tokens: int) -> Tuning:
     """For passes over several tokens: activations take the shared memory that a deep ring has otherwise."""
     group = {2: 18, 4: 10, 8: 8}.get(tokens, 4)
-    down = (2, 4) if tokens <= 4 else (4 if bits == 8 else 2, 6)
-    if bits == 8:
+    down = (2, 4) if tokens <= 4 else (4 if bits <= 8 else 2, 6)
+    if bits <= 8:
         return Tuning(2, 2, 6, group, *down, 8, group, late_start=0b11100, attention_cluster=16)
     return Tuning(2, 2, 4, group, *down, 4, group, late_start=0b11000, attention_warps=8)
+
+
+def tile_bytes(columns: int, bits: int) -> int:
+    """8 rows of weights; in 4 bits with step and zero of every 32."""
+    return columns * bits if bits > 4 else columns * 9 // 2
 
 
 def fitting_passes(shape: Shape, bits: int) -> tuple[int, ...]:
@@ -70,7 +77,7 @@ class Size:
 @dataclass(frozen=True)
 class Plan:
     shape: Shape
-    bits: int  # of a weight: 8 or 16
+    bits: int  # of a weight: 8, 16, or 4 with the head in 8
     tokens: int  # of one pass
     blocks: int = 132  # multiprocessors
     tuning: Tuning | None = field(default=None)
@@ -86,7 +93,7 @@ class Plan:
             wish = replace(wish, down_split=self._down_parts[0])
         for name, count in (
             ("up", lambda t: self._product_bytes(self.shape.hidden, 8, t.up_stages, t.up_group)),
-            ("head", lambda t: self._product_bytes(self.shape.hidden, 8, t.head_stages, t.head_group)),
+            ("head", self._head_bytes),
             ("down", self._down_bytes),
         ):
             for what, step in (("stages", 1), ("group", 2)):
@@ -153,6 +160,8 @@ class Plan:
         def product(tiles: int, blocks: int, k: int, stages: int, group: int) -> Size:
             return Size((min(blocks, tiles), sixteens, 1), 288, 1, self._product_bytes(k, 8, stages, group))
 
+        head_tiles = -(-shape.vocab // 8)
+
         return {
             "embed": Size((self.tokens, 1, 1), 256, 1, 0),
             "qkv": product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_stages, shape.hidden,
@@ -165,8 +174,7 @@ class Plan:
                                tuned.up_group),
             "down_projection": Size((clusters * split, sixteens, 1), warps * 32 + 32, split,
                                     self._down_bytes(tuned)),
-            "head": product(-(-shape.vocab // 8), self.blocks, shape.hidden, tuned.head_stages,
-                            tuned.head_group),
+            "head": Size((min(self.blocks, head_tiles), sixteens, 1), 288, 1, self._head_bytes(tuned)),
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
         }  # fmt: skip
 
@@ -184,6 +192,10 @@ class Plan:
         )
         return product + parts * self._down_tiles(split) * self.tile_tokens * 8 * 4
 
+    def _head_bytes(self, tuning: Tuning) -> int:
+        bits = max(self.bits, 8)
+        return self._product_bytes(self.shape.hidden, 8, tuning.head_stages, tuning.head_group, bits=bits)
+
     @property
     def shared_bytes(self) -> int:
         """The most that one of its launches takes."""
@@ -194,11 +206,13 @@ class Plan:
         scores = 2 * (8 if rows <= 8 else 16) * (16 * self.tuned.attention_warps + 8)
         return 4 * (scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2)
 
-    def _product_bytes(self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1) -> int:
+    def _product_bytes(
+        self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1, *, bits: int = 0
+    ) -> int:
         """Shared memory of a `Product`: its ring, activations, sums, scratch and barriers."""
-        ring = stages * slice_columns * self.bits
-        row = slice_columns * self.bits // 8 + (32 if self.bits == 8 else 64)
-        activations = self.tile_tokens * (2 if self.bits == 8 else 1) * row
+        ring = stages * tile_bytes(slice_columns, bits or self.bits)
+        row = slice_columns + 32 if self.bits <= 8 else 2 * slice_columns + 64
+        activations = self.tile_tokens * (2 if self.bits <= 8 else 1) * row
         sums = 2 * group * warps * self.tile_tokens * 8 * 4
         return (
             ring

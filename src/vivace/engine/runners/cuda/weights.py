@@ -1,6 +1,7 @@
 """From a checkpoint's matrices to the model that the kernels read.
 
-Owns which matrices are joined and in what row order. Where the numbers come from is `checkpoint`'s concern.
+Owns which matrices are joined, in what row order, and which of them are in 4 bits: the layers'. Where the
+numbers come from is `checkpoint`'s concern.
 """
 
 from typing import NamedTuple
@@ -8,7 +9,7 @@ from typing import NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.chain import Layer, Model, rotation_table
-from vivace.engine.runners.cuda.layout import gate_up_pairs, pack, rotation_pairs
+from vivace.engine.runners.cuda.layout import Matrix, gate_up_pairs, pack, rotation_pairs, untile
 from vivace.engine.runners.cuda.reference import Plain
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 
@@ -60,6 +61,23 @@ def pack_layer(shape: Shape, dense: Dense, bits: int) -> Layer:
     )
 
 
+def rounded_layer(shape: Shape, dense: Dense, layer: Layer) -> Dense:
+    """The same numbers as the packed layer has: a prefill must not multiply by others."""
+
+    def rows(matrix: Matrix, like: torch.Tensor, order: torch.Tensor | None = None) -> torch.Tensor:
+        found = untile(matrix, like.shape[1]).to(like.dtype)
+        if order is None:
+            return found
+        return torch.empty_like(found).index_copy_(0, order.to(found.device), found)
+
+    return dense._replace(
+        qkv=rows(layer.qkv, dense.qkv, rotation_pairs(shape.qkv_rows // HEAD_DIM)),
+        out=rows(layer.out, dense.out),
+        gate_up=rows(layer.gate_up, dense.gate_up, gate_up_pairs(shape.ffn)),
+        down=rows(layer.down, dense.down),
+    )
+
+
 def build_model(
     shape: Shape,
     weights: Plain,
@@ -69,19 +87,23 @@ def build_model(
     stretch: float = 1.0,
 ) -> tuple[Model, list[Dense]]:
     """The packed model and its dense twin, which the prefill multiplies by."""
-    dense = [dense_layer(weights, index, device) for index in range(shape.layers)]
+    layers, kept = [], []
+    for index in range(shape.layers):  # one after the other: in 4 bits the dense weights are made anew
+        dense = dense_layer(weights, index, device)
+        layers.append(pack_layer(shape, dense, bits))
+        kept.append(rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense)
     embedding = weights["embed_tokens.weight"].to(device).to(torch.bfloat16).contiguous()
     head = weights.get("lm_head.weight", embedding).to(device).to(torch.bfloat16)
     model = Model(
         shape=shape,
-        layers=[pack_layer(shape, layer, bits) for layer in dense],
+        layers=layers,
         final_gain=weights["norm.weight"].to(device).float(),
-        head=pack(head, bits),
+        head=pack(head, max(bits, 8)),
         embedding=embedding,
         rotation=rotation_table(shape, positions, device, stretch, weights.get("rope_freqs.weight")),
         dense_head=head,
     )
-    return model, dense
+    return model, kept
 
 
 def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") -> Plain:

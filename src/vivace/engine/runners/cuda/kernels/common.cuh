@@ -14,11 +14,10 @@ enum { QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD };
 #define LOG2_E 1.4426950408889634f
 #define NO_MAXIMUM (-1e30f)
 
-#if BITS == 8
-typedef int Sum;
-#else
-typedef float Sum;
-#endif
+// An activation is a 16-bit integer of two digits; otherwise a bf16.
+#define HAS_DIGITS (BITS <= 8)
+#define X_BITS (HAS_DIGITS ? 8 : 16)                // of a digit or activation in shared memory
+#define HEAD_BITS (BITS == 4 ? 8 : BITS)            // 4 bits are the layers'
 
 #define STOP_TOKENS 16
 struct State {           // in device memory; stream.py writes it before the first step

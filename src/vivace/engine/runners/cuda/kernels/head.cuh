@@ -55,7 +55,7 @@ KERNEL(288, 1) head(const State* state, const float* x, const float* gain, const
             int slot = i / (TILE_TOKENS * TILE_ROWS), token = i / TILE_ROWS % TILE_TOKENS, r = i % TILE_ROWS;
             int row = (product.first + base + slot) * TILE_ROWS + r;
             if (row >= VOCAB) continue;
-            float score = product.sum(group, slot, token, r) * row_scale(scales, row);
+            float score = product.sum(group, slot, token, r) * product.row_scale(scales, row);
             logits[(u64)(token0 + token) * VOCAB + row] = score;
             if (temperature > 0.0f) score = score / temperature + gumbel(key, row);
             if (is_better(score, row, best)) best = {score, row};

@@ -31,6 +31,7 @@ DEVICE int round_to_int(float x) { return __float2int_rn(x); }
 DEVICE float greater(float a, float b) { return fmaxf(a, b); }
 DEVICE float log_exact(float x) { return logf(x); }
 DEVICE float log_one_plus(float x) { return log1pf(x); }
+DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 DEVICE float divide(float a, float b) { return __fdividef(a, b); }
 
 // ---- 16-bit pairs: the low half is the even element
@@ -59,6 +60,11 @@ DEVICE void mma_bf16(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
 }
 DEVICE void mma_s8(int c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+// The left side's bytes are 0 … 255.
+DEVICE void mma_u8(int c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 // Lane (g, t) holds elements 2t, 2t+1 of row g of an 8x8 matrix, and gets those of its transpose.

@@ -3,31 +3,27 @@
 // ended: they depend on nothing. One more warp does nothing but refill the ring, so the others meet only where
 // sums are added. That order is fixed, and a token's result does not depend on how many tokens are in the pass.
 // 8-bit weights are multiplied as they are: an activation becomes a 16-bit integer, its two digits two columns of
-// the tensor core. Owns the ring, the digits and the multiplication; what happens to the sums is the caller's.
+// the tensor core. Owns the ring, the digits and the multiplication (of 4-bit weights: fours.cuh); what happens to
+// the sums is the caller's.
 
-#if BITS == 8
-#define COLUMNS (2 * TILE_TOKENS)      // of the tensor core's right side: two digits a token
-#define STEP 32                        // columns of W in one tensor-core step
-#else
-#define COLUMNS TILE_TOKENS
-#define STEP 16
-#endif
-#define COLUMN_TILES ((COLUMNS + 7) / 8)
 #define DIGITS 32512.0f                // 127 * 256: the largest 16-bit number of two signed digits
 
-template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS = 1> struct Product {
+template <int WIDTH> struct SumOf { typedef float Type; };
+template <> struct SumOf<8> { typedef int Type; };
+
+template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS = 1, int WIDTH = BITS> struct Product {
+    typedef typename SumOf<WIDTH>::Type Sum;
     static const int THREADS = WARPS * 32;                   // that compute; 32 more fetch
     static const int SLICE = K / SPLIT;                      // columns of W in one block
-    static const int PIECE_BYTES = TILE_ROWS * SLICE * BITS / 8;
-    static const int STEPS = SLICE / WARPS / STEP;           // of one warp and tile
-    static const int ROW_BYTES = SLICE * BITS / 8 + (BITS == 8 ? 32 : 64);  // padded: no bank conflicts
+    static const int PIECE_BYTES = WIDTH == 4 ? SLICE / 64 * BLOCK_BYTES : TILE_ROWS * SLICE * WIDTH / 8;
+    static const int ROW_BYTES = SLICE * X_BITS / 8 + (HAS_DIGITS ? 32 : 64);  // padded: no bank conflicts
     static const int SUMS = GROUP * WARPS * TILE_TOKENS * TILE_ROWS;
     static const int PART_WARPS = WARPS / PARTS;             // columns come in parts, each with a scale of its own
     static const int PART_THREADS = PART_WARPS * 32;
     static const int PAIRS = SLICE / PARTS / (2 * PART_THREADS);
     static const int PACE_PIECES = PACE_BYTES / PIECE_BYTES > 1 ? PACE_BYTES / PIECE_BYTES : 1;
     static const int PACE = PACE_PIECES < STAGES ? PACE_PIECES : STAGES;
-    static_assert(SLICE % (WARPS * 512 / BITS) == 0, "warps must share the columns evenly");
+    static_assert(SLICE % (WARPS * 512 / X_BITS) == 0, "warps must share the columns evenly");
     static_assert(SLICE % (PARTS * 2 * PART_THREADS) == 0, "threads must share a row evenly");
     static_assert(GROUP % 2 == 0, "tiles are multiplied two by two");
 
@@ -111,7 +107,7 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
         return part() * (SLICE / PARTS / 2) + threadIdx.x % PART_THREADS + j * PART_THREADS;
     }
     DEVICE void write_pair(int token, int pair, Float2 v, float to_integer) {
-#if BITS == 8
+#if HAS_DIGITS
         int a = round_to_int(v.x * to_integer), b = round_to_int(v.y * to_integer);
         int high_a = (a + 128) >> 8, high_b = (b + 128) >> 8;
         u16* row = (u16*)(x + 2 * token * ROW_BYTES) + pair;
@@ -134,7 +130,7 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
     template <bool NORM> DEVICE void write_row(const Float2* row, int pairs, int token, int part, int at, int stride,
                                                float squares, float most, float epsilon, bool is_first) {
         float unit = NORM ? rsqrt_fast(squares * (1.0f / SLICE) + epsilon) : 1.0f, to_integer = 1.0f;
-        if (BITS == 8) {
+        if (HAS_DIGITS) {
             to_integer = most > 0.0f ? divide(DIGITS, most) : 0.0f;
             if (is_first) scale[token * PARTS + part] = most * (1.0f / DIGITS) * unit;
         }
@@ -160,11 +156,11 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
             }
             UNROLL for (int mask = 16; mask; mask >>= 1) {
                 if (NORM) squares += shuffle_xor(squares, mask);
-                if (BITS == 8) most = greater(most, shuffle_xor(most, mask));
+                if (HAS_DIGITS) most = greater(most, shuffle_xor(most, mask));
             }
             if (lane == 0) *(Float2*)(scratch + (token * WARPS + warp) * 2) = {squares, most};
         }
-        if (NORM || BITS == 8) team_sync<THREADS>();
+        if (NORM || HAS_DIGITS) team_sync<THREADS>();
         UNROLL for (int token = 0; token < TILE_TOKENS; token++) {
             float squares = 0.0f, most = 0.0f;
             UNROLL for (int w = 0; w < PART_WARPS; w++) {
@@ -200,7 +196,7 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
                     squares += own;
                 }
             }
-            if (BITS == 8) UNROLL for (int mask = 16; mask; mask >>= 1) most = greater(most, shuffle_xor(most, mask));
+            if (HAS_DIGITS) UNROLL for (int mask = 16; mask; mask >>= 1) most = greater(most, shuffle_xor(most, mask));
             write_row<NORM>(row, PART_WARPS * PAIRS, token, part, begin, 32, squares, most, epsilon, lane == 0);
         }
     }
@@ -216,16 +212,18 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
     // ---- the multiplication. Within 32 columns of W lane (g, t) holds columns 8t … 8t+7 of row g, and the
     // activations are taken in the same order, so the product is unchanged.
     static const int LOADS = SLICE / WARPS / 32;             // 32 columns each
-    static const int KEPT = LOADS * COLUMN_TILES * BITS / 4 <= KEEP_REGISTERS ? LOADS : 0;  // else read for each tile
-    struct Right { u32 b[COLUMN_TILES][BITS / 4]; };      // one load's
+    static const int KEPT = LOADS * COLUMN_TILES * X_BITS / 4 <= KEEP_REGISTERS ? LOADS : 0;  // else read for each tile
+    typedef Fours<LOADS> Groups;                             // of 4-bit weights; their sums of activations: kept, too
+    static const int ADDED = WIDTH == 4 && Groups::PASSES * COLUMN_TILES <= 2 * KEEP_REGISTERS ? Groups::PASSES : 0;
 
     DEVICE Right load_right(int i) {
         int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
         Right out = {};
         UNROLL for (int c = 0; c < COLUMN_TILES; c++) {
-            if (8 * c + g >= COLUMNS) continue;
-            const u8* at = x + (8 * c + g) * ROW_BYTES + ((warp * LOADS + i) * 32 + 8 * t) * BITS / 8;
-#if BITS == 8
+            int column = 8 * c + g - (WIDTH == 4 ? i % SHARE * COLUMNS : 0);
+            if (column < 0 || column >= COLUMNS) continue;
+            const u8* at = x + column * ROW_BYTES + ((warp * LOADS + i) * 32 + 8 * t) * X_BITS / 8;
+#if HAS_DIGITS
             Words2 w = *(const Words2*)at;
             out.b[c][0] = w.w[0], out.b[c][1] = w.w[1];
 #else
@@ -239,11 +237,11 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
     // Two tiles against all columns of x, summed over this warp's part of K.
     DEVICE void multiply(const u8* upper, const u8* lower, const Right* kept, Sum total[COLUMN_TILES][4]) {
         int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-        int at = warp * (SLICE / WARPS * TILE_ROWS * BITS / 8) + lane * 16;
+        int at = warp * (PIECE_BYTES / WARPS) + lane * 16;
         Sum c[2][COLUMN_TILES][4] = {};
-        UNROLL for (int i = 0; i < LOADS * BITS / 16; i++) {  // 16 bytes a lane of each tile
+        UNROLL for (int i = 0; i < LOADS * WIDTH / 16; i++) {  // 16 bytes a lane of each tile
             Words4 a = *(const Words4*)(upper + at + i * 512), b = *(const Words4*)(lower + at + i * 512);
-#if BITS == 8
+#if HAS_DIGITS
             UNROLL for (int s = 0; s < 2; s++) {
                 Right right = KEPT ? kept[2 * i + s] : load_right(2 * i + s);
                 UNROLL for (int n = 0; n < COLUMN_TILES; n++)
@@ -269,10 +267,11 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
             UNROLL for (int tile = 0; tile < 2; tile++) {
                 if (tile > has_lower) continue;
                 float* to = at + tile * WARPS * TILE_TOKENS * TILE_ROWS;
-#if BITS == 8
+#if HAS_DIGITS
                 int token = 4 * n + t;
                 if (token < TILE_TOKENS)
-                    to[token * TILE_ROWS] = 256.0f * (float)total[n][2 * tile] + (float)total[n][2 * tile + 1];
+                    to[token * TILE_ROWS] = WIDTH == 4 ? total[n][2 * tile]
+                                                       : 256.0f * (float)total[n][2 * tile] + (float)total[n][2 * tile + 1];
 #else
                 UNROLL for (int e = 0; e < 2; e++) {
                     int token = 8 * n + 2 * t + e;
@@ -288,13 +287,19 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
         float each[PART_WARPS], total = 0.0f;
         UNROLL for (int warp = 0; warp < PART_WARPS; warp++) each[warp] = at[warp * TILE_TOKENS * TILE_ROWS];
         UNROLL for (int warp = 0; warp < PART_WARPS; warp++) total += each[warp];
-        return BITS == 8 ? total * scale[token * PARTS + part] : total;
+        return HAS_DIGITS ? total * scale[token * PARTS + part] : total;
     }
+
+    DEVICE static float row_scale(const float* scales, int row) { return WIDTH == 16 ? 1.0f : scales[row]; }
 
     // All tiles of this block. `finish(base, n, group)` gets the sums of tiles base … base+n-1 of this block.
     template <class Finish> DEVICE void run(Finish finish) {
         Right kept[KEPT ? KEPT : 1];
         UNROLL for (int i = 0; i < KEPT; i++) kept[i] = load_right(i);
+        auto right_of = [&](int i) { return KEPT ? kept[i] : load_right(i); };
+        Added added[ADDED ? ADDED : 1];
+        UNROLL for (int pass = 0; pass < ADDED; pass++) added[pass] = Groups::add(pass, right_of);
+        auto added_of = [&](int pass) { return ADDED ? added[pass] : Groups::add(pass, right_of); };
         int parity = 0, stage = 0, turn = 0;
         for (int base = 0; base < count; base += GROUP, parity ^= 1) {
             int n = count - base < GROUP ? count - base : GROUP;
@@ -308,7 +313,11 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
                 }
                 Sum total[COLUMN_TILES][4];
                 warp_sync();  // the tensor core wants all lanes together
-                multiply(ring + upper * PIECE_BYTES, ring + stage * PIECE_BYTES, kept, total);
+                const u8 *above = ring + upper * PIECE_BYTES, *below = ring + stage * PIECE_BYTES;
+                if constexpr (WIDTH == 4) {
+                    int at = (threadIdx.x >> 5) * (PIECE_BYTES / WARPS);
+                    Groups::multiply(above + at, below + at, right_of, added_of, total);
+                } else multiply(above, below, kept, total);
                 warp_sync();
                 if ((threadIdx.x & 31) == 0) {
                     barrier_arrive(empty + upper);

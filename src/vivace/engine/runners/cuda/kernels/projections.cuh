@@ -7,9 +7,7 @@ typedef Product<QKV, HIDDEN, 1, 8, QKV_STAGES, QKV_STAGES> QkvProduct;
 typedef Product<OUT, HEADS * HEAD_DIM, 1, 8, O_STAGES, O_STAGES> OutProduct;
 typedef Product<GATE_UP, HIDDEN, 1, 8, UP_STAGES, UP_GROUP> UpProduct;
 typedef Product<DOWN, FFN, DOWN_SPLIT, DOWN_WARPS, DOWN_STAGES, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
-typedef Product<HEAD, HIDDEN, 1, 8, HEAD_STAGES, HEAD_GROUP> HeadProduct;
-
-DEVICE float row_scale(const float* scales, int row) { return BITS == 8 ? scales[row] : 1.0f; }
+typedef Product<HEAD, HIDDEN, 1, 8, HEAD_STAGES, HEAD_GROUP, 1, HEAD_BITS> HeadProduct;
 
 // What one thread will do with its pair of sums; all of it is known before the wait.
 struct QkvItem {
@@ -52,7 +50,7 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
         int tile = product.first + item.slot, head = tile / 16, low = tile % 16 * 4 + item.r;
         int row = tile * TILE_ROWS + item.r, at = load_fresh(&state->position) + token0 + item.token;
         UNROLL for (int e = 0; e < 2; e++) {
-            item.scale[e] = row_scale(scales, row + 4 * e);
+            item.scale[e] = product.row_scale(scales, row + 4 * e);
             item.bias[e] = bias[row + 4 * e];
         }
         item.turns = head < HEADS + KV_HEADS;
@@ -132,7 +130,7 @@ KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_
     int slot = threadIdx.x / (TILE_TOKENS * TILE_ROWS), token = threadIdx.x / TILE_ROWS % TILE_TOKENS;
     int r = threadIdx.x % TILE_ROWS, row = (product.first + slot) * TILE_ROWS + r;
     bool is_real = slot < product.count;
-    float scale = is_real ? row_scale(scales, row) : 0.0f, before = 0.0f;
+    float scale = is_real ? product.row_scale(scales, row) : 0.0f, before = 0.0f;
     float* out = x + (u64)(token0 + token) * HIDDEN + row;
     product.wait();
     if (is_real) before = load_fresh(out);
@@ -154,7 +152,7 @@ gate_up(const float* x, const float* gain, const u8* weights, const float* scale
     int token0 = blockIdx.y * 16;
     UpProduct product(shared, weights, 2 * FFN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
     product.start();
-    if (BITS == 8) product.expect(scales);
+    if (HAS_DIGITS) product.expect(scales);
     if (product.is_fetcher()) return product.keep_full();
     Float2 gains[UpProduct::PAIRS];
     product.load_gain(gain, gains);
@@ -164,8 +162,8 @@ gate_up(const float* x, const float* gain, const u8* weights, const float* scale
         for (int i = threadIdx.x; i < n * TILE_TOKENS * 4; i += 256) {
             int slot = i / (TILE_TOKENS * 4), token = i / 4 % TILE_TOKENS, r = i % 4;
             int tile = product.first + base + slot, row = tile * TILE_ROWS + r;
-            float gate = product.sum(group, slot, token, r) * row_scale(scales, row);
-            float up = product.sum(group, slot, token, r + 4) * row_scale(scales, row + 4);
+            float gate = product.sum(group, slot, token, r) * product.row_scale(scales, row);
+            float up = product.sum(group, slot, token, r + 4) * product.row_scale(scales, row + 4);
             float value = divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up;
             h[(u64)(token0 + token) * FFN + tile * 4 + r] = value;
         }
@@ -183,7 +181,7 @@ down_projection(const float* h, const u8* weights, const float* scales, float* x
     float* inbox = product.after();                        // [DOWN_PARTS][tiles of this block][TILE_TOKENS][TILE_ROWS]
     int items = product.count * TILE_TOKENS * TILE_ROWS;
     product.start();
-    if (BITS == 8) product.expect(scales);
+    if (HAS_DIGITS) product.expect(scales);
     if (DOWN_SPLIT > 1) cluster_sync();                    // all blocks are there to be written to
     if (product.is_fetcher()) product.keep_full();
     else {
@@ -209,6 +207,6 @@ down_projection(const float* h, const u8* weights, const float* scales, float* x
         float* at = x + (u64)(token0 + token) * HIDDEN + row;
         float total = 0.0f, before = load_fresh(at);
         UNROLL for (int part = 0; part < DOWN_PARTS; part++) total += inbox[part * items + i];
-        *at = before + total * row_scale(scales, row);
+        *at = before + total * product.row_scale(scales, row);
     }
 }
