@@ -104,7 +104,8 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
     Block block;
     clear_keys(block);
     clear_values(block);
-    load_block(block, kv, pages, kv_head, split, 0, position);
+    Pages near(pages, split, length), upcoming(pages, split + splits, length);
+    load_block(block, kv, near, kv_head, split, 0, position);
     for (int b = split + splits; (b + 1) * BLOCK_TOKENS <= position; b += splits) expect_block(kv, pages, kv_head, b);
     const u16* query[HALVES];
     int last[HALVES];
@@ -120,7 +121,7 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
     UNROLL for (int half = 0; half < HALVES; half++)
         if (last[half] >= 0)
             UNROLL for (int i = 0; i < 4; i++) load_registers<4>(query[half] + 32 * i, queries[half][i]);
-    if ((split + 1) * BLOCK_TOKENS > position) load_block(block, kv, pages, kv_head, split, position, length);
+    if ((split + 1) * BLOCK_TOKENS > position) load_block(block, kv, near, kv_head, split, position, length);
     Part part = {};
     UNROLL for (int half = 0; half < HALVES; half++) part.most[half] = NO_MAXIMUM;
     int parity = 0;
@@ -129,14 +130,16 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
         warp_sync();  // the tensor core wants all lanes together
         score_block(block, queries, mine);
         bool goes_on = (b + splits) * BLOCK_TOKENS < length;
-        if (goes_on) load_keys(block, kv, pages, kv_head, b + splits, 0, length);
+        Pages later(pages, b + 2 * splits, length);
+        if (goes_on) load_keys(block, kv, upcoming, kv_head, b + splits, 0, length);
         block_sync();
         warp_sync();
         weigh_block(part, block, mine, b * BLOCK_TOKENS, last, scale, b == split);
         if (goes_on) {
             clear_values(block);
-            load_values(block, kv, pages, kv_head, b + splits, 0, length);
+            load_values(block, kv, upcoming, kv_head, b + splits, 0, length);
         }
+        upcoming = later;
     }
     warp_sync();
     push_part(part, inbox, stats, rank);

@@ -6,6 +6,18 @@
 #define DIMENSIONS (HEAD_DIM / ATTENTION_WARPS)           // of one warp
 #define VALUE_REGISTERS (DIMENSIONS / 8)                  // of one lane and position
 
+// The pages of one block. They are read well before its rows: one load must not wait for the other.
+struct Pages {
+    int id[BLOCK_TOKENS / PAGE_TOKENS];
+    DEVICE Pages(const int* pages, int b, int length) {
+        UNROLL for (int i = 0; i < BLOCK_TOKENS / PAGE_TOKENS; i++) {
+            int page = b * (BLOCK_TOKENS / PAGE_TOKENS) + i;
+            id[i] = page * PAGE_TOKENS < length ? pages[page] : 0;
+        }
+    }
+    DEVICE int of(int place) const { return id[BLOCK_TOKENS == PAGE_TOKENS ? 0 : place / PAGE_TOKENS]; }
+};
+
 template <int REGISTERS> DEVICE void load_registers(const u16* at, u32 out[REGISTERS]) {
     if (REGISTERS == 4) {
         Words4 w = load_fresh((const Words4*)at);
@@ -30,24 +42,24 @@ struct Block {                                            // as it lies in the p
 };
 
 // Fill in the positions from … to-1 of block b; the rest stays as it is.
-DEVICE void load_keys(Block& block, const Kv* kv, const int* pages, int kv_head, int b, int from, int to) {
+DEVICE void load_keys(Block& block, const Kv* kv, const Pages& pages, int kv_head, int b, int from, int to) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     UNROLL for (int half = 0; half < 2; half++) {
         int at = b * BLOCK_TOKENS + 16 * warp + 8 * half + g;
         if (at < from || at >= to) continue;
-        int page = pages[at / PAGE_TOKENS], slot = at % PAGE_TOKENS;
+        int page = pages.of(16 * warp + 8 * half), slot = at % PAGE_TOKENS;
         const u8* row = kv + byte_row(page, 0, kv_head, slot) + 16 * t;
         load_registers<4>((const u16*)row, block.k[half]);
         load_registers<4>((const u16*)(row + 64), block.k[half] + 4);
         block.k_scale[half] = (u32)load_fresh((const int*)(kv + scale_at(page, 0, kv_head, slot, t)));
     }
 }
-DEVICE void load_values(Block& block, const Kv* kv, const int* pages, int kv_head, int b, int from, int to) {
+DEVICE void load_values(Block& block, const Kv* kv, const Pages& pages, int kv_head, int b, int from, int to) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
         int at = b * BLOCK_TOKENS + 8 * n + g;
         if (at < from || at >= to) continue;
-        int page = pages[at / PAGE_TOKENS], slot = at % PAGE_TOKENS;
+        int page = pages.of(8 * n), slot = at % PAGE_TOKENS;
         load_registers<VALUE_REGISTERS / 2>((const u16*)(kv + byte_row(page, 1, kv_head, slot) + VALUE_AT), block.v[n]);
         block.v_scale[n] = load_fresh((const u16*)(kv + scale_at(page, 1, kv_head, slot, VALUE_AT / 16)));
     }
@@ -91,21 +103,21 @@ struct Block {
 };
 
 // Fill in the positions from … to-1 of block b; the rest stays as it is.
-DEVICE void load_keys(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
+DEVICE void load_keys(Block& block, const u16* kv, const Pages& pages, int kv_head, int b, int from, int to) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     UNROLL for (int half = 0; half < 2; half++) {
         int at = b * BLOCK_TOKENS + 16 * warp + 8 * half + g;
         if (at < from || at >= to) continue;
-        const u16* row = kv + kv_row(pages[at / PAGE_TOKENS], 0, kv_head, at % PAGE_TOKENS) + 8 * t;
+        const u16* row = kv + kv_row(pages.of(16 * warp + 8 * half), 0, kv_head, at % PAGE_TOKENS) + 8 * t;
         UNROLL for (int i = 0; i < 4; i++) load_registers<4>(row + 32 * i, block.k[half][i]);
     }
 }
-DEVICE void load_values(Block& block, const u16* kv, const int* pages, int kv_head, int b, int from, int to) {
+DEVICE void load_values(Block& block, const u16* kv, const Pages& pages, int kv_head, int b, int from, int to) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
         int at = b * BLOCK_TOKENS + 8 * n + g;
         if (at < from || at >= to) continue;
-        const u16* row = kv + kv_row(pages[at / PAGE_TOKENS], 1, kv_head, at % PAGE_TOKENS);
+        const u16* row = kv + kv_row(pages.of(8 * n), 1, kv_head, at % PAGE_TOKENS);
         load_registers<VALUE_REGISTERS>(row + warp * DIMENSIONS + t * 2 * VALUE_REGISTERS, block.v[n]);
     }
 }
@@ -130,7 +142,7 @@ DEVICE void clear_values(Block& block) {
         UNROLL for (int j = 0; j < VALUE_REGISTERS; j++) block.v[n][j] = 0;
 }
 #endif
-DEVICE void load_block(Block& block, const Kv* kv, const int* pages, int kv_head, int b, int from, int to) {
+DEVICE void load_block(Block& block, const Kv* kv, const Pages& pages, int kv_head, int b, int from, int to) {
     load_keys(block, kv, pages, kv_head, b, from, to);
     load_values(block, kv, pages, kv_head, b, from, to);
 }
