@@ -185,30 +185,31 @@ class Lease:
         print(table(report), flush=True)
 
     def stage_fixes(self) -> None:
-        import msgspec
+        self.found["humanevalfix"] = {f"{bits}-bit": self._fixes(bits) for bits in (8, 16)}
 
-        from gpu_fix import Broken, measure_fixes
+    def stage_four(self) -> None:
+        """Speed and HumanEvalFix of weights in 4 bits."""
+        from vivace.bench.gpu import run_gpu_bench
+        from vivace.bench.gpu_report import table
 
-        rows = msgspec.json.decode((self.things / "humanevalfix.json").read_bytes(), type=list[Broken])
-        self.found["humanevalfix"] = {
-            f"{bits}-bit": measure_fixes(rows, self.model, self.gpu_folder, bits, self.prefill)
-            for bits in (8, 16)
-        }
+        material = self.things / "material.json"
+        report = run_gpu_bench(
+            self.model, gpu_folder=self.gpu_folder, material=material, bits=(4,), has_peers=False
+        )
+        print(table(report), flush=True)
+        self.found["four"] = {"bench": report, "humanevalfix": self._fixes(4)["score"]}
 
     def stage_others(self) -> None:
-        """HumanEvalFix with what is not the default: 8-bit KV, and weights in 4 bits."""
+        """HumanEvalFix with a KV in 8 bits."""
+        self.found["others"] = {"8-bit, 8-bit KV": self._fixes(8, kv_bits=8)["score"]}
+
+    def _fixes(self, bits: int, kv_bits: int = 16) -> dict[str, Any]:
         import msgspec
 
-        from gpu_fix import Broken, measure_fixes
-        from gpu_four import round_to_four
+        from gpu_fix import Broken, measure_fixes  # type: ignore[import-not-found,unused-ignore]
 
         rows = msgspec.json.decode((self.things / "humanevalfix.json").read_bytes(), type=list[Broken])
-        four = round_to_four(self.model, self.gpu_folder, self.work / "gpu4")
-        self.found["others"] = {
-            "8-bit, 8-bit KV": measure_fixes(rows, self.model, self.gpu_folder, 8, kv_bits=8)["score"],
-            "4-bit": measure_fixes(rows, self.model, self.gpu_folder, 4)["score"],
-            "4-bit groups of 32, run in bf16": measure_fixes(rows, self.model, four, 16)["score"],
-        }
+        return dict(measure_fixes(rows, self.model, self.gpu_folder, bits, self.prefill, kv_bits))
 
     def stage_long(self) -> None:
         import msgspec
@@ -231,7 +232,7 @@ class Lease:
         self.set_up()
         stages: dict[str, Callable[[], None]] = {
             name: getattr(self, f"stage_{name}")
-            for name in ("load", "tests", "equality", "prefill", "bench", "fixes", "others", "long")
+            for name in ("load", "tests", "equality", "prefill", "bench", "four", "fixes", "others", "long")
         }
         broken = []
         for name in names or list(stages):
@@ -249,9 +250,12 @@ class Lease:
 
     def _short(self) -> dict[str, Any]:
         """The summary: everything but the long lists."""
-        short = {name: each for name, each in self.found.items() if name not in ("bench", "humanevalfix")}
+        short = {
+            name: each for name, each in self.found.items() if name not in ("bench", "four", "humanevalfix")
+        }
         fixes = self.found.get("humanevalfix", {})
         short["humanevalfix"] = {name: each["score"] for name, each in fixes.items()}
+        short["four"] = self.found.get("four", {}).get("humanevalfix")
         short["missed"] = [key for key, ok in self.found.get("bench", {}).get("passed", {}).items() if not ok]
         return short
 

@@ -194,6 +194,7 @@ inline void barrier_arrive(u64* barrier) {
     Phases& phases = *(Phases*)barrier;
     if (++phases.arrived == phases.wanted) phases.arrived = 0, phases.done++;
 }
+inline void barrier_expect(u64* barrier, u32 bytes) { barrier_init(barrier, bytes / 4); }
 inline void barriers_ready() {}
 inline void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier) {
     if (bytes % 16 || (uintptr_t)global % 16 || (uintptr_t)shared % 16) {
@@ -214,10 +215,15 @@ inline void barrier_wait(u64* barrier, u32 parity) {
 }
 inline u32 cluster_rank() { return now->block->rank; }
 inline void cluster_sync() { meet(*now->block->cluster_barrier); }
-template <class T> void cluster_store(T* p, u32 rank, T value) {
-    *(T*)((*now->block->cluster)[rank]->shared + ((u8*)p - now->block->shared)) = value;
+template <class T> T* place_in(u32 rank, T* p) {
+    return (T*)((*now->block->cluster)[rank]->shared + ((u8*)p - now->block->shared));
 }
-inline void cluster_store(Float2* p, u32 rank, Float2 value) { cluster_store<Float2>(p, rank, value); }
+template <class T> void send_any(T* p, u32 rank, T value, u64* barrier) {
+    *place_in(rank, p) = value;
+    for (size_t bytes = 0; bytes < sizeof(T); bytes += 4) barrier_arrive(place_in(rank, barrier));
+}
+inline void cluster_send(Float2* p, u32 rank, Float2 v, u64* barrier) { send_any(p, rank, v, barrier); }
+inline void cluster_send(float* p, u32 rank, float v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void wait_for_previous() {}
 inline void let_next_start() {}
 

@@ -6,6 +6,7 @@ kernel does.
 
 import ctypes
 import hashlib
+import os
 import shutil
 import struct
 import subprocess
@@ -43,11 +44,13 @@ def build(plan: Plan) -> ctypes.CDLL:
     library = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.so"
     if not library.exists():
         assert COMPILER
-        file = library.with_suffix(".cpp")
+        own = library.with_suffix(f".{os.getpid()}")  # another run may be building the same
+        file, part = own.with_suffix(f"{own.suffix}.cpp"), own.with_suffix(f"{own.suffix}.part")
         file.write_text(text)
         flags = ["-O1", "-std=c++17", "-shared", "-fPIC", "-w"]
-        subprocess.run([COMPILER, *flags, str(file), "-o", f"{library}.part"], check=True)
-        Path(f"{library}.part").rename(library)
+        subprocess.run([COMPILER, *flags, str(file), "-o", str(part)], check=True)
+        part.rename(library)
+        file.unlink()
     return ctypes.CDLL(str(library))
 
 

@@ -21,14 +21,14 @@ from vivace.engine.runners.cuda.chain import Launch
 from vivace.engine.runners.cuda.plan import Plan, Size
 from vivace.errors import StartError
 
-PARTS = ("common", "kv", "fours", "product", "projections", "block", "attention", "head")
+PARTS = ("common", "kv", "ring", "fours", "product", "projections", "block", "attention", "head")
 KERNELS = ("embed", "qkv", "attention", "out_projection", "gate_up", "down_projection", "head", "choose")
 PREFILL_KERNELS = (
     *("read_tokens", "add_norm", "silu_product", "place"),
     *("add_norm_fp8", "silu_product_fp8"),
 )
 KV8_KERNELS = ("unpack_pages",)
-_SHARED_BYTES_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 14
+_SHARED_BYTES_ATTRIBUTE, _CARVEOUT_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 9, 14
 _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
 
@@ -146,7 +146,7 @@ class Module:
     def __init__(self, plan: Plan, *, overlap: bool = True, image: bytes = b"") -> None:
         torch.cuda.current_stream().synchronize()  # torch's context exists and is current from here on
         self._driver = ctypes.CDLL("libcuda.so.1")
-        self._overlap = overlap
+        self._plan, self._overlap = plan, overlap
         self._image = image or compile_source(source(plan), architecture())
         self._module = ctypes.c_void_p()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), self._image), "load")
@@ -208,6 +208,8 @@ class Module:
 
     def _allow(self, function: ctypes.c_void_p, size: Size) -> None:
         set_attribute = self._driver.cuFuncSetAttribute
+        if self._plan.tuned.takes_all_shared:
+            self._check(set_attribute(function, _CARVEOUT_ATTRIBUTE, 100), "divide the cache")
         if size.shared_bytes > 48 * 1024:
             self._check(
                 set_attribute(function, _SHARED_BYTES_ATTRIBUTE, size.shared_bytes), "take shared memory"

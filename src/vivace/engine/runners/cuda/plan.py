@@ -1,8 +1,8 @@
 """How the work of one pass is cut into blocks: the macros of a module and the sizes of its launches.
 
 Owns every tuning constant. A plan belongs to one model shape, one format of weights and KV, and one number of
-tokens a pass. Shared memory is the budget: the weights of the kernels to come wait there, so the rings of the
-five kernels of a layer should fit on one multiprocessor together (227 KB).
+tokens a pass. Shared memory is the budget (227 KB of a multiprocessor): the weights of the kernels to come
+wait there, beside those of the kernel that runs.
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,15 +33,31 @@ class Tuning:
     pace_bytes: int = 24576
     attention_warps: int = 4
     attention_cluster: int = 8
+    tiles_at_once: int = 2  # that a warp multiplies: half a ring, for the other half to come meanwhile
+    # The whole cache as shared memory, for all kernels alike: a multiprocessor changes the share only when it
+    # is empty. Then kernels to come begin early everywhere; that pays where memory is not the limit.
+    takes_all_shared: bool = False
 
 
 # Measured on an H200 (docs/gpu-notes.md). The attention's cut is the same in every pass over a format's
 # weights, so that a token comes out the same from any of them.
 TUNINGS = {
-    8: Tuning(2, 2, 10, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=36864),
-    16: Tuning(2, 2, 6, 18, 2, 4, 6, 16, late_start=0b11000, attention_warps=8),
-    # Not measured yet: as 8 bits, with up as deep as lets the rings of a layer fit together.
-    4: Tuning(2, 2, 13, 18, 3, 4, 12, 16, late_start=0b11100, attention_cluster=16, pace_bytes=40960),
+    4: Tuning(
+        *(2, 2, 17, 18, 3, 4, 12, 16),  # all of up and of down at once, and both fit on a multiprocessor
+        late_start=0b11000,
+        attention_cluster=16,
+        pace_bytes=13824,
+        tiles_at_once=6,
+        takes_all_shared=True,
+    ),
+    8: Tuning(
+        *(2, 2, 12, 18, 3, 4, 12, 16),
+        late_start=0b11000,
+        attention_cluster=16,
+        pace_bytes=36864,
+        tiles_at_once=6,
+    ),
+    16: Tuning(*(2, 2, 6, 18, 2, 4, 6, 16), late_start=0b11000, attention_warps=8),
 }
 
 
@@ -145,6 +161,7 @@ class Plan:
             "DOWN_PARTS": self._down_parts[0], "DOWN_BLOCKS": 2 if warps > 8 else 3,
             "KEEP_REGISTERS": tuned.keep_registers, "LATE_START": tuned.late_start,
             "PACE_BYTES": tuned.pace_bytes,
+            "TILES_AT_ONCE": tuned.tiles_at_once,
             "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
         }  # fmt: skip
 
@@ -190,7 +207,7 @@ class Plan:
         product = self._product_bytes(
             self.shape.ffn // split, warps, tuning.down_stages, tuning.down_group, parts // split
         )
-        return product + parts * self._down_tiles(split) * self.tile_tokens * 8 * 4
+        return product + parts * self._down_tiles(split) * self.tile_tokens * 8 * 4 + 16
 
     def _head_bytes(self, tuning: Tuning) -> int:
         bits = max(self.bits, 8)
@@ -204,7 +221,7 @@ class Plan:
     def _attention_bytes(self, rows: int) -> int:
         """Scores, twice, and the inbox of a cluster."""
         scores = 2 * (8 if rows <= 8 else 16) * (16 * self.tuned.attention_warps + 8)
-        return 4 * (scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2)
+        return 4 * (scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2) + 16
 
     def _product_bytes(
         self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1, *, bits: int = 0

@@ -69,7 +69,7 @@ DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int
 }
 
 // Send this block's part to the blocks of its cluster: each dimension to its owner, the statistics to all.
-DEVICE void push_part(Part& part, float* inbox, float* stats, u32 rank) {
+DEVICE void push_part(Part& part, float* inbox, float* stats, u64* all_here, u32 rank) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     UNROLL for (int half = 0; half < HALVES; half++) {
         int row = g + 8 * half;
@@ -79,11 +79,11 @@ DEVICE void push_part(Part& part, float* inbox, float* stats, u32 rank) {
         if (row >= TILE_Q) continue;
         UNROLL for (int j = 0; j < VALUE_REGISTERS; j++) {
             int d = DIMENSION_OF(warp * DIMENSIONS + (t * VALUE_REGISTERS + j) * 2);
-            cluster_store((Float2*)(inbox + (rank * TILE_Q + row) * OWNED + d % OWNED), d / OWNED,
-                          {part.o[j][2 * half], part.o[j][2 * half + 1]});
+            cluster_send((Float2*)(inbox + (rank * TILE_Q + row) * OWNED + d % OWNED), d / OWNED,
+                         {part.o[j][2 * half], part.o[j][2 * half + 1]}, all_here);
         }
         for (int other = warp * 4 + t; other < ATTENTION_CLUSTER; other += ATTENTION_WARPS * 4)
-            cluster_store((Float2*)(stats + (rank * TILE_Q + row) * 2), other, {part.most[half], total});
+            cluster_send((Float2*)(stats + (rank * TILE_Q + row) * 2), other, {part.most[half], total}, all_here);
     }
 }
 
@@ -95,6 +95,7 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
     float* scores = (float*)shared;                       // [2][8 * HALVES][SCORE_ROW]
     float* inbox = scores + 2 * 8 * HALVES * SCORE_ROW;   // [cluster][TILE_Q][OWNED]
     float* stats = inbox + TILE_Q * HEAD_DIM;             // [cluster][TILE_Q][2]
+    u64* all_here = (u64*)(stats + ATTENTION_CLUSTER * TILE_Q * 2);  // inbox and stats are complete
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     int splits = parts * ATTENTION_CLUSTER, kv_head = blockIdx.x / splits, split = blockIdx.x % splits;
     int row0 = blockIdx.z * 16, rank = ATTENTION_CLUSTER > 1 ? cluster_rank() : 0;
@@ -114,7 +115,9 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
         last[half] = row < ROWS ? position + token : -1;
         query[half] = q + ((u64)token * HEADS + kv_head * GROUP_HEADS + row % GROUP_HEADS) * HEAD_DIM + 8 * t;
     }
-    if (ATTENTION_CLUSTER > 1) cluster_sync();            // all blocks of the cluster are there to be written to
+    if (threadIdx.x == 0) barrier_expect(all_here, 4 * (TILE_Q * HEAD_DIM + ATTENTION_CLUSTER * TILE_Q * 2));
+    barriers_ready();
+    cluster_sync();                                       // all blocks of the cluster are there to be written to
     wait_for_previous();
     if (IS_LATE(ATTENTION)) let_next_start();
     u32 queries[HALVES][4][4] = {};
@@ -142,8 +145,8 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
         upcoming = later;
     }
     warp_sync();
-    push_part(part, inbox, stats, rank);
-    if (ATTENTION_CLUSTER > 1) cluster_sync(); else block_sync();
+    push_part(part, inbox, stats, all_here, rank);
+    barrier_wait(all_here, 0);
     for (int i = threadIdx.x; i < TILE_Q * OWNED; i += ATTENTION_WARPS * 32) {
         int row = i / OWNED, r = row0 + row;
         float most = NO_MAXIMUM, total = 0.0f, value = 0.0f;

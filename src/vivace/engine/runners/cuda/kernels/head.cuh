@@ -38,12 +38,12 @@ KERNEL(288, 1) head(const State* state, const float* x, const float* gain, const
                  float* logits, float* best_score, int* best_token, float epsilon) {
     SHARED_MEMORY(shared);
     int token0 = blockIdx.y * 16;
-    HeadProduct product(shared, weights, (VOCAB + TILE_ROWS - 1) / TILE_ROWS, blockIdx.x, gridDim.x, 0);
+    HeadProduct product(HeadRing(shared), weights, (VOCAB + TILE_ROWS - 1) / TILE_ROWS, blockIdx.x, gridDim.x, 0);
     product.start();
-    if (product.is_fetcher()) return product.keep_full();
+    if (product.ring.is_fetcher()) return product.keep_full();
     Float2 gains[HeadProduct::PAIRS];
     product.load_gain(gain, gains);
-    product.wait();
+    product.ring.wait();
     float temperature = load_fresh(&state->temperature);
     Key key = key_of((u64)(u32)load_fresh(state->seed + 1) << 32 | (u32)load_fresh(state->seed),
                      load_fresh(&state->position) + token0 + threadIdx.x / TILE_ROWS % TILE_TOKENS + 1);
@@ -63,10 +63,10 @@ KERNEL(288, 1) head(const State* state, const float* x, const float* gain, const
     });
     float* scores = product.scratch;                  // [256]
     int* tokens = (int*)(product.scratch + 256);      // [256]
-    team_sync<256>();
+    product.meet();
     scores[threadIdx.x] = best.score;
     tokens[threadIdx.x] = best.token;
-    team_sync<256>();
+    product.meet();
     if (threadIdx.x < TILE_TOKENS) {
         Best all = {minus_infinity(), VOCAB};
         for (int i = threadIdx.x * TILE_ROWS; i < 256; i += TILE_TOKENS * TILE_ROWS)

@@ -106,6 +106,12 @@ DEVICE void barrier_init(u64* barrier, u32 arrivals) {
 DEVICE void barrier_arrive(u64* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
+// One phase of a barrier that is past when so many bytes have come.
+DEVICE void barrier_expect(u64* barrier, u32 bytes) {
+    barrier_init(barrier, 1);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
 DEVICE void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 DEVICE void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier) {
     u32 at = shared_address(barrier);
@@ -137,16 +143,19 @@ DEVICE u32 cluster_rank() { u32 r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r
 DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-// Into the same place of another block's shared memory; seen there after the next cluster_sync.
-DEVICE void cluster_store(Float2* p, u32 rank, Float2 value) {
+DEVICE u32 address_in(u32 rank, const void* p) {
     u32 remote;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(p)), "r"(rank));
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(value.x), "f"(value.y) : "memory");
+    return remote;
 }
-DEVICE void cluster_store(float* p, u32 rank, float value) {
-    u32 remote;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(p)), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+// Into the same place of another block's shared memory; that block's barrier counts the bytes.
+DEVICE void cluster_send(Float2* p, u32 rank, Float2 value, u64* barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+                     address_in(rank, p)), "f"(value.x), "f"(value.y), "r"(address_in(rank, barrier)) : "memory");
+}
+DEVICE void cluster_send(float* p, u32 rank, float value, u64* barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
+                     address_in(rank, p)), "f"(value), "r"(address_in(rank, barrier)) : "memory");
 }
 DEVICE void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }

@@ -1,98 +1,79 @@
 // y = W x for a few tokens at the speed of memory. A block owns some tiles of 8 weight rows; its warps share out
-// the columns. Weights come by bulk copies into a ring of shared memory, begun before the kernel before has
-// ended: they depend on nothing. One more warp does nothing but refill the ring, so the others meet only where
-// sums are added. That order is fixed, and a token's result does not depend on how many tokens are in the pass.
+// the columns. Weights come through a ring (ring.cuh), so the warps meet only where sums are added. That order is
+// fixed, and a token's result does not depend on how many tokens are in the pass.
 // 8-bit weights are multiplied as they are: an activation becomes a 16-bit integer, its two digits two columns of
-// the tensor core. Owns the ring, the digits and the multiplication (of 4-bit weights: fours.cuh); what happens to
+// the tensor core. Owns the digits and the multiplication (of 4-bit weights: fours.cuh); what happens to
 // the sums is the caller's.
 
 #define DIGITS 32512.0f                // 127 * 256: the largest 16-bit number of two signed digits
 
+DEVICE constexpr int tile_bytes(int columns, int width) {
+    return width == 4 ? columns / 64 * BLOCK_BYTES : TILE_ROWS * columns * width / 8;
+}
+
 template <int WIDTH> struct SumOf { typedef float Type; };
 template <> struct SumOf<8> { typedef int Type; };
 
-template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS = 1, int WIDTH = BITS> struct Product {
+template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int WIDTH = BITS> struct Product {
     typedef typename SumOf<WIDTH>::Type Sum;
-    static const int THREADS = WARPS * 32;                   // that compute; 32 more fetch
+    static const int THREADS = WARPS * 32;                   // that compute
     static const int SLICE = K / SPLIT;                      // columns of W in one block
-    static const int PIECE_BYTES = WIDTH == 4 ? SLICE / 64 * BLOCK_BYTES : TILE_ROWS * SLICE * WIDTH / 8;
+    static const int TILE_BYTES = tile_bytes(SLICE, WIDTH);
     static const int ROW_BYTES = SLICE * X_BITS / 8 + (HAS_DIGITS ? 32 : 64);  // padded: no bank conflicts
     static const int SUMS = GROUP * WARPS * TILE_TOKENS * TILE_ROWS;
     static const int PART_WARPS = WARPS / PARTS;             // columns come in parts, each with a scale of its own
     static const int PART_THREADS = PART_WARPS * 32;
     static const int PAIRS = SLICE / PARTS / (2 * PART_THREADS);
-    static const int PACE_PIECES = PACE_BYTES / PIECE_BYTES > 1 ? PACE_BYTES / PIECE_BYTES : 1;
-    static const int PACE = PACE_PIECES < STAGES ? PACE_PIECES : STAGES;
     static_assert(SLICE % (WARPS * 512 / X_BITS) == 0, "warps must share the columns evenly");
     static_assert(SLICE % (PARTS * 2 * PART_THREADS) == 0, "threads must share a row evenly");
-    static_assert(GROUP % 2 == 0, "tiles are multiplied two by two");
+    // So many tiles at once: while one waits for shared memory or the tensor core, another goes on.
+    static const int WISH = COLUMN_TILES > 1 ? 2 : TILES_AT_ONCE, MOST = RING::SLOT_COUNT;
+    static const int AT_ONCE = WISH < GROUP ? (WISH < MOST ? WISH : MOST) : (GROUP < MOST ? GROUP : MOST);
+    static const int TOGETHER = GROUP - GROUP % AT_ONCE;     // tiles between two meetings of the warps
 
-    u8* ring;          // [STAGES][PIECE_BYTES]
+    RING ring;
     u8* x;             // [COLUMNS][ROW_BYTES]
     float* sums;       // [2][GROUP][WARPS][TILE_TOKENS][TILE_ROWS]
     float* scratch;    // [2 * THREADS]
     float* scale;      // [TILE_TOKENS][PARTS] of a token's integers
-    u64* full;         // [STAGES] a piece has come
-    u64* empty;        // [STAGES] all warps are done with it
-    int* is_on;        // the wait is over: no more pacing
     const u8* weights; // this block's slice of its first tile
     const float* gains;
     int first, count;  // tiles of this block
 
-    DEVICE Product(u8* shared, const u8* all_weights, int tiles, int block, int blocks, int split) {
-        ring = shared;
-        x = ring + STAGES * PIECE_BYTES;
+    DEVICE Product(RING ring, const u8* all_weights, int tiles, int block, int blocks, int split) : ring(ring) {
+        x = ring.after();
         sums = (float*)(x + COLUMNS * ROW_BYTES);
         scratch = sums + 2 * SUMS;
         scale = scratch + 2 * THREADS;
-        full = (u64*)(scale + 2 * TILE_TOKENS * PARTS);
-        empty = full + STAGES;
-        is_on = (int*)(empty + STAGES);
         first = (int)((long long)tiles * block / blocks);
         count = (int)((long long)tiles * (block + 1) / blocks) - first;
-        weights = all_weights + ((u64)first * SPLIT + split) * PIECE_BYTES;
+        weights = all_weights + ((u64)first * SPLIT + split) * TILE_BYTES;
     }
-    DEVICE float* after() const { return (float*)(is_on + 4); }  // shared memory that is left to the caller
+    DEVICE float* after() const { return scale + 2 * TILE_TOKENS * PARTS; }  // shared memory that is left to the caller
+    DEVICE static void meet() { team_sync<THREADS>(); }
 
-    DEVICE bool is_fetcher() const { return threadIdx.x >= THREADS; }
-
-    DEVICE void fetch(int tile) {
-        int stage = tile % STAGES;
-        bulk_load(ring + stage * PIECE_BYTES, weights + (u64)tile * SPLIT * PIECE_BYTES, PIECE_BYTES, full + stage);
+    // ---- the tiles of this block
+    DEVICE void fetch(int tile) { ring.bring(tile, weights + (u64)tile * SPLIT * TILE_BYTES, TILE_BYTES); }
+    DEVICE void start() { ring.start(count, [&](int tile) { fetch(tile); }); }
+    DEVICE void keep_full() { ring.keep_full(count, [&](int tile) { fetch(tile); }); }
+    // AT_ONCE tiles in a row, a lane for each. Looking takes a few hundred cycles even where all is there: so we look well
+    // before, and wait only for what was not there then.
+    DEVICE static int step(int left) { return left < AT_ONCE ? left : AT_ONCE; }
+    DEVICE bool look(int tile) {
+        int lane = threadIdx.x & 31;
+        return lane >= step(count - tile) || ring.is_here(tile + lane);
     }
-
-    // Begin to fill the ring. Nothing here depends on the kernel before.
-    DEVICE void start() {
-        if (!IS_LATE(ID)) let_next_start();
-        if (threadIdx.x == THREADS) {
-            *is_on = 0;
-            for (int stage = 0; stage < STAGES; stage++) {
-                barrier_init(full + stage, 1);
-                barrier_init(empty + stage, WARPS);
-            }
-            barriers_ready();
-            for (int tile = 0; tile < PACE && tile < count; tile++) fetch(tile);
-        }
-        block_sync();
+    DEVICE void take(int tile, bool is_here) {
+        if (!is_here) ring.take(tile + (threadIdx.x & 31));
+        warp_sync();  // also because the tensor core wants all lanes together
     }
-
-    // The fetching warp's whole life after the start. Until the kernel before has ended only PACE pieces are under
-    // way: a long queue of weights would delay the few small loads that the chain of kernels is waiting for.
-    DEVICE void keep_full() {
-        if (threadIdx.x != THREADS) return;
-        for (int tile = PACE; tile < count; tile++) {
-            if (tile < STAGES)
-                while (!barrier_is_past(full + tile - PACE, 0) && !load_shared(is_on)) {}
-            else barrier_wait(empty + tile % STAGES, (tile / STAGES - 1) & 1);
-            fetch(tile);
-        }
+    DEVICE void give_back(int tile, int tiles) {
+        int lane = threadIdx.x & 31;
+        warp_sync();
+        if (lane < tiles) ring.give_back(tile + lane);
     }
-
-    // Wait for the kernel before, and let the weights flow.
-    DEVICE void wait() {
-        wait_for_previous();
-        if (IS_LATE(ID)) let_next_start();
-        if (threadIdx.x == 0) store_shared(is_on, 1);
+    DEVICE const u8* own(int tile) const {  // this warp's columns
+        return ring.slot(tile) + (threadIdx.x >> 5) * (TILE_BYTES / WARPS);
     }
 
     // What the end of the kernel will read a few of a row, brought near before the wait.
@@ -123,7 +104,7 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
     template <bool NORM, class Load> DEVICE void stage(Load load, const Float2* gain, float epsilon) {
         if (TILE_TOKENS <= 2) stage_together<NORM>(load, gain, epsilon);
         else stage_apart<NORM>(load, gain, epsilon);
-        team_sync<THREADS>();
+        meet();
     }
 
     // A row's integers or bf16 from its pairs, given the sums over the row.
@@ -160,7 +141,7 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
             }
             if (lane == 0) *(Float2*)(scratch + (token * WARPS + warp) * 2) = {squares, most};
         }
-        if (NORM || HAS_DIGITS) team_sync<THREADS>();
+        if (NORM || HAS_DIGITS) meet();
         UNROLL for (int token = 0; token < TILE_TOKENS; token++) {
             float squares = 0.0f, most = 0.0f;
             UNROLL for (int w = 0; w < PART_WARPS; w++) {
@@ -234,10 +215,9 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
         return out;
     }
 
-    // Two tiles against all columns of x, summed over this warp's part of K.
+    // This warp's columns of two tiles against all columns of x.
     DEVICE void multiply(const u8* upper, const u8* lower, const Right* kept, Sum total[COLUMN_TILES][4]) {
-        int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-        int at = warp * (PIECE_BYTES / WARPS) + lane * 16;
+        int at = (threadIdx.x & 31) * 16;
         Sum c[2][COLUMN_TILES][4] = {};
         UNROLL for (int i = 0; i < LOADS * WIDTH / 16; i++) {  // 16 bytes a lane of each tile
             Words4 a = *(const Words4*)(upper + at + i * 512), b = *(const Words4*)(lower + at + i * 512);
@@ -260,12 +240,12 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
             UNROLL for (int e = 0; e < 4; e++) total[n][e] = c[0][n][e] + c[1][n][e];
     }
 
-    DEVICE void store_sums(float* group, int slot, int has_lower, const Sum total[COLUMN_TILES][4]) {
+    DEVICE void store_sums(float* group, int slot, int tiles, const Sum total[COLUMN_TILES][4]) {
         int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
         float* at = group + (slot * WARPS + warp) * TILE_TOKENS * TILE_ROWS + g;
         UNROLL for (int n = 0; n < COLUMN_TILES; n++)
             UNROLL for (int tile = 0; tile < 2; tile++) {
-                if (tile > has_lower) continue;
+                if (tile >= tiles) continue;
                 float* to = at + tile * WARPS * TILE_TOKENS * TILE_ROWS;
 #if HAS_DIGITS
                 int token = 4 * n + t;
@@ -294,39 +274,33 @@ template <int ID, int K, int SPLIT, int WARPS, int STAGES, int GROUP, int PARTS 
 
     // All tiles of this block. `finish(base, n, group)` gets the sums of tiles base … base+n-1 of this block.
     template <class Finish> DEVICE void run(Finish finish) {
+        bool is_here = look(0);
         Right kept[KEPT ? KEPT : 1];
         UNROLL for (int i = 0; i < KEPT; i++) kept[i] = load_right(i);
         auto right_of = [&](int i) { return KEPT ? kept[i] : load_right(i); };
         Added added[ADDED ? ADDED : 1];
         UNROLL for (int pass = 0; pass < ADDED; pass++) added[pass] = Groups::add(pass, right_of);
         auto added_of = [&](int pass) { return ADDED ? added[pass] : Groups::add(pass, right_of); };
-        int parity = 0, stage = 0, turn = 0;
-        for (int base = 0; base < count; base += GROUP, parity ^= 1) {
-            int n = count - base < GROUP ? count - base : GROUP;
+        int parity = 0;
+        for (int base = 0; base < count; base += TOGETHER, parity ^= 1) {
+            int n = count - base < TOGETHER ? count - base : TOGETHER;
             float* group = sums + parity * SUMS;
-            for (int slot = 0; slot < n; slot += 2) {
-                int has_lower = slot + 1 < n, upper = stage;
-                barrier_wait(full + stage, turn);
-                if (has_lower) {
-                    if (++stage == STAGES) stage = 0, turn ^= 1;
-                    barrier_wait(full + stage, turn);
+            for (int slot = 0; slot < n; slot += AT_ONCE) {
+                int tile = base + slot, tiles = step(count - tile);
+                take(tile, is_here);
+                is_here = look(tile + tiles);
+                const int pairs = (AT_ONCE + 1) / 2;
+                Sum total[pairs][COLUMN_TILES][4];
+                UNROLL for (int p = 0; p < pairs; p++) {  // past the end the last tile again, to no avail
+                    int above = 2 * p < tiles ? 2 * p : tiles - 1, below = 2 * p + 1 < tiles ? 2 * p + 1 : tiles - 1;
+                    const u8 *upper = own(tile + above), *lower = own(tile + below);
+                    if constexpr (WIDTH == 4) Groups::multiply(upper, lower, right_of, added_of, total[p]);
+                    else multiply(upper, lower, kept, total[p]);
                 }
-                Sum total[COLUMN_TILES][4];
-                warp_sync();  // the tensor core wants all lanes together
-                const u8 *above = ring + upper * PIECE_BYTES, *below = ring + stage * PIECE_BYTES;
-                if constexpr (WIDTH == 4) {
-                    int at = (threadIdx.x >> 5) * (PIECE_BYTES / WARPS);
-                    Groups::multiply(above + at, below + at, right_of, added_of, total);
-                } else multiply(above, below, kept, total);
-                warp_sync();
-                if ((threadIdx.x & 31) == 0) {
-                    barrier_arrive(empty + upper);
-                    if (has_lower) barrier_arrive(empty + stage);
-                }
-                store_sums(group, slot, has_lower, total);
-                if (++stage == STAGES) stage = 0, turn ^= 1;
+                give_back(tile, tiles);
+                UNROLL for (int p = 0; p < pairs; p++) store_sums(group, slot + 2 * p, tiles - 2 * p, total[p]);
             }
-            team_sync<THREADS>();
+            meet();
             finish(base, n, group);
         }
     }

@@ -3,11 +3,18 @@
 // holds 4 rows and their 4 partners (rotation: dimension + 64; gate: up), so pairs meet in one thread.
 // All of x, q, h are [tokens][…]; blockIdx.y picks sixteen tokens.
 
-typedef Product<QKV, HIDDEN, 1, 8, QKV_STAGES, QKV_STAGES> QkvProduct;
-typedef Product<OUT, HEADS * HEAD_DIM, 1, 8, O_STAGES, O_STAGES> OutProduct;
-typedef Product<GATE_UP, HIDDEN, 1, 8, UP_STAGES, UP_GROUP> UpProduct;
-typedef Product<DOWN, FFN, DOWN_SPLIT, DOWN_WARPS, DOWN_STAGES, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
-typedef Product<HEAD, HIDDEN, 1, 8, HEAD_STAGES, HEAD_GROUP, 1, HEAD_BITS> HeadProduct;
+template <int ID, int COLUMNS_OF_W, int SLOTS, int WARPS = 8, int WIDTH = BITS>
+using TileRing = Ring<ID, tile_bytes(COLUMNS_OF_W, WIDTH), SLOTS, WARPS>;
+typedef TileRing<QKV, HIDDEN, QKV_STAGES> QkvRing;
+typedef TileRing<OUT, HEADS * HEAD_DIM, O_STAGES> OutRing;
+typedef TileRing<GATE_UP, HIDDEN, UP_STAGES> UpRing;
+typedef TileRing<DOWN, FFN / DOWN_SPLIT, DOWN_STAGES, DOWN_WARPS> DownRing;
+typedef TileRing<HEAD, HIDDEN, HEAD_STAGES, 8, HEAD_BITS> HeadRing;
+typedef Product<QkvRing, HIDDEN, 1, 8, QKV_STAGES> QkvProduct;
+typedef Product<OutRing, HEADS * HEAD_DIM, 1, 8, O_STAGES> OutProduct;
+typedef Product<UpRing, HIDDEN, 1, 8, UP_GROUP> UpProduct;
+typedef Product<DownRing, FFN, DOWN_SPLIT, DOWN_WARPS, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
+typedef Product<HeadRing, HIDDEN, 1, 8, HEAD_GROUP, 1, HEAD_BITS> HeadProduct;
 
 // What one thread will do with its pair of sums; all of it is known before the wait.
 struct QkvItem {
@@ -30,9 +37,9 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
     static_assert(QKV_STAGES * TILE_TOKENS * 4 <= 256, "one item a thread");
     const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_DIM / TILE_ROWS;
     int token0 = blockIdx.y * 16;
-    QkvProduct product(shared, weights, tiles, blockIdx.x, gridDim.x, 0);
+    QkvProduct product(QkvRing(shared), weights, tiles, blockIdx.x, gridDim.x, 0);
     product.start();
-    if (product.is_fetcher()) return product.keep_full();
+    if (product.ring.is_fetcher()) return product.keep_full();
     Float2 gains[QkvProduct::PAIRS];
     product.load_gain(gain, gains);
     QkvItem item = {};
@@ -68,7 +75,7 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
                                        : kv + kv_row(pages[at / PAGE_TOKENS], is_value, kv_head, at % PAGE_TOKENS));
 #endif
     }
-    product.wait();
+    product.ring.wait();
     product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
     product.run([&](int, int, const float* group) {
 #if KV_BITS == 8
@@ -124,15 +131,15 @@ KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_
     SHARED_MEMORY(shared);
     static_assert(O_STAGES * TILE_TOKENS * TILE_ROWS <= 256, "one item a thread");
     int token0 = blockIdx.y * 16;
-    OutProduct product(shared, weights, HIDDEN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
+    OutProduct product(OutRing(shared), weights, HIDDEN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
     product.start();
-    if (product.is_fetcher()) return product.keep_full();
+    if (product.ring.is_fetcher()) return product.keep_full();
     int slot = threadIdx.x / (TILE_TOKENS * TILE_ROWS), token = threadIdx.x / TILE_ROWS % TILE_TOKENS;
     int r = threadIdx.x % TILE_ROWS, row = (product.first + slot) * TILE_ROWS + r;
     bool is_real = slot < product.count;
     float scale = is_real ? product.row_scale(scales, row) : 0.0f, before = 0.0f;
     float* out = x + (u64)(token0 + token) * HIDDEN + row;
-    product.wait();
+    product.ring.wait();
     if (is_real) before = load_fresh(out);
     switch (parts) {
         case 1: stage_parts<1>(product, part, part_stats, token0); break;
@@ -146,20 +153,20 @@ KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_
 }
 
 // h = silu(gate) * up
-KERNEL(288, NEIGHBOURS(2))
+KERNEL(288, NEIGHBOURS(3))
 gate_up(const float* x, const float* gain, const u8* weights, const float* scales, float* h, float epsilon) {
     SHARED_MEMORY(shared);
     int token0 = blockIdx.y * 16;
-    UpProduct product(shared, weights, 2 * FFN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
+    UpProduct product(UpRing(shared), weights, 2 * FFN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
     product.start();
     if (HAS_DIGITS) product.expect(scales);
-    if (product.is_fetcher()) return product.keep_full();
+    if (product.ring.is_fetcher()) return product.keep_full();
     Float2 gains[UpProduct::PAIRS];
     product.load_gain(gain, gains);
-    product.wait();
+    product.ring.wait();
     product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
     product.run([&](int base, int n, const float* group) {
-        for (int i = threadIdx.x; i < n * TILE_TOKENS * 4; i += 256) {
+        NO_UNROLL for (int i = threadIdx.x; i < n * TILE_TOKENS * 4; i += UpProduct::THREADS) {
             int slot = i / (TILE_TOKENS * 4), token = i / 4 % TILE_TOKENS, r = i % 4;
             int tile = product.first + base + slot, row = tile * TILE_ROWS + r;
             float gate = product.sum(group, slot, token, r) * product.row_scale(scales, row);
@@ -170,43 +177,60 @@ gate_up(const float* x, const float* gain, const u8* weights, const float* scale
     });
 }
 
-// x += W_down · h. A cluster of DOWN_SPLIT blocks shares the columns. Sums are taken over DOWN_PARTS equal parts of
+// The down projection. A cluster of DOWN_SPLIT blocks shares the columns. Sums are taken over DOWN_PARTS equal parts of
 // the columns and added in their order, however many blocks and warps that is; each block finishes some rows.
-KERNEL(DOWN_WARPS * 32 + 32, NEIGHBOURS(DOWN_BLOCKS))
-down_projection(const float* h, const u8* weights, const float* scales, float* x) {
-    SHARED_MEMORY(shared);
-    const int threads = DOWN_WARPS * 32, local_parts = DOWN_PARTS / DOWN_SPLIT;
-    int token0 = blockIdx.y * 16, rank = DOWN_SPLIT > 1 ? cluster_rank() : 0;
-    DownProduct product(shared, weights, HIDDEN / TILE_ROWS, blockIdx.x / DOWN_SPLIT, gridDim.x / DOWN_SPLIT, rank);
-    float* inbox = product.after();                        // [DOWN_PARTS][tiles of this block][TILE_TOKENS][TILE_ROWS]
-    int items = product.count * TILE_TOKENS * TILE_ROWS;
-    product.start();
-    if (HAS_DIGITS) product.expect(scales);
-    if (DOWN_SPLIT > 1) cluster_sync();                    // all blocks are there to be written to
-    if (product.is_fetcher()) product.keep_full();
-    else {
-        product.wait();
-        const float* slice = h + (u64)token0 * FFN + rank * DownProduct::SLICE;
-        product.template stage<false>(
-            [&](int token, int pair) { return load_fresh((const Float2*)(slice + (u64)token * FFN) + pair); }, nullptr,
-            0.0f);
-        product.run([&](int base, int n, const float* group) {
-            for (int i = threadIdx.x; i < n * TILE_TOKENS * TILE_ROWS * local_parts; i += threads) {
-                int part = i % local_parts, item = i / local_parts;
-                int slot = item / (TILE_TOKENS * TILE_ROWS), token = item / TILE_ROWS % TILE_TOKENS;
-                int r = item % TILE_ROWS;
-                float* at = inbox + (rank * local_parts + part) * items + base * TILE_TOKENS * TILE_ROWS + item;
-                cluster_store(at, r % DOWN_SPLIT, product.sum(group, slot, token, r, part));
-            }
-        });
+struct Inbox {
+    u64* is_full;
+    float* sums;  // [DOWN_PARTS][tiles of this block][TILE_TOKENS][TILE_ROWS]
+
+    DEVICE Inbox(float* shared, int items) : is_full((u64*)shared), sums(shared + 4) {
+        if (threadIdx.x == 0) barrier_expect(is_full, DOWN_PARTS * items / DOWN_SPLIT * 4);
+        barriers_ready();
+        cluster_sync();  // all blocks are there to be written to
     }
-    if (DOWN_SPLIT > 1) cluster_sync(); else block_sync();
-    for (int i = threadIdx.x * DOWN_SPLIT + rank; i < items; i += (threads + 32) * DOWN_SPLIT) {
+};
+DEVICE void send_sums(DownProduct& product, const float* h, const Inbox& inbox, int token0, int rank) {
+    const int parts = DOWN_PARTS / DOWN_SPLIT;  // of this block
+    int items = product.count * TILE_TOKENS * TILE_ROWS;
+    const float* slice = h + (u64)token0 * FFN + rank * DownProduct::SLICE;
+    product.stage<false>(
+        [&](int token, int pair) { return load_fresh((const Float2*)(slice + (u64)token * FFN) + pair); }, nullptr, 0.0f);
+    product.run([&](int base, int n, const float* group) {
+        NO_UNROLL for (int i = threadIdx.x; i < n * TILE_TOKENS * TILE_ROWS * parts; i += DownProduct::THREADS) {
+            int part = i % parts, item = i / parts;
+            int slot = item / (TILE_TOKENS * TILE_ROWS), token = item / TILE_ROWS % TILE_TOKENS, r = item % TILE_ROWS;
+            float* at = inbox.sums + (rank * parts + part) * items + base * TILE_TOKENS * TILE_ROWS + item;
+            cluster_send(at, r % DOWN_SPLIT, product.sum(group, slot, token, r, part), inbox.is_full);
+        }
+    });
+}
+DEVICE void add_sums(DownProduct& product, const Inbox& inbox, const float* scales, float* x, int token0, int rank) {
+    barrier_wait(inbox.is_full, 0);
+    int items = product.count * TILE_TOKENS * TILE_ROWS;
+    NO_UNROLL for (int i = threadIdx.x * DOWN_SPLIT + rank; i < items; i += (DownProduct::THREADS + 32) * DOWN_SPLIT) {
         int token = i / TILE_ROWS % TILE_TOKENS;
         int row = (product.first + i / (TILE_TOKENS * TILE_ROWS)) * TILE_ROWS + i % TILE_ROWS;
         float* at = x + (u64)(token0 + token) * HIDDEN + row;
         float total = 0.0f, before = load_fresh(at);
-        UNROLL for (int part = 0; part < DOWN_PARTS; part++) total += inbox[part * items + i];
+        UNROLL for (int part = 0; part < DOWN_PARTS; part++) total += inbox.sums[part * items + i];
         *at = before + total * product.row_scale(scales, row);
     }
+}
+
+// x += W_down · h
+KERNEL(DOWN_WARPS * 32 + 32, NEIGHBOURS(DOWN_BLOCKS))
+down_projection(const float* h, const u8* weights, const float* scales, float* x) {
+    SHARED_MEMORY(shared);
+    int token0 = blockIdx.y * 16, rank = DOWN_SPLIT > 1 ? cluster_rank() : 0;
+    DownProduct product(DownRing(shared), weights, HIDDEN / TILE_ROWS, blockIdx.x / DOWN_SPLIT, gridDim.x / DOWN_SPLIT,
+                        rank);
+    product.start();
+    if (HAS_DIGITS) product.expect(scales);
+    Inbox inbox(product.after(), product.count * TILE_TOKENS * TILE_ROWS);
+    if (product.ring.is_fetcher()) product.keep_full();
+    else {
+        product.ring.wait();
+        send_sums(product, h, inbox, token0, rank);
+    }
+    add_sums(product, inbox, scales, x, token0, rank);
 }
