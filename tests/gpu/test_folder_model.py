@@ -20,6 +20,8 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from tests.engine.desk import Desk  # noqa: E402
 from tests.folders import CONFIG, write_config, write_model  # noqa: E402
 from tests.gpu.plain_machine import PlainMachine  # noqa: E402
+from vivace.bench.gpu_material import CODE_TOKENS, make_material  # noqa: E402
+from vivace.bench.rows import read_rows  # noqa: E402
 from vivace.engine.frames import Generate, Open  # noqa: E402
 from vivace.engine.runners.cuda import reference  # noqa: E402
 from vivace.engine.runners.cuda.cache import identity_of, read_through_cache  # noqa: E402
@@ -63,6 +65,19 @@ def refusal(read: Any, folder: Path) -> StartError:
     assert "\n" not in raised.value.message
     assert raised.value.hint
     return raised.value
+
+
+def test_the_bench_finds_its_material_in_the_words_of_a_folder(whole: Path) -> None:
+    """Code and edits for `vivace bench gpu --model FOLDER`: old text in its own tokens."""
+    material = make_material(whole, None)
+    tokenizer = load_tokenizer(str(whole), whole)
+    texts = [row.before for row in read_rows(None).rows]
+    for edit in material.edits:
+        old = b"".join(tokenizer.piece(token) for token in edit.prediction).decode()
+        longest = max(old.splitlines(), key=len)
+        assert any(longest in text for text in texts), edit.name
+    assert len(material.code) >= CODE_TOKENS
+    assert max(material.code) < tokenizer.size
 
 
 def test_a_turn_says_what_plain_torch_says(whole: Path) -> None:

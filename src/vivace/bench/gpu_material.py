@@ -33,14 +33,14 @@ class Material(msgspec.Struct, frozen=True):
 
 
 def make_material(path: Path, folder: Path | None) -> Material:
-    """With the tokenizer of the model at `path`, from the rows of `folder` or those that ship."""
+    """In the tokens and the chat format of the model at `path`, from the rows of `folder` or those that ship."""
     from vivace.bench.rows import choose_cases, read_rows
     from vivace.models.families.base import Message, Wish
-    from vivace.models.families.qwen25 import Qwen25
-    from vivace.models.tokenizer import GgufTokenizer
+    from vivace.models.families.choose import family_for
+    from vivace.models.tokenizer import load_tokenizer
 
-    tokenizer = GgufTokenizer(path)
-    template = Qwen25(tokenizer)
+    tokenizer = load_tokenizer(str(path), path)
+    template = family_for(tokenizer, str(path))
     rows = read_rows(folder)
     cases = choose_cases(rows.rows, tokenizer, template, EDITS)
     if not cases:
