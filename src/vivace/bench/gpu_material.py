@@ -33,7 +33,7 @@ class Material(msgspec.Struct, frozen=True):
 
 
 def make_material(path: Path, folder: Path | None) -> Material:
-    """In the tokens and the chat format of the model at `path`, from the rows of `folder` or those that ship."""
+    """In the tokens and the chat format of the model at `path`; rows of `folder`, or those that ship."""
     from vivace.bench.rows import choose_cases, read_rows
     from vivace.models.families.base import Message, Wish
     from vivace.models.families.choose import family_for
