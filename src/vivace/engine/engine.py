@@ -344,7 +344,10 @@ class Engine:
         begun = time.perf_counter()
         turn, session = part.turn, part.turn.session
         was_reading, said_before = turn.is_reading, turn.output_tokens
-        fed = sum(len(span.tokens) for span in part.spans if span.seq == session.seq)
+        fed = 0
+        for span in part.spans:
+            if span.seq == session.seq:
+                fed += len(span.tokens)
         session.kv += fed
         turn.runner_s += spent_s
         turn.busy_s += spent_s
@@ -359,7 +362,8 @@ class Engine:
                 self._send(Tokens(turn.id, turn.fresh, turn.chances))
             return self._end(turn, Failed(turn.id, error.code, error.message))
         finally:
-            self._sessions.trim(session, session.kv - turn.rejected)
+            if turn.rejected:
+                self._sessions.trim(session, session.kv - turn.rejected)
         said = turn.output_tokens - said_before
         self._tokens_generated += said
         self._scheduler.charge(turn, tokens_read=part.tokens if was_reading else 0, tokens_said=said)

@@ -225,8 +225,10 @@ class GenerateTurn(Turn):
         for token, expected in zip(choices, [*self._draft, None], strict=False):
             self._say(token)
             reason = self._reason_to_stop(token)
-            accepted += token == expected
-            if reason or token != expected:
+            if token != expected:
+                break
+            accepted += 1
+            if reason:
                 break
         self._settle(accepted)
         return reason
