@@ -1,6 +1,7 @@
 // The names of kernels/intrinsics.cuh for a CPU: every CUDA thread is a fiber, a barrier is a yield, a cluster's
-// blocks run side by side. Slow, exact and deterministic: it shows what a kernel computes, never how fast, and
-// not races between blocks. Shared memory starts poisoned. Compiled by g++ together with the kernels.
+// blocks run side by side. What is copied or sent arrives late and in any order, and until then its place is poisoned,
+// as is all shared memory at first. Slow, exact and deterministic: it shows what a kernel computes, never how fast,
+// and not races between clusters. Compiled by g++ together with the kernels.
 #include <csetjmp>
 #include <ucontext.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 typedef unsigned char u8;
@@ -61,6 +63,10 @@ static ucontext_t scheduler;
 static jmp_buf scheduler_place;
 static Index grid_size;
 static std::function<void()>* body;
+static u64 moves;       // waits that ended
+static u64 launches;
+static const char* problem;
+extern "C" const char* take_problem() { return std::exchange(problem, nullptr); }
 #define threadIdx now->thread
 #define blockIdx now->block->index
 #define gridDim grid_size
@@ -76,6 +82,7 @@ inline void meet(Barrier& barrier) {
         barrier.generation++;
     } else
         while (barrier.generation == generation) yield_fiber();
+    moves++;
 }
 
 // All lanes show `mine`; the result is every lane's.
@@ -196,13 +203,33 @@ inline void barrier_arrive(u64* barrier) {
 }
 inline void barrier_expect(u64* barrier, u32 bytes) { barrier_init(barrier, bytes / 4); }
 inline void barriers_ready() {}
+
+// Under way to shared memory: a barrier there hears of it when it arrives.
+struct Cargo {
+    void* to;
+    std::vector<u8> data;
+    u64* barrier;
+    int arrivals;
+};
+static std::vector<Cargo> under_way;
+inline void put_under_way(void* to, const void* from, size_t bytes, u64* barrier, int arrivals) {
+    const u8* begin = (const u8*)from;
+    under_way.push_back({to, std::vector<u8>(begin, begin + bytes), barrier, arrivals});
+    memset(to, 0xff, bytes);
+}
+static void land_one() {
+    static u32 draw = 1;
+    if (under_way.empty()) return;
+    draw = draw * 1664525u + 1013904223u;
+    std::swap(under_way[(draw >> 16) % under_way.size()], under_way.back());
+    Cargo cargo = std::move(under_way.back());
+    under_way.pop_back();
+    memcpy(cargo.to, cargo.data.data(), cargo.data.size());
+    for (int i = 0; i < cargo.arrivals; i++) barrier_arrive(cargo.barrier);
+}
 inline void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier) {
-    if (bytes % 16 || (uintptr_t)global % 16 || (uintptr_t)shared % 16) {
-        fprintf(stderr, "unaligned copy\n");
-        abort();
-    }
-    memcpy(shared, global, bytes);
-    barrier_arrive(barrier);
+    if (bytes % 16 || (uintptr_t)global % 16 || (uintptr_t)shared % 16) problem = "a copy is not aligned";
+    put_under_way(shared, global, bytes, barrier, 1);
 }
 inline bool barrier_is_past(u64* barrier, u32 parity) {
     yield_fiber();
@@ -212,6 +239,7 @@ inline int load_shared(const int* p) { return *p; }
 inline void store_shared(int* p, int value) { *p = value; }
 inline void barrier_wait(u64* barrier, u32 parity) {
     while ((((Phases*)barrier)->done & 1) == parity) yield_fiber();
+    moves++;
 }
 inline u32 cluster_rank() { return now->block->rank; }
 inline void cluster_sync() { meet(*now->block->cluster_barrier); }
@@ -219,8 +247,7 @@ template <class T> T* place_in(u32 rank, T* p) {
     return (T*)((*now->block->cluster)[rank]->shared + ((u8*)p - now->block->shared));
 }
 template <class T> void send_any(T* p, u32 rank, T value, u64* barrier) {
-    *place_in(rank, p) = value;
-    for (size_t bytes = 0; bytes < sizeof(T); bytes += 4) barrier_arrive(place_in(rank, barrier));
+    put_under_way(place_in(rank, p), &value, sizeof(T), place_in(rank, barrier), sizeof(T) / 4);
 }
 inline void cluster_send(Float2* p, u32 rank, Float2 v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void cluster_send(float* p, u32 rank, float v, u64* barrier) { send_any(p, rank, v, barrier); }
@@ -250,6 +277,7 @@ static void run_cluster(std::vector<Group*>& blocks, int threads) {
         }
     for (bool is_running = true; is_running;) {
         is_running = false;
+        u64 moves_before = moves;
         for (auto& fiber : fibers)
             if (!fiber->done) {
                 is_running = true;
@@ -259,12 +287,18 @@ static void run_cluster(std::vector<Group*>& blocks, int threads) {
                 now->started = true;
                 setcontext(&now->context);
             }
+        // In every other launch nothing arrives before all wait for something.
+        bool is_time = launches % 2 || moves == moves_before;
+        for (size_t i = is_time ? under_way.size() / 3 + 1 : 0; i; i--) land_one();
     }
+    if (!under_way.empty()) problem = "a block ended before all that was sent to it had come";
+    under_way.clear();
 }
 
 static void launch(Index grid, int threads, int cluster, int shared_bytes, std::function<void()> kernel) {
     grid_size = grid;
     body = &kernel;
+    launches++;
     for (int z = 0; z < grid.z; z++)
         for (int y = 0; y < grid.y; y++)
             for (int x = 0; x < grid.x; x += cluster) {

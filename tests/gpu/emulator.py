@@ -59,12 +59,15 @@ class Emulator:
 
     def __init__(self, plan: Plan) -> None:
         self._library = build(plan)
+        self._library.take_problem.restype = ctypes.c_char_p
 
     def run(self, launch: Launch) -> None:
         size = launch.size
         sizes = (ctypes.c_int * 6)(*size.grid, size.threads, size.cluster, size.shared_bytes)
         words = [_word(argument) for argument in launch.arguments]
         self._library[f"launch_{launch.kernel}"](sizes, (ctypes.c_uint64 * len(words))(*words))
+        problem = self._library.take_problem()
+        assert not problem, f"{launch.kernel}: {problem.decode()}"
 
 
 def _word(argument: torch.Tensor | int | float) -> int:
