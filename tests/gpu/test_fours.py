@@ -17,6 +17,7 @@ from vivace.engine.runners.cuda.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.fours import (  # noqa: E402
     GROUP,
     MOST,
+    SPANS,
     Fours,
     round_to_fours,
     tile_fours,
@@ -69,18 +70,19 @@ def test_tiles_hold_what_was_laid_into_them(tiles: int, blocks: int, seed: int) 
 
 @given(seed=integers(0, 1 << 30), exponent=floats(-20, 20), offset=floats(-3, 3), spread=floats(0, 3))
 def test_rounding(seed: int, exponent: float, offset: float, spread: float) -> None:
-    """No weight is off by more than half of the widest step that is tried; a row of zeros stays zero."""
+    """A group is off by no more than half of the widest step that is tried, in the mean; zeros stay zeros.
+
+    Not each weight: a step that leaves out the end of a group is taken where all the others gain by it.
+    """
     draw = torch.Generator().manual_seed(seed)
     groups = torch.randn(5, 4, GROUP, generator=draw) + offset
     groups *= 10 ** (exponent + spread * torch.rand(5, 4, 1, generator=draw))
     groups[2] = 0.0
     found = widen(round_to_fours(groups.flatten(1))).reshape(groups.shape)
     width = groups.amax(-1).clamp(min=0) - groups.amin(-1).clamp(max=0)
-    unit = width.amax(1, keepdim=True) / (
-        255 * 10
-    )  # of a row: what a group of small weights must put up with
-    error = (found - groups).abs().amax(-1)
-    assert bool((error <= width / 17 + 2 * unit).all())
+    unit = width.amax(1, keepdim=True) / (255 * SPANS[-1])  # of a row: groups of small weights put up with it
+    error = (found - groups).double().square().mean(-1).sqrt()
+    assert bool((error <= (0.5 + 1 / 32) * (width / SPANS[-1] + unit)).all())  # the zero is in 16ths
     assert not found[2].any()
 
 
@@ -205,7 +207,7 @@ def test_prefill_then_passes_then_stream(prefill: str, seed: int) -> None:
         said += runner.decode(Span(0, 79 + len(said), [(text + said)[-1]]), Draw(), 1)
     whole = torch.tensor(text + said[:-1], device=device)
     wanted = reference.forward(shape, four_rounded(plain), whole, model.rotation).cpu()
-    assert distance(torch.tensor(first), wanted[76:77]) < 0.06
+    assert distance(torch.tensor(first), wanted[76:77]) < (0.1 if prefill == "fp8" else 0.03)
     assert distance(torch.tensor(few), wanted[77:80]) < 0.06
     for row, token in zip(wanted[79:], said, strict=True):
         assert row[token] > row.max() - 0.2

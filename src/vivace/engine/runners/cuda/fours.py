@@ -42,7 +42,7 @@ def _round_rows(weight: torch.Tensor) -> Fours:
     best, error = None, None
     for span in SPANS:
         found = _with_step(groups, width / (span * unit), least, unit)
-        off = (_widen_groups(found) - groups).square_().sum(-1)
+        off = ((_widen_groups(found) - groups) / unit[..., None]).square_().sum(-1)
         if best is None or error is None:
             best, error = found, off
             continue
