@@ -90,13 +90,13 @@ async def test_puts_that_wait_together_are_committed_together(tmp_path: Path) ->
     commits = []
     async with SqliteStore(path) as store:
         assert store._opened is not None
+        store._opened.writer._connection.set_trace_callback(  # now: it would wait for a write that waits
+            lambda statement: commits.append(statement) if statement == "COMMIT" else None
+        )
         with looking(path) as stranger:
             stranger.execute("BEGIN IMMEDIATE")
             puts = [asyncio.create_task(store.put(make(f"r{number}"))) for number in range(50)]
             await asyncio.sleep(0)  # each has begun
-            store._opened.writer._connection.set_trace_callback(
-                lambda statement: commits.append(statement) if statement == "COMMIT" else None
-            )
             stranger.execute("COMMIT")
         await asyncio.gather(*puts)
     assert count(path, "responses") == 50
