@@ -65,6 +65,14 @@ class Bed:
         self.finish()
         return self.buffers.logits[: len(tokens)].clone()
 
+    def combine_parts(self) -> torch.Tensor:
+        """The attention of all parts, weighed by what each says of itself; the only one says nothing."""
+        if self.parts == 1:
+            return self.buffers.part[0]
+        stats, part = self.buffers.part_stats[: self.parts], self.buffers.part[: self.parts]
+        weight = stats[..., 1] * torch.exp2(stats[..., 0] - stats[..., 0].amax(0))
+        return (part * (weight / weight.sum(0))[..., None]).sum(0)
+
     def finish(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()

@@ -48,17 +48,17 @@ def test_qkv(bits: int, tokens: int, seed: int) -> None:
 @pytest.mark.parametrize(
     ("tokens", "start"), [(1, 0), (1, 63), (1, 200), (3, 62), (16, 130), (1, 1100), (2, 1055)]
 )
-def test_attention(tokens: int, start: int, seed: int) -> None:
+@pytest.mark.parametrize("parts", [1, 2])
+def test_attention(tokens: int, start: int, parts: int, seed: int) -> None:
     """Causal attention over scattered pages; what lies behind the end is never read."""
     bed, _ = make(8, tokens, seed)
+    bed.parts = parts
     bed.poison()
     bed.fill_kv(start + tokens)
     bed.buffers.q.normal_()
     bed.at(start, tokens)
     bed.launch("attention")
-    stats, part = bed.buffers.part_stats[: bed.parts], bed.buffers.part[: bed.parts]
-    weight = torch.exp2(stats[..., 0] - stats[..., 0].amax(0))
-    found = (part * weight[..., None]).sum(0) / (stats[..., 1] * weight).sum(0)[..., None]
+    found = bed.combine_parts()
     wanted = reference.attend(
         bed.buffers.q[:tokens].float(), bed.kv_rows(0, start + tokens), bed.kv_rows(1, start + tokens), start
     )
@@ -66,23 +66,21 @@ def test_attention(tokens: int, start: int, seed: int) -> None:
 
 
 @FORMATS
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("parts", [1, 2, 4, 8])
 def test_out_projection(bits: int, tokens: int, parts: int, seed: int) -> None:
-    """The parts are combined, multiplied and added to x."""
+    """The parts are combined, multiplied and added to x; an empty one counts for nothing."""
     bed, size = make(bits, tokens, seed)
     bed.parts = parts
     bed.poison()
     b = bed.buffers
     b.x.normal_()
     b.part[:parts].normal_()
-    b.part_stats[:parts] = torch.rand(parts, size, 4, 2, device=bed.device) + 0.5
+    if parts > 1:
+        b.part_stats[:parts] = torch.rand_like(b.part_stats[:parts]) + 0.5
+        b.part_stats[parts - 1, ..., 0], b.part_stats[parts - 1, ..., 1] = -1e30, 0.0
     before = b.x.clone()
     bed.launch("out_projection")
-    weight = torch.exp2(b.part_stats[:parts, ..., 0] - b.part_stats[:parts, ..., 0].amax(0))
-    mixed = (b.part[:parts] * weight[..., None]).sum(0) / (b.part_stats[:parts, ..., 1] * weight).sum(0)[
-        ..., None
-    ]
-    wanted = mixed.reshape(size, -1) @ bed.rows(bed.model.layers[0].out, 512).T
+    wanted = bed.combine_parts().reshape(size, -1) @ bed.rows(bed.model.layers[0].out, 512).T
     assert distance((b.x - before)[:tokens], wanted[:tokens]) < CLOSE
 
 

@@ -118,9 +118,7 @@ def test_attention(tokens: int, start: int, bits: int, seed: int) -> None:
     bed.buffers.q.normal_()
     bed.at(start, tokens)
     bed.launch("attention")
-    stats, part = bed.buffers.part_stats[: bed.parts], bed.buffers.part[: bed.parts]
-    weight = torch.exp2(stats[..., 0] - stats[..., 0].amax(0))
-    found = (part * weight[..., None]).sum(0) / (stats[..., 1] * weight).sum(0)[..., None]
+    found = bed.combine_parts()
     keys, values = (bed.kv_rows(is_value, start + tokens) for is_value in (0, 1))
     wanted = reference.attend(bed.buffers.q[:tokens].float(), keys, values, start)
     assert distance(found[:tokens], wanted) < CLOSE

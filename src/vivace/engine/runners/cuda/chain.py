@@ -12,13 +12,14 @@ from typing import NamedTuple, TypeAlias
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.layout import Matrix
-from vivace.engine.runners.cuda.plan import MOST_PARTS, Plan, Size
+from vivace.engine.runners.cuda.plan import PARTS, Plan, Size
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 
 STATE_WORDS = 28  # `State` in kernels/common.cuh, padded
 POSITION, COUNT, ACTIVE, STEP, REMAINING, SEED, SEED_HIGH, TEMPERATURE, STOPS, STOP = range(10)
 MOST_STOPS = 16
 RING_WORDS = 4096
+STATS_WORDS = 32  # two, and `STATS_STRIDE` in kernels/common.cuh
 
 Argument: TypeAlias = torch.Tensor | int | float
 
@@ -88,8 +89,8 @@ def make_buffers(
         pages=zeros(most_pages, dtype=torch.int32) if pages is None else pages,
         x=zeros(tokens, shape.hidden),
         q=zeros(tokens, shape.heads, HEAD_DIM, dtype=torch.bfloat16),
-        part=zeros(MOST_PARTS, tokens, shape.heads, HEAD_DIM),
-        part_stats=zeros(MOST_PARTS, tokens, shape.heads, 2),
+        part=zeros(PARTS[-1], tokens, shape.heads, HEAD_DIM),
+        part_stats=zeros(PARTS[-1], tokens, shape.heads, STATS_WORDS),
         h=zeros(tokens, shape.ffn),
         logits=zeros(tokens, shape.vocab),
         best_score=zeros(tokens, plan.blocks),

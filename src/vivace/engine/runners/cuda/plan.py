@@ -11,7 +11,7 @@ from functools import cached_property
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
-MOST_PARTS = 8  # partial results of the attention that the out projection will combine
+PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
 SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
 
 
@@ -33,6 +33,8 @@ class Tuning:
     pace_bytes: int = 24576
     attention_warps: int = 4
     attention_cluster: int = 8
+    # Up to so many tokens of context, so many clusters share a key head.
+    attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
     tiles_at_once: int = 2  # that a warp multiplies: half a ring, for the other half to come meanwhile
     # The whole cache as shared memory, for all kernels alike: a multiprocessor changes the share only when it
     # is empty. Then kernels to come begin early everywhere; that pays where memory is not the limit.
@@ -46,6 +48,7 @@ TUNINGS = {
         *(2, 2, 17, 18, 3, 4, 12, 16),  # all of up and of down at once, and both fit on a multiprocessor
         late_start=0b11000,
         attention_cluster=16,
+        attention_parts=((3072, 1), (10240, 4)),
         pace_bytes=13824,
         tiles_at_once=6,
         takes_all_shared=True,
@@ -66,8 +69,16 @@ def verify_tuning(bits: int, tokens: int) -> Tuning:
     group = {2: 18, 4: 10, 8: 8}.get(tokens, 4)
     down = (2, 4) if tokens <= 4 else (4 if bits <= 8 else 2, 6)
     if bits <= 8:
-        return Tuning(2, 2, 6, group, *down, 8, group, late_start=0b11100, attention_cluster=16)
-    return Tuning(2, 2, 4, group, *down, 4, group, late_start=0b11000, attention_warps=8)
+        tuning = Tuning(2, 2, 6, group, *down, 8, group, late_start=0b11100)
+    else:
+        tuning = Tuning(2, 2, 4, group, *down, 4, group, late_start=0b11000)
+    one = TUNINGS[bits]
+    return replace(
+        tuning,
+        attention_warps=one.attention_warps,
+        attention_cluster=one.attention_cluster,
+        attention_parts=one.attention_parts,
+    )
 
 
 def tile_bytes(columns: int, bits: int) -> int:
@@ -120,11 +131,10 @@ class Plan:
 
     def parts_for(self, length: int) -> int:
         """Clusters that share a key head at this context: the same for a pass of any size."""
-        round_tokens = 16 * self.tuned.attention_warps * self.tuned.attention_cluster
-        for parts in (1, 2, 4):
-            if length <= parts * round_tokens:
-                return parts
-        return 4 if self.tuned.attention_cluster > 8 else MOST_PARTS
+        tuned = self.tuned
+        wish = next((parts for tokens, parts in tuned.attention_parts if length <= tokens), PARTS[-1])
+        room = 2 * self.blocks // (self.shape.kv_heads * tuned.attention_cluster)  # two on a multiprocessor
+        return max(parts for parts in PARTS if parts <= max(1, min(wish, room)))
 
     @property
     def tile_tokens(self) -> int:

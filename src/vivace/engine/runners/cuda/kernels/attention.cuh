@@ -1,8 +1,9 @@
 // Attention of a few new tokens to all of the past. A block takes every splits-th run of BLOCK_TOKENS positions, so a
 // row's arithmetic depends on its own position only. Its warps share the keys by position and the values by
 // dimension: the scores cross through shared memory, the result never has to. The blocks of a cluster push their
-// results to each other, each owns some dimensions, and each cluster leaves one part, which the out projection
-// combines. Rows are (token, head of the group): 16 of them a block, blockIdx.z counts the sixteens.
+// results to each other, each owns some dimensions, and each cluster leaves one part: the result if there were no
+// others. Where there are, the out projection weighs them by their statistics. Rows are (token, head of the group):
+// 16 of them a block, blockIdx.z counts the sixteens.
 
 #define ROWS (GROUP_HEADS * TOKENS)
 #define TILE_Q (ROWS < 16 ? ROWS : 16)
@@ -160,7 +161,7 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
         if (r >= ROWS) continue;
         u64 out = ((u64)(split / ATTENTION_CLUSTER) * TOKENS + r / GROUP_HEADS) * HEADS + kv_head * GROUP_HEADS +
                   r % GROUP_HEADS;
-        part_out[out * HEAD_DIM + rank * OWNED + i % OWNED] = value;
-        if (rank == 0 && i % OWNED == 0) part_stats[out] = {most, total};
+        part_out[out * HEAD_DIM + rank * OWNED + i % OWNED] = total > 0.0f ? divide(value, total) : 0.0f;
+        if (parts > 1 && rank == 0 && i % OWNED == 0) part_stats[out * STATS_STRIDE] = {most, total};
     }
 }

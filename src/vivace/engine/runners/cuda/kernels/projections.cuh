@@ -100,23 +100,24 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
     });
 }
 
-// Two neighbouring dimensions of one token's attention, from its parts.
+// Two neighbouring dimensions of one token's attention, from its parts: each counts for 2^most * total of its own.
 template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2* part_stats, int token, int pair) {
-    Float2 stats[parts], value[parts], total = {0.0f, 0.0f};
+    Float2 stats[parts], value[parts], sum = {0.0f, 0.0f};
     UNROLL for (int p = 0; p < parts; p++) {
         u64 row = ((u64)p * TOKENS + token) * HEADS + pair / (HEAD_DIM / 2);
-        stats[p] = load_fresh(part_stats + row);
+        if (parts > 1) stats[p] = load_fresh(part_stats + row * STATS_STRIDE);
         value[p] = load_fresh((const Float2*)(part + row * HEAD_DIM) + pair % (HEAD_DIM / 2));
     }
-    float most = NO_MAXIMUM, weight_sum = 0.0f;
+    if (parts == 1) return value[0];
+    float most = NO_MAXIMUM, total = 0.0f;
     UNROLL for (int p = 0; p < parts; p++) most = greater(most, stats[p].x);
     UNROLL for (int p = 0; p < parts; p++) {
-        float weight = exp2_fast(stats[p].x - most);
-        total = {total.x + value[p].x * weight, total.y + value[p].y * weight};
-        weight_sum += stats[p].y * weight;
+        float weight = stats[p].y * exp2_fast(stats[p].x - most);
+        sum = {sum.x + value[p].x * weight, sum.y + value[p].y * weight};
+        total += weight;
     }
-    float inverse = divide(1.0f, weight_sum);
-    return {total.x * inverse, total.y * inverse};
+    float inverse = divide(1.0f, total);
+    return {sum.x * inverse, sum.y * inverse};
 }
 template <int parts>
 DEVICE void stage_parts(OutProduct& product, const float* part, const Float2* part_stats, int token0) {
