@@ -30,6 +30,7 @@ typedef unsigned long long u64;
 struct alignas(16) Words4 { u32 w[4]; };
 struct alignas(8) Words2 { u32 w[2]; };
 struct alignas(8) Float2 { float x, y; };
+struct alignas(16) Float4 { float x, y, z, w; };
 struct Index { int x, y, z; };
 
 struct Barrier {
@@ -247,9 +248,11 @@ template <class T> T* place_in(u32 rank, T* p) {
     return (T*)((*now->block->cluster)[rank]->shared + ((u8*)p - now->block->shared));
 }
 template <class T> void send_any(T* p, u32 rank, T value, u64* barrier) {
+    if ((uintptr_t)p % sizeof(T)) problem = "a send is not aligned";
     put_under_way(place_in(rank, p), &value, sizeof(T), place_in(rank, barrier), sizeof(T) / 4);
 }
 inline void cluster_send(Float2* p, u32 rank, Float2 v, u64* barrier) { send_any(p, rank, v, barrier); }
+inline void cluster_send(Float4* p, u32 rank, Float4 v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void cluster_send(float* p, u32 rank, float v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void wait_for_previous() {}
 inline void let_next_start() {}

@@ -45,11 +45,20 @@ class Tuning:
 # weights, so that a token comes out the same from any of them.
 TUNINGS = {
     4: Tuning(
-        *(2, 2, 17, 18, 3, 4, 12, 16),  # all of up and of down at once, and both fit on a multiprocessor
-        late_start=0b11000,
+        *(
+            2,
+            2,
+            16,
+            18,
+            3,
+            4,
+            12,
+            16,
+        ),  # nearly all of up and of down at once, and both fit on a multiprocessor
+        late_start=0b10000,
         attention_cluster=16,
         attention_parts=((3072, 1), (10240, 4)),
-        pace_bytes=13824,
+        pace_bytes=27648,
         tiles_at_once=6,
         takes_all_shared=True,
     ),

@@ -78,10 +78,11 @@ DEVICE void push_part(Part& part, float* inbox, float* stats, u64* all_here, u32
         total += shuffle_xor(total, 1);
         total += shuffle_xor(total, 2);
         if (row >= TILE_Q) continue;
-        UNROLL for (int j = 0; j < VALUE_REGISTERS; j++) {
+        UNROLL for (int j = 0; j < VALUE_REGISTERS; j += 2) {
             int d = DIMENSION_OF(warp * DIMENSIONS + (t * VALUE_REGISTERS + j) * 2);
-            cluster_send((Float2*)(inbox + (rank * TILE_Q + row) * OWNED + d % OWNED), d / OWNED,
-                         {part.o[j][2 * half], part.o[j][2 * half + 1]}, all_here);
+            Float4 four = {part.o[j][2 * half], part.o[j][2 * half + 1], part.o[j + 1][2 * half],
+                           part.o[j + 1][2 * half + 1]};
+            cluster_send((Float4*)(inbox + (rank * TILE_Q + row) * OWNED + d % OWNED), d / OWNED, four, all_here);
         }
         for (int other = warp * 4 + t; other < ATTENTION_CLUSTER; other += ATTENTION_WARPS * 4)
             cluster_send((Float2*)(stats + (rank * TILE_Q + row) * 2), other, {part.most[half], total}, all_here);
@@ -151,11 +152,14 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
     for (int i = threadIdx.x; i < TILE_Q * OWNED; i += ATTENTION_WARPS * 32) {
         int row = i / OWNED, r = row0 + row;
         float most = NO_MAXIMUM, total = 0.0f, value = 0.0f;
-        UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++)
-            most = greater(most, stats[(other * TILE_Q + row) * 2]);
+        Float2 each[ATTENTION_CLUSTER];
         UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++) {
-            float weight = exp2_fast(stats[(other * TILE_Q + row) * 2] - most);
-            total += stats[(other * TILE_Q + row) * 2 + 1] * weight;
+            each[other] = *(const Float2*)(stats + (other * TILE_Q + row) * 2);
+            most = greater(most, each[other].x);
+        }
+        UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++) {
+            float weight = exp2_fast(each[other].x - most);
+            total += each[other].y * weight;
             value += inbox[other * TILE_Q * OWNED + i] * weight;
         }
         if (r >= ROWS) continue;

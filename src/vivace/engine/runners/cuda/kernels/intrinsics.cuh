@@ -79,6 +79,7 @@ DEVICE float load_fresh(const float* p) { return __ldcg(p); }
 DEVICE int load_fresh(const int* p) { return __ldcg(p); }
 DEVICE u16 load_fresh(const u16* p) { return __ldcg(p); }
 struct alignas(8) Float2 { float x, y; };
+struct alignas(16) Float4 { float x, y, z, w; };
 DEVICE Float2 load_fresh(const Float2* p) {
     float2 v = __ldcg(reinterpret_cast<const float2*>(p));
     return {v.x, v.y};
@@ -152,6 +153,11 @@ DEVICE u32 address_in(u32 rank, const void* p) {
 DEVICE void cluster_send(Float2* p, u32 rank, Float2 value, u64* barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
                      address_in(rank, p)), "f"(value.x), "f"(value.y), "r"(address_in(rank, barrier)) : "memory");
+}
+DEVICE void cluster_send(Float4* p, u32 rank, Float4 value, u64* barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     address_in(rank, p)), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w),
+                 "r"(address_in(rank, barrier)) : "memory");
 }
 DEVICE void cluster_send(float* p, u32 rank, float value, u64* barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
