@@ -9,13 +9,10 @@ after a pause starts level with the others and has no old credit to spend. Does 
 from collections.abc import Iterator, Sequence
 
 from vivace.engine.frames import Append, Close, Generate, Interrupt, Rewind, Score, ToEngine
-from vivace.engine.turn import Turn
+from vivace.engine.turn import Account, Turn
 
 REALTIME_PASSES = 19  # in a row at most, while something else waits: the rest gets 5%
 OUTPUT_WEIGHT = 2.0  # a token said counts as two tokens read: about what they cost
-
-
-Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
 
 
 class Scheduler:
@@ -32,8 +29,8 @@ class Scheduler:
         return iter(list(self._turns))
 
     def add(self, turn: Turn) -> None:
-        account = _account(turn)
-        active = {_account(each) for each in self._turns if each.is_realtime == turn.is_realtime}
+        account = turn.account
+        active = {each.account for each in self._turns if each.is_realtime == turn.is_realtime}
         if account not in active:
             level = min((self._served[each] for each in active), default=0.0)
             self._served[account] = max(self._served.get(account, 0.0), level)
@@ -51,7 +48,7 @@ class Scheduler:
 
     def order(self) -> list[Turn]:
         """All turns, the one whose turn it is first."""
-        fair = sorted(self._turns, key=lambda turn: (self._served[_account(turn)], turn.served_at))
+        fair = sorted(self._turns, key=lambda turn: (self._served[turn.account], turn.served_at))
         realtime = [turn for turn in fair if turn.is_realtime]
         rest = [turn for turn in fair if not turn.is_realtime]
         if rest and self._realtime_passes >= REALTIME_PASSES:
@@ -66,15 +63,11 @@ class Scheduler:
         """Account for a pass that this turn had a part in. Before the turn is removed."""
         self._tick += 1
         turn.served_at = self._tick
-        self._served[_account(turn)] += tokens_read + OUTPUT_WEIGHT * tokens_said
+        self._served[turn.account] += tokens_read + OUTPUT_WEIGHT * tokens_said
 
     def count_pass(self, lead: Turn) -> None:
         is_waited_for = any(not each.is_realtime for each in self._turns)
         self._realtime_passes = self._realtime_passes + 1 if lead.is_realtime and is_waited_for else 0
-
-
-def _account(turn: Turn) -> Account:
-    return (turn.is_realtime, turn.session.tenant)
 
 
 def is_overtaken(running: list[Turn], frames: Sequence[ToEngine]) -> bool:

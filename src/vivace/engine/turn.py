@@ -8,6 +8,7 @@ Owns a turn's progress and its waterfall. Does not own who runs when, the KV, or
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import cached_property
 
 from vivace.engine.frames import Append, Chances, Generate, Score, Waterfall
 from vivace.engine.grammar import Constraint
@@ -20,6 +21,7 @@ from vivace.engine.speculation.drafter import Drafter
 SCORE_TOKENS = 256  # candidate tokens in one pass
 COLD = 1e-5  # a temperature below this draws the likeliest, as in `sampler`
 STEPS_AHEAD = 2  # that a runner may begin before this one's token is known: the host may be late by as many
+Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
 QUIET_PASSES = 3  # without a draft, until one step is begun ahead although one may yet be found
 
 
@@ -53,7 +55,7 @@ class Turn:
         """What came of it, a row for each token that was wanted. Returns why the turn ends, or nothing."""
         raise NotImplementedError
 
-    def take_tokens(self, tokens: list[int]) -> str:
+    def take_tokens(self, tokens: Iterable[int]) -> str:
         """As `take`, where the runner has chosen the tokens itself, as `draw` says."""
         raise NotImplementedError
 
@@ -64,10 +66,15 @@ class Turn:
         """There is no room for the last pass: ask for less from now on, if that can be."""
         return False
 
-    @property
+    @cached_property
     def claim(self) -> Claim:
         """On the KV: no turn with a weaker one may take its cells."""
         return (not self.is_realtime, self.received)
+
+    @cached_property
+    def account(self) -> Account:
+        """What it is served counts for this one."""
+        return (self.is_realtime, self.session.tenant)
 
     @property
     def is_reading(self) -> bool:
@@ -143,7 +150,8 @@ class GenerateTurn(Turn):
         self._drafter: Drafter | None = None
         self._draft: list[int] = []
         self._quiet_passes = 0  # since the last draft
-        self._draw = _draw(work, facts)
+        self._ends = facts.end_tokens | frozenset(work.stop_tokens)
+        self._draw = _draw(work, self._ends)  # if it is there, no penalty counts tokens either
         self._stops = [stop.encode() for stop in work.stop]
         self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
         self._tail = b""  # the end of the output, to find stop strings that cross tokens
@@ -212,20 +220,21 @@ class GenerateTurn(Turn):
         if not len(rows):
             self.fresh, self.chances, self.rejected = [], [], 0
             return ""
-        return self._hear(self._choose(row) for row in rows)
+        return self.take_tokens(self._choose(row) for row in rows)
 
-    def take_tokens(self, tokens: list[int]) -> str:
-        """Of the draft what was right, and one more."""
-        return self._hear(tokens)
-
-    def _hear(self, choices: Iterable[int]) -> str:
+    def take_tokens(self, tokens: Iterable[int]) -> str:
         """Into the log, up to the first that the draft did not foresee."""
-        self.fresh, self.chances, self.rejected = [], [], len(self._draft)
+        draft, log = self._draft, self.session.log
+        self.fresh, self.chances, self.rejected = [], [], len(draft)
         reason, accepted = "", 0
-        for token, expected in zip(choices, [*self._draft, None], strict=False):
-            self._say(token)
+        for token in tokens:
+            if self._draw is None:
+                self._sampler.hear(token)
+            log.append(token)
+            self.fresh.append(token)
+            self.output_tokens += 1
             reason = self._reason_to_stop(token)
-            if token != expected:
+            if accepted == len(draft) or token != draft[accepted]:
                 break
             accepted += 1
             if reason:
@@ -249,12 +258,6 @@ class GenerateTurn(Turn):
             self.grammar_s += time.perf_counter() - begun
         return token
 
-    def _say(self, token: int) -> None:
-        self._sampler.hear(token)
-        self.session.log.append(token)
-        self.fresh.append(token)
-        self.output_tokens += 1
-
     def _settle(self, accepted: int) -> None:
         drafted = len(self._draft)
         self.rejected = drafted - accepted
@@ -269,7 +272,7 @@ class GenerateTurn(Turn):
         self.first_token = self.first_token or self.last_token
 
     def _reason_to_stop(self, token: int) -> str:
-        if token in self._facts.end_tokens or token in self._work.stop_tokens:
+        if token in self._ends:
             return "stop"
         if self._stops:
             self._tail += self._piece(token)
@@ -280,7 +283,7 @@ class GenerateTurn(Turn):
         return "length" if is_full or self.output_tokens >= self._work.max_tokens else ""
 
 
-def _draw(work: Generate, facts: Facts) -> Draw | None:
+def _draw(work: Generate, ends: frozenset[int]) -> Draw | None:
     """What a runner must know to choose this turn's tokens; None where it would need more than it can."""
     s = work.sampling
     is_plain = (
@@ -291,10 +294,7 @@ def _draw(work: Generate, facts: Facts) -> Draw | None:
     )
     if not is_plain:
         return None
-    stops = facts.end_tokens | frozenset(work.stop_tokens)
-    if s.temperature < COLD:
-        return Draw(stops=stops)
-    return Draw(s.temperature, s.seed, stops)
+    return Draw(stops=ends) if s.temperature < COLD else Draw(s.temperature, s.seed, ends)
 
 
 class ScoreTurn(Turn):

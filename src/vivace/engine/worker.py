@@ -7,6 +7,7 @@ when the socket ends: an engine never outlives its server. Owns the loop and the
 frames mean (`engine`).
 """
 
+import gc
 import os
 import select
 import signal
@@ -180,6 +181,7 @@ def run(link: socket.socket, job: Job) -> None:
     with telling(send):
         runner = make_runner(job, tell=reasons.append)
         engine = Engine(runner, send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
+    gc.freeze()  # what is loaded now stays: no search for garbage in it while somebody waits for a token
     inbox, facts = Inbox(link), runner.facts
     send(
         Ready(

@@ -140,10 +140,19 @@ class Plan:
 
     def parts_for(self, length: int) -> int:
         """Clusters that share a key head at this context: the same for a pass of any size."""
-        tuned = self.tuned
-        wish = next((parts for tokens, parts in tuned.attention_parts if length <= tokens), PARTS[-1])
-        room = 2 * self.blocks // (self.shape.kv_heads * tuned.attention_cluster)  # two on a multiprocessor
-        return max(parts for parts in PARTS if parts <= max(1, min(wish, room)))
+        for tokens, parts in self._parts:
+            if length <= tokens:
+                return parts
+        return self._most_parts
+
+    @cached_property
+    def _most_parts(self) -> int:
+        room = 2 * self.blocks // (self.shape.kv_heads * self.tuned.attention_cluster)  # two blocks each
+        return max((parts for parts in PARTS if parts <= room), default=1)
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[int, int], ...]:
+        return tuple((tokens, min(parts, self._most_parts)) for tokens, parts in self.tuned.attention_parts)
 
     @property
     def tile_tokens(self) -> int:
