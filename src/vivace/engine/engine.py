@@ -85,7 +85,7 @@ class Engine:
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
         self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.facts)
-        self._started = self._worked_at = time.monotonic()
+        self._started = self._worked_at = time.perf_counter()
         self._tokens_prefilled = self._tokens_generated = 0
         self._answered = 0  # of the `Stats` that wait: so many had their answer inside of a pass
         self._sessions.preload()
@@ -99,7 +99,7 @@ class Engine:
 
         Not at once: who woke the engine is often about to ask.
         """
-        left_s = self._worked_at + REST_S - time.monotonic()
+        left_s = self._worked_at + REST_S - time.perf_counter()
         if left_s > 0:
             return left_s
         return PAUSE_S if self._compiler.prepare() else None
@@ -198,14 +198,15 @@ class Engine:
 
     def step(self, arrivals: Arrivals = tuple) -> None:
         """One pass: between any two of them, and inside a long one, a frame may change who runs next."""
-        self._worked_at = time.monotonic()
-        self._settle_grammars()
-        order = [turn for turn in self._scheduler.order() if not turn.is_waiting]
+        begun = self._worked_at = time.perf_counter()
+        order = self._scheduler.order()
+        if any(turn.is_waiting for turn in order):
+            order = self._settle_grammars(order)
         if not order:
             return self._compiler.wait()
         for place, lead in enumerate(order):
             try:
-                return self._run(self._batch(lead, order[place + 1 :]), arrivals)
+                return self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
             except Stopped:
                 return None
             except KVFull:  # it asks for less, or it waits for room, unless nobody could make any
@@ -219,9 +220,9 @@ class Engine:
                 return self._end(lead, Failed(lead.id, "out_of_memory", message))
         return None
 
-    def _settle_grammars(self) -> None:
-        """Let turns begin whose grammar is compiled; end those whose grammar is refused."""
-        for turn in self._scheduler:
+    def _settle_grammars(self, order: list[Turn]) -> list[Turn]:
+        """Whoever need not wait: a grammar that is compiled is taken; one that is refused ends its turn."""
+        for turn in order:
             if isinstance(turn, GenerateTurn) and turn.is_waiting:
                 try:
                     turn.settle_grammar()
@@ -229,13 +230,14 @@ class Engine:
                     name, length = turn.session.name, turn.firm_before
                     self._end(turn, Failed(turn.id, error.code, error.message))
                     self._sessions.rewind(name, length)
+        return [turn for turn in self._scheduler.order() if not turn.is_waiting]
 
     def _batch(self, lead: Turn, others: list[Turn]) -> list[Part]:
         """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
         is_contended = self._scheduler.is_contended(lead)
         limit = self._contended_tokens() if is_contended else self._chunk_tokens
         batch = [self._part(lead, limit, lead.claim)]
-        if is_contended or lead.is_alone or not self._facts.shares_passes:
+        if not others or is_contended or lead.is_alone or not self._facts.shares_passes:
             return batch
         total = batch[0].tokens
         for turn in others:
@@ -257,16 +259,13 @@ class Engine:
 
     def _part(self, turn: Turn, limit: int, claim: Claim | None) -> Part:
         """Seat the turn's session, and say what its next pass needs."""
-        begun = time.perf_counter()
-        session = turn.session
+        session, begun = turn.session, 0.0 if turn.started else time.perf_counter()
         self._sessions.seat(session, claim)
         if turn.needs_row and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
-        if not turn.started:
+        if begun:
             self._start(turn, begun)
-        part = Part(turn, turn.spans(limit))
-        turn.busy_s += time.perf_counter() - begun
-        return part
+        return Part(turn, turn.spans(limit))
 
     def _start(self, turn: Turn, begun: float) -> None:
         session = turn.session
@@ -275,36 +274,36 @@ class Engine:
         turn.cached_tokens, turn.new_tokens = session.kv, session.pending
         turn.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
 
-    def _run(self, batch: list[Part], arrivals: Arrivals) -> None:
-        begun = time.perf_counter()
+    def _run(self, batch: list[Part], begun: float, arrivals: Arrivals) -> None:
+        passed = time.perf_counter()
         try:
             said = self._say(batch)
             rows = NO_ROWS if said is not None else self._forward(batch, arrivals)
         except (KVFull, OutOfMemory):
             if len(batch) == 1:
                 raise
-            return self._run(batch[:1], arrivals)
+            return self._run(batch[:1], begun, arrivals)
         finally:
             for part in batch:
                 part.turn.let_go()
-        spent_s = time.perf_counter() - begun
+        spent_s = time.perf_counter() - passed
         self._scheduler.count_pass(batch[0].turn)
         if said is not None:
-            return self._deliver(batch[0], said, spent_s)
+            return self._deliver(batch[0], said, spent_s, begun)
         if len(batch) == 1 and 0 < batch[0].tokens == len(
             rows
         ):  # costs are those of passes that give every row
             self._costs.observe(len(rows), spent_s * 1e3)
         for part in batch:
             wanted = sum(span.want for span in part.spans)
-            self._deliver(part, rows[:wanted], spent_s)
+            self._deliver(part, rows[:wanted], spent_s, begun)
             rows = rows[wanted:]
         return None
 
     def _say(self, batch: list[Part]) -> list[int] | None:
         """The turn's next tokens, if it is alone in the pass and the runner can choose them itself."""
-        (turn, spans), *others = batch
-        if self._decode is None or others or not spans or (draw := turn.draw) is None:
+        turn, spans = batch[0]
+        if self._decode is None or len(batch) > 1 or not spans or (draw := turn.draw) is None:
             return None
         decode, begun = self._decode, time.perf_counter()
         ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
@@ -339,9 +338,11 @@ class Engine:
             self._answered += 1
         return False
 
-    def _deliver(self, part: Part, outcome: Logits | list[int], spent_s: float) -> None:
-        """Give a turn its rows of the pass, or the tokens that it says, and send them."""
-        begun = time.perf_counter()
+    def _deliver(self, part: Part, outcome: Logits | list[int], spent_s: float, begun: float) -> None:
+        """Give a turn its rows of the pass, or the tokens that it says, and send them.
+
+        `begun`: the step. All of it that was not the runner's is the engine's own work for this turn.
+        """
         turn, session = part.turn, part.turn.session
         was_reading, said_before = turn.is_reading, turn.output_tokens
         fed = 0
@@ -350,7 +351,6 @@ class Engine:
                 fed += len(span.tokens)
         session.kv += fed
         turn.runner_s += spent_s
-        turn.busy_s += spent_s
         turn.steps += bool(part.spans)
         if was_reading:
             turn.prefill_s += spent_s
@@ -367,7 +367,7 @@ class Engine:
         said = turn.output_tokens - said_before
         self._tokens_generated += said
         self._scheduler.charge(turn, tokens_read=part.tokens if was_reading else 0, tokens_said=said)
-        if isinstance(turn, GenerateTurn) and said:
+        if said and isinstance(turn, GenerateTurn):
             self._send(Tokens(turn.id, turn.fresh, turn.chances))
         turn.busy_s += time.perf_counter() - begun
         if reason:
@@ -393,7 +393,7 @@ class Engine:
             parked_bytes=self._shelf.size_bytes if self._shelf else 0,
             tokens_prefilled=self._tokens_prefilled,
             tokens_generated=self._tokens_generated,
-            uptime_s=time.monotonic() - self._started,
+            uptime_s=time.perf_counter() - self._started,
         )
 
 

@@ -48,6 +48,8 @@ class Scheduler:
 
     def order(self) -> list[Turn]:
         """All turns, the one whose turn it is first."""
+        if len(self._turns) == 1:
+            return self._turns[:]
         fair = sorted(self._turns, key=lambda turn: (self._served[turn.account], turn.served_at))
         realtime = [turn for turn in fair if turn.is_realtime]
         rest = [turn for turn in fair if not turn.is_realtime]
@@ -66,8 +68,10 @@ class Scheduler:
         self._served[turn.account] += tokens_read + OUTPUT_WEIGHT * tokens_said
 
     def count_pass(self, lead: Turn) -> None:
-        is_waited_for = any(not each.is_realtime for each in self._turns)
-        self._realtime_passes = self._realtime_passes + 1 if lead.is_realtime and is_waited_for else 0
+        if len(self._turns) > 1 and lead.is_realtime and any(not each.is_realtime for each in self._turns):
+            self._realtime_passes += 1
+        else:
+            self._realtime_passes = 0
 
 
 def is_overtaken(running: list[Turn], frames: Sequence[ToEngine]) -> bool:
