@@ -33,7 +33,7 @@ from vivace.engine.frames import (
     Tokens,
 )
 from vivace.engine.grammar import Grammars
-from vivace.engine.runners.base import Decode, Facts, KVFull, Logits, OutOfMemory, Runner, Span, Stopped
+from vivace.engine.runners.base import Decode, Draw, Facts, KVFull, Logits, OutOfMemory, Runner, Span, Stopped
 from vivace.engine.scheduler import Scheduler, is_overtaken
 from vivace.engine.session import Claim, Session, Sessions
 from vivace.engine.shelf import Shelf
@@ -206,6 +206,8 @@ class Engine:
             return self._compiler.wait()
         for place, lead in enumerate(order):
             try:
+                if self._decode and (draw := lead.draw):
+                    return self._speak(lead, self._decode, draw, begun)
                 return self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
             except Stopped:
                 return None
@@ -232,12 +234,26 @@ class Engine:
                     self._sessions.rewind(name, length)
         return [turn for turn in self._scheduler.order() if not turn.is_waiting]
 
+    def _speak(self, turn: Turn, decode: Decode, draw: Draw, begun: float) -> None:
+        """A pass of a turn whose next tokens the runner can choose itself."""
+        session = turn.session
+        self._sessions.seat(session, turn.claim)
+        (span,) = turn.spans(self._limit(turn))
+        ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
+        passed = time.perf_counter()
+        said = self._sessions.with_room([session], lambda: decode(span, draw, ahead), turn.claim)
+        spent_s = time.perf_counter() - passed
+        if not ahead:
+            self._costs.observe(len(span.tokens), spent_s * 1e3)
+        self._scheduler.count_pass(turn)
+        turn.steps += 1
+        self._take(turn, len(span.tokens), said, spent_s, begun)
+
     def _batch(self, lead: Turn, others: list[Turn]) -> list[Part]:
         """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
-        is_contended = self._scheduler.is_contended(lead)
-        limit = self._contended_tokens() if is_contended else self._chunk_tokens
+        limit = self._limit(lead)
         batch = [self._part(lead, limit, lead.claim)]
-        if not others or is_contended or lead.is_alone or not self._facts.shares_passes:
+        if not self._facts.shares_passes or lead.is_alone or self._scheduler.is_contended(lead):
             return batch
         total = batch[0].tokens
         for turn in others:
@@ -252,6 +268,10 @@ class Engine:
                 batch.append(part)
                 total += part.tokens
         return batch
+
+    def _limit(self, turn: Turn) -> int:
+        """Tokens that the turn may have in a pass."""
+        return self._contended_tokens() if self._scheduler.is_contended(turn) else self._chunk_tokens
 
     def _contended_tokens(self) -> int:
         most_ms = CONTENDED_STEPS * self._costs.ms(1)
@@ -277,8 +297,7 @@ class Engine:
     def _run(self, batch: list[Part], begun: float, arrivals: Arrivals) -> None:
         passed = time.perf_counter()
         try:
-            said = self._say(batch)
-            rows = NO_ROWS if said is not None else self._forward(batch, arrivals)
+            rows = self._forward(batch, arrivals)
         except (KVFull, OutOfMemory):
             if len(batch) == 1:
                 raise
@@ -288,29 +307,18 @@ class Engine:
                 part.turn.let_go()
         spent_s = time.perf_counter() - passed
         self._scheduler.count_pass(batch[0].turn)
-        if said is not None:
-            return self._deliver(batch[0], said, spent_s, begun)
-        if len(batch) == 1 and 0 < batch[0].tokens == len(
-            rows
-        ):  # costs are those of passes that give every row
-            self._costs.observe(len(rows), spent_s * 1e3)
+        if len(batch) == 1 and 0 < batch[0].tokens == len(rows):
+            self._costs.observe(len(rows), spent_s * 1e3)  # costs are those of passes that give every row
         for part in batch:
-            wanted = sum(span.want for span in part.spans)
-            self._deliver(part, rows[:wanted], spent_s, begun)
+            turn, spans = part
+            turn.steps += bool(spans)
+            if turn.is_reading:
+                self._scheduler.charge(turn, tokens_read=part.tokens)
+            fed = sum(len(span.tokens) for span in spans if span.seq == turn.session.seq)
+            wanted = sum(span.want for span in spans)
+            self._take(turn, fed, rows[:wanted], spent_s, begun)
             rows = rows[wanted:]
         return None
-
-    def _say(self, batch: list[Part]) -> list[int] | None:
-        """The turn's next tokens, if it is alone in the pass and the runner can choose them itself."""
-        turn, spans = batch[0]
-        if self._decode is None or len(batch) > 1 or not spans or (draw := turn.draw) is None:
-            return None
-        decode, begun = self._decode, time.perf_counter()
-        ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
-        said = self._sessions.with_room([turn.session], lambda: decode(spans[0], draw, ahead), turn.claim)
-        if not ahead:
-            self._costs.observe(len(spans[0].tokens), (time.perf_counter() - begun) * 1e3)
-        return said
 
     def _forward(self, batch: list[Part], arrivals: Arrivals) -> Logits:
         spans = [span for part in batch for span in part.spans]
@@ -338,21 +346,15 @@ class Engine:
             self._answered += 1
         return False
 
-    def _deliver(self, part: Part, outcome: Logits | list[int], spent_s: float, begun: float) -> None:
-        """Give a turn its rows of the pass, or the tokens that it says, and send them.
+    def _take(self, turn: Turn, fed: int, outcome: Logits | list[int], spent_s: float, begun: float) -> None:
+        """Give a turn its rows of a pass, or the tokens that it says, and send them.
 
         `begun`: the step. All of it that was not the runner's is the engine's own work for this turn.
         """
-        turn, session = part.turn, part.turn.session
-        was_reading, said_before = turn.is_reading, turn.output_tokens
-        fed = 0
-        for span in part.spans:
-            if span.seq == session.seq:
-                fed += len(span.tokens)
+        session, said_before = turn.session, turn.output_tokens
         session.kv += fed
         turn.runner_s += spent_s
-        turn.steps += bool(part.spans)
-        if was_reading:
+        if not said_before:
             turn.prefill_s += spent_s
             self._tokens_prefilled += fed
         try:
@@ -366,7 +368,7 @@ class Engine:
                 self._sessions.trim(session, session.kv - turn.rejected)
         said = turn.output_tokens - said_before
         self._tokens_generated += said
-        self._scheduler.charge(turn, tokens_read=part.tokens if was_reading else 0, tokens_said=said)
+        self._scheduler.charge(turn, tokens_said=said)
         if said and isinstance(turn, GenerateTurn):
             self._send(Tokens(turn.id, turn.fresh, turn.chances))
         turn.busy_s += time.perf_counter() - begun

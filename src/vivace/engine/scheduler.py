@@ -61,7 +61,7 @@ class Scheduler:
         """Whether a realtime turn waits while this one runs."""
         return not turn.is_realtime and any(each.is_realtime for each in self._turns)
 
-    def charge(self, turn: Turn, *, tokens_read: int, tokens_said: int) -> None:
+    def charge(self, turn: Turn, *, tokens_read: int = 0, tokens_said: int = 0) -> None:
         """Account for a pass that this turn had a part in. Before the turn is removed."""
         self._tick += 1
         turn.served_at = self._tick
