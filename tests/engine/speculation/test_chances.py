@@ -43,7 +43,7 @@ def test_the_end_of_a_long_run_does_not_spoil_finding_the_place_again() -> None:
 def test_longer_runs_are_surer() -> None:
     """With each source the chance grows with the run."""
     for kind in Kind:
-        seen = Chances().ahead(kind, 0, 120).tolist()
+        seen = Chances().ahead(kind, 0, 120)
         assert seen == sorted(seen)
 
 
@@ -56,4 +56,4 @@ def test_chances_stay_chances(lessons: list[tuple[Kind, int, int, bool]]) -> Non
     for kind in Kind:
         ahead = chances.ahead(kind, PROVEN, 64)
         assert len(ahead) == 64
-        assert ((ahead > 0) & (ahead < 1)).all()
+        assert all(0 < each < 1 for each in ahead)

@@ -3,12 +3,8 @@
 Owns the prior chances and what this turn has taught about them. Does not find drafts or choose their length.
 """
 
+import math
 from enum import IntEnum
-
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
 
 RUNS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # a run counts as the longest of these that it reaches
 PROVEN = 8  # after so many right tokens a place in the prediction is taken for certain
@@ -55,34 +51,36 @@ def _prior(kind: Kind, run: int) -> float:
 
 
 _LONGEST = 2 * RUNS[-1]  # a run of RUNS[-1], and a whole draft behind it
-_GROUPS = np.array([[_group(kind, run) for run in range(_LONGEST)] for kind in Kind])
-_ODDS = np.array([[p / (1 - p) for p in (_prior(kind, run) for run in range(_LONGEST))] for kind in Kind])
+# Odds of the next token and its group, by kind and run. Not in numpy: a draft is short, its calls are not.
+_TABLE = [
+    [(p / (1 - p), _group(kind, run)) for run in range(_LONGEST) for p in (_prior(kind, run),)]
+    for kind in Kind
+]
 
 
 class Chances:
     """The priors, with the log-odds of each group shifted by what this turn has shown."""
 
     def __init__(self) -> None:
-        self._shifts = np.zeros(3)
-        self._table = self._shifted()  # [kind, run]
+        self._shifts = [0.0, 0.0, 0.0]
+        self._factors = [1.0, 1.0, 1.0]  # exp of the shifts
 
-    def ahead(self, kind: Kind, run: int, count: int) -> Floats:
+    def ahead(self, kind: Kind, run: int, count: int) -> list[float]:
         """Chance of each of the next `count` tokens after `run` right ones, if those before it are right."""
-        start = min(run, RUNS[-1])
-        return self._table[kind, start : start + count]
+        start, factors = min(run, RUNS[-1]), self._factors
+        odds = [prior * factors[group] for prior, group in _TABLE[kind][start : start + count]]
+        return [each / (1.0 + each) for each in odds]
 
     def learn(self, kind: Kind, run: int, right: int, *, was_wrong: bool) -> None:
         """After `run`, so many more tokens were right; then came a wrong one, or nothing more is known."""
-        start = min(run, RUNS[-1])
-        seen = slice(start, start + right + was_wrong)
-        surprises = 1.0 - self._table[kind, seen]
+        start, factors = min(run, RUNS[-1]), self._factors
+        moves, group = [0.0, 0.0, 0.0], 0
+        for prior, group in _TABLE[kind][start : start + right + was_wrong]:
+            moves[group] += 1.0 / (1.0 + prior * factors[group])  # how unexpected it was
         if was_wrong:
-            surprises[-1] -= 1.0
-        moves = np.bincount(_GROUPS[kind, seen], surprises, minlength=3)
-        self._shifts = np.clip(self._shifts + _STEP * moves, _LOWEST, _HIGHEST)
-        self._table = self._shifted()
-
-    def _shifted(self) -> Floats:
-        odds = _ODDS * np.exp(self._shifts)[_GROUPS]
-        table: Floats = odds / (1.0 + odds)
-        return table
+            moves[group] -= 1.0
+        for group, move in enumerate(moves):
+            if move:
+                shift = self._shifts[group] + _STEP * move
+                self._shifts[group] = shift = min(max(shift, _LOWEST), _HIGHEST[group])
+                factors[group] = math.exp(shift)

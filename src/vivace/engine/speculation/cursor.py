@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vivace.engine.speculation.chances import PROVEN, Kind
-from vivace.engine.speculation.suffix import MANY, Places, Tokens
+from vivace.engine.speculation.suffix import MANY, Places, Tokens, common_length
 
 DEEP = 8  # matches longer than this count as this long
 NEAR = 4  # an edit may well skip so many tokens of the prediction
@@ -38,15 +38,12 @@ class Cursor:
 
     def hear(self, tokens: Sequence[int]) -> None:
         """Follow what was added to the log, as far as it is what was predicted."""
-        for token in tokens:
-            self._is_lost = self._is_lost or self._tokens[self._at : self._at + 1] != [token]
-            if self._is_lost:
-                break
-            self._advance()
-
-    def _advance(self) -> None:
-        self._at += 1
-        self._run += 1
+        if self._is_lost:
+            return
+        right = common_length(self._tokens[self._at : self._at + len(tokens)], tokens)
+        self._is_lost = right < len(tokens)
+        self._at += right
+        self._run += right
         if self._kind is not Kind.START and self._run >= PROVEN:
             self._kind = Kind.FOLLOW
         if self._kind in (Kind.START, Kind.FOLLOW):

@@ -64,13 +64,17 @@ class Drafter:
         the others come from there at the best price. So each accepted token is worth that price, and a draft
         must be worth more than its pass costs beyond a plain one.
         """
-        ms = self._costs.ms
         most = max(0, min(limit, len(lead.tokens)))
-        first, *later = self._chances.ahead(lead.kind, lead.run, most + 1).tolist()
+        first, *later = self._chances.ahead(lead.kind, lead.run, most + 1)
         # yields[n]: tokens to expect of a pass with n drafts once the first is known to be right
         yields = list(accumulate(accumulate(later, mul), initial=1.0))
         lengths = [size - 1 for size in SIZES if size <= most] + [most]
-        price_ms = min(ms(length + 1) / yields[length] for length in lengths)
-        saved = ((first * yields[n - 1] * price_ms - ms(n + 1) + ms(1), n) for n in lengths if n > 0)
+        plain_ms, costs_ms = self._costs.ms(1), [self._costs.ms(length + 1) for length in lengths]
+        price_ms = min(ms / yields[length] for ms, length in zip(costs_ms, lengths, strict=True))
+        saved = [
+            (first * yields[n - 1] * price_ms - ms + plain_ms, n)
+            for ms, n in zip(costs_ms, lengths, strict=True)
+            if n > 0
+        ]
         saved_ms, length = max(saved, default=(0.0, 0))
         return length, saved_ms

@@ -101,5 +101,7 @@ def _latest(mask: NDArray[np.bool_]) -> Places:
 
 def common_length(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens both begin with."""
-    pairs = zip(one, other, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    for n, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return n
+    return min(len(one), len(other))
