@@ -141,7 +141,8 @@ class GenerateTurn(Turn):
         super().__init__(work, session)
         self._work = work
         self._facts = facts
-        self._limit_tokens = facts.limit_tokens
+        self._limit_tokens, self._draft_tokens = facts.limit_tokens, facts.draft_tokens
+        self._most_tokens = work.max_tokens
         self._piece = piece
         self._costs = costs
         self._compiling = constraint
@@ -189,19 +190,20 @@ class GenerateTurn(Turn):
     @property
     def draw(self) -> Draw | None:  # type: ignore[override]
         """Where nothing but the token itself is needed of a pass: it speaks, and no grammar looks on."""
-        is_next = self.session.pending == 1 and self.output_tokens > 0
+        session = self.session
+        is_next = len(session.log) == session.kv + 1 and self.output_tokens > 0
         return self._draw if is_next and self._constraint is None else None
 
     @property
     def steps_ahead(self) -> int:  # type: ignore[override]
         """A draft may come at any time where drafts are looked for: then few, and none while they come."""
         wish = int(self._quiet_passes >= QUIET_PASSES) if self._work.use_drafts else STEPS_AHEAD
-        return max(0, min(wish, self._draft_room(wish)))
+        return max(0, self._draft_room(wish)) if wish else 0
 
     def _draft_room(self, limit: int) -> int:
         """Tokens that may be drafted: one less than may still come, for the model adds one of its own."""
-        left = min(self._work.max_tokens - self.output_tokens, self._limit_tokens - len(self.session.log))
-        return min(limit, left - 1, self._facts.draft_tokens)
+        said, held = self.output_tokens, len(self.session.log)
+        return min(limit, self._draft_tokens, self._most_tokens - said - 1, self._limit_tokens - held - 1)
 
     def _propose(self, room: int) -> list[int]:
         begun = time.perf_counter()
@@ -239,7 +241,10 @@ class GenerateTurn(Turn):
             accepted += 1
             if reason:
                 break
-        self._settle(accepted)
+        self.last_token = time.perf_counter()
+        self.first_token = self.first_token or self.last_token
+        if drafter := self._drafter:
+            self._learn(drafter, accepted)
         return reason
 
     def _choose(self, row: Logits) -> int:
@@ -258,18 +263,15 @@ class GenerateTurn(Turn):
             self.grammar_s += time.perf_counter() - begun
         return token
 
-    def _settle(self, accepted: int) -> None:
-        drafted = len(self._draft)
-        self.rejected = drafted - accepted
+    def _learn(self, drafter: Drafter, accepted: int) -> None:
+        """What the last draft was worth; and the drafter hears what was said instead."""
+        self.rejected = len(self._draft) - accepted
         self.draft_accepted += accepted
         self.draft_rejected += self.rejected
-        if self._drafter:
-            begun = time.perf_counter()
-            self.session.history()
-            self._drafter.hear(self.fresh)
-            self.draft_s += time.perf_counter() - begun
-        self.last_token = time.perf_counter()
-        self.first_token = self.first_token or self.last_token
+        begun = time.perf_counter()
+        self.session.history()
+        drafter.hear(self.fresh)
+        self.draft_s += time.perf_counter() - begun
 
     def _reason_to_stop(self, token: int) -> str:
         if token in self._ends:
@@ -280,7 +282,7 @@ class GenerateTurn(Turn):
                 return "stop"
             self._tail = self._tail[-self._stop_tail :] if self._stop_tail else b""
         is_full = len(self.session.log) >= self._limit_tokens
-        return "length" if is_full or self.output_tokens >= self._work.max_tokens else ""
+        return "length" if is_full or self.output_tokens >= self._most_tokens else ""
 
 
 def _draw(work: Generate, ends: frozenset[int]) -> Draw | None:

@@ -61,6 +61,8 @@ class Inbox:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
         self._unpacker = engine_unpacker()
         self._waiting: list[ToEngine] = []
         self.is_closed = False
@@ -70,7 +72,7 @@ class Inbox:
         """All that came, in order; the first of it is waited for so long, None: until it or the end comes."""
         self._read()
         while not self._waiting and not self.is_closed and wait_s != 0.0:
-            select.select([self._link], [], [], wait_s)
+            self._poll.poll(None if wait_s is None else wait_s * 1e3)
             self._read()
             wait_s = None if wait_s is None else 0.0
         taken, self._waiting = self._waiting, []
@@ -82,7 +84,7 @@ class Inbox:
         return None if self.is_closed else self._waiting
 
     def _read(self) -> None:
-        while not self.is_closed and select.select([self._link], [], [], 0)[0]:
+        while not self.is_closed and self._poll.poll(0):
             try:
                 data = self._link.recv(READ_BYTES)
                 self._waiting += self._unpacker.feed(data)
