@@ -1,16 +1,11 @@
 """The engine: frames in, one pass at a time, frames out.
 
-`Engine.step` is the whole story: take the turns whose turn it is, give the runner what their logs still lack
-(and drafts of what may come next), let each take what came of it. Prefill, decode and verify are the same.
-Owns turns from frame to `Finished`. Does not own who runs next (`scheduler`), what a pass means to a turn
-(`turn`), KV (`session`) or sockets (`worker`).
+Owns turns from their frame on, and the order of things: a frame is taken between two passes. Does not own the
+passes (`stepper`), who runs next (`scheduler`), what a pass means to a turn (`turn`), KV (`session`) or
+sockets (`worker`).
 """
 
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import numpy as np
 
 from vivace.engine.admission import check_tokens, check_work
 from vivace.engine.compiler import Compiler
@@ -18,9 +13,7 @@ from vivace.engine.frames import (
     Append,
     Close,
     Failed,
-    Finished,
     Fork,
-    FromEngine,
     Generate,
     Interrupt,
     Open,
@@ -30,40 +23,21 @@ from vivace.engine.frames import (
     Stats,
     StatsReply,
     ToEngine,
-    Tokens,
 )
 from vivace.engine.grammar import Grammars
-from vivace.engine.runners.base import Decode, Draw, Facts, KVFull, Logits, OutOfMemory, Runner, Span, Stopped
-from vivace.engine.scheduler import Scheduler, is_overtaken
-from vivace.engine.session import Claim, Session, Sessions
+from vivace.engine.runners.base import Runner
+from vivace.engine.scheduler import Scheduler
+from vivace.engine.session import Session, Sessions
 from vivace.engine.shelf import Shelf
 from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.stepper import Arrivals, Send, Stepper
 from vivace.engine.turn import AppendTurn, GenerateTurn, ScoreTurn, Turn
-from vivace.errors import ContextOverflow, UsageError, VivaceError
+from vivace.errors import UsageError, VivaceError
 
-CHUNKS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # tokens that a prefill chunk may have
-CHUNK_MS = 100.0  # a prefill chunk takes no longer …
-LEAST_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
-LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other realtime turns wait for it
 REST_S = 2.0  # an engine that had no turn for so long prepares what later ones may need
 PAUSE_S = 0.001  # between two steps of that
-CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
 
-NO_ROWS: Logits = np.empty((0, 0), np.float32)
-Send = Callable[[FromEngine], None]
-Arrivals = Callable[[], Sequence[ToEngine] | None]  # frames that wait; None if nobody listens any more
 Work = Append | Generate | Score
-
-
-class Part(NamedTuple):
-    """What one turn has in a pass."""
-
-    turn: Turn
-    spans: list[Span]
-
-    @property
-    def tokens(self) -> int:
-        return sum(len(span.tokens) for span in self.spans)
 
 
 class Engine:
@@ -76,7 +50,6 @@ class Engine:
         best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
     ) -> None:
         self._runner = runner
-        self._decode: Decode | None = getattr(runner, "decode", None)
         self._facts = runner.facts
         self._send = send
         self._costs = costs
@@ -84,10 +57,10 @@ class Engine:
         self._sessions = Sessions(runner, shelf)
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
-        self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.facts)
+        self._stepper = Stepper(
+            runner, self._sessions, self._scheduler, send, costs, best_chunk_tokens, self._stats
+        )
         self._started = self._worked_at = time.perf_counter()
-        self._tokens_prefilled = self._tokens_generated = 0
-        self._answered = 0  # of the `Stats` that wait: so many had their answer inside of a pass
         self._sessions.preload()
 
     @property
@@ -125,7 +98,7 @@ class Engine:
             case Interrupt(turn=turn):
                 for running in self._scheduler:
                     if running.id == turn:
-                        self._finish(running, "interrupted")  # we are between passes: it need not wait
+                        self._stepper.finish(running, "interrupted")  # between passes: it need not wait
             case Open(session=session, tokens=tokens, tenant=tenant):
                 check_tokens(tokens, self._facts)
                 self._sessions.open(session, tokens, tenant)
@@ -140,8 +113,8 @@ class Engine:
             case Close(session=session):
                 self._idle(session)
                 self._sessions.close(session)
-            case Stats() if self._answered:
-                self._answered -= 1
+            case Stats() if self._stepper.answered:
+                self._stepper.answered -= 1
             case Stats():
                 self._send(self._stats())
 
@@ -154,7 +127,7 @@ class Engine:
             raise UsageError(f"There is a turn {work.turn} already.")
         check_work(work, session.firm, self._facts)
         if typed:
-            self._finish(typed, "replaced")  # text still being typed makes way for what comes next
+            self._stepper.finish(typed, "replaced")  # text still being typed makes way for what comes next
         is_provisional = isinstance(work, Append) and work.is_provisional
         firm = session.firm
         self._sessions.extend(session, work.tokens, is_provisional=is_provisional)
@@ -192,199 +165,15 @@ class Engine:
     def _idle(self, name: str) -> None:
         """A turn that still runs on a session ends before the session is cut or closed."""
         if turn := self._running_on(self._sessions.get(name)):
-            self._finish(turn, "interrupted")
+            self._stepper.finish(turn, "interrupted")
 
     # ---- passes --------------------------------------------------------------------------------------
 
     def step(self, arrivals: Arrivals = tuple) -> None:
         """One pass: between any two of them, and inside a long one, a frame may change who runs next."""
         begun = self._worked_at = time.perf_counter()
-        order = self._scheduler.order()
-        if any(turn.is_waiting for turn in order):
-            order = self._settle_grammars(order)
-        if not order:
-            return self._compiler.wait()
-        for place, lead in enumerate(order):
-            try:
-                if self._decode and (draw := lead.draw):
-                    return self._speak(lead, self._decode, draw, begun)
-                return self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
-            except Stopped:
-                return None
-            except KVFull:  # it asks for less, or it waits for room, unless nobody could make any
-                if lead.shrink():
-                    return None
-                if lead is self._scheduler.senior:
-                    error = ContextOverflow("The KV of this engine is too small for this turn.")
-                    return self._end(lead, Failed(lead.id, error.code, error.message))
-            except OutOfMemory:
-                message = "The GPU has no memory left for this turn; a shorter one, or a later one, may do."
-                return self._end(lead, Failed(lead.id, "out_of_memory", message))
-        return None
-
-    def _settle_grammars(self, order: list[Turn]) -> list[Turn]:
-        """Whoever need not wait: a grammar that is compiled is taken; one that is refused ends its turn."""
-        for turn in order:
-            if isinstance(turn, GenerateTurn) and turn.is_waiting:
-                try:
-                    turn.settle_grammar()
-                except VivaceError as error:
-                    name, length = turn.session.name, turn.firm_before
-                    self._end(turn, Failed(turn.id, error.code, error.message))
-                    self._sessions.rewind(name, length)
-        return [turn for turn in self._scheduler.order() if not turn.is_waiting]
-
-    def _speak(self, turn: Turn, decode: Decode, draw: Draw, begun: float) -> None:
-        """A pass of a turn whose next tokens the runner can choose itself."""
-        session = turn.session
-        self._sessions.seat(session, turn.claim)
-        (span,) = turn.spans(self._limit(turn))
-        ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
-        passed = time.perf_counter()
-        said = self._sessions.with_room([session], lambda: decode(span, draw, ahead), turn.claim)
-        spent_s = time.perf_counter() - passed
-        if not ahead:
-            self._costs.observe(len(span.tokens), spent_s * 1e3)
-        self._scheduler.count_pass(turn)
-        turn.steps += 1
-        self._take(turn, len(span.tokens), said, spent_s, begun)
-
-    def _batch(self, lead: Turn, others: list[Turn]) -> list[Part]:
-        """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
-        limit = self._limit(lead)
-        batch = [self._part(lead, limit, lead.claim)]
-        if not self._facts.shares_passes or lead.is_alone or self._scheduler.is_contended(lead):
-            return batch
-        total = batch[0].tokens
-        for turn in others:
-            room = min(limit, self._facts.pass_tokens - total)
-            if turn.is_realtime != lead.is_realtime or turn.is_alone or room < 1:
-                continue
-            try:
-                part = self._part(turn, room, None)
-            except KVFull:
-                continue
-            if self._costs.ms(total + part.tokens) <= self._costs.ms(total) + self._costs.ms(part.tokens):
-                batch.append(part)
-                total += part.tokens
-        return batch
-
-    def _limit(self, turn: Turn) -> int:
-        """Tokens that the turn may have in a pass."""
-        return self._contended_tokens() if self._scheduler.is_contended(turn) else self._chunk_tokens
-
-    def _contended_tokens(self) -> int:
-        most_ms = CONTENDED_STEPS * self._costs.ms(1)
-        return max((n for n in range(1, LEAST_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
-
-    def _part(self, turn: Turn, limit: int, claim: Claim | None) -> Part:
-        """Seat the turn's session, and say what its next pass needs."""
-        session, begun = turn.session, 0.0 if turn.started else time.perf_counter()
-        self._sessions.seat(session, claim)
-        if turn.needs_row and not session.pending:
-            self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
-        if begun:
-            self._start(turn, begun)
-        return Part(turn, turn.spans(limit))
-
-    def _start(self, turn: Turn, begun: float) -> None:
-        session = turn.session
-        turn.started = begun
-        turn.restore_s = time.perf_counter() - begun if session.restored_tokens else 0.0
-        turn.cached_tokens, turn.new_tokens = session.kv, session.pending
-        turn.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
-
-    def _run(self, batch: list[Part], begun: float, arrivals: Arrivals) -> None:
-        passed = time.perf_counter()
-        try:
-            rows = self._forward(batch, arrivals)
-        except (KVFull, OutOfMemory):
-            if len(batch) == 1:
-                raise
-            return self._run(batch[:1], begun, arrivals)
-        finally:
-            for part in batch:
-                part.turn.let_go()
-        spent_s = time.perf_counter() - passed
-        self._scheduler.count_pass(batch[0].turn)
-        if len(batch) == 1 and 0 < batch[0].tokens == len(rows):
-            self._costs.observe(len(rows), spent_s * 1e3)  # costs are those of passes that give every row
-        for part in batch:
-            turn, spans = part
-            turn.steps += bool(spans)
-            if turn.is_reading:
-                self._scheduler.charge(turn, tokens_read=part.tokens)
-            fed = sum(len(span.tokens) for span in spans if span.seq == turn.session.seq)
-            wanted = sum(span.want for span in spans)
-            self._take(turn, fed, rows[:wanted], spent_s, begun)
-            rows = rows[wanted:]
-        return None
-
-    def _forward(self, batch: list[Part], arrivals: Arrivals) -> Logits:
-        spans = [span for part in batch for span in part.spans]
-        if not spans:
-            return NO_ROWS
-        turns = [part.turn for part in batch]
-        is_long = self._costs.ms(sum(part.tokens for part in batch)) > self._facts.stoppable_ms
-        return self._sessions.forward(
-            [turn.session for turn in turns],
-            spans,
-            (lambda: self._look_up(turns, arrivals())) if is_long else None,
-            turns[0].claim if len(batch) == 1 else None,
-        )
-
-    def _look_up(self, running: list[Turn], frames: Sequence[ToEngine] | None) -> bool:
-        """In the middle of a pass: whether to give it up. If not, whoever asks for `Stats` has them now.
-
-        They are what the server knows a living engine by, and a pass may take seconds.
-        """
-        if frames is None or is_overtaken(running, frames):
-            return True
-        asked = sum(isinstance(frame, Stats) for frame in frames)
-        for _ in range(asked - self._answered):
-            self._send(self._stats())
-            self._answered += 1
-        return False
-
-    def _take(self, turn: Turn, fed: int, outcome: Logits | list[int], spent_s: float, begun: float) -> None:
-        """Give a turn its rows of a pass, or the tokens that it says, and send them.
-
-        `begun`: the step. All of it that was not the runner's is the engine's own work for this turn.
-        """
-        session, said_before = turn.session, turn.output_tokens
-        session.kv += fed
-        turn.runner_s += spent_s
-        if not said_before:
-            turn.prefill_s += spent_s
-            self._tokens_prefilled += fed
-        try:
-            reason = turn.take_tokens(outcome) if isinstance(outcome, list) else turn.take(outcome)
-        except VivaceError as error:
-            if isinstance(turn, GenerateTurn) and turn.fresh:
-                self._send(Tokens(turn.id, turn.fresh, turn.chances))
-            return self._end(turn, Failed(turn.id, error.code, error.message))
-        finally:
-            if turn.rejected:
-                self._sessions.trim(session, session.kv - turn.rejected)
-        said = turn.output_tokens - said_before
-        self._tokens_generated += said
-        self._scheduler.charge(turn, tokens_said=said)
-        if said and isinstance(turn, GenerateTurn):
-            self._send(Tokens(turn.id, turn.fresh, turn.chances))
-        turn.busy_s += time.perf_counter() - begun
-        if reason:
-            self._finish(turn, reason)
-        return None
-
-    def _finish(self, turn: Turn, reason: str) -> None:
-        scores = turn.scores if reason == "scored" else []
-        self._end(turn, Finished(turn.id, reason, turn.waterfall(), scores))
-
-    def _end(self, turn: Turn, frame: Finished | Failed) -> None:
-        """The one end of every turn: nothing of it runs any more when its last frame goes out."""
-        self._scheduler.remove(turn)
-        turn.session.claim = None
-        self._send(frame)
+        if not self._stepper.step(begun, arrivals):
+            self._compiler.wait()
 
     def _stats(self) -> StatsReply:
         return StatsReply(
@@ -393,17 +182,7 @@ class Engine:
             kv_tokens=self._sessions.kv_tokens(),
             kv_cells=self._facts.context_tokens,
             parked_bytes=self._shelf.size_bytes if self._shelf else 0,
-            tokens_prefilled=self._tokens_prefilled,
-            tokens_generated=self._tokens_generated,
+            tokens_prefilled=self._stepper.tokens_prefilled,
+            tokens_generated=self._stepper.tokens_generated,
             uptime_s=time.perf_counter() - self._started,
         )
-
-
-def _chunk_tokens(costs: StepCosts, best: int, facts: Facts) -> int:
-    """The largest prefill chunk that keeps to CHUNK_MS; a runner that can be stopped may take its best."""
-    sizes = [size for size in CHUNKS if size <= facts.pass_tokens]
-    chunk = max(size for size in sizes if size == 1 or costs.ms(size) <= CHUNK_MS)
-    if not facts.can_stop:
-        return chunk
-    best = max((size for size in sizes if size <= best and costs.ms(size) <= LONGEST_CHUNK_MS), default=1)
-    return max(chunk, best, LEAST_CHUNK_TOKENS)
