@@ -1,6 +1,7 @@
 """One decode step by itself: microseconds of a captured pass on random weights, for any tuning.
 
     gpu_steps.py                                            every format as it is tuned, at 1k, 4k and 16k
+    gpu_steps.py --tokens 1 2 4 8 16 32 --contexts 1024     passes that verify drafts
     gpu_steps.py --bits 8 up_stages=10,12 late_start=24,28  every combination at 1k, the best first
 
 No model is needed: time does not depend on what the weights are. Nothing of the engine is in these numbers
@@ -22,7 +23,7 @@ from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 from vivace.engine.runners.cuda import chain
 from vivace.engine.runners.cuda.driver import Module, architecture, compile_source, source
 from vivace.engine.runners.cuda.graphs import capture
-from vivace.engine.runners.cuda.plan import TUNINGS, Plan, Tuning
+from vivace.engine.runners.cuda.plan import Plan, Tuning
 from vivace.engine.runners.cuda.pool import make_pool
 from vivace.engine.runners.cuda.shape import Shape
 from vivace.engine.runners.cuda.weights import build_model, random_weights
@@ -37,37 +38,42 @@ SHOWN = 20
 class Bench:
     """Weights and KV that all plans of one format share."""
 
-    def __init__(self, bits: int) -> None:
+    def __init__(self, bits: int, tokens: int) -> None:
         self.blocks = torch.cuda.get_device_properties(0).multi_processor_count
         plain = random_weights(QWEN_CODER_1_5B, 1, "cuda")
         self.model, _ = build_model(QWEN_CODER_1_5B, plain, bits, "cuda", PAGES * 64)
         self.kv = make_pool(QWEN_CODER_1_5B, PAGES, 16, "cuda")
         self.kv.normal_()
-        self.bits = bits
+        self.bits, self.tokens = bits, tokens
 
-    def plan(self, tuning: Tuning) -> Plan:
-        return Plan(QWEN_CODER_1_5B, self.bits, 1, self.blocks, tuning=tuning)
+    def plan(self, change: dict[str, Any]) -> Plan:
+        plan = Plan(QWEN_CODER_1_5B, self.bits, self.tokens, self.blocks)
+        return replace(plan, tuning=replace(plan.tuned, **change))
 
     def prepare(self, plan: Plan, image: bytes, context: int) -> "Step":
         return Step(self, plan, Module(plan, image=image), context)
 
 
 class Step:
-    """One captured step of a stream, from `context` tokens on."""
+    """One captured pass behind `context` tokens; of one token, as the first of a stream."""
 
     def __init__(self, bench: Bench, plan: Plan, module: Module, context: int) -> None:
         ring = torch.zeros(chain.RING_WORDS, dtype=torch.int64).pin_memory()
         self._buffers = chain.make_buffers(plan, bench.kv, PAGES, ring)
         self._buffers.pages.copy_(torch.randperm(PAGES).int())
-        self._context = context
+        self._context, self._tokens = context, plan.tokens
         launches = chain.pass_launches(
-            plan, bench.model, self._buffers, parts=plan.parts_for(context + REPLAYS), streams=True
+            plan,
+            bench.model,
+            self._buffers,
+            parts=plan.parts_for(context + REPLAYS),
+            streams=plan.tokens == 1,
         )
         self._graph = capture(module, launches, torch.cuda.graph_pool_handle())
 
     def microseconds(self) -> float:
         state = torch.zeros(chain.STATE_WORDS, dtype=torch.int32)
-        state[chain.POSITION], state[chain.COUNT] = self._context, 1
+        state[chain.POSITION], state[chain.COUNT] = self._context, self._tokens
         state[chain.ACTIVE], state[chain.REMAINING] = 1, 1 << 30
         self._buffers.state.copy_(state)
         self._buffers.x.normal_()
@@ -100,9 +106,9 @@ def compile_all(plans: Sequence[Plan]) -> list[bytes]:
         return list(threads.map(lambda plan: compile_source(source(plan), target), plans))
 
 
-def measure(bits: int, contexts: Sequence[int], changes: Sequence[dict[str, Any]]) -> None:
-    bench = Bench(bits)
-    plans = [bench.plan(replace(TUNINGS[bits], **change)) for change in changes]
+def measure(bits: int, tokens: int, contexts: Sequence[int], changes: Sequence[dict[str, Any]]) -> None:
+    bench = Bench(bits, tokens)
+    plans = [bench.plan(change) for change in changes]
     steps = {
         (context, index): bench.prepare(plan, image, context)
         for index, (plan, image) in enumerate(zip(plans, compile_all(plans), strict=True))
@@ -116,19 +122,22 @@ def measure(bits: int, contexts: Sequence[int], changes: Sequence[dict[str, Any]
         best = sorted((us, index) for (at, index), us in found.items() if at == context)
         for us, index in best[:SHOWN]:
             words = " ".join(f"{name}={value}" for name, value in changes[index].items())
-            print(f"{bits:2}-bit at {context:5}: {us:7.1f} µs, {1e6 / us:5.0f} tok/s  {words}", flush=True)
+            speed = f"{1e6 / us:5.0f} tok/s" if tokens == 1 else f"{tokens:2} tokens"
+            print(f"{bits:2}-bit at {context:5}: {us:7.1f} µs, {speed}  {words}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--bits", type=int, nargs="*", default=[4, 8, 16])
+    parser.add_argument("--tokens", type=int, nargs="*", default=[1])
     parser.add_argument("--contexts", type=int, nargs="*", default=[])
     parser.add_argument("changes", nargs="*", help="fields of Tuning, as in up_stages=10,12")
     options = parser.parse_args()
     changes = list(combinations(options.changes))
     contexts = options.contexts or ([1024] if options.changes else [1024, 4096, 16384])
     for bits in options.bits:
-        measure(bits, contexts, changes)
+        for tokens in options.tokens:
+            measure(bits, tokens, contexts, changes)
 
 
 if __name__ == "__main__":
