@@ -88,7 +88,7 @@ class Step:
 
 def combinations(words: Sequence[str]) -> Iterator[dict[str, Any]]:
     """`name=a,b` for each: every choice of one value each."""
-    known = {field.name for field in fields(Tuning)}
+    known = {field.name for field in fields(Tuning)} - {"attention_parts"}  # numbers only
     names, values = [], []
     for word in words:
         name, _, texts = word.partition("=")

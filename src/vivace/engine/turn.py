@@ -21,8 +21,9 @@ from vivace.engine.speculation.drafter import Drafter
 SCORE_TOKENS = 256  # candidate tokens in one pass
 COLD = 1e-5  # a temperature below this draws the likeliest, as in `sampler`
 STEPS_AHEAD = 2  # that a runner may begin before this one's token is known: the host may be late by as many
-Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
 QUIET_PASSES = 3  # without a draft, until one step is begun ahead although one may yet be found
+
+Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
 
 
 class Turn:
@@ -140,7 +141,6 @@ class GenerateTurn(Turn):
     ) -> None:
         super().__init__(work, session)
         self._work = work
-        self._facts = facts
         self._limit_tokens, self._draft_tokens = facts.limit_tokens, facts.draft_tokens
         self._most_tokens = work.max_tokens
         self._piece = piece

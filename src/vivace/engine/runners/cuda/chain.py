@@ -12,14 +12,13 @@ from typing import NamedTuple, TypeAlias
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.layout import Matrix
-from vivace.engine.runners.cuda.plan import PARTS, Plan, Size
+from vivace.engine.runners.cuda.plan import PARTS, STATS_WORDS, Plan, Size
 from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 
 STATE_WORDS = 28  # `State` in kernels/common.cuh, padded
 POSITION, COUNT, ACTIVE, STEP, REMAINING, SEED, SEED_HIGH, TEMPERATURE, STOPS, STOP = range(10)
 MOST_STOPS = 16
 RING_WORDS = 4096
-STATS_WORDS = 32  # two, and `STATS_STRIDE` in kernels/common.cuh
 
 Argument: TypeAlias = torch.Tensor | int | float
 

@@ -12,6 +12,7 @@ from vivace.engine.runners.cuda.shape import HEAD_DIM, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
 PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
+STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, or all blocks queue for a few
 SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
 
 
@@ -45,16 +46,7 @@ class Tuning:
 # weights, so that a token comes out the same from any of them.
 TUNINGS = {
     4: Tuning(
-        *(
-            2,
-            2,
-            16,
-            18,
-            3,
-            4,
-            12,
-            16,
-        ),  # nearly all of up and of down at once, and both fit on a multiprocessor
+        *(2, 2, 16, 18, 3, 4, 12, 16),  # nearly all of up and down at once: both fit on a multiprocessor
         late_start=0b10000,
         attention_cluster=16,
         attention_parts=((3072, 1), (10240, 4)),
@@ -189,7 +181,7 @@ class Plan:
             "DOWN_PARTS": self._down_parts[0], "DOWN_BLOCKS": 2 if warps > 8 else 3,
             "KEEP_REGISTERS": tuned.keep_registers, "LATE_START": tuned.late_start,
             "PACE_BYTES": tuned.pace_bytes,
-            "TILES_AT_ONCE": tuned.tiles_at_once,
+            "TILES_AT_ONCE": tuned.tiles_at_once, "STATS_STRIDE": STATS_WORDS // 2,
             "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
         }  # fmt: skip
 

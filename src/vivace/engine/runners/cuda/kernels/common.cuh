@@ -13,7 +13,6 @@
 enum { QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD };
 #define LOG2_E 1.4426950408889634f
 #define NO_MAXIMUM (-1e30f)
-#define STATS_STRIDE 16  // pairs from a row's statistics to the next: a line of the cache, or all blocks queue for a few
 
 // An activation is a 16-bit integer of two digits; otherwise a bf16.
 #define HAS_DIGITS (BITS <= 8)
