@@ -113,7 +113,7 @@ class PlainMachine:
     ) -> None:  # fmt: skip
         if not streams:
             for token in range(len(x)):
-                ring[token] = 1 << 32 | int(best_token[token, 0])
+                ring[token] = int(state[chain.STEP] + 1) << 32 | int(best_token[token, 0])
         elif state[chain.ACTIVE]:
             token, step = int(best_token[0, 0]), int(state[chain.STEP])
             x[0] = table[token].float()

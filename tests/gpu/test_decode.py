@@ -167,6 +167,26 @@ def test_whatever_is_asked_in_between(draw: Draw, is_late: bool, seed: int) -> N
         runner.trim(0, length - 1)
 
 
+def test_what_an_earlier_pass_writes_late_is_not_taken() -> None:
+    """A draft that fails early leaves choices that nobody waited for: they may come at any time."""
+    runner, text = make_runner(), list(b"the beginning of everything ")
+    runner.forward([Span(0, 0, text)])
+    runner.share(0, 1, len(text))
+    (wanted,) = runner.decode(Span(1, len(text), [65]), Draw())
+    runner.decode(Span(0, len(text), [66, 67]), Draw())
+    runner.trim(0, len(text))
+    if not torch.cuda.is_available():
+        make_late(runner)
+    passes, late = runner._passes, runner._passes.ring.clone()
+    late[0] += 1 if late[0] & 0xFFFFFFFF != wanted - 1 else 2  # surely another token
+
+    def clear_too_early(_words: int) -> None:
+        passes.ring.copy_(late)
+
+    passes.clear_ring = clear_too_early  # type: ignore[method-assign]
+    assert runner.decode(Span(0, len(text), [65, 67]), Draw())[0] == wanted
+
+
 def test_nothing_is_begun_where_there_is_no_room() -> None:
     """A runner whose last page is full raises KVFull for the step itself only, never for steps ahead."""
     runner = make_runner()

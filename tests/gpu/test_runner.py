@@ -1,5 +1,7 @@
 """The runner behind the seam: plain torch's tokens, however a text is cut, forked or streamed."""
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
@@ -10,6 +12,7 @@ from tests.gpu.emulator import COMPILER, Emulator  # noqa: E402
 from vivace.engine.runners.base import Draw, KVFull, Span, Stopped  # noqa: E402
 from vivace.engine.runners.cuda import reference  # noqa: E402
 from vivace.engine.runners.cuda.driver import Module  # noqa: E402
+from vivace.engine.runners.cuda.plan import TUNINGS  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.weights import build_model, random_weights  # noqa: E402
@@ -28,14 +31,14 @@ class Letters:
 
 
 class Case:
-    def __init__(self, bits: int, seed: int) -> None:
+    def __init__(self, bits: int, seed: int, blocks: int = 5) -> None:
         is_real = torch.cuda.is_available()
         device = "cuda" if is_real else "cpu"
         self.plain = random_weights(SHAPE, seed, device)
         self.model, dense = build_model(SHAPE, self.plain, bits, device, 512)
         self.runner = CudaRunner(
             "test", self.model, dense, Letters(), bits=bits, context_tokens=512,
-            make_machine=Module if is_real else Emulator, blocks=132 if is_real else 5,
+            make_machine=Module if is_real else Emulator, blocks=132 if is_real else blocks,
             prefill="bf16",
         )  # fmt: skip
 
@@ -68,6 +71,45 @@ def test_prefill_then_passes_then_stream(bits: int, seed: int) -> None:
         assert row[token] > row.max() - 0.2  # the prefill rounds elsewhere: near ties may fall otherwise
         again.append(token)
     assert len(tokens) == 3
+
+
+@pytest.fixture
+def is_soon_cut_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attention has two parts from 136 tokens on, and eight from 140."""
+    soon = replace(TUNINGS[8], attention_cluster=2, attention_parts=((136, 1), (140, 2)))
+    monkeypatch.setitem(TUNINGS, 8, soon)
+
+
+@pytest.mark.usefixtures("is_soon_cut_anew")
+def test_tokens_of_a_pass_come_out_as_alone_where_the_attention_is_cut_anew(seed: int) -> None:
+    """To the bit: at a tie, a draft would change the text otherwise."""
+    runner, text = Case(8, seed, blocks=132).runner, some(148, seed)
+    runner.forward([Span(0, 0, text[:130])])
+    runner.share(0, 1, 130)
+    together = runner.forward([Span(0, 130, text[130:], want=18)]).copy()
+    alone = [runner.forward([Span(1, 130 + i, [text[130 + i]], want=1)])[0].copy() for i in range(18)]
+    assert np.array_equal(together, alone)
+
+
+@pytest.mark.usefixtures("is_soon_cut_anew")
+def test_a_draft_is_verified_with_what_its_tokens_would_have_alone(seed: int) -> None:
+    """Each of its passes ends where the attention is cut anew, and its tokens are those of single steps."""
+    runner, text = Case(8, seed, blocks=132).runner, some(130, seed)
+    runner.forward([Span(0, 0, text)])
+    runner.share(0, 1, 130)
+    said = [7]
+    for at in range(130, 148):
+        said += runner.decode(Span(1, at, said[-1:]), Draw())
+    passes: list[tuple[int, int]] = []
+    run = runner._passes.run
+
+    def noted(tokens: list[int], start: int, *rest: object, **named: object) -> object:
+        passes.append((start, len(tokens)))
+        return run(tokens, start, *rest, **named)
+
+    runner._passes.run = noted
+    assert runner.decode(Span(0, 130, said[:-1]), Draw()) == said[1:]
+    assert passes == [(130, 6), (136, 4), (140, 8)]
 
 
 def test_a_fork_shares_pages_and_both_go_on(seed: int) -> None:

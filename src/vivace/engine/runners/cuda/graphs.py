@@ -26,6 +26,7 @@ from vivace.engine.runners.cuda.chain import (
     SEED,
     SEED_HIGH,
     STATE_WORDS,
+    STEP,
     STOP,
     STOPS,
     TEMPERATURE,
@@ -40,6 +41,7 @@ from vivace.engine.runners.cuda.plan import Plan, fitting_passes
 from vivace.engine.runners.cuda.pool import bits_of
 
 GREEDY = Draw()
+MOST_NUMBER = 1 << 30
 ROUNDS_BETWEEN_LOOKS = 1 << 14  # of waiting: about 3 ms, longer than a step
 
 
@@ -113,6 +115,7 @@ class Passes:
         self.sizes = fitting_passes(model.shape, bits)
         self._passes: dict[int, Pass] = {}
         self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+        self._number = 0  # of the last pass that chose
 
     def _host(self, size: int, dtype: torch.dtype) -> torch.Tensor:
         tensor = torch.zeros(size, dtype=dtype)
@@ -142,12 +145,19 @@ class Passes:
         return pages
 
     def write(
-        self, chosen: Pass, start: int, tokens: Sequence[int], draw: Draw = GREEDY, *, streams: bool = False
+        self,
+        chosen: Pass,
+        start: int,
+        tokens: Sequence[int],
+        draw: Draw = GREEDY,
+        *,
+        step: int = 0,
+        streams: bool = False,
     ) -> None:
         """State and tokens of the next pass, in one copy. Nothing that reads them may be in flight."""
         words = chosen.words
         words[:] = 0
-        words[POSITION], words[COUNT] = start, len(tokens)
+        words[POSITION], words[COUNT], words[STEP] = start, len(tokens), step
         words[SEED], words[SEED_HIGH] = _signed(draw.seed), _signed(draw.seed >> 32)
         words[TEMPERATURE] = struct.unpack("<i", struct.pack("<f", draw.temperature))[0]
         if streams:
@@ -157,20 +167,25 @@ class Passes:
         words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
         self.enqueue(lambda: chosen.buffers.inputs.copy_(chosen.staging, non_blocking=True))
 
-    def run(self, tokens: Sequence[int], start: int, draw: Draw = GREEDY) -> Buffers:
+    def run(self, tokens: Sequence[int], start: int, draw: Draw = GREEDY, *, number: int = 0) -> Buffers:
         """One pass over a few tokens; its logits are in the buffers once the stream has come so far."""
         chosen = self._prepared(len(tokens), start)
-        self.write(chosen, start, tokens, draw)
+        self.write(chosen, start, tokens, draw, step=number)
         self.replay(chosen, start + len(tokens), streams=False)
         return chosen.buffers
+
+    def cut_alike(self, start: int, tokens: int) -> int:
+        """How many of these tokens one pass may take, for each to come out as it would alone."""
+        return self.sized(1).plan.cut_alike(start, tokens)
 
     def choose(self, tokens: Sequence[int], start: int, draw: Draw) -> Iterator[int]:
         """One pass over a few tokens, and what would be said after each: no logits leave the device."""
         self._prepared(len(tokens), start)  # a trial run writes to the ring, too
         self.clear_ring(len(tokens))
-        self.run(tokens, start, draw)
+        self._number = self._number % MOST_NUMBER + 1  # an earlier pass may write what nobody waited for
+        self.run(tokens, start, draw, number=self._number)
         for index in range(len(tokens)):
-            yield self.wait_for(index, 1)
+            yield self.wait_for(index, self._number + 1)
 
     def _prepared(self, tokens: int, start: int) -> Pass:
         chosen = self.sized(next(each for each in self.sizes if each >= tokens))

@@ -131,11 +131,15 @@ class Plan:
         return wish
 
     def parts_for(self, length: int) -> int:
-        """Clusters that share a key head at this context: the same for a pass of any size."""
+        """Clusters that share a key head in a pass of any size that ends with this context."""
         for tokens, parts in self._parts:
             if length <= tokens:
                 return parts
         return self._most_parts
+
+    def cut_alike(self, start: int, tokens: int) -> int:
+        """So many of the tokens from `start` on have their attention cut alike: one pass takes no more."""
+        return min((tokens, *(limit - start for limit, _ in self._parts if limit > start)))
 
     @cached_property
     def _most_parts(self) -> int:

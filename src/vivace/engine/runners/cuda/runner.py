@@ -115,16 +115,18 @@ class CudaRunner:
         if count > self._most_few and span.want <= 1:
             rows = self._prefill.run(span.tokens, span.start, span.want, should_stop)
             return self._to_host(rows)
-        found, dense = [], max(0, count - max(span.want, few))
-        if dense:
-            self._prefill.run(span.tokens[:dense], span.start, 0, should_stop)
-        for at in range(dense, count, few):
+        found: list[Logits] = []
+        at = max(0, count - max(span.want, few))
+        if at:
+            self._prefill.run(span.tokens[:at], span.start, 0, should_stop)
+        while at < count:
             if should_stop and should_stop():
                 raise Stopped
-            tokens = span.tokens[at : at + few]
-            logits = self._passes.run(tokens, span.start + at).logits[: len(tokens)]
+            alike = self._passes.cut_alike(span.start + at, min(few, count - at))
+            logits = self._passes.run(span.tokens[at : at + alike], span.start + at).logits[:alike]
             wanted = self._to_host(logits[max(0, count - span.want - at) :])
-            found.append(wanted.copy() if count > few else wanted)
+            at += alike
+            found.append(wanted if alike == count else wanted.copy())
         return np.concatenate(found) if len(found) > 1 else found[0]
 
     def _to_host(self, rows: torch.Tensor) -> Logits:
@@ -166,11 +168,13 @@ class CudaRunner:
     def _verify(self, start: int, tokens: Sequence[int], draw: Draw) -> list[int]:
         """The draft behind the first token, as far as it is what the device chooses, and one more."""
         said: list[int] = []
-        for choice, expected in zip(self._passes.choose(tokens, start, draw), [*tokens[1:], -1], strict=True):
-            said.append(choice)
-            if choice != expected or choice in draw.stops:
-                break
-        return said
+        while True:
+            fed = tokens[len(said) :]  # the first of them is the last said
+            alike = self._passes.cut_alike(start + len(said), len(fed))
+            for choice in self._passes.choose(fed[:alike], start + len(said), draw):
+                said.append(choice)
+                if len(said) == len(tokens) or choice != tokens[len(said)] or choice in draw.stops:
+                    return said
 
     def _step(self, seq: int, start: int, token: int, draw: Draw, ahead: int) -> int:
         room = len(self._pages.table(seq)) * PAGE_TOKENS - start  # steps that have a place to write to

@@ -24,7 +24,7 @@ struct State {           // in device memory; stream.py writes it before the fir
     int position;        // of the first token of this pass
     int count;           // tokens of this pass that are real; the others are padding
     int active;          // 0: steps still in flight change nothing more
-    int step;            // tokens made since the stream began
+    int step;            // tokens made since the stream began; else the number of the pass
     int remaining;       // tokens still allowed
     int seed[2];         // low half, high half
     float temperature;   // 0: greedy

@@ -127,7 +127,8 @@ KERNEL(256, 1) choose(State* state, const float* best_score, const int* best_tok
     int active = load_fresh(&state->active);
     block_sync();
     if (!streams) {
-        if (threadIdx.x < TOKENS) publish(ring + threadIdx.x, (u64)1 << 32 | (u32)chosen[threadIdx.x]);
+        u64 number = (u64)(load_fresh(&state->step) + 1) << 32;
+        if (threadIdx.x < TOKENS) publish(ring + threadIdx.x, number | (u32)chosen[threadIdx.x]);
         return;
     }
     if (!active) return;
