@@ -130,6 +130,7 @@ inline u32 pack_bf16(float low, float high) { return to_bf16(low) | (u32)to_bf16
 inline float bf16_low(u32 pair) { return as_float(pair << 16); }
 inline float bf16_high(u32 pair) { return as_float(pair & 0xffff0000u); }
 inline float float_of_bits(u32 bits) { return as_float(bits); }
+inline u32 bits_of_float(float x) { return as_bits(x); }
 inline u32 permute_bytes(u32 low, u32 high, u32 which) {
     u64 both = (u64)high << 32 | low;
     u32 out = 0;

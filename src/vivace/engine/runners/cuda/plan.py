@@ -34,6 +34,7 @@ class Tuning:
     pace_bytes: int = 24576
     attention_warps: int = 4
     attention_cluster: int = 8
+    attention_tiles: int = 1  # of 16 rows that share a reading of keys and values; no more than there are
     # Up to so many tokens of context, so many clusters share a key head.
     attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
     tiles_at_once: int = 2  # that a warp multiplies: half a ring, for the other half to come meanwhile
@@ -68,16 +69,16 @@ TUNINGS = {
 def verify_tuning(bits: int, tokens: int) -> Tuning:
     """For passes over several tokens: activations take the shared memory that a deep ring has otherwise."""
     group = {2: 18, 4: 10, 8: 8}.get(tokens, 4)
-    down = (2, 4) if tokens <= 4 else (4 if bits <= 8 else 2, 6)
-    if bits <= 8:
-        tuning = Tuning(2, 2, 6, group, *down, 8, group, late_start=0b11100)
-    else:
-        tuning = Tuning(2, 2, 4, group, *down, 4, group, late_start=0b11000)
+    # Staging many rows takes longer than a few tiles more: fewer blocks of qkv and out stage them.
+    small = 2 if tokens == 2 or (tokens == 4 and bits <= 8) else 4
     one = TUNINGS[bits]
-    return replace(
-        tuning,
+    return Tuning(
+        *(small, small, 8 if tokens <= 4 or bits <= 8 else 6, group, 4, 2, 8, group),
+        keep_registers=24 if tokens == 2 else 96,
+        late_start=0b11111,
         attention_warps=one.attention_warps,
         attention_cluster=one.attention_cluster,
+        attention_tiles=2 if tokens >= (16 if bits == 16 else 32) else 1,
         attention_parts=one.attention_parts,
     )
 
@@ -187,6 +188,7 @@ class Plan:
             "PACE_BYTES": tuned.pace_bytes,
             "TILES_AT_ONCE": tuned.tiles_at_once, "STATS_STRIDE": STATS_WORDS // 2,
             "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
+            "ATTENTION_TILES": self._attention_tiles,
         }  # fmt: skip
 
     def sizes(self, parts: int) -> dict[str, Size]:
@@ -194,8 +196,6 @@ class Plan:
         shape, tuned, (split, warps) = self.shape, self.tuned, self.down
         sixteens = (self.tokens + 15) // 16
         clusters = -(-shape.hidden // 8 // self._down_tiles(split))  # no more than that many tiles each need
-        rows = self.tokens * shape.heads // shape.kv_heads
-        tile_q = min(rows, 16)
         splits = parts * tuned.attention_cluster
 
         def product(tiles: int, blocks: int, k: int, stages: int, group: int) -> Size:
@@ -207,8 +207,8 @@ class Plan:
             "embed": Size((self.tokens, 1, 1), 256, 1, 0),
             "qkv": product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_stages, shape.hidden,
                            tuned.qkv_stages, tuned.qkv_stages),
-            "attention": Size((shape.kv_heads * splits, 1, -(-rows // 16)), tuned.attention_warps * 32,
-                              tuned.attention_cluster, self._attention_bytes(tile_q)),
+            "attention": Size((shape.kv_heads * splits, 1, -(-self._rows // 16 // self._attention_tiles)),
+                              tuned.attention_warps * 32, tuned.attention_cluster, self._attention_bytes),
             "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_stages,
                                       shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_stages),
             "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
@@ -222,7 +222,9 @@ class Plan:
     def _down_tiles(self, split: int) -> int:
         """Tiles of one cluster."""
         tiles = self.shape.hidden // 8
-        return -(-tiles // min(max(1, self.blocks // split), tiles))
+        # Clusters of four have room on 120 of an H200's 132 multiprocessors: one too many waits for the rest.
+        room = self.blocks // split if split <= 2 else self.blocks * 7 // 8 // split
+        return -(-tiles // min(max(1, room), tiles))
 
     def _down_bytes(self, tuning: Tuning) -> int:
         """A product, and an inbox for the parts of every tile."""
@@ -242,10 +244,22 @@ class Plan:
         """The most that one of its launches takes."""
         return max(size.shared_bytes for size in self.sizes(1).values())
 
-    def _attention_bytes(self, rows: int) -> int:
+    @property
+    def _rows(self) -> int:
+        """Of the attention: heads that share a key head, of every token."""
+        return self.tokens * self.shape.heads // self.shape.kv_heads
+
+    @property
+    def _attention_tiles(self) -> int:
+        return min(self.tuned.attention_tiles, -(-self._rows // 16))
+
+    @property
+    def _attention_bytes(self) -> int:
         """Scores, twice, and the inbox of a cluster."""
+        rows = min(self._rows, 16)
         scores = 2 * (8 if rows <= 8 else 16) * (16 * self.tuned.attention_warps + 8)
-        return 4 * (scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2) + 16
+        tile = scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2
+        return 4 * self._attention_tiles * tile + 16
 
     def _product_bytes(
         self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1, *, bits: int = 0

@@ -2,14 +2,15 @@
 // row's arithmetic depends on its own position only. Its warps share the keys by position and the values by
 // dimension: the scores cross through shared memory, the result never has to. The blocks of a cluster push their
 // results to each other, each owns some dimensions, and each cluster leaves one part: the result if there were no
-// others. Where there are, the out projection weighs them by their statistics. Rows are (token, head of the group):
-// 16 of them a block, blockIdx.z counts the sixteens.
+// others. Where there are, the out projection weighs them by their statistics. Rows are (token, head of the group), in
+// tiles of 16: a block takes ATTENTION_TILES of them, for which it reads keys and values once; blockIdx.z counts these.
 
 #define ROWS (GROUP_HEADS * TOKENS)
 #define TILE_Q (ROWS < 16 ? ROWS : 16)
 #define HALVES (TILE_Q > 8 ? 2 : 1)                       // a tensor-core tile has rows g and g + 8
 #define SCORE_ROW (BLOCK_TOKENS + 8)                      // padded: no bank conflicts
 #define OWNED (HEAD_DIM / ATTENTION_CLUSTER)              // dimensions that one block of a cluster finishes
+#define SCORES (8 * HALVES * SCORE_ROW)                   // of one tile
 
 struct Part {
     float o[VALUE_REGISTERS][4];                          // rows g, g, g+8, g+8 x a pair of dimensions
@@ -94,13 +95,14 @@ KERNEL(ATTENTION_WARPS * 32, NEIGHBOURS(12 / ATTENTION_WARPS))
 attention(const State* state, const u16* q, const Kv* kv, const int* pages, int parts, float* part_out,
           Float2* part_stats, float scale) {
     SHARED_MEMORY(shared);
-    float* scores = (float*)shared;                       // [2][8 * HALVES][SCORE_ROW]
-    float* inbox = scores + 2 * 8 * HALVES * SCORE_ROW;   // [cluster][TILE_Q][OWNED]
-    float* stats = inbox + TILE_Q * HEAD_DIM;             // [cluster][TILE_Q][2]
-    u64* all_here = (u64*)(stats + ATTENTION_CLUSTER * TILE_Q * 2);  // inbox and stats are complete
+    const int tiles = ATTENTION_TILES, stats_floats = ATTENTION_CLUSTER * TILE_Q * 2;  // of one tile
+    float* scores = (float*)shared;                       // [2][tiles][8 * HALVES][SCORE_ROW]
+    float* inbox = scores + 2 * tiles * SCORES;           // [tiles][cluster][TILE_Q][OWNED]
+    float* stats = inbox + tiles * TILE_Q * HEAD_DIM;     // [tiles][cluster][TILE_Q][2]
+    u64* all_here = (u64*)(stats + tiles * stats_floats); // inbox and stats are complete
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     int splits = parts * ATTENTION_CLUSTER, kv_head = blockIdx.x / splits, split = blockIdx.x % splits;
-    int row0 = blockIdx.z * 16, rank = ATTENTION_CLUSTER > 1 ? cluster_rank() : 0;
+    int row0 = blockIdx.z * 16 * tiles, rank = ATTENTION_CLUSTER > 1 ? cluster_rank() : 0;
     if (!IS_LATE(ATTENTION)) let_next_start();
     // The kernel before writes the new tokens' rows only: all older ones, and the state, may be read at once.
     int position = load_fresh(&state->position), length = position + load_fresh(&state->count);
@@ -110,36 +112,45 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
     Pages near(pages, split, length), upcoming(pages, split + splits, length);
     load_block(block, kv, near, kv_head, split, 0, position);
     for (int b = split + splits; (b + 1) * BLOCK_TOKENS <= position; b += splits) expect_block(kv, pages, kv_head, b);
-    const u16* query[HALVES];
-    int last[HALVES];
-    UNROLL for (int half = 0; half < HALVES; half++) {
-        int row = row0 + g + 8 * half, token = row / GROUP_HEADS;
-        last[half] = row < ROWS ? position + token : -1;
-        query[half] = q + ((u64)token * HEADS + kv_head * GROUP_HEADS + row % GROUP_HEADS) * HEAD_DIM + 8 * t;
-    }
-    if (threadIdx.x == 0) barrier_expect(all_here, 4 * (TILE_Q * HEAD_DIM + ATTENTION_CLUSTER * TILE_Q * 2));
+    const u16* query[tiles][HALVES];
+    int last[tiles][HALVES];
+    UNROLL for (int tile = 0; tile < tiles; tile++)
+        UNROLL for (int half = 0; half < HALVES; half++) {
+            int row = row0 + 16 * tile + g + 8 * half, token = row / GROUP_HEADS, head = row % GROUP_HEADS;
+            last[tile][half] = row < ROWS ? position + token : -1;
+            query[tile][half] = q + ((u64)token * HEADS + kv_head * GROUP_HEADS + head) * HEAD_DIM + 8 * t;
+        }
+    u32 queries[HALVES][4][4] = {};
+    auto load_queries = [&](int tile) {
+        UNROLL for (int half = 0; half < HALVES; half++)
+            if (last[tile][half] >= 0)
+                UNROLL for (int i = 0; i < 4; i++) load_registers<4>(query[tile][half] + 32 * i, queries[half][i]);
+    };
+    if (threadIdx.x == 0) barrier_expect(all_here, 4 * tiles * (TILE_Q * HEAD_DIM + stats_floats));
     barriers_ready();
     cluster_sync();                                       // all blocks of the cluster are there to be written to
     wait_for_previous();
     if (IS_LATE(ATTENTION)) let_next_start();
-    u32 queries[HALVES][4][4] = {};
-    UNROLL for (int half = 0; half < HALVES; half++)
-        if (last[half] >= 0)
-            UNROLL for (int i = 0; i < 4; i++) load_registers<4>(query[half] + 32 * i, queries[half][i]);
+    if (tiles == 1) load_queries(0);                      // else there is no room to keep them
     if ((split + 1) * BLOCK_TOKENS > position) load_block(block, kv, near, kv_head, split, position, length);
-    Part part = {};
-    UNROLL for (int half = 0; half < HALVES; half++) part.most[half] = NO_MAXIMUM;
+    Part part[tiles] = {};
+    UNROLL for (int tile = 0; tile < tiles; tile++)
+        UNROLL for (int half = 0; half < HALVES; half++) part[tile].most[half] = NO_MAXIMUM;
     int parity = 0;
     for (int b = split; b * BLOCK_TOKENS < length; b += splits, parity ^= 1) {
-        float* mine = scores + parity * 8 * HALVES * SCORE_ROW;
-        warp_sync();  // the tensor core wants all lanes together
-        score_block(block, queries, mine);
+        float* mine = scores + parity * tiles * SCORES;
+        UNROLL for (int tile = 0; tile < tiles; tile++) {
+            if (tiles > 1) load_queries(tile);
+            warp_sync();  // the tensor core wants all lanes together
+            score_block(block, queries, mine + tile * SCORES);
+        }
         bool goes_on = (b + splits) * BLOCK_TOKENS < length;
         Pages later(pages, b + 2 * splits, length);
         if (goes_on) load_keys(block, kv, upcoming, kv_head, b + splits, 0, length);
         block_sync();
         warp_sync();
-        weigh_block(part, block, mine, b * BLOCK_TOKENS, last, scale, b == split);
+        UNROLL for (int tile = 0; tile < tiles; tile++)
+            weigh_block(part[tile], block, mine + tile * SCORES, b * BLOCK_TOKENS, last[tile], scale, b == split);
         if (goes_on) {
             clear_values(block);
             load_values(block, kv, upcoming, kv_head, b + splits, 0, length);
@@ -147,20 +158,22 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
         upcoming = later;
     }
     warp_sync();
-    push_part(part, inbox, stats, all_here, rank);
+    UNROLL for (int tile = 0; tile < tiles; tile++)
+        push_part(part[tile], inbox + tile * TILE_Q * HEAD_DIM, stats + tile * stats_floats, all_here, rank);
     barrier_wait(all_here, 0);
-    for (int i = threadIdx.x; i < TILE_Q * OWNED; i += ATTENTION_WARPS * 32) {
-        int row = i / OWNED, r = row0 + row;
+    for (int i = threadIdx.x; i < tiles * TILE_Q * OWNED; i += ATTENTION_WARPS * 32) {
+        int tile = i / (TILE_Q * OWNED), row = i / OWNED % TILE_Q, r = row0 + 16 * tile + row;
+        const float* values = inbox + tile * TILE_Q * HEAD_DIM + i % (TILE_Q * OWNED);
         float most = NO_MAXIMUM, total = 0.0f, value = 0.0f;
         Float2 each[ATTENTION_CLUSTER];
         UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++) {
-            each[other] = *(const Float2*)(stats + (other * TILE_Q + row) * 2);
+            each[other] = *(const Float2*)(stats + tile * stats_floats + (other * TILE_Q + row) * 2);
             most = greater(most, each[other].x);
         }
         UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++) {
             float weight = exp2_fast(each[other].x - most);
             total += each[other].y * weight;
-            value += inbox[other * TILE_Q * OWNED + i] * weight;
+            value += values[other * TILE_Q * OWNED] * weight;
         }
         if (r >= ROWS) continue;
         u64 out = ((u64)(split / ATTENTION_CLUSTER) * TOKENS + r / GROUP_HEADS) * HEADS + kv_head * GROUP_HEADS +

@@ -43,6 +43,7 @@ DEVICE u32 pack_bf16(float low, float high) {
 DEVICE float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 DEVICE float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 DEVICE float float_of_bits(u32 bits) { return __uint_as_float(bits); }
+DEVICE u32 bits_of_float(float x) { return __float_as_uint(x); }
 // Four bytes out of eight: a digit of `which` names each, the lowest first; 0 … 3 are of `low`, 4 … 7 of `high`.
 DEVICE u32 permute_bytes(u32 low, u32 high, u32 which) { return __byte_perm(low, high, which); }
 

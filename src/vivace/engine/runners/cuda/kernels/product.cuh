@@ -5,6 +5,8 @@
 // the tensor core. Owns the digits and the multiplication (of 4-bit weights: fours.cuh); what happens to
 // the sums is the caller's.
 
+#define MOST_HELD 72                    // pairs of activations that a thread may have under way
+#define ROUNDING 12582912.0f           // 1.5 * 2^23: a float of that size has no fraction
 #define DIGITS 32512.0f                // 127 * 256: the largest 16-bit number of two signed digits
 
 DEVICE constexpr int tile_bytes(int columns, int width) {
@@ -89,11 +91,11 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
     }
     DEVICE void write_pair(int token, int pair, Float2 v, float to_integer) {
 #if HAS_DIGITS
-        int a = round_to_int(v.x * to_integer), b = round_to_int(v.y * to_integer);
-        int high_a = (a + 128) >> 8, high_b = (b + 128) >> 8;
+        u32 a = bits_of_float(multiply_add(v.x, to_integer, ROUNDING));  // the integer is the low half
+        u32 b = bits_of_float(multiply_add(v.y, to_integer, ROUNDING));
         u16* row = (u16*)(x + 2 * token * ROW_BYTES) + pair;
-        row[0] = (u16)((high_a & 255) | (high_b & 255) << 8);
-        row[ROW_BYTES / 2] = (u16)((a & 255) | (b & 255) << 8);
+        row[0] = (u16)permute_bytes(a + 128, b + 128, 0x51);
+        row[ROW_BYTES / 2] = (u16)permute_bytes(a, b, 0x40);
 #else
         *((u32*)(x + token * ROW_BYTES) + pair) = pack_bf16(v.x, v.y);
 #endif
@@ -154,32 +156,42 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
         }
     }
 
+    // A warp has two rows under way where there are more rows than warps: what they wait for is the same.
     template <bool NORM, class Load> DEVICE void stage_apart(Load load, const Float2*, float epsilon) {
+        const int units = TILE_TOKENS * PARTS, length = PART_WARPS * PAIRS;
+        const int at_once = units > WARPS && length <= MOST_HELD / 2 ? 2 : 1;
         int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-        NO_UNROLL for (int unit = warp; unit < TILE_TOKENS * PARTS; unit += WARPS) {
-            int token = unit / PARTS, part = unit % PARTS, begin = part * (SLICE / PARTS / 2) + lane;
-            Float2 row[PART_WARPS * PAIRS];  // pair j of the thread that would be (w, lane): w + j * PART_WARPS
-            UNROLL for (int i = 0; i < PART_WARPS * PAIRS; i++) row[i] = load(token, begin + 32 * i);
-            float squares = 0.0f, most = 0.0f;
-            UNROLL for (int w = 0; w < PART_WARPS; w++) {
-                float own = 0.0f;
-                UNROLL for (int j = 0; j < PAIRS; j++) {
-                    Float2& v = row[w + j * PART_WARPS];
-                    if (NORM) {
-                        own += v.x * v.x + v.y * v.y;
-                        Float2 g = *((const Float2*)gains + begin + 32 * (w + j * PART_WARPS));
-                        v = {v.x * g.x, v.y * g.y};
-                    }
-                    most = greater(most, greater(magnitude(v.x), magnitude(v.y)));
-                }
-                if (NORM) {
-                    UNROLL for (int mask = 16; mask; mask >>= 1) own += shuffle_xor(own, mask);
-                    squares += own;
-                }
+        NO_UNROLL for (int first = warp * at_once; first < units; first += WARPS * at_once) {
+            Float2 row[at_once][length];  // pair j of the thread that would be (w, lane): w + j * PART_WARPS
+            UNROLL for (int r = 0; r < at_once; r++) {
+                int token = (first + r) / PARTS, begin = (first + r) % PARTS * (SLICE / PARTS / 2) + lane;
+                if (first + r < units) UNROLL for (int i = 0; i < length; i++) row[r][i] = load(token, begin + 32 * i);
             }
-            if (HAS_DIGITS) UNROLL for (int mask = 16; mask; mask >>= 1) most = greater(most, shuffle_xor(most, mask));
-            write_row<NORM>(row, PART_WARPS * PAIRS, token, part, begin, 32, squares, most, epsilon, lane == 0);
+            UNROLL for (int r = 0; r < at_once; r++)
+                if (first + r < units) stage_row<NORM>(row[r], (first + r) / PARTS, (first + r) % PARTS, epsilon);
         }
+    }
+    template <bool NORM> DEVICE void stage_row(Float2* row, int token, int part, float epsilon) {
+        int lane = threadIdx.x & 31, begin = part * (SLICE / PARTS / 2) + lane;
+        float squares = 0.0f, most = 0.0f;
+        UNROLL for (int w = 0; w < PART_WARPS; w++) {
+            float own = 0.0f;
+            UNROLL for (int j = 0; j < PAIRS; j++) {
+                Float2& v = row[w + j * PART_WARPS];
+                if (NORM) {
+                    own += v.x * v.x + v.y * v.y;
+                    Float2 g = *((const Float2*)gains + begin + 32 * (w + j * PART_WARPS));
+                    v = {v.x * g.x, v.y * g.y};
+                }
+                most = greater(most, greater(magnitude(v.x), magnitude(v.y)));
+            }
+            if (NORM) {
+                UNROLL for (int mask = 16; mask; mask >>= 1) own += shuffle_xor(own, mask);
+                squares += own;
+            }
+        }
+        if (HAS_DIGITS) UNROLL for (int mask = 16; mask; mask >>= 1) most = greater(most, shuffle_xor(most, mask));
+        write_row<NORM>(row, PART_WARPS * PAIRS, token, part, begin, 32, squares, most, epsilon, lane == 0);
     }
     DEVICE void load_gain(const float* gain, Float2 out[PAIRS]) {
         gains = gain;

@@ -44,9 +44,9 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
     product.load_gain(gain, gains);
     QkvItem item = {};
 #if KV_BITS == 8
-    static_assert(QKV_STAGES == 2, "the two tiles of a block are a group of dimensions");
-    item.slot = threadIdx.x < TILE_TOKENS * 8 ? threadIdx.x / 4 % 2 : 2;
-    item.token = threadIdx.x / 8;
+    static_assert(QKV_STAGES % 2 == 0, "two tiles are a group of dimensions");
+    item.slot = threadIdx.x / (TILE_TOKENS * 8) * 2 + threadIdx.x / 4 % 2;
+    item.token = threadIdx.x / 8 % TILE_TOKENS;
 #else
     item.slot = threadIdx.x / (TILE_TOKENS * 4);
     item.token = threadIdx.x / 4 % TILE_TOKENS;
@@ -88,7 +88,7 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
                 if (item.turns) a = turned_a, b = turned_b;
             }
             warp_sync();
-            return keep_group(a, b, item.slot * 4 + item.r, item.group, item.group_scale);
+            return keep_group(a, b, item.slot % 2 * 4 + item.r, item.group, item.group_scale);
         }
 #endif
         if (!item.is_real) return;
@@ -130,18 +130,21 @@ DEVICE void stage_parts(OutProduct& product, const float* part, const Float2* pa
 KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_stats, int parts, const u8* weights,
                                           const float* scales, float* x) {
     SHARED_MEMORY(shared);
-    static_assert(O_STAGES * TILE_TOKENS * TILE_ROWS <= 256, "one item a thread");
+    const int all_items = O_STAGES * TILE_TOKENS * TILE_ROWS, items = (all_items + 255) / 256;  // of a thread
     int token0 = blockIdx.y * 16;
     OutProduct product(OutRing(shared), weights, HIDDEN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
     product.start();
     if (product.ring.is_fetcher()) return product.keep_full();
-    int slot = threadIdx.x / (TILE_TOKENS * TILE_ROWS), token = threadIdx.x / TILE_ROWS % TILE_TOKENS;
-    int r = threadIdx.x % TILE_ROWS, row = (product.first + slot) * TILE_ROWS + r;
-    bool is_real = slot < product.count;
-    float scale = is_real ? product.row_scale(scales, row) : 0.0f, before = 0.0f;
-    float* out = x + (u64)(token0 + token) * HIDDEN + row;
+    float scale[items], before[items];
+    float* out[items];
+    UNROLL for (int j = 0; j < items; j++) {
+        int i = threadIdx.x + 256 * j, slot = i / (TILE_TOKENS * TILE_ROWS), token = i / TILE_ROWS % TILE_TOKENS;
+        int row = (product.first + slot) * TILE_ROWS + i % TILE_ROWS;
+        out[j] = slot < product.count ? x + (u64)(token0 + token) * HIDDEN + row : nullptr;
+        scale[j] = out[j] ? product.row_scale(scales, row) : 0.0f;
+    }
     product.ring.wait();
-    if (is_real) before = load_fresh(out);
+    UNROLL for (int j = 0; j < items; j++) before[j] = out[j] ? load_fresh(out[j]) : 0.0f;
     switch (parts) {
         case 1: stage_parts<1>(product, part, part_stats, token0); break;
         case 2: stage_parts<2>(product, part, part_stats, token0); break;
@@ -149,7 +152,10 @@ KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_
         default: stage_parts<8>(product, part, part_stats, token0);
     }
     product.run([&](int, int, const float* group) {
-        if (is_real) *out = before + product.sum(group, slot, token, r) * scale;
+        UNROLL for (int j = 0; j < items; j++) {
+            int i = threadIdx.x + 256 * j, slot = i / (TILE_TOKENS * TILE_ROWS), token = i / TILE_ROWS % TILE_TOKENS;
+            if (out[j]) *out[j] = before[j] + product.sum(group, slot, token, i % TILE_ROWS) * scale[j];
+        }
     });
 }
 
