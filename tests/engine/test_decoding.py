@@ -1,15 +1,15 @@
 """A runner that chooses tokens itself: the engine says the same, whichever way the tokens come."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tests.engine.desk import Desk
 from tests.engine.hashing import END, HashRunner, next_token
 from tests.engine.houses import PAYING
-from vivace.engine.frames import Generate, Open, Rewind, Sampling
-from vivace.engine.runners.base import Draw, Span
+from vivace.engine.frames import Generate, Interrupt, Open, Rewind, Sampling
+from vivace.engine.runners.base import Draw, Logits, Meanwhile, ShouldStop, Span
 
 
 class DecodingRunner(HashRunner):
@@ -18,9 +18,12 @@ class DecodingRunner(HashRunner):
     def __init__(self) -> None:
         super().__init__(4096, 64)
         self.asked: list[tuple[int, int]] = []
+        self.noted: Callable[[], None] = lambda: None  # called when a pass is under way
 
-    def decode(self, span: Span, draw: Draw, ahead: int = 0) -> list[int]:
+    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> list[int]:
         self.asked.append((len(span.tokens), ahead))
+        meanwhile()
+        self.noted()
         before = [cell.token for cell in self.kv.get(span.seq, [])]
         self.forward([span._replace(want=0)])
         said: list[int] = []
@@ -92,6 +95,69 @@ def test_what_needs_logits_gets_them() -> None:
         desk = Desk(runner)
         desk.run(Open("s"), Generate("s", "t", [1, 2, 3], max_tokens=5, sampling=sampling))
         assert bool(runner.asked) == is_decoded, sampling
+
+
+class Broken(DecodingRunner):
+    """Its third pass ends in an error that nobody expects."""
+
+    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> list[int]:
+        if len(self.asked) == 2:
+            raise RuntimeError("the device is gone")
+        return super().decode(span, draw, ahead, meanwhile)
+
+
+def test_tokens_are_sent_while_the_next_pass_runs() -> None:
+    """Not before it is begun, for waking a reader takes time; but before its own tokens are there."""
+    runner = DecodingRunner()
+    desk = Desk(runner)
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    desk.engine.step()
+    (first,) = desk.tokens("t")  # by the logits of the prompt: nothing to wait for
+    desk.engine.step()
+    assert desk.tokens("t") == [first]
+    seen: list[int] = []
+    runner.noted = lambda: seen.append(len(desk.tokens("t")))
+    desk.engine.step()
+    assert seen == [2]
+    assert len(desk.tokens("t")) == 2
+
+
+def test_no_token_is_lost_where_a_pass_fails() -> None:
+    desk = Desk(Broken())
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    with pytest.raises(RuntimeError, match="gone"):
+        desk.run()
+    assert len(desk.tokens("t")) == 3
+
+
+def test_an_interrupt_finds_all_tokens_sent() -> None:
+    """The end of a turn never overtakes its tokens."""
+    desk = Desk(DecodingRunner())
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    for _ in range(3):
+        desk.engine.step()
+    desk.run(Interrupt("t"))
+    assert len(desk.tokens("t")) == 3
+    assert desk.sent[-1] == desk.finished("t")
+    assert desk.finished("t").waterfall.output_tokens == 3
+
+
+def test_a_pass_for_logits_does_not_hold_up_the_tokens_of_another_turn() -> None:
+    """Such a pass may be long, and has no moment for sending."""
+    lost: list[int] = []
+
+    class Noting(DecodingRunner):
+        def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
+            if self.asked and spans[0].want:
+                lost.append(len(self.asked) + 1 - len(desk.tokens("t")))
+            return super().forward(spans, should_stop)
+
+    desk = Desk(Noting())
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    for _ in range(2):
+        desk.engine.step()
+    desk.run(Open("r"), Generate("r", "u", [5, 6], max_tokens=2, sampling=Sampling(frequency_penalty=0.1)))
+    assert lost[0] == 0
 
 
 def test_steps_are_begun_ahead_for_one_turn_without_drafts() -> None:

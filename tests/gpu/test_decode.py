@@ -12,7 +12,7 @@ pytest.importorskip("msgspec", reason="the engine's packages are not installed")
 from tests.engine.desk import Desk  # noqa: E402
 from tests.engine.houses import PAYING, cuda_house  # noqa: E402
 from vivace.engine.frames import Generate, Interrupt, Open, Sampling, Tokens  # noqa: E402
-from vivace.engine.runners.base import Draw, KVFull, Logits, ShouldStop, Span  # noqa: E402
+from vivace.engine.runners.base import Draw, KVFull, Logits, Meanwhile, ShouldStop, Span  # noqa: E402
 from vivace.engine.runners.cuda.graphs import Passes  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.sampler import Sampler  # noqa: E402
@@ -43,9 +43,11 @@ class Counting(CudaRunner):
 
     asked: list[tuple[int, int]]
 
-    def decode(self, span: Span, draw: Draw, ahead: int = 0) -> list[int]:
+    def decode(
+        self, span: Span, draw: Draw, ahead: int = 0, meanwhile: Meanwhile = lambda: None
+    ) -> list[int]:
         self.asked.append((len(span.tokens), ahead))
-        return super().decode(span, draw, ahead)
+        return super().decode(span, draw, ahead, meanwhile)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, seed=5)], ids=["greedy", "drawn"])

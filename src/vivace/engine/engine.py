@@ -25,12 +25,13 @@ from vivace.engine.frames import (
     ToEngine,
 )
 from vivace.engine.grammar import Grammars
+from vivace.engine.outbox import Outbox, Send
 from vivace.engine.runners.base import Runner
 from vivace.engine.scheduler import Scheduler
 from vivace.engine.session import Session, Sessions
 from vivace.engine.shelf import Shelf
 from vivace.engine.speculation.costs import StepCosts
-from vivace.engine.stepper import Arrivals, Send, Stepper
+from vivace.engine.stepper import Arrivals, Stepper
 from vivace.engine.turn import AppendTurn, GenerateTurn, ScoreTurn, Turn
 from vivace.errors import UsageError, VivaceError
 
@@ -51,14 +52,14 @@ class Engine:
     ) -> None:
         self._runner = runner
         self._facts = runner.facts
-        self._send = send
+        self._outbox = Outbox(send)
         self._costs = costs
         self._shelf = shelf
         self._sessions = Sessions(runner, shelf)
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
         self._stepper = Stepper(
-            runner, self._sessions, self._scheduler, send, costs, best_chunk_tokens, self._stats
+            runner, self._sessions, self._scheduler, self._outbox, costs, best_chunk_tokens, self._stats
         )
         self._started = self._worked_at = time.perf_counter()
         self._sessions.preload()
@@ -89,7 +90,7 @@ class Engine:
         try:
             self._dispatch(frame)
         except VivaceError as error:
-            self._send(Failed(getattr(frame, "turn", ""), error.code, error.message))
+            self._outbox.send(Failed(getattr(frame, "turn", ""), error.code, error.message))
 
     def _dispatch(self, frame: ToEngine) -> None:
         match frame:
@@ -116,7 +117,7 @@ class Engine:
             case Stats() if self._stepper.answered:
                 self._stepper.answered -= 1
             case Stats():
-                self._send(self._stats())
+                self._outbox.send(self._stats())
 
     def _begin(self, work: Work) -> None:
         session = self._sessions.get(work.session)

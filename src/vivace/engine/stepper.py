@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vivace.engine.frames import Failed, Finished, FromEngine, Stats, StatsReply, ToEngine, Tokens
+from vivace.engine.frames import Failed, Finished, Stats, StatsReply, ToEngine, Tokens
+from vivace.engine.outbox import Outbox
 from vivace.engine.runners.base import Decode, Draw, Facts, KVFull, Logits, OutOfMemory, Runner, Span, Stopped
 from vivace.engine.scheduler import Scheduler, is_overtaken
 from vivace.engine.session import Claim, Sessions
@@ -26,7 +27,6 @@ LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other
 CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
 
 NO_ROWS: Logits = np.empty((0, 0), np.float32)
-Send = Callable[[FromEngine], None]
 Arrivals = Callable[[], Sequence[ToEngine] | None]  # frames that wait; None if nobody listens any more
 
 
@@ -47,7 +47,7 @@ class Stepper:
         runner: Runner,
         sessions: Sessions,
         scheduler: Scheduler,
-        send: Send,
+        outbox: Outbox,
         costs: StepCosts,
         best_chunk_tokens: int,
         stats: Callable[[], StatsReply],
@@ -56,7 +56,7 @@ class Stepper:
         self._facts = runner.facts
         self._sessions = sessions
         self._scheduler = scheduler
-        self._send = send
+        self._outbox = outbox
         self._costs = costs
         self._stats = stats
         self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.facts)
@@ -73,6 +73,7 @@ class Stepper:
                 if self._decode and (draw := lead.draw):
                     self._speak(lead, self._decode, draw, begun)
                 else:
+                    self._outbox.flush()
                     self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
             except Stopped:
                 break
@@ -108,7 +109,13 @@ class Stepper:
         (span,) = turn.spans(self._limit(turn))
         ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
         passed = time.perf_counter()
-        said = self._sessions.with_room([session], lambda: decode(span, draw, ahead), turn.claim)
+        meanwhile = self._outbox.flush
+        try:
+            said = self._sessions.with_room(
+                [session], lambda: decode(span, draw, ahead, meanwhile), turn.claim
+            )
+        finally:
+            meanwhile()  # whatever became of this pass: the tokens before it were said
         spent_s = time.perf_counter() - passed
         if not ahead:
             self._costs.observe(len(span.tokens), spent_s * 1e3)
@@ -209,7 +216,7 @@ class Stepper:
             return True
         asked = sum(isinstance(frame, Stats) for frame in frames)
         for _ in range(asked - self.answered):
-            self._send(self._stats())
+            self._outbox.send(self._stats())
             self.answered += 1
         return False
 
@@ -228,7 +235,7 @@ class Stepper:
             reason = turn.take_tokens(outcome) if isinstance(outcome, list) else turn.take(outcome)
         except VivaceError as error:
             if isinstance(turn, GenerateTurn) and turn.fresh:
-                self._send(Tokens(turn.id, turn.fresh, turn.chances))
+                self._outbox.send(Tokens(turn.id, turn.fresh, turn.chances))
             return self.end(turn, Failed(turn.id, error.code, error.message))
         finally:
             if turn.rejected:
@@ -237,7 +244,9 @@ class Stepper:
         self.tokens_generated += said
         self._scheduler.charge(turn, tokens_said=said)
         if said and isinstance(turn, GenerateTurn):
-            self._send(Tokens(turn.id, turn.fresh, turn.chances))
+            goes_on = isinstance(outcome, list) and not reason  # with `decode`, which has a moment for it
+            send = self._outbox.hold if goes_on else self._outbox.send
+            send(Tokens(turn.id, turn.fresh, turn.chances))
         turn.busy_s += time.perf_counter() - begun
         if reason:
             self.finish(turn, reason)
@@ -251,7 +260,7 @@ class Stepper:
         """The one end of every turn: nothing of it runs any more when its last frame goes out."""
         self._scheduler.remove(turn)
         turn.session.claim = None
-        self._send(frame)
+        self._outbox.send(frame)
 
 
 def _chunk_tokens(costs: StepCosts, best: int, facts: Facts) -> int:

@@ -70,10 +70,12 @@ class Draw(NamedTuple):
 ShouldStop = Callable[[], bool]  # asked every few milliseconds while a pass runs
 
 
-# A pass whose tokens the runner chooses: (span, draw, ahead) → tokens. The span is a log's last token and a
-# draft of what follows. It gives the draft as far as it would have said the same, and one token of its own.
+# A pass whose tokens the runner chooses: (span, draw, ahead, meanwhile) → tokens. The span is a log's last
+# token and a draft of what follows. It gives the draft as far as it would have said the same, and one more.
 # So many passes of one token may be begun `ahead`, on what it says itself; whatever is asked next ends them.
-Decode = Callable[[Span, Draw, int], list[int]]
+# What can be done `meanwhile` is called when the pass is under way, before the runner waits for it.
+Meanwhile = Callable[[], None]
+Decode = Callable[[Span, Draw, int, Meanwhile], list[int]]
 
 
 class Runner(Protocol):

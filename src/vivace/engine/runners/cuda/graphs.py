@@ -15,7 +15,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 from numpy.typing import NDArray
 
-from vivace.engine.runners.base import Draw
+from vivace.engine.runners.base import Draw, Meanwhile
 from vivace.engine.runners.cuda.chain import (
     ACTIVE,
     COUNT,
@@ -178,12 +178,13 @@ class Passes:
         """How many of these tokens one pass may take, for each to come out as it would alone."""
         return self.sized(1).plan.cut_alike(start, tokens)
 
-    def choose(self, tokens: Sequence[int], start: int, draw: Draw) -> Iterator[int]:
+    def choose(self, tokens: Sequence[int], start: int, draw: Draw, meanwhile: Meanwhile) -> Iterator[int]:
         """One pass over a few tokens, and what would be said after each: no logits leave the device."""
         self._prepared(len(tokens), start)  # a trial run writes to the ring, too
         self.clear_ring(len(tokens))
         self._number = self._number % MOST_NUMBER + 1  # an earlier pass may write what nobody waited for
         self.run(tokens, start, draw, number=self._number)
+        meanwhile()
         for index in range(len(tokens)):
             yield self.wait_for(index, self._number + 1)
 

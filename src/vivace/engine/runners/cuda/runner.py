@@ -14,7 +14,17 @@ from typing import Protocol
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.base import Draw, Facts, KVFull, Logits, OutOfMemory, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import (
+    Draw,
+    Facts,
+    KVFull,
+    Logits,
+    Meanwhile,
+    OutOfMemory,
+    ShouldStop,
+    Span,
+    Stopped,
+)
 from vivace.engine.runners.cuda.chain import Model
 from vivace.engine.runners.cuda.driver import Module
 from vivace.engine.runners.cuda.graphs import MakeMachine, Passes
@@ -137,7 +147,9 @@ class CudaRunner:
         found: Logits = out.numpy()
         return found
 
-    def decode(self, span: Span, draw: Draw, ahead: int = 0) -> list[int]:
+    def decode(
+        self, span: Span, draw: Draw, ahead: int = 0, meanwhile: Meanwhile = lambda: None
+    ) -> list[int]:
         """See `base.Decode`. Steps in flight are true, whatever is drafted: they are used up first."""
         (token, *draft), start = span.tokens, span.start
         assert len(draft) < self._passes.sizes[-1]
@@ -146,14 +158,18 @@ class CudaRunner:
         self._make_room(span, ahead)
         self._lengths[span.seq] = start + len(span.tokens)
         said: list[int] = []
+        if self._stream and self._stream.in_flight and draft:
+            meanwhile()
         while self._stream and self._stream.in_flight and draft:
             said.append(self._stream.take())
             if said[-1] != draft.pop(0) or said[-1] in draw.stops:
                 return said
         if draft:
             self._stream = None  # nothing of it is in flight
-            return said + self._verify(start + len(said), [said[-1] if said else token, *draft], draw)
-        return [*said, self._step(span.seq, start + len(said), said[-1] if said else token, draw, ahead)]
+            fed = [said[-1] if said else token, *draft]
+            return said + self._verify(start + len(said), fed, draw, meanwhile)
+        last = said[-1] if said else token
+        return [*said, self._step(span.seq, start + len(said), last, draw, ahead, meanwhile)]
 
     def _make_room(self, span: Span, ahead: int) -> None:
         """Pages for the pass; for the steps ahead of it only if there are any, and then all at once."""
@@ -165,23 +181,24 @@ class CudaRunner:
             self._pages.reserve(span.seq, end, len(table) * PAGE_TOKENS + 1)
         self._passes.use_table(table)
 
-    def _verify(self, start: int, tokens: Sequence[int], draw: Draw) -> list[int]:
+    def _verify(self, start: int, tokens: Sequence[int], draw: Draw, meanwhile: Meanwhile) -> list[int]:
         """The draft behind the first token, as far as it is what the device chooses, and one more."""
         said: list[int] = []
         while True:
             fed = tokens[len(said) :]  # the first of them is the last said
             alike = self._passes.cut_alike(start + len(said), len(fed))
-            for choice in self._passes.choose(fed[:alike], start + len(said), draw):
+            for choice in self._passes.choose(fed[:alike], start + len(said), draw, meanwhile):
                 said.append(choice)
                 if len(said) == len(tokens) or choice != tokens[len(said)] or choice in draw.stops:
                     return said
 
-    def _step(self, seq: int, start: int, token: int, draw: Draw, ahead: int) -> int:
+    def _step(self, seq: int, start: int, token: int, draw: Draw, ahead: int, meanwhile: Meanwhile) -> int:
         room = len(self._pages.table(seq)) * PAGE_TOKENS - start  # steps that have a place to write to
         stream = self._stream
         if stream is None or not (stream.send(min(1 + ahead, room)) or stream.in_flight):
             stream = self._stream = Stream(self._passes, seq, start, token, draw)
             stream.send(min(1 + ahead, room))
+        meanwhile()
         return stream.take()
 
     def _settle(self) -> None:
@@ -246,7 +263,7 @@ class CudaRunner:
             self.forward([span])
         else:
             self._make_room(span, 0)
-            self._verify(0, span.tokens, Draw())
+            self._verify(0, span.tokens, Draw(), lambda: None)
             self._passes.settle()
         return (time.perf_counter() - begun) * 1e3
 
