@@ -47,7 +47,7 @@ def make_material(path: Path, folder: Path | None) -> Material:
         raise FileProblem(f"No edit can be taken from {rows.source}.", "Name another folder with --data.")
     steer = template.render([Message("user", STEER)], after=cases[0].prompt)
     return Material(
-        source=rows.source,
+        source=f"{len(cases)} of {rows.source}",
         code=_code(tokenizer.encode("\n\n".join(row.before for row in rows.rows))),
         steer=steer + template.answer(cases[0].prompt + steer, Wish()),
         edits=[Edit(case.name, case.prompt, case.prediction, case.stop) for case in cases],
