@@ -19,6 +19,8 @@ from pathlib import Path
 TICK_SECONDS = 0.25
 BAR_CELLS = 24
 TAIL_LINES = 12
+ATTEMPTS = 3
+CUT_SHORT = "do not match the hashes|incomplete ?read|connection (broken|reset|aborted)|read timed out"
 CLEAR_LINE = "\r\x1b[K"
 COMPILED = re.compile(rb"\s*\[\s*(\d+)(?:/(\d+)\]|%\])")  # ninja's [12/78] or make's [ 15%]
 
@@ -51,7 +53,24 @@ class Steps:
         fraction: Callable[[bytes], float | None] = lambda _: None,
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        """Run `command`; each line of its output may tell what `fraction` of the step is done."""
+        """Run `command`; each line of its output may tell what `fraction` of the step is done.
+
+        Once more, and again, if a download was cut short: older pips do not go on with it.
+        """
+        for left in reversed(range(ATTEMPTS)):
+            if self._try(title, command, fraction, extra or {}):
+                return
+            if not left or not re.search(CUT_SHORT, self._last_words(), re.IGNORECASE):
+                raise StepFailed(f"{title}: failed", self._hint())
+            print("  A download was cut short. Once more …", file=sys.stderr, flush=True)
+
+    def _try(
+        self,
+        title: str,
+        command: Sequence[str],
+        fraction: Callable[[bytes], float | None],
+        extra: Mapping[str, str],
+    ) -> bool:
         began_s = time.monotonic()
         if not self.is_terminal:
             print(f"  {title} …", file=sys.stderr, flush=True)
@@ -59,7 +78,7 @@ class Steps:
             log.write(f"\n=== {title}: {shlex.join(command)}\n")
         process = subprocess.Popen(
             command,
-            env=self.environ | dict(extra or {}),
+            env=self.environ | dict(extra),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -74,8 +93,7 @@ class Steps:
             self._clear()
             raise
         self._close(title, began_s, ended_well)
-        if not ended_well:
-            raise StepFailed(f"{title}: failed", self.hint())
+        return ended_well
 
     def _follow(
         self,
@@ -118,9 +136,14 @@ class Steps:
         if self.is_terminal:
             sys.stderr.write(CLEAR_LINE)
 
-    def hint(self) -> str:
+    def _last_words(self) -> str:
+        """What the last command said at its end."""
+        said = self.log.read_text("utf-8", "replace").rpartition("\n=== ")[2]
+        return "\n".join(said.splitlines()[1:][-60:])
+
+    def _hint(self) -> str:
         """What to do, guessed from the last words."""
-        words = "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-60:])
+        words = self._last_words()
         for pattern, hint in HINTS:
             if re.search(pattern, words, re.IGNORECASE):
                 return hint
@@ -135,6 +158,11 @@ def tail(log: Path) -> list[str]:
 
 HINTS = (
     ("no space left|disk quota", "The disk is full. Free about 2 GB, then run the same command again."),
+    (
+        "do not match the hashes",
+        f"A download was cut short, {ATTEMPTS} times, or something on the way changes files: a proxy, or a "
+        "mirror of the package index. Run the same command again: it goes on where it stopped.",
+    ),
     (
         "name resolution|failed to establish|no matching distribution|timed out|connection|ssl",
         "The package index could not be reached. The first start needs it; pip's own settings (pip.conf, "

@@ -46,7 +46,8 @@ mkdir -p "$environment/bin" "$environment/lib/python3.12/site-packages"
 cp "{fake}/environment_python" "$environment/bin/python"
 """
 
-# Plays the environment's Python: pip, the smoke test, Vivace itself. A file `fail-WORD` makes a call fail.
+# Plays the environment's Python: pip, the smoke test, Vivace itself. A file `fail-WORD` makes a call fail,
+# `fail-WORD-once` the first one.
 ENVIRONMENT_PYTHON = """#!/bin/sh
 fake="{fake}"
 printf '%s\\n' "$*" >>"$fake/calls"
@@ -63,6 +64,8 @@ esac
 tenths=300
 while [ -e "$fake/slow-$word" ] && [ $((tenths -= 1)) -gt 0 ]; do sleep 0.1; done
 [ ! -e "$fake/fail-$word" ] || {{ cat "$fake/fail-$word"; exit 1; }}
+once="$fake/fail-$word-once"
+[ ! -e "$once" ] || {{ cat "$once"; mv "$once" "$fake/failed"; exit 1; }}
 case $word in
     download) while [ "$1" != --dest ]; do shift; done; mkdir -p "$2"; cp "$fake/source.tar.gz" "$2" ;;
     wheel)
@@ -71,7 +74,6 @@ case $word in
         printf '[1/2] cc\\n[2/2] cc\\n%s\\n' "$CMAKE_ARGS"
         cp "$fake/llama_cpp_python-0-py3-none-any.whl" "$2"
         ;;
-    smoke) [ ! -e "$fake/fail-smoke-once" ] || {{ mv "$fake/fail-smoke-once" "$fake/failed"; exit 1; }} ;;
     program) shift; printf '<%s>' "$@"; printf '\\n' ;;
 esac
 """

@@ -154,6 +154,33 @@ def test_failure_shows_the_log_and_what_to_do(machine: FakeMachine, words: str, 
     assert not list(machine.environments()[0].glob("ready*"))
 
 
+CUT_SHORT = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n"
+
+
+@pytest.mark.parametrize("word", ["download", "wheel", "install"])
+def test_download_that_was_cut_short_is_tried_again(machine: FakeMachine, word: str) -> None:
+    """Whatever pip was doing: it says that a file is not what it should be, and the next time it is."""
+    (machine.fake / f"fail-{word}-once").write_text(CUT_SHORT)
+    result = machine.start("x")
+    assert result.stdout == "<x>\n", result.stderr
+    assert result.stderr.count("A download was cut short.") == 1
+
+
+def test_download_that_is_always_cut_short_is_given_up(machine: FakeMachine) -> None:
+    """After three times, with another guess than the compiler."""
+    (machine.fake / "fail-download").write_text(CUT_SHORT)
+    failed = machine.start()
+    assert failed.returncode == 3
+    assert len(machine.calls(" download ")) == 3
+    assert "something on the way changes files" in failed.stderr.split("What to do:")[1]
+
+
+def test_other_failures_are_not_tried_again(machine: FakeMachine) -> None:
+    (machine.fake / "fail-wheel").write_text("fatal error: immintrin.h: No such file\n")
+    assert machine.start().returncode == 3
+    assert len(machine.calls(" wheel ")) == 1
+
+
 def test_build_that_cannot_compute_is_made_again_without_amx(machine: FakeMachine) -> None:
     """A build that dies on this CPU is compiled once more without AMX, and that one is used."""
     (machine.fake / "fail-smoke-once").touch()
