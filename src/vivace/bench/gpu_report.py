@@ -30,7 +30,7 @@ LINES = (
     Line("8-bit.first_token_ms.4096", "first token, 4k new tokens", "≤", 23, 18, "ms"),
     Line("8-bit.steer.first_token_ms", "steer to first new token", "≤", 15, 5, "ms"),
     Line("8-bit.stop_in_prefill_ms", "a prompt of 16k that is read, stopped", "≤", 10, None, "ms"),
-    Line("8-bit.decode.1024.host_share", "host work, share of a step", "≤", 0.03, None, ""),
+    Line("8-bit.decode.1024.host_share", "host work between two steps, share of one", "≤", 0.03, None, ""),
 )
 OTHERS = (
     ("4-bit.decode.1024.tokens_per_s", "decode, 4-bit, 1k", "tok/s"),

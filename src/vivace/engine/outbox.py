@@ -1,7 +1,7 @@
 """Frames on their way out: at once, or while the runner is busy with the pass that comes next.
 
-Sending wakes whoever sleeps at the other end, which can take longer than all else that a token costs the
-engine. Owns the order: whatever is sent goes behind what is held. Does not own sockets (`worker`).
+Sending wakes whoever sleeps at the other end; between two passes the device may have nothing to do meanwhile.
+Owns the order: whatever is sent goes behind what is held. Does not own sockets (`worker`).
 """
 
 from collections.abc import Callable

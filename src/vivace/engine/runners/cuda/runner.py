@@ -158,9 +158,8 @@ class CudaRunner:
         self._make_room(span, ahead)
         self._lengths[span.seq] = start + len(span.tokens)
         said: list[int] = []
-        if self._stream and self._stream.in_flight and draft:
-            meanwhile()
         while self._stream and self._stream.in_flight and draft:
+            meanwhile()
             said.append(self._stream.take())
             if said[-1] != draft.pop(0) or said[-1] in draw.stops:
                 return said
