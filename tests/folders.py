@@ -64,8 +64,8 @@ def write_weights(folder: Path, seed: int, shards: int = 1) -> dict[str, Any]:
     """Random weights of CONFIG's shape, in so many files; gives them back by their names in the model."""
     from safetensors.torch import save_file
 
-    from vivace.engine.runners.cuda.shape import Shape
-    from vivace.engine.runners.cuda.weights import random_weights
+    from vivace.engine.runners.cuda.model.shape import Shape
+    from vivace.engine.runners.cuda.weights.build import random_weights
 
     shape = Shape(2, 512, 512, 4, 2, VOCAB, 2048)
     weights = random_weights(shape, seed)
@@ -97,7 +97,7 @@ def write_model(folder: Path, seed: int = 5, shards: int = 1) -> Path:
 
 def write_gguf_vocabulary(source: Path, folder: Path, cuts: list[dict[str, Any]]) -> None:
     """What is in a GGUF file's header of a byte-level vocabulary, as tokenizer.json has it."""
-    from vivace.engine.runners.cuda.gguf_file import GgufFile
+    from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
 
     fields = GgufFile(source).fields
     entries = list(zip(fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"], strict=True))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "vivace"
+from tests import REPOSITORY
+
+SOURCE = REPOSITORY / "src" / "vivace"
 LAYERS = [
     "errors",
     "config",

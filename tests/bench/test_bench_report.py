@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from vivace.bench.engine.measures.typed_ahead import SLIP, drafts_of
+from vivace.bench.engine.plot import draw
+from vivace.bench.engine.report import LINES, measured, table
 from vivace.bench.figures import median, percentile, ratio, rounded
 from vivace.bench.limits import Limit, judge, limits_of
-from vivace.bench.measures.typed_ahead import SLIP, drafts_of
-from vivace.bench.plot import draw
-from vivace.bench.report import LINES, measured, table
 from vivace.errors import WriteProblem
 
 

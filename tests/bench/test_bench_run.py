@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from vivace.bench.effort import PARTS, QUICK, Effort
+from vivace.bench.engine.effort import PARTS, QUICK, Effort
+from vivace.bench.engine.peer import Ask, Peer, PeerJob
+from vivace.bench.engine.run import run_engine_bench
 from vivace.bench.limits import limits_of
-from vivace.bench.peer import Ask, Peer, PeerJob
-from vivace.bench.run import run_engine_bench
 from vivace.cli.bench import bench
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable, StartError
@@ -132,7 +132,7 @@ def test_the_command_shows_the_report(
     user: Path, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
 ) -> None:
     """JSON or a table and a plot; a missed limit is a failure only where it was asked for."""
-    monkeypatch.setattr("vivace.bench.run.run_engine_bench", lambda *_: report)
+    monkeypatch.setattr("vivace.bench.engine.run.run_engine_bench", lambda *_: report)
     monkeypatch.chdir(user)
     answer = CliRunner().invoke(bench, ["engine", *arguments], catch_exceptions=False, standalone_mode=False)
     assert answer.return_value == code

@@ -19,13 +19,13 @@ from websockets.frames import Frame as LibraryFrame
 from websockets.frames import Opcode
 from websockets.streams import StreamReader
 
-from vivace.bench.engine_process import EngineProcess
+from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.wire import talk
 from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.effort import FULL, PARTS, QUICK, Effort
-from vivace.bench.wire.house import House, open_house
 from vivace.bench.wire.idle import memory_kib
 from vivace.bench.wire.limits import LIMITS, judge
+from vivace.bench.wire.own_server import House, open_house
 from vivace.bench.wire.report import LINES, table
 from vivace.bench.wire.run import run_wire_bench
 from vivace.bench.wire.stamps import made_ns, noise
@@ -33,8 +33,8 @@ from vivace.bench.wire.streams import EventReader, FrameReader, framed
 from vivace.bench.wire.turns import ask_http, ask_socket
 from vivace.cli.bench import bench
 from vivace.config import Settings
-from vivace.engine.frames import Generate
-from vivace.engine.worker import Job
+from vivace.engine.wire.frames import Generate
+from vivace.engine.wire.job import Job
 from vivace.errors import ModelUnavailable, RequestRefused
 from vivace.models.tokenizer import ByteTokenizer, load_tokenizer
 

@@ -17,13 +17,14 @@ import termios
 import threading
 from pathlib import Path
 
+from tests import REPOSITORY
 from tests.e2e.outside import Outside
 from tests.e2e.terminal import DEADLINE_S, Done
 from tests.e2e.wiretap import Wiretap
 from vivace.client.warm import ServerAddress
 
 PACKAGE, VERSION = "@openai/codex", "0.166.0"
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "codex.md"
+GUIDE = REPOSITORY / "docs" / "guides" / "codex.md"
 OURS = """
 approval_policy = "never"
 sandbox_mode = "danger-full-access"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from tests.e2e.terminal import Home
 from vivace.config import load_settings
 from vivace.models.store import is_present
@@ -130,7 +131,7 @@ def test_the_default_model_edits_the_example(home: Home) -> None:
         pytest.skip(f"{settings.model} is not on this machine (vivace models pull {settings.model})")
     home.extra["VIVACE_CACHE_DIR"] = str(settings.cache_dir)
     home.extra["VIVACE_THREADS"] = "0"
-    example = Path(__file__).parents[2] / "examples/todo.py"
+    example = REPOSITORY / "examples/todo.py"
     file = home.work / "todo.py"
     file.write_bytes(example.read_bytes())
     began = time.monotonic()

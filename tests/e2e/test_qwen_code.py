@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from tests.e2e import npm
 from tests.e2e.outside import Outside
 from tests.e2e.terminal import DEADLINE_S
@@ -17,7 +18,7 @@ from vivace.client import warm
 from vivace.config import Settings
 
 PACKAGE, VERSION = "@qwen-code/qwen-code", "0.15.10"  # the last one for Node.js 20
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "openai-sdk.md"
+GUIDE = REPOSITORY / "docs" / "guides" / "openai-sdk.md"
 ROOM = 400_000  # tokens: a scripted model's are bytes, and this client sends 80 kB with every request
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engine.houses import House, cuda_house, llama_house
+from tests.engine.fixtures import House, cuda_house, llama_house
 
 
 @pytest.fixture(scope="module", params=["llama.cpp", "cuda"])

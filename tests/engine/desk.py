@@ -2,11 +2,11 @@
 
 from typing import TypeVar
 
-from vivace.engine.engine import Engine
-from vivace.engine.frames import Failed, Finished, FromEngine, ToEngine, Tokens
+from vivace.engine.kv.shelf import Shelf
+from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner
-from vivace.engine.shelf import Shelf
 from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.wire.frames import Failed, Finished, FromEngine, ToEngine, Tokens
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from serving import LONG, script, until_ready
-from upstream_fake import Fake
 
+from tests.server.backends.upstream.fake import Fake
+from tests.server.serving import LONG, script, until_ready
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.server import process
-from vivace.server.auth import ensure_token
-from vivace.server.backends.native import NativeBackend
-from vivace.server.background import Backgrounds
-from vivace.server.desk import Desk
+from vivace.server.backends.native.backend import NativeBackend
+from vivace.server.conversation.library import Library
 from vivace.server.instance import bind, take_instance
-from vivace.server.library import Library
-from vivace.server.socket import SocketRoute
 from vivace.server.store.base import Record
 from vivace.server.store.sqlite import SqliteStore
+from vivace.server.transport.auth import ensure_token
+from vivace.server.transport.websocket import SocketRoute
+from vivace.server.turns.background import Backgrounds
+from vivace.server.turns.desk import Desk
 
 T = TypeVar("T")
 

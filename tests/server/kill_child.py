@@ -1,6 +1,6 @@
 """A server that kills itself with -9 at one point of a response's way, for `test_kill`.
 
-    python kill_child.py SETTINGS POINT COUNT
+    python -m tests.server.kill_child SETTINGS POINT COUNT
 
 The COUNTth response that comes to the point is the one. Nothing of this is in the server itself.
 """
@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from vivace.config import load_settings
-from vivace.protocol.events import Terminal
+from vivace.protocol.shapes.events import Terminal
 from vivace.server import instance, process
-from vivace.server.library import Library
-from vivace.server.socket import SocketSession
+from vivace.server.conversation.library import Library
 from vivace.server.store.sqlite import SqliteStore
+from vivace.server.transport.websocket import SocketSession
 
 Method = Callable[..., Awaitable[Any]]
 

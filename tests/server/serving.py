@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
-from vivace.protocol.status import ServerStatus
+from vivace.protocol.shapes.status import ServerStatus
 
 T = TypeVar("T")
 LONG = "".join(f"{number} bottles of beer on the wall. " for number in range(60))

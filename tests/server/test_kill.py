@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from serving import script, until
-from talking import Talker, ask, talking
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from tests import REPOSITORY
+from tests.server.serving import script, until
+from tests.server.talking import Talker, ask, talking
 from vivace.client import warm
 from vivace.client.warm import ServerAddress, ensure_server
 from vivace.config import Settings
 
-HERE = Path(__file__).parent
 ROUNDS = 20
 GONE = (ConnectionClosed, InvalidHandshake, OSError, http.client.HTTPException, EOFError)
 
@@ -57,13 +57,16 @@ def dying(settings: Settings, point: str, count: int) -> Iterator[ServerAddress]
     plain = {name: warm._plain(getattr(settings, name)) for name in settings.__struct_fields__}
     command = [
         sys.executable,
-        str(HERE / "kill_child.py"),
+        *("-m", "tests.server.kill_child"),
         msgspec.json.encode(plain).decode(),
         point,
         str(count),
     ]
     settings.run_dir.mkdir(parents=True, exist_ok=True)
-    with (settings.run_dir / "dying.log").open("ab") as log, subprocess.Popen(command, stderr=log) as child:
+    with (
+        (settings.run_dir / "dying.log").open("ab") as log,
+        subprocess.Popen(command, stderr=log, cwd=REPOSITORY) as child,
+    ):
         try:
             until(lambda: warm.find_server(settings) or child.poll() is not None)
             yield ensure_server(settings)

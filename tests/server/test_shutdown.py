@@ -6,14 +6,14 @@ import signal
 from pathlib import Path
 
 import pytest
-from serving import fetch, script, send, sse_events, until
-from test_warm import Start
 
+from tests.client.test_warm import Start
+from tests.server.serving import fetch, script, send, sse_events, until
 from vivace.client import warm
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.errors import VivaceError
-from vivace.protocol.events import OutputTextDelta, ResponseCompleted, ResponseIncomplete
+from vivace.protocol.shapes.events import OutputTextDelta, ResponseCompleted, ResponseIncomplete
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests import REPOSITORY
+
 COPIED = ("vivace", "check", "setup", "pyproject.toml", "constraints.txt", "src/vivace/__init__.py")
 WARM_TOOLS = ("uname", "cksum")
 COLD_TOOLS = (*WARM_TOOLS, "readlink", "dirname", "cat", "cp", "mkdir", "touch", "sleep", "date")
@@ -36,6 +37,7 @@ script = next(word for word in sys.argv if word.endswith("install.py"))
 sys.argv = sys.argv[sys.argv.index(script):]
 sys.path.insert(0, str(Path(script).parent))
 import install
+
 install.own_python = lambda: {maker!r}
 sys.exit(install.main())
 """

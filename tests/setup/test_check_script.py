@@ -5,10 +5,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from fake_machine import REPOSITORY, FakeMachine
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from tests import REPOSITORY
+from tests.setup.fake_machine import FakeMachine
 
 sys.path.insert(0, str(REPOSITORY / "setup"))
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeMachine
+
+from tests.setup.fake_machine import FakeMachine
 
 
 @pytest.fixture

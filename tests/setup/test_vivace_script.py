@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_machine import WARM_TOOLS, FakeMachine
+
+from tests.setup.fake_machine import WARM_TOOLS, FakeMachine
 
 
 @pytest.fixture

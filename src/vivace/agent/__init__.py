@@ -1,0 +1,1 @@
+"""The coding companion: a client of the server like any other."""

@@ -9,7 +9,13 @@ from typing import Any
 
 from vivace.agent.prompting import Message
 from vivace.client.responses import ResponsesClient
-from vivace.protocol.events import OutputTextDelta, Response, ResponseCompleted, ResponseIncomplete, Waterfall
+from vivace.protocol.shapes.events import (
+    OutputTextDelta,
+    Response,
+    ResponseCompleted,
+    ResponseIncomplete,
+    Waterfall,
+)
 
 
 class Model:

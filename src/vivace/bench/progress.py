@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
-from vivace.bench.effort import PARTS
+from vivace.bench.engine.effort import PARTS
 
 CLEAR_LINE = "\r\x1b[K"
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 import vivace
-from vivace.agent.edits.languages import language_for
-from vivace.agent.edits.outline import list_units
-from vivace.agent.edits.rewrite import Rewrite, rewrite_request
-from vivace.agent.edits.source import source_from_bytes
-from vivace.agent.edits.units import Unit
+from vivace.agent.edits.apply.source import source_from_bytes
+from vivace.agent.edits.find.languages import language_for
+from vivace.agent.edits.find.outline import list_units
+from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
 from vivace.errors import FileProblem
 from vivace.models.families.base import Family, Message, Wish
 from vivace.models.tokenizer import Tokenizer

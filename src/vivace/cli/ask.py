@@ -61,9 +61,9 @@ def _with_files(question: str, paths: tuple[str, ...]) -> str:
     """The files first, then the question: the next question about them finds them in the KV."""
     from pathlib import Path
 
-    from vivace.agent.edits.answer import fence_for
-    from vivace.agent.edits.languages import fence_tag_for
-    from vivace.agent.edits.source import read_source
+    from vivace.agent.edits.apply.source import read_source
+    from vivace.agent.edits.find.languages import fence_tag_for
+    from vivace.agent.edits.write.answer import fence_for
 
     parts = []
     for path in map(Path, paths):

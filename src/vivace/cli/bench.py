@@ -42,8 +42,8 @@ def engine(
     """Compare the engine with plain llama.cpp: same model file, same threads, same prompts."""
     import signal
 
-    from vivace.bench.effort import FULL, QUICK
-    from vivace.bench.run import run_engine_bench
+    from vivace.bench.engine.effort import FULL, QUICK
+    from vivace.bench.engine.run import run_engine_bench
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED
 
@@ -73,8 +73,8 @@ def gpu(
     """Measure one user's speed on an NVIDIA GPU, beside what else is installed."""
     import json
 
-    from vivace.bench.gpu import run_gpu_bench
-    from vivace.bench.gpu_report import table
+    from vivace.bench.gpu.report import table
+    from vivace.bench.gpu.run import run_gpu_bench
     from vivace.config import load_settings
     from vivace.errors import DONE
     from vivace.models.store import model_path
@@ -95,8 +95,8 @@ def gpu(
 def _print(report: dict[str, Any], *, as_json: bool, plot: Path | None) -> None:
     import json
 
-    from vivace.bench.plot import draw
-    from vivace.bench.report import table
+    from vivace.bench.engine.plot import draw
+    from vivace.bench.engine.report import table
 
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
     if plot or not as_json:

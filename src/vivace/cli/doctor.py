@@ -68,7 +68,7 @@ def doctor(as_json: bool, quick: bool, tunes: bool, with_costly: bool) -> int:
 def _machine() -> list[Finding]:
     import platform
 
-    from vivace.engine.plan import cpu_features, memory_bytes
+    from vivace.engine.tuning.cpu import cpu_features, memory_bytes
 
     features = cpu_features()
     slow = platform.machine() in ("x86_64", "AMD64") and "avx2" not in features
@@ -137,7 +137,7 @@ def _tuning(settings: "Settings", path: "Path") -> list[Finding]:
 
 
 def _threads(settings: "Settings", measured: int = 0) -> str:
-    from vivace.engine.plan import choose_threads
+    from vivace.engine.tuning.cpu import choose_threads
 
     if settings.threads:
         return f"{settings.threads} (from your settings)"
@@ -164,7 +164,7 @@ def _speed(settings: "Settings") -> list[Finding]:
     from vivace.agent.prompting import user
     from vivace.cli.connection import with_model, with_model_here
     from vivace.errors import VivaceError
-    from vivace.protocol.events import Waterfall
+    from vivace.protocol.shapes.events import Waterfall
 
     async def work(model: Model) -> Waterfall:
         fresh = " ".join(f"item{time.time_ns() % 1000 + n}" for n in range(_PROMPT_WORDS // 4))

@@ -51,7 +51,7 @@ def undo(path: str | None) -> None:
     """Take the last edit back, or the last one of PATH."""
     from pathlib import Path
 
-    from vivace.agent.edits.journal import Journal
+    from vivace.agent.edits.apply.journal import Journal
     from vivace.config import load_settings
 
     entry = Journal(load_settings().state_dir / "undo").undo(Path(path) if path else None)

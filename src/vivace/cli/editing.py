@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.check.verify import verify
 from vivace.agent.edits.edit import (
     Aim,
     Located,
@@ -26,11 +28,9 @@ from vivace.agent.edits.edit import (
     take_aim,
     whole_diff,
 )
-from vivace.agent.edits.journal import Journal
-from vivace.agent.edits.languages import language_for
-from vivace.agent.edits.target import parse_target
-from vivace.agent.edits.units import Unit
-from vivace.agent.edits.verify import verify
+from vivace.agent.edits.find.languages import language_for
+from vivace.agent.edits.find.target import parse_target
+from vivace.agent.edits.find.units import Unit
 from vivace.agent.model import Model
 from vivace.cli import waterfall
 from vivace.cli.connection import with_model, with_model_here

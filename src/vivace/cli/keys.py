@@ -39,7 +39,7 @@ def keys(context: click.Context) -> None:
 def add(name: str, tenant: str | None, **limits: int | None) -> None:
     """Make a key. It is shown once."""
     from vivace.config import load_settings
-    from vivace.server.keys import add_key
+    from vivace.server.transport.keys import add_key
 
     settings = load_settings()
     given = {limit: amount for limit, amount in limits.items() if amount is not None}
@@ -75,7 +75,7 @@ def list_keys(as_json: bool) -> None:
 def rm(id_or_name: str) -> None:
     """Remove a key. It stops working within seconds; what its tenant has stored stays."""
     from vivace.config import load_settings
-    from vivace.server.keys import remove_key
+    from vivace.server.transport.keys import remove_key
 
     key = _with_store(load_settings().database, lambda store: remove_key(store, id_or_name))
     click.echo(f"Removed key {key.id}, {key.name}. It stops working within seconds.")

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
-from vivace.agent.edits.livediff import Row
+from vivace.agent.edits.write.live_diff import Row
 
 REDRAW_S = 1 / 30
 TAB = "    "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from vivace.protocol.status import EngineStatus, ServerStatus
+    from vivace.protocol.shapes.status import EngineStatus, ServerStatus
 
 
 @click.command()
@@ -27,7 +27,7 @@ def serve(port: int | None, model: str | None, upstreams: tuple[str, ...]) -> No
     from vivace.config import load_settings
     from vivace.errors import StartError
     from vivace.protocol.rundir import HOST
-    from vivace.server.backends.upstream_settings import parse_upstream
+    from vivace.server.backends.upstream.settings import parse_upstream
     from vivace.server.instance import bind, take_instance
 
     settings = load_settings().having(port=port, model=model)
@@ -38,8 +38,8 @@ def serve(port: int | None, model: str | None, upstreams: tuple[str, ...]) -> No
     if instance is None:
         raise StartError("A server of yours runs already.", "See `vivace status`; end it with `vivace stop`.")
     listener = bind(settings.port, or_another=port is None)
-    from vivace.server.logs import start_logging
     from vivace.server.process import run_server
+    from vivace.server.watch.logs import start_logging
 
     def say_where() -> None:
         url = f"http://{HOST}:{listener.getsockname()[1]}/v1"

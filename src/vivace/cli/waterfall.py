@@ -6,7 +6,7 @@ Enter to the first token, and the time to apply.
 
 from collections.abc import Sequence
 
-from vivace.protocol.events import Waterfall
+from vivace.protocol.shapes.events import Waterfall
 
 
 def one_line(model: str, turns: Sequence[Waterfall], first_token_ms: float) -> str:

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from vivace.client.warm import ServerAddress
 from vivace.errors import RequestRefused, ServerGone
-from vivace.protocol.events import (
+from vivace.protocol.shapes.events import (
     AnyEvent,
     Response,
     ResponseCompleted,
@@ -23,7 +23,7 @@ from vivace.protocol.events import (
     ResponseFailed,
     ResponseIncomplete,
 )
-from vivace.protocol.refusal import ErrorFrame
+from vivace.protocol.shapes.refusal import ErrorFrame
 
 OPEN_S = 10.0
 

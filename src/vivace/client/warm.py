@@ -23,7 +23,7 @@ from vivace.client import http
 from vivace.config import Settings
 from vivace.errors import ServerGone, StartError
 from vivace.protocol.rundir import HOST, ServerFile, lock_file, log_file, server_file
-from vivace.protocol.status import Health, ServerStatus
+from vivace.protocol.shapes.status import Health, ServerStatus
 
 START_S = 30.0
 STOP_S = 15.0

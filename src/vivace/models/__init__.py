@@ -1,0 +1,1 @@
+"""Models: catalog, files, tokenizers and chat formats."""

@@ -21,8 +21,8 @@ def main() -> int:
         instance = take_instance(settings)
         if instance is None:
             return DONE
-        from vivace.server.logs import start_logging
         from vivace.server.process import run_server  # after the lock: 150 ms of imports
+        from vivace.server.watch.logs import start_logging
 
         start_logging(settings.log_format)
         run_server(settings, instance, bind(settings.port, or_another=True), on_started=lambda: None)

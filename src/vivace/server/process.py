@@ -18,32 +18,32 @@ import msgspec
 import uvicorn
 
 from vivace.config import Settings
-from vivace.protocol.requests import MAX_BODY_BYTES
 from vivace.protocol.rundir import HOST
-from vivace.server.about import About
-from vivace.server.activity import Activity
-from vivace.server.app import build_app
-from vivace.server.auth import ensure_token
-from vivace.server.backends.native import NativeBackend
-from vivace.server.backends.upstream import UpstreamBackend
-from vivace.server.backends.upstream_settings import read_upstreams
-from vivace.server.background import Backgrounds
-from vivace.server.chat import ChatRoute
-from vivace.server.desk import Desk
+from vivace.protocol.shapes.requests import MAX_BODY_BYTES
+from vivace.server.backends.native.backend import NativeBackend
+from vivace.server.backends.upstream.backend import UpstreamBackend
+from vivace.server.backends.upstream.settings import read_upstreams
+from vivace.server.conversation.library import Library
 from vivace.server.instance import Instance
-from vivace.server.keys import Keys
-from vivace.server.library import Library
-from vivace.server.limits import Allowance, Limits
-from vivace.server.loop_lag import measure_loop_lag
-from vivace.server.metrics import Metrics
-from vivace.server.queue import TurnQueue
-from vivace.server.responses import ResponsesRoute
-from vivace.server.socket import SocketRoute
 from vivace.server.store.base import Store
 from vivace.server.store.sqlite import SqliteStore
-from vivace.server.tracing import start_tracing
-from vivace.server.turn_watch import Watch
-from vivace.server.wire import HttpWire, SocketWire
+from vivace.server.transport.about import About
+from vivace.server.transport.app import build_app
+from vivace.server.transport.auth import ensure_token
+from vivace.server.transport.chat_route import ChatRoute
+from vivace.server.transport.keys import Keys
+from vivace.server.transport.responses_route import ResponsesRoute
+from vivace.server.transport.websocket import SocketRoute
+from vivace.server.transport.wire import HttpWire, SocketWire
+from vivace.server.turns.activity import Activity
+from vivace.server.turns.background import Backgrounds
+from vivace.server.turns.desk import Desk
+from vivace.server.turns.limits import Allowance, Limits
+from vivace.server.turns.queue import TurnQueue
+from vivace.server.watch.loop_lag import measure_loop_lag
+from vivace.server.watch.metrics import Metrics
+from vivace.server.watch.tracing import start_tracing
+from vivace.server.watch.turn_watch import Watch
 
 LAST_EVENTS_S = 2.0  # for clients to take the terminal events of the turns that a shutdown ended
 CLOSE_S = 2

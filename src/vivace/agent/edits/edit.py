@@ -9,17 +9,17 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from vivace.agent.edits.answer import FenceReader
-from vivace.agent.edits.languages import Language, language_for
-from vivace.agent.edits.livediff import LiveDiff, Row
-from vivace.agent.edits.locate import locate
-from vivace.agent.edits.outline import list_units
-from vivace.agent.edits.rewrite import rewrite_request
-from vivace.agent.edits.source import SourceFile, check_writable, read_source, source_from_bytes, splice
-from vivace.agent.edits.target import Lines, Target
-from vivace.agent.edits.tidy import tidy
-from vivace.agent.edits.units import Unit, find_unit, lines_unit
-from vivace.agent.edits.verify import verify
+from vivace.agent.edits.apply.source import SourceFile, check_writable, read_source, source_from_bytes, splice
+from vivace.agent.edits.check.tidy import tidy
+from vivace.agent.edits.check.verify import verify
+from vivace.agent.edits.find.languages import Language, language_for
+from vivace.agent.edits.find.locate import locate
+from vivace.agent.edits.find.outline import list_units
+from vivace.agent.edits.find.target import Lines, Target
+from vivace.agent.edits.find.units import Unit, find_unit, lines_unit
+from vivace.agent.edits.write.answer import FenceReader
+from vivace.agent.edits.write.live_diff import LiveDiff, Row
+from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.model import Model
 from vivace.errors import ContextOverflow, EditRejected, RequestRefused, UsageError
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median, percentile
-from vivace.bench.rig import Section
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.house import House
+from vivace.bench.wire.own_server import House
 from vivace.bench.wire.stamps import made_ns, noise
 from vivace.bench.wire.turns import Heard
 

@@ -10,12 +10,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from vivace.bench.engine.prompts import WORDS
+from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median
-from vivace.bench.prompts import WORDS
-from vivace.bench.rig import Section
 from vivace.bench.wire import talk
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.house import House
+from vivace.bench.wire.own_server import House
 from vivace.bench.wire.turns import Heard, ask_http, ask_socket
 
 NEWS_WORDS = 60

@@ -8,9 +8,9 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from vivace.bench.rig import Section
+from vivace.bench.engine.rig import Section
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.house import House
+from vivace.bench.wire.own_server import House
 
 SPARE_FILES = 128
 WARM_UP = 50

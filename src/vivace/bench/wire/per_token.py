@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from vivace.bench.child import Child
+from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median, percentile, ratio
-from vivace.bench.rig import Section
 from vivace.bench.wire.clients import READ_BYTES, SocketClient, connected
-from vivace.bench.wire.house import House
+from vivace.bench.wire.own_server import House
 from vivace.bench.wire.stamps import made_ns, noise
 from vivace.bench.wire.turns import Heard, ask_http, ask_socket
-from vivace.engine.frames import Finished, Tokens, server_unpacker
+from vivace.engine.wire.frames import Finished, Tokens, server_unpacker
 from vivace.errors import ServerGone
 
 STEP_MS = 1.0

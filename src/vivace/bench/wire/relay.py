@@ -15,8 +15,8 @@ from typing import cast
 
 import msgspec
 
-from vivace.engine.frames import Generate, pack
-from vivace.engine.worker import Job
+from vivace.engine.wire.frames import Generate, pack
+from vivace.engine.wire.job import Job
 from vivace.protocol.rundir import HOST
 
 ALL = 1 << 30
@@ -64,7 +64,7 @@ def main() -> None:
 
     ours, theirs = socket.socketpair()
     job = msgspec.json.encode(Job(sys.argv[1], "", context_tokens=4096)).decode()
-    command = [sys.executable, "-m", "vivace.engine.worker", str(theirs.fileno()), job]
+    command = [sys.executable, "-m", "vivace.engine.loop.worker", str(theirs.fileno()), job]
     with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL):
         theirs.close()
         uvloop.run(relay(ours))

@@ -5,8 +5,8 @@ Owns the words. The figures are those of the JSON, which has more of them.
 
 from typing import Any
 
+from vivace.bench.engine.report import BUSY_LOAD, Line, measured
 from vivace.bench.limits import figure
-from vivace.bench.report import BUSY_LOAD, Line, measured
 from vivace.bench.wire.limits import LIMITS, judge
 
 HEAD = ("", "ours", "against", "", "limit", "met")

@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec.json import encode
 
+from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median
-from vivace.bench.rig import Section
 from vivace.bench.wire import talk
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.house import House
+from vivace.bench.wire.own_server import House
 from vivace.bench.wire.turns import Answer, Heard, ask_http, ask_socket
 
 SCRIPT: dict[str, Any] = {

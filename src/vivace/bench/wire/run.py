@@ -9,20 +9,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from vivace.bench.engine.rig import Section
+from vivace.bench.engine.run import describe_machine, versions
 from vivace.bench.figures import rounded
 from vivace.bench.progress import Progress
-from vivace.bench.rig import Section
-from vivace.bench.run import describe_machine, versions
 from vivace.bench.wire.effort import PARTS, Effort
 from vivace.bench.wire.fanout import measure_fanout
 from vivace.bench.wire.first_token import measure_first_token
-from vivace.bench.wire.house import House, open_house
 from vivace.bench.wire.idle import measure_idle
 from vivace.bench.wire.limits import LIMITS, judge
+from vivace.bench.wire.own_server import House, open_house
 from vivace.bench.wire.per_token import measure_per_token
 from vivace.bench.wire.roundtrip import measure_roundtrip
 from vivace.config import Settings
-from vivace.engine.plan import choose_threads
+from vivace.engine.tuning.cpu import choose_threads
 from vivace.errors import ModelUnavailable
 from vivace.models.store import is_present, model_path
 

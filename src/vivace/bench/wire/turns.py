@@ -13,7 +13,7 @@ import msgspec
 from vivace.bench.wire.clients import Client, HttpClient, SocketClient
 from vivace.client.warm import ServerAddress
 from vivace.errors import RequestRefused
-from vivace.protocol.events import Waterfall
+from vivace.protocol.shapes.events import Waterfall
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 

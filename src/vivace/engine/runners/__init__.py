@@ -1,0 +1,1 @@
+"""What computes: the seam (`base`), llama.cpp, and our own kernels for NVIDIA GPUs."""

@@ -20,8 +20,8 @@ class Kind(IntEnum):
     SUFFIX = 4  # the log
 
 
-# Chance of the next token by the run before it, as RUNS: counted by `bench/drafts.py --chances` on half of
-# its rows, then lowered where that was faster there. NEAR and FAR go on as FOLLOW. A match in the log with
+# Chance of the next token by the run before it, as RUNS: counted by `benchmarks/drafts.py --chances` on half
+# of its rows, then lowered where that was faster there. NEAR and FAR go on as FOLLOW. A match in the log with
 # different continuations counts as a run of 0.
 PRIORS: dict[Kind, tuple[float, ...]] = {
     Kind.START: (0.9, 0.96, 0.97, 0.97, 0.97, 0.98, 0.98, 0.985, 0.985, 0.99, 0.993, 0.997),

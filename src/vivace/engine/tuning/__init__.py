@@ -1,0 +1,1 @@
+"""Which weights, threads and chunks this machine runs a model best with."""

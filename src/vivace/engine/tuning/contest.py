@@ -10,10 +10,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from vivace.engine.plan import choose_threads
 from vivace.engine.tuning import choose, measure
 from vivace.engine.tuning.child import VariantFailed
 from vivace.engine.tuning.choose import Measured, Variant
+from vivace.engine.tuning.cpu import choose_threads
 from vivace.engine.tuning.formats import requantisations
 from vivace.engine.tuning.keys import usable_cpus
 from vivace.engine.tuning.making import make

@@ -11,7 +11,7 @@ import platform
 from pathlib import Path
 
 from vivace.config import Settings
-from vivace.engine.plan import choose_threads, cpu_features
+from vivace.engine.tuning.cpu import choose_threads, cpu_features
 from vivace.models import store
 
 LIBRARY = "llama-cpp-python"

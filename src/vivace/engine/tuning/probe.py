@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from vivace.engine.loop.worker import SPIN_COUNT
 from vivace.engine.tuning.wire import (
     Answer,
     Describe,
@@ -24,7 +25,6 @@ from vivace.engine.tuning.wire import (
     Request,
     Trouble,
 )
-from vivace.engine.worker import SPIN_COUNT
 from vivace.errors import VivaceError
 
 if TYPE_CHECKING:

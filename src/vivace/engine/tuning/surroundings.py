@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vivace.engine.plan import memory_bytes
 from vivace.engine.tuning.child import Child
+from vivace.engine.tuning.cpu import memory_bytes
 from vivace.models.progress import Progress, Silent
 
 SAMPLE_S = 0.3

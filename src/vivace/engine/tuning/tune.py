@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from vivace.config import Settings
-from vivace.engine.plan import cpu_features
 from vivace.engine.tuning import choose
 from vivace.engine.tuning.contest import Contest, Outcome
+from vivace.engine.tuning.cpu import cpu_features
 from vivace.engine.tuning.keys import file_prefix, fingerprint, library_version, machine_key
 from vivace.engine.tuning.profile import Profile, decode, now, tuned, write
 from vivace.engine.tuning.surroundings import Surroundings

@@ -11,7 +11,7 @@ from pathlib import Path
 from vivace.errors import StartError, UsageError
 from vivace.models.catalog import card
 from vivace.models.families.base import Family
-from vivace.models.families.harmony import Harmony
+from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder

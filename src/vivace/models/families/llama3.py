@@ -10,13 +10,13 @@ import json
 from collections.abc import Sequence
 
 from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wish
-from vivace.models.families.calls import callable_tools
-from vivace.models.families.definitions import definition
+from vivace.models.families.calls.call_reader import callable_tools
+from vivace.models.families.calls.definitions import definition
+from vivace.models.families.calls.json_call import BareCall, JsonCall, to_json
+from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
+from vivace.models.families.calls.text_parser import Style, TextParser
 from vivace.models.families.framing import Framed, Opened, Pieces
-from vivace.models.families.jsoncall import BareCall, JsonCall, to_json
-from vivace.models.families.larks import JsonForm, grammar_of
 from vivace.models.families.qwen25 import CHANGED, json_arguments
-from vivace.models.families.textparser import Style, TextParser
 from vivace.models.families.wording import Own, Wording, silent_markers
 from vivace.models.tokenizer import Tokenizer
 

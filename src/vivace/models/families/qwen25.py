@@ -8,14 +8,14 @@ a code fence, and nothing else: that counts too.
 from collections.abc import Mapping, Sequence
 
 from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wish
-from vivace.models.families.calls import callable_tools
+from vivace.models.families.calls.call_reader import callable_tools
+from vivace.models.families.calls.definitions import definition
+from vivace.models.families.calls.json_call import INPUT, BareCall, JsonCall, to_json
+from vivace.models.families.calls.json_reading import decoded
+from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
+from vivace.models.families.calls.text_parser import Style, TextParser
 from vivace.models.families.chatml import ChatML
-from vivace.models.families.definitions import definition
 from vivace.models.families.framing import Pieces
-from vivace.models.families.jsoncall import INPUT, BareCall, JsonCall, to_json
-from vivace.models.families.jsonreading import decoded
-from vivace.models.families.larks import JsonForm, grammar_of
-from vivace.models.families.textparser import Style, TextParser
 from vivace.models.families.wording import Own
 from vivace.models.tokenizer import Tokenizer
 

@@ -12,11 +12,11 @@ from typing import Literal
 import msgspec
 
 from vivace.models.families.base import Grammar, Parser, Wish
-from vivace.models.families.calls import callable_tools
+from vivace.models.families.calls.call_reader import callable_tools
+from vivace.models.families.calls.lark_grammar import Form, grammar_of
+from vivace.models.families.calls.text_parser import THINK, THOUGHT, Style, TextParser
 from vivace.models.families.framing import Pieces
-from vivace.models.families.larks import Form, grammar_of
 from vivace.models.families.qwen25 import CLOSE, FORM, OPEN, STYLE, Qwen25
-from vivace.models.families.textparser import THINK, THOUGHT, Style, TextParser
 from vivace.models.families.wording import Own
 from vivace.models.tokenizer import Tokenizer
 

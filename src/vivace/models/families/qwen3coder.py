@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vivace.models.families.base import Call, Output, Tool
-from vivace.models.families.definitions import described, parameters
+from vivace.models.families.calls.definitions import described, parameters
+from vivace.models.families.calls.json_call import INPUT, to_json
+from vivace.models.families.calls.json_reading import decoded
+from vivace.models.families.calls.lark_grammar import Form
+from vivace.models.families.calls.text_parser import Style
+from vivace.models.families.calls.xml_call import FUNCTION, XmlCall
+from vivace.models.families.calls.xml_form import XmlForm
 from vivace.models.families.framing import Pieces
-from vivace.models.families.jsoncall import INPUT, to_json
-from vivace.models.families.jsonreading import decoded
-from vivace.models.families.larks import Form
 from vivace.models.families.qwen3 import Qwen3, Thinking
 from vivace.models.families.qwen25 import CHANGED, CLOSE, OPEN
-from vivace.models.families.textparser import Style
 from vivace.models.families.wording import Own
-from vivace.models.families.xmlcall import FUNCTION, XmlCall
-from vivace.models.families.xmlform import XmlForm
 from vivace.models.tokenizer import Tokenizer
 
 SYSTEM = Own("You are Qwen, a helpful AI assistant that can interact with a computer to solve tasks.")

@@ -1,1 +1,1 @@
-"""What can answer a request: so far only our own engine (`native`)."""
+"""What can answer a request: our own engine (`native`) or any OpenAI-compatible URL (`upstream`)."""

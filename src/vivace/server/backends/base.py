@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from vivace.protocol.outcomes import Broken, Ended, Outcome, Queued
-from vivace.protocol.requests import ResponseCreate
+from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
+from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.store.base import Key
 
 if TYPE_CHECKING:
-    from vivace.server.turn_watch import TurnWatch
+    from vivace.server.watch.turn_watch import TurnWatch
 
 LOCAL = Key(id="local", name="the token of this user", tenant="", created_at=0)
 

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vivace.engine.runners import choose
+from vivace.engine.runners import gpu_check as choose
 from vivace.errors import StartError
 
 if TYPE_CHECKING:
+    from vivace.engine.runners.cuda.model.shape import Shape
     from vivace.engine.runners.cuda.runner import CudaRunner
-    from vivace.engine.runners.cuda.shape import Shape
 
 RESERVE_BYTES = 700 << 20  # torch's context, our buffers, a little air
 
@@ -36,8 +36,8 @@ def open_runner(
     choose.check_machine(found)
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    from vivace.engine.runners.cuda.checkpoint import describe
-    from vivace.engine.runners.cuda.plan import Plan
+    from vivace.engine.runners.cuda.decode.plan import Plan
+    from vivace.engine.runners.cuda.weights.checkpoint import describe
 
     shape = describe(path)
     context_tokens = max(context_tokens, session_tokens)
@@ -88,13 +88,13 @@ def _load(
 ) -> "CudaRunner":
     import torch
 
-    from vivace.engine.runners.cuda.cache import identity_of, read_through_cache
-    from vivace.engine.runners.cuda.checkpoint import read_checkpoint
-    from vivace.engine.runners.cuda.driver import Modules
-    from vivace.engine.runners.cuda.plan import Plan, fitting_passes
+    from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
+    from vivace.engine.runners.cuda.kernels.driver import Modules
+    from vivace.engine.runners.cuda.model.vocabulary import read_words
     from vivace.engine.runners.cuda.runner import CudaRunner
-    from vivace.engine.runners.cuda.weights import build_model
-    from vivace.engine.runners.cuda.words import read_words
+    from vivace.engine.runners.cuda.weights.build import build_model
+    from vivace.engine.runners.cuda.weights.cache import identity_of, read_through_cache
+    from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 
     begun = time.perf_counter()
     vocabulary, identity = read_words(path, shape.vocab), identity_of(path)  # before what takes long

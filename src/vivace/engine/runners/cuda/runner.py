@@ -25,15 +25,15 @@ from vivace.engine.runners.base import (
     Span,
     Stopped,
 )
-from vivace.engine.runners.cuda.chain import Model
-from vivace.engine.runners.cuda.driver import Module
-from vivace.engine.runners.cuda.graphs import MakeMachine, Passes
-from vivace.engine.runners.cuda.kv import Pages
-from vivace.engine.runners.cuda.pool import make_pool
-from vivace.engine.runners.cuda.prefill import PREFILLS
-from vivace.engine.runners.cuda.shape import HEAD_DIM, PAGE_TOKENS
-from vivace.engine.runners.cuda.stream import Stream
-from vivace.engine.runners.cuda.weights import Dense
+from vivace.engine.runners.cuda.decode.chain import Model
+from vivace.engine.runners.cuda.decode.graphs import MakeMachine, Passes
+from vivace.engine.runners.cuda.decode.stream import Stream
+from vivace.engine.runners.cuda.kernels.driver import Module
+from vivace.engine.runners.cuda.kv.pages import Pages
+from vivace.engine.runners.cuda.kv.pool import make_pool
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS
+from vivace.engine.runners.cuda.prefill.chunks import PREFILLS
+from vivace.engine.runners.cuda.weights.build import Dense
 
 SEQUENCES = 64
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured

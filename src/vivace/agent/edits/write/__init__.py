@@ -1,0 +1,1 @@
+"""What the model is asked, and its answer as it comes."""

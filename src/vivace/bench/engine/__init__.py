@@ -1,0 +1,1 @@
+"""`vivace bench engine`: the engine beside plain llama.cpp."""

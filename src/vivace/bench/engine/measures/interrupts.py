@@ -1,0 +1,79 @@
+"""How soon an interrupt is obeyed: sent at random moments of decoding, of verifying drafts and of a prefill.
+
+The time is from the interrupt sent to the turn's end here. A turn that ended before it could be interrupted
+is done again, and does not count.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from vivace.bench.engine.engine_process import EngineProcess, Turn
+from vivace.bench.engine.prompts import LONG_ANSWER
+from vivace.bench.engine.rig import Rig, Section
+from vivace.bench.figures import median, percentile
+from vivace.bench.rows import EditCase
+from vivace.engine.wire.frames import Append, Generate, Rewind
+
+PREFILL_TOKENS = 4000  # or half of what the model can hold
+MOST_WAIT_S = 0.8
+MOST_TRIES = 3  # for each interrupt that is wanted
+
+Running = Callable[[], AbstractContextManager[Turn]]  # a turn in the middle of its work
+
+
+def measure_interrupts(rig: Rig, engine: EngineProcess) -> Section:
+    longest = max(rig.cases, key=lambda case: case.unit_tokens)
+    with rig.cold_session(engine) as session:
+        engine.run(Append(session, "", longest.prompt[:-1]))
+        kinds: dict[str, Running] = {
+            "decode": lambda: _decoding(rig, engine),
+            "verify": lambda: _verifying(engine, session, longest),
+            "prefill": lambda: _prefilling(rig, engine),
+        }
+        found = {kind: _interrupt_often(rig, engine, kind, running) for kind, running in kinds.items()}
+    everything = [each for times in found.values() for each in times]
+    return {
+        "latency_ms_p95": percentile(everything, 0.95),
+        "latency_ms_median": median(everything),
+        "latency_ms_max": max(everything),
+        "n": len(everything),
+        **{f"{kind}_latency_ms_p95": percentile(times, 0.95) for kind, times in found.items() if times},
+    }
+
+
+def _interrupt_often(rig: Rig, engine: EngineProcess, kind: str, running: Running) -> list[float]:
+    times: list[float] = []
+    for _ in range(MOST_TRIES * rig.effort.interrupts):
+        rig.progress.note(f"in {kind}, {len(times) + 1} of {rig.effort.interrupts}")
+        with running() as turn:
+            engine.watch(rig.prompts.random.random() * MOST_WAIT_S)
+            latency_ms = engine.interrupt(turn)
+        if turn.reason == "interrupted":
+            times.append(latency_ms)
+        if len(times) == rig.effort.interrupts:
+            break
+    return times
+
+
+@contextmanager
+def _decoding(rig: Rig, engine: EngineProcess) -> Iterator[Turn]:
+    prompt = rig.prompts.message(LONG_ANSWER)
+    with rig.cold_session(engine) as session:
+        turn = engine.begin(Generate(session, "", prompt, max_tokens=400, use_drafts=False))
+        yield engine.wait_for_tokens(turn, 1)
+
+
+@contextmanager
+def _verifying(engine: EngineProcess, session: str, case: EditCase) -> Iterator[Turn]:
+    """An edit with drafts; its session holds all of the prompt but the last token, before and after."""
+    last = case.prompt[-1:]
+    work = Generate(session, "", last, max_tokens=400, stop=case.stop, prediction=case.prediction)
+    yield engine.wait_for_tokens(engine.begin(work), 1)
+    engine.send(Rewind(session, len(case.prompt) - 1))
+
+
+@contextmanager
+def _prefilling(rig: Rig, engine: EngineProcess) -> Iterator[Turn]:
+    prompt = rig.prompts.fresh(min(PREFILL_TOKENS, engine.limit_tokens // 2))
+    with rig.cold_session(engine) as session:
+        yield engine.begin(Generate(session, "", prompt, max_tokens=1))

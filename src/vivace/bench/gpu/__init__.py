@@ -1,0 +1,1 @@
+"""`vivace bench gpu`: one GPU and one user, through the engine."""

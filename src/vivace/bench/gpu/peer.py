@@ -1,0 +1,161 @@
+"""Others on the same GPU with the same weights: transformers, compiled; llama.cpp where it is built for CUDA.
+
+    python -m vivace.bench.gpu.peer NAME '{"checkpoint": …}'
+
+Each in a process of its own, one after the other, nothing of ours loaded beside it. Owns how each is asked
+for its best; a peer that is not installed, or fails, is a line in the report and not the end of it.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vivace.bench.gpu.material import Material
+
+CONTEXT, DECODED, ROUNDS = 1024, 128, 3
+PATIENCE_S = 240.0
+
+
+def measure_peers(checkpoint: Path, gpu_folder: Path, material: Material) -> dict[str, Any]:
+    asked = {
+        "checkpoint": str(checkpoint),
+        "gpu_folder": str(gpu_folder),
+        "tokens": material.code[:CONTEXT],
+    }
+    return {name: _ask(name, asked) for name in PEERS}
+
+
+def _ask(name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "vivace.bench.gpu.peer", name]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(asked), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"missing": f"no answer within {PATIENCE_S:.0f} s"}
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or ["it said nothing"]
+        return {"missing": words[-1]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
+    """bf16, a static cache, the forward pass compiled into CUDA graphs."""
+    import torch  # type: ignore[import-not-found,unused-ignore]
+    import transformers  # type: ignore[import-not-found,unused-ignore]
+
+    model = load_transformers(Path(asked["checkpoint"]), Path(asked["gpu_folder"]))
+    prompt = torch.tensor([asked["tokens"]], device="cuda")
+    cache = transformers.StaticCache(config=model.config, max_cache_len=CONTEXT + DECODED + 8)
+    positions = torch.arange(CONTEXT, CONTEXT + DECODED, device="cuda").reshape(-1, 1, 1)
+    step = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
+
+    def once() -> tuple[float, float]:
+        """Milliseconds to the first token, and of one later token."""
+        cache.reset()
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        out = model(prompt, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        token = out.logits[:, -1:].argmax(-1)
+        torch.cuda.synchronize()
+        first = time.perf_counter()
+        for number in range(DECODED):
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call,unused-ignore]
+            at = positions[number]
+            out = step(token, past_key_values=cache, position_ids=at, use_cache=True)  # type: ignore[no-untyped-call,unused-ignore]
+            token = out.logits[:, -1:].argmax(-1).clone()
+        torch.cuda.synchronize()
+        return (first - begun) * 1e3, (time.perf_counter() - first) * 1e3 / DECODED
+
+    with torch.inference_mode():
+        once()
+        runs = [once() for _ in range(ROUNDS)]
+    return {
+        "tokens_per_s": 1e3 / statistics.median(ms for _, ms in runs),
+        "first_token_ms": statistics.median(ms for ms, _ in runs),
+        "version": transformers.__version__,
+    }
+
+
+def load_transformers(checkpoint: Path, gpu_folder: Path, device: str = "cuda") -> Any:
+    """The same weights as ours, in bf16, in transformers' own model."""
+    import torch
+    import transformers
+
+    from vivace.engine.runners.cuda.weights.cache import read_through_cache
+
+    shape, weights = read_through_cache(checkpoint, gpu_folder)
+    config = transformers.Qwen2Config(
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.ffn,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        max_position_embeddings=shape.trained_tokens,
+        rms_norm_eps=shape.norm_epsilon,
+        rope_theta=shape.rope_theta,
+        rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
+        tie_word_embeddings=False,
+    )
+    with torch.device("meta"):
+        model = transformers.Qwen2ForCausalLM(config)
+    state = {name if name == "lm_head.weight" else f"model.{name}": each for name, each in weights.items()}
+    state.setdefault("lm_head.weight", weights["embed_tokens.weight"])
+    model = model.to(torch.bfloat16).to_empty(device=device)
+    model.load_state_dict({name: each.to(torch.bfloat16) for name, each in state.items()}, strict=True)
+    _refill_rotation(model, config, shape.rope_theta)
+    return model.eval()
+
+
+def _refill_rotation(model: Any, config: Any, theta: float) -> None:
+    """Frequencies are no weights: a model made without memory has to be given them again."""
+    import torch
+
+    width = config.hidden_size // config.num_attention_heads
+    rotary = model.model.rotary_emb
+    exponent = torch.arange(0, width, 2, dtype=torch.float32, device=rotary.inv_freq.device) / width
+    rotary.inv_freq = theta**-exponent
+    if hasattr(rotary, "original_inv_freq"):
+        rotary.original_inv_freq = rotary.inv_freq.clone()
+
+
+def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
+    """The file as downloaded, all layers on the GPU, flash attention."""
+    import llama_cpp as lc
+
+    if not lc.llama_supports_gpu_offload():
+        raise SystemExit("llama.cpp is installed, but was not built for CUDA")
+    model = lc.Llama(
+        asked["checkpoint"], n_ctx=4096, n_gpu_layers=-1, flash_attn=True, verbose=False, n_batch=1024
+    )
+    runs = []
+    for _ in range(ROUNDS + 1):
+        model.reset()
+        begun = time.perf_counter()
+        model.eval(asked["tokens"])
+        token, first = model.sample(temp=0.0), time.perf_counter()
+        for _ in range(DECODED):
+            model.eval([token])
+            token = model.sample(temp=0.0)
+        runs.append(((first - begun) * 1e3, (time.perf_counter() - first) * 1e3 / DECODED))
+    return {
+        "tokens_per_s": 1e3 / statistics.median(ms for _, ms in runs[1:]),
+        "first_token_ms": statistics.median(ms for ms, _ in runs[1:]),
+        "version": lc.__version__,
+    }
+
+
+PEERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "transformers": measure_transformers,
+    "llama_cpp": measure_llama_cpp,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(PEERS[sys.argv[1]](json.load(sys.stdin))))

@@ -1,0 +1,108 @@
+"""The server that is measured: one of its own, in a folder of its own, gone when the bench is.
+
+Owns its life. It is started as users' servers are, with the same code; of what is the user's only the models
+are used, and those are read.
+"""
+
+import contextlib
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vivace.bench.child import Child
+from vivace.client.warm import ServerAddress, ensure_server, read_status
+from vivace.config import Settings
+from vivace.errors import ServerGone, StartError
+from vivace.models.tokenizer import SCRIPTED
+from vivace.testing.scripted import Script
+
+IDLE_MINUTES = 10.0  # if the bench is killed, its server ends by itself
+READY_S = 60.0
+EXIT_S = 5.0
+POLL_S = 0.02
+OPEN_FILES = 4096
+
+
+@dataclass
+class House:
+    settings: Settings
+    address: ServerAddress
+    folder: Path
+    _numbers: Iterator[int]
+
+    def script(self, **fields: Any) -> str:
+        """The name of a model that plays this script."""
+        file = self.folder / f"script-{next(self._numbers)}.json"
+        file.write_bytes(msgspec.json.encode(Script(**fields)))
+        return f"{SCRIPTED}{file}"
+
+    def file(self, name: str) -> Path:
+        return self.folder / f"{next(self._numbers)}-{name}"
+
+
+@contextmanager
+def open_house(settings: Settings, model: str) -> Iterator[House]:
+    """A server that runs until the block ends, with `model` loaded."""
+    _allow_open_files()
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-wire-") as name:
+        folder = Path(name)
+        own = settings.having(
+            cache_dir=folder / "cache",
+            state_dir=folder / "state",
+            model=model,
+            port=0,
+            idle_minutes=IDLE_MINUTES,
+            kv_disk_gib=0.0,  # what an earlier run left on disk would make a cold start warm
+            tune="never",
+        )
+        child = _start(own)
+        try:
+            yield House(own, _address(own, child), folder, count(1))
+        finally:
+            child.process.terminate()
+            child.end(patience_s=EXIT_S)
+
+
+def _start(settings: Settings) -> Child:
+    """As `client.warm` does, but it is ours to end, also before it answers. Ctrl-C is not for it."""
+    values = msgspec.json.encode(settings, enc_hook=str).decode()
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    return Child("vivace.server", values, start_new_session=True, **options)
+
+
+def _address(settings: Settings, child: Child) -> ServerAddress:
+    """Of the server, when its model is loaded."""
+    deadline = time.monotonic() + READY_S
+    while not _is_ready(settings):
+        if child.process.poll() is not None:
+            raise child.why_it_ended("The bench's server")
+        if time.monotonic() > deadline:
+            raise StartError("The bench's server did not load its model.", "See `vivace doctor`.")
+        time.sleep(POLL_S)
+    return ensure_server(settings)
+
+
+def _is_ready(settings: Settings) -> bool:
+    try:
+        status = read_status(settings)
+    except ServerGone:
+        return False
+    return status is not None and status.engine.is_ready
+
+
+def _allow_open_files() -> None:
+    """As many as the system lets us have; the server inherits it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

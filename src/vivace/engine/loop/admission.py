@@ -1,0 +1,57 @@
+"""What is refused before anything is changed, and why: every refusal costs no pass and disturbs nobody.
+
+Owns the limits of a single request. Does not own who may run when (`scheduler`), or what a grammar may be
+(`grammar`).
+"""
+
+from vivace.engine.output.sampler import check_sampling
+from vivace.engine.runners.base import Facts
+from vivace.engine.turns.score import SCORE_TOKENS
+from vivace.engine.wire.frames import Append, Generate, Score
+from vivace.errors import ContextOverflow, UsageError
+
+MOST_STOPS, MOST_STOP_CHARACTERS = 64, 4096
+MOST_CANDIDATES = 4096
+
+
+def check_work(work: Append | Generate | Score, firm_tokens: int, facts: Facts) -> None:
+    """Raise if this work cannot be done on a session that has `firm_tokens`."""
+    check_tokens(work.tokens, facts)
+    length = firm_tokens + len(work.tokens)
+    needed = length + (not isinstance(work, Append))
+    if needed > facts.limit_tokens:
+        raise ContextOverflow(f"{needed} tokens are needed, and the context holds {facts.limit_tokens}.")
+    if length == 0 and not isinstance(work, Append):
+        raise UsageError("There is nothing to go on from: the session is empty.")
+    if isinstance(work, Generate):
+        _check_generate(work, length, facts)
+    elif isinstance(work, Score):
+        _check_score(work, length, facts)
+
+
+def check_tokens(tokens: list[int], facts: Facts) -> None:
+    if tokens and not (min(tokens) >= 0 and max(tokens) < facts.vocab_size):
+        raise UsageError(f"Token ids must be from 0 to {facts.vocab_size - 1}.")
+
+
+def _check_generate(work: Generate, length: int, facts: Facts) -> None:
+    if work.max_tokens < 1:
+        raise UsageError(f"max_tokens is {work.max_tokens}; at least 1 is needed.")
+    if len(work.stop) > MOST_STOPS or not all(0 < len(stop) <= MOST_STOP_CHARACTERS for stop in work.stop):
+        raise UsageError(f"stop takes up to {MOST_STOPS} strings of 1 to {MOST_STOP_CHARACTERS} characters.")
+    if len(work.stop_tokens) > MOST_STOPS:
+        raise UsageError(f"stop_tokens takes up to {MOST_STOPS} tokens.")
+    if not 0 <= work.spoken <= length:
+        raise UsageError(f"spoken is {work.spoken}; the log has {length} tokens.")
+    check_sampling(work.sampling, facts.vocab_size)
+    check_tokens(work.prediction, facts)
+
+
+def _check_score(work: Score, length: int, facts: Facts) -> None:
+    if len(work.candidates) > MOST_CANDIDATES:
+        raise UsageError(f"Of {len(work.candidates)} candidates at most {MOST_CANDIDATES} can be scored.")
+    longest = max(map(len, work.candidates), default=0)
+    if longest > SCORE_TOKENS or length + longest > facts.limit_tokens:
+        raise UsageError(f"A candidate of {longest} tokens is too long to be scored.")
+    for candidate in work.candidates:
+        check_tokens(candidate, facts)

@@ -1,0 +1,192 @@
+"""The engine: frames in, one pass at a time, frames out.
+
+Owns turns from their frame on, and the order of things: a frame is taken between two passes. Does not own the
+passes (`stepper`), who runs next (`scheduler`), what a pass means to a turn (`turn`), KV (`session`) or
+sockets (`worker`).
+"""
+
+import time
+
+from vivace.engine.kv.session import Session, Sessions
+from vivace.engine.kv.shelf import Shelf
+from vivace.engine.loop.admission import check_tokens, check_work
+from vivace.engine.loop.outbox import Outbox, Send
+from vivace.engine.loop.scheduler import Scheduler
+from vivace.engine.loop.stepper import Arrivals, Stepper
+from vivace.engine.output.compiler import Compiler
+from vivace.engine.output.grammar import Grammars
+from vivace.engine.runners.base import Runner
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.turns.append import AppendTurn
+from vivace.engine.turns.generate import GenerateTurn
+from vivace.engine.turns.score import ScoreTurn
+from vivace.engine.turns.turn import Turn
+from vivace.engine.wire.frames import (
+    Append,
+    Close,
+    Failed,
+    Fork,
+    Generate,
+    Interrupt,
+    Open,
+    Park,
+    Rewind,
+    Score,
+    Stats,
+    StatsReply,
+    ToEngine,
+)
+from vivace.errors import UsageError, VivaceError
+
+REST_S = 2.0  # an engine that had no turn for so long prepares what later ones may need
+PAUSE_S = 0.001  # between two steps of that
+
+Work = Append | Generate | Score
+
+
+class Engine:
+    def __init__(
+        self,
+        runner: Runner,
+        send: Send,
+        costs: StepCosts,
+        shelf: Shelf | None = None,
+        best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
+    ) -> None:
+        self._runner = runner
+        self._facts = runner.facts
+        self._outbox = Outbox(send)
+        self._costs = costs
+        self._shelf = shelf
+        self._sessions = Sessions(runner, shelf)
+        self._scheduler = Scheduler()
+        self._compiler = Compiler(Grammars(runner))
+        self._stepper = Stepper(
+            runner, self._sessions, self._scheduler, self._outbox, costs, best_chunk_tokens, self._stats
+        )
+        self._started = self._worked_at = time.perf_counter()
+        self._sessions.preload()
+
+    @property
+    def is_idle(self) -> bool:
+        return not len(self._scheduler)
+
+    def rest(self) -> float | None:
+        """Without a turn: a little work ahead, if it has been so for a while. When to come back; None: never.
+
+        Not at once: who woke the engine is often about to ask.
+        """
+        left_s = self._worked_at + REST_S - time.perf_counter()
+        if left_s > 0:
+            return left_s
+        return PAUSE_S if self._compiler.prepare() else None
+
+    def close(self) -> None:
+        self._compiler.close()
+        if self._shelf:
+            self._shelf.close()
+
+    # ---- frames --------------------------------------------------------------------------------------
+
+    def handle(self, frame: ToEngine) -> None:
+        """Take one frame. Work is queued for `step`; everything else happens now."""
+        try:
+            self._dispatch(frame)
+        except VivaceError as error:
+            self._outbox.send(Failed(getattr(frame, "turn", ""), error.code, error.message))
+
+    def _dispatch(self, frame: ToEngine) -> None:
+        match frame:
+            case Append() | Generate() | Score():
+                self._begin(frame)
+            case Interrupt(turn=turn):
+                for running in self._scheduler:
+                    if running.id == turn:
+                        self._stepper.finish(running, "interrupted")  # between passes: it need not wait
+            case Open(session=session, tokens=tokens, tenant=tenant):
+                check_tokens(tokens, self._facts)
+                self._sessions.open(session, tokens, tenant)
+            case Rewind(session=session, length=length):
+                self._sessions.check_rewind(session, length)
+                self._idle(session)
+                self._sessions.rewind(session, length)
+            case Fork(session=session, source=source, length=length):
+                self._sessions.fork(session, source, length)
+            case Park(session=session):
+                self._sessions.park(session)
+            case Close(session=session):
+                self._idle(session)
+                self._sessions.close(session)
+            case Stats() if self._stepper.answered:
+                self._stepper.answered -= 1
+            case Stats():
+                self._outbox.send(self._stats())
+
+    def _begin(self, work: Work) -> None:
+        session = self._sessions.get(work.session)
+        typed = self._running_on(session)
+        if typed and not (isinstance(typed, AppendTurn) and typed.is_provisional):
+            raise UsageError(f"Session {session.name} has a turn already; fork it, or wait.")
+        if any(turn.id == work.turn for turn in self._scheduler):
+            raise UsageError(f"There is a turn {work.turn} already.")
+        check_work(work, session.firm, self._facts)
+        if typed:
+            self._stepper.finish(typed, "replaced")  # text still being typed makes way for what comes next
+        is_provisional = isinstance(work, Append) and work.is_provisional
+        firm = session.firm
+        self._sessions.extend(session, work.tokens, is_provisional=is_provisional)
+        turn = self._make_turn(work, session)
+        turn.firm_before = firm
+        session.claim = turn.claim
+        self._scheduler.add(turn)
+
+    def _running_on(self, session: Session) -> Turn | None:
+        return next((turn for turn in self._scheduler if turn.session is session), None)
+
+    def _make_turn(self, work: Work, session: Session) -> Turn:
+        runner = self._runner
+        match work:
+            case Append():
+                return AppendTurn(work, session)
+            case Generate():
+                return GenerateTurn(
+                    work,
+                    session,
+                    facts=self._facts,
+                    piece=runner.piece,
+                    costs=self._costs,
+                    constraint=self._compiler.compile(work.grammar) if work.grammar else None,
+                )
+            case Score():
+                return ScoreTurn(
+                    work,
+                    session,
+                    scratch=self._sessions.scratch,
+                    share=runner.share,
+                    clear=lambda seq: runner.trim(seq, 0),
+                )
+
+    def _idle(self, name: str) -> None:
+        """A turn that still runs on a session ends before the session is cut or closed."""
+        if turn := self._running_on(self._sessions.get(name)):
+            self._stepper.finish(turn, "interrupted")
+
+    # ---- passes --------------------------------------------------------------------------------------
+
+    def step(self, arrivals: Arrivals = tuple) -> None:
+        """One pass: between any two of them, and inside a long one, a frame may change who runs next."""
+        begun = self._worked_at = time.perf_counter()
+        if not self._stepper.step(begun, arrivals):
+            self._compiler.wait()
+
+    def _stats(self) -> StatsReply:
+        return StatsReply(
+            sessions=len(self._sessions),
+            turns=len(self._scheduler),
+            kv_tokens=self._sessions.kv_tokens(),
+            kv_cells=self._facts.context_tokens,
+            parked_bytes=self._shelf.size_bytes if self._shelf else 0,
+            tokens_prefilled=self._stepper.tokens_prefilled,
+            tokens_generated=self._stepper.tokens_generated,
+            uptime_s=time.perf_counter() - self._started,
+        )

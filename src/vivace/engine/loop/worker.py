@@ -1,0 +1,221 @@
+"""The engine process: one socket to the server, one loop.
+
+    python -m vivace.engine.loop.worker FD '{"model": …}'
+
+Reads frames between passes and inside of long ones, so nobody waits for a pass that is no longer wanted. Ends
+when the socket ends: an engine never outlives its server. Owns the loop and the process. Does not own what
+frames mean (`engine`).
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from vivace.engine.kv.shelf import Shelf
+from vivace.engine.loop.engine import Engine
+from vivace.engine.loop.loading import telling
+from vivace.engine.loop.warmup import measure_costs
+from vivace.engine.runners.base import Runner
+from vivace.engine.runners.gpu_check import LEAST_CAPABILITY, Found, Look, check_machine, look
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.tuning.cpu import choose_threads
+from vivace.engine.wire.frames import FrameError, FromEngine, Ready, ToEngine, engine_unpacker, pack
+from vivace.engine.wire.job import Job
+from vivace.errors import COULD_NOT_START, StartError, VivaceError
+from vivace.models.folder import ELSEWHERE
+from vivace.models.tokenizer import SCRIPTED, script_of
+
+READ_BYTES = 1 << 20
+SPIN_COUNT = "100"  # threads soon sleep at a barrier: see benchmarks/threads.py
+
+
+class Inbox:
+    """Frames from the server: read when the engine is between passes, and looked at inside of a long one."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
+        self._unpacker = engine_unpacker()
+        self._waiting: list[ToEngine] = []
+        self.is_closed = False
+        self.error: FrameError | None = None  # why it is closed, if the other side sent nonsense
+
+    def take(self, wait_s: float | None) -> list[ToEngine]:
+        """All that came, in order; the first of it is waited for so long, None: until it or the end comes."""
+        self._read()
+        while not self._waiting and not self.is_closed and wait_s != 0.0:
+            self._poll.poll(None if wait_s is None else wait_s * 1e3)
+            self._read()
+            wait_s = None if wait_s is None else 0.0
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def peek(self) -> list[ToEngine] | None:
+        """What has come and was not taken yet; None if nobody is there any more."""
+        self._read()
+        return None if self.is_closed else self._waiting
+
+    def _read(self) -> None:
+        while not self.is_closed and self._poll.poll(0):
+            try:
+                data = self._link.recv(READ_BYTES)
+                self._waiting += self._unpacker.feed(data)
+            except OSError:
+                data = b""
+            except FrameError as error:
+                data, self.error = b"", error
+            self.is_closed = not data
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)
+
+
+def make_runner(job: Job, look: Look = look, tell: Callable[[str], None] = _say) -> Runner:
+    """What computes the job; `tell` hears why a GPU that is there does not."""
+    if job.model.startswith(SCRIPTED):
+        from vivace.testing.scripted import Script, ScriptedRunner
+
+        return ScriptedRunner(msgspec.convert(script_of(job.model), Script))
+    if Path(job.path).is_dir():
+        check_folder_can_run(job, look)
+        return make_gpu_runner(job, look)
+    if job.device == "cuda" or (job.device == "auto" and sys.platform == "linux"):
+        try:
+            return make_gpu_runner(job, look)
+        except StartError as error:
+            if job.device == "cuda":
+                raise
+            if look().driver:
+                tell(f"{error.message} {error.hint}")
+    from vivace.engine.runners.llamacpp import LlamaRunner
+
+    return LlamaRunner(
+        Path(job.path),
+        context_tokens=job.context_tokens,
+        session_tokens=job.session_tokens,
+        threads=choose_threads(job.threads),
+        use_extra_bufts=job.use_extra_bufts,
+    )
+
+
+def check_folder_can_run(job: Job, look: Look) -> None:
+    """llama.cpp reads no folder, so nothing takes over from the GPU engine."""
+    found = look() if job.device != "cpu" else Found()
+    try:
+        check_machine(found)
+    except StartError as error:
+        why = error.message if job.device != "cpu" else 'The device is "cpu" in config.toml.'
+        remedy = f" {error.hint}" if found.capability >= LEAST_CAPABILITY else ""
+        raise StartError(
+            f"{Path(job.path).name} is a folder of safetensors, which needs the GPU engine. {why}",
+            f"{ELSEWHERE}{remedy}",
+        ) from error
+
+
+def make_gpu_runner(job: Job, look: Look) -> Runner:
+    from vivace.engine.runners.cuda.load import open_runner
+
+    return open_runner(
+        Path(job.path),
+        context_tokens=job.context_tokens,
+        session_tokens=job.session_tokens,
+        bits=job.weight_bits,
+        kv_bits=job.kv_bits,
+        folder=Path(job.gpu_folder) if job.gpu_folder else None,
+        prefill=job.gpu_prefill,
+        look=look,
+    )
+
+
+def step_costs(job: Job, runner: Runner) -> StepCosts:
+    """What was measured before was measured on the CPU."""
+    known = job.step_costs if runner.facts.device == "cpu" else {}
+    return StepCosts(known or runner.known_costs() or measure_costs(runner))
+
+
+def make_shelf(job: Job, runner: Runner) -> Shelf | None:
+    if not job.kv_folder or not job.kv_disk_bytes:
+        return None
+    try:
+        return Shelf(Path(job.kv_folder), kv_format=runner.facts.kv_format, limit_bytes=job.kv_disk_bytes)
+    except OSError as error:
+        print(f"KV cannot be kept on disk: {error}", file=sys.stderr)
+        return None
+
+
+def run(link: socket.socket, job: Job) -> None:
+    """Load the model, say `Ready`, then serve until the other side closes."""
+    begun = time.perf_counter()
+
+    def send(frame: FromEngine) -> None:
+        link.sendall(pack(frame))
+
+    reasons: list[str] = []
+    with telling(send):
+        runner = make_runner(job, tell=reasons.append)
+        engine = Engine(runner, send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
+    gc.freeze()  # what is loaded now stays: no search for garbage in it while somebody waits for a token
+    inbox, facts = Inbox(link), runner.facts
+    send(
+        Ready(
+            model=job.model,
+            context_tokens=facts.context_tokens,
+            trained_tokens=facts.trained_tokens,
+            limit_tokens=facts.limit_tokens,
+            stretch=facts.stretch,
+            threads=facts.threads,
+            load_ms=(time.perf_counter() - begun) * 1e3,
+            pid=os.getpid(),
+            device=facts.device,
+            why_no_gpu=" ".join(reasons),
+        )
+    )
+    while not inbox.is_closed:
+        for frame in inbox.take(engine.rest() if engine.is_idle else 0.0):
+            engine.handle(frame)
+        if not engine.is_idle and not inbox.is_closed:
+            engine.step(inbox.peek)
+    engine.close()
+    if inbox.error:
+        raise inbox.error
+
+
+def play(link: socket.socket, job: Job) -> bool:
+    """Play the job's script without an engine, if it asks for that."""
+    if not job.model.startswith(SCRIPTED) or not script_of(job.model).get("is_engineless"):
+        return False
+    from vivace.testing.player import Player
+
+    Player(link, job.model).play()
+    return True
+
+
+def main() -> int:
+    fd, text = int(sys.argv[1]), sys.argv[2]
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # read when llama.cpp's threads are first loaded
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's: it closes the socket when done
+    link = socket.socket(fileno=fd)
+    try:
+        job = msgspec.json.decode(text, type=Job)
+        if not play(link, job):
+            run(link, job)
+    except VivaceError as error:
+        print(f"{error.message} {error.hint}", file=sys.stderr)
+        return COULD_NOT_START
+    except (BrokenPipeError, ConnectionResetError):
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Passes over a few tokens, planned, captured once and replayed."""

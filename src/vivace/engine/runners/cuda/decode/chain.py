@@ -1,0 +1,178 @@
+"""The launches of one pass, in order: what each kernel reads and writes.
+
+Owns the buffers of a pass and the order of the arguments. Whoever runs a launch (a stream of the GPU, the
+emulator of the tests) is not its concern.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.engine.runners.cuda.decode.plan import PARTS, STATS_WORDS, Plan, Size
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights.layout import Matrix
+
+STATE_WORDS = 28  # `State` in kernels/common.cuh, padded
+POSITION, COUNT, ACTIVE, STEP, REMAINING, SEED, SEED_HIGH, TEMPERATURE, STOPS, STOP = range(10)
+MOST_STOPS = 16
+RING_WORDS = 4096
+
+Argument: TypeAlias = torch.Tensor | int | float
+
+
+class Launch(NamedTuple):
+    kernel: str
+    size: Size
+    arguments: tuple[Argument, ...]
+    overlaps: bool = True  # may begin before the launch before it has ended
+
+
+class Layer(NamedTuple):
+    attention_gain: torch.Tensor
+    qkv: Matrix
+    bias: torch.Tensor
+    out: Matrix
+    ffn_gain: torch.Tensor
+    gate_up: Matrix
+    down: Matrix
+
+
+class Model(NamedTuple):
+    """All that a pass reads and never writes."""
+
+    shape: Shape
+    layers: list[Layer]
+    final_gain: torch.Tensor
+    head: Matrix
+    embedding: torch.Tensor  # [vocab, hidden] bf16
+    rotation: torch.Tensor  # [positions, 64, 2] cosine and sine
+    dense_head: torch.Tensor  # [vocab, hidden] bf16, for a prefill's last rows; often the embedding itself
+
+
+@dataclass
+class Buffers:
+    """What a pass writes. `ring` may be host memory that the device can reach."""
+
+    inputs: torch.Tensor
+    state: torch.Tensor
+    tokens: torch.Tensor
+    pages: torch.Tensor
+    x: torch.Tensor
+    q: torch.Tensor
+    part: torch.Tensor
+    part_stats: torch.Tensor
+    h: torch.Tensor
+    logits: torch.Tensor
+    best_score: torch.Tensor
+    best_token: torch.Tensor
+    ring: torch.Tensor
+    kv: torch.Tensor  # as `pool.make_pool` made it
+
+
+def make_buffers(
+    plan: Plan, kv: torch.Tensor, most_pages: int, ring: torch.Tensor, pages: torch.Tensor | None = None
+) -> Buffers:
+    shape, tokens, device = plan.shape, plan.tokens, kv.device
+
+    def zeros(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.zeros(size, dtype=dtype, device=device)
+
+    inputs = zeros(STATE_WORDS + tokens, dtype=torch.int32)  # one copy from the host fills state and tokens
+    return Buffers(
+        inputs=inputs,
+        state=inputs[:STATE_WORDS],
+        tokens=inputs[STATE_WORDS:],
+        pages=zeros(most_pages, dtype=torch.int32) if pages is None else pages,
+        x=zeros(tokens, shape.hidden),
+        q=zeros(tokens, shape.heads, HEAD_DIM, dtype=torch.bfloat16),
+        part=zeros(PARTS[-1], tokens, shape.heads, HEAD_DIM),
+        part_stats=zeros(PARTS[-1], tokens, shape.heads, STATS_WORDS),
+        h=zeros(tokens, shape.ffn),
+        logits=zeros(tokens, shape.vocab),
+        best_score=zeros(tokens, plan.blocks),
+        best_token=zeros(tokens, plan.blocks, dtype=torch.int32),
+        ring=ring,
+        kv=kv,
+    )
+
+
+def rotation_table(
+    shape: Shape,
+    positions: int,
+    device: torch.device | str,
+    stretch: float = 1.0,
+    factors: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Cosine and sine of position × frequency, in fp32 as the reference has them.
+
+    `factors` divide the frequencies (Llama 3). `stretch` is YaRN's: beyond the trained context slow
+    frequencies are stretched, quick ones are left, and all is made a little larger.
+    """
+    exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float32, device=device) / HEAD_DIM
+    frequency = shape.rope_theta**-exponent
+    if factors is not None:
+        frequency = frequency / factors.to(device).float()
+    if stretch > 1.0:
+        kept = _kept_share(shape).to(device)
+        frequency = frequency * (kept + (1.0 - kept) / stretch)
+    angle = torch.outer(torch.arange(positions, device=device).float(), frequency)
+    size = 1.0 + 0.1 * math.log(stretch)
+    return (torch.stack([angle.cos(), angle.sin()], dim=-1) * size).contiguous()
+
+
+def _kept_share(shape: Shape) -> torch.Tensor:
+    """How much of each frequency YaRN leaves alone: those that turn 32 times in the trained context, all."""
+
+    def dimension(turns: float) -> float:
+        wave = shape.trained_tokens / (turns * 2 * math.pi)
+        return HEAD_DIM * math.log(wave) / (2 * math.log(shape.rope_theta))
+
+    low = max(0, math.floor(dimension(32.0)))
+    high = min(HEAD_DIM - 1, math.ceil(dimension(1.0)))
+    ramp = (torch.arange(HEAD_DIM // 2, dtype=torch.float32) - low) / max(0.001, high - low)
+    return 1.0 - ramp.clamp(0.0, 1.0)
+
+
+def embedding(plan: Plan, model: Model, buffers: Buffers) -> Launch:
+    size = plan.sizes(1)["embed"]
+    return Launch("embed", size, (buffers.tokens, model.embedding, buffers.x))
+
+
+def layer_launches(
+    plan: Plan, layer: Layer, model: Model, buffers: Buffers, kv: torch.Tensor, parts: int
+) -> Iterator[Launch]:
+    shape, size, b = plan.shape, plan.sizes(parts), buffers
+    epsilon = shape.norm_epsilon
+    scale = HEAD_DIM**-0.5 * 1.4426950408889634  # the softmax is taken to the base 2
+    yield Launch("qkv", size["qkv"], (b.state, b.x, layer.attention_gain, *layer.qkv, layer.bias,
+                                      model.rotation,
+                                      b.pages, b.q, kv, epsilon))  # fmt: skip
+    yield Launch("attention", size["attention"], (b.state, b.q, kv, b.pages, parts, b.part,
+                                                  b.part_stats, scale))  # fmt: skip
+    yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x))
+    yield Launch("gate_up", size["gate_up"], (b.x, layer.ffn_gain, *layer.gate_up, b.h, epsilon))
+    yield Launch("down_projection", size["down_projection"], (b.h, *layer.down, b.x))
+
+
+def pass_launches(
+    plan: Plan, model: Model, buffers: Buffers, *, parts: int, streams: bool
+) -> Iterator[Launch]:
+    """One pass. A stream's step begins with x laid out by the step before; any other begins with `tokens`."""
+    b, size = buffers, plan.sizes(parts)
+    if not streams:
+        yield embedding(plan, model, buffers)
+    for index, layer in enumerate(model.layers):
+        for launch in layer_launches(plan, layer, model, buffers, b.kv[index], parts):
+            # The kernels read state and KV before they wait; so the first one begins with all of it final.
+            yield launch._replace(overlaps=index > 0 or launch.kernel != "qkv")
+    yield Launch("head", size["head"], (b.state, b.x, model.final_gain, *model.head, b.logits, b.best_score,
+                                        b.best_token, plan.shape.norm_epsilon))  # fmt: skip
+    yield Launch("choose", size["choose"], (b.state, b.best_score, b.best_token, size["head"].grid[0],
+                                            model.embedding, b.x, b.ring, RING_WORDS,
+                                            int(streams)))  # fmt: skip
+
+
+Run = Callable[[Launch], None]

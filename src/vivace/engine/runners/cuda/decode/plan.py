@@ -1,0 +1,280 @@
+"""How the work of one pass is cut into blocks: the macros of a module and the sizes of its launches.
+
+Owns every tuning constant. A plan belongs to one model shape, one format of weights and KV, and one number of
+tokens a pass. Shared memory is the budget (227 KB of a multiprocessor): the weights of the kernels to come
+wait there, beside those of the kernel that runs.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+
+PASS_TOKENS = (1, 2, 4, 8, 16, 32)
+PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
+STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, or all blocks queue for a few
+SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Depth of each ring in tiles, and tiles between two meetings of a block's warps."""
+
+    qkv_stages: int
+    o_stages: int
+    up_stages: int
+    up_group: int
+    down_stages: int
+    down_group: int
+    head_stages: int
+    head_group: int
+    down_split: int = 2  # blocks that share the columns of the down projection, for up to 4 tokens
+    keep_registers: int = 24
+    late_start: int = 0b01000  # a bit for each kernel of a layer
+    pace_bytes: int = 24576
+    attention_warps: int = 4
+    attention_cluster: int = 8
+    attention_tiles: int = 1  # of 16 rows that share a reading of keys and values; no more than there are
+    # Up to so many tokens of context, so many clusters share a key head.
+    attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
+    tiles_at_once: int = 2  # that a warp multiplies: half a ring, for the other half to come meanwhile
+    # The whole cache as shared memory, for all kernels alike: a multiprocessor changes the share only when it
+    # is empty. Then kernels to come begin early everywhere; that pays where memory is not the limit.
+    takes_all_shared: bool = False
+
+
+# Measured on an H200 (docs/gpu-notes.md). The attention's cut is the same in every pass over a format's
+# weights, so that a token comes out the same from any of them.
+TUNINGS = {
+    4: Tuning(
+        *(2, 2, 16, 18, 3, 4, 12, 16),  # nearly all of up and down at once: both fit on a multiprocessor
+        late_start=0b10000,
+        attention_cluster=16,
+        attention_parts=((3072, 1), (10240, 4)),
+        pace_bytes=27648,
+        tiles_at_once=6,
+        takes_all_shared=True,
+    ),
+    8: Tuning(
+        *(2, 2, 12, 18, 3, 4, 12, 16),
+        late_start=0b11000,
+        attention_cluster=16,
+        pace_bytes=36864,
+        tiles_at_once=6,
+    ),
+    16: Tuning(*(2, 2, 6, 18, 2, 4, 6, 16), late_start=0b11000, attention_warps=8),
+}
+
+
+def verify_tuning(bits: int, tokens: int) -> Tuning:
+    """For passes over several tokens: activations take the shared memory that a deep ring has otherwise."""
+    group = {2: 18, 4: 10, 8: 8}.get(tokens, 4)
+    # Staging many rows takes longer than a few tiles more: fewer blocks of qkv and out stage them.
+    small = 2 if tokens == 2 or (tokens == 4 and bits <= 8) else 4
+    one = TUNINGS[bits]
+    return Tuning(
+        *(small, small, 8 if tokens <= 4 or bits <= 8 else 6, group, 4, 2, 8, group),
+        keep_registers=24 if tokens == 2 else 96,
+        late_start=0b11111,
+        attention_warps=one.attention_warps,
+        attention_cluster=one.attention_cluster,
+        attention_tiles=2 if tokens >= (16 if bits == 16 else 32) else 1,
+        attention_parts=one.attention_parts,
+    )
+
+
+def tile_bytes(columns: int, bits: int) -> int:
+    """8 rows of weights; in 4 bits with step and zero of every 32."""
+    return columns * bits if bits > 4 else columns * 9 // 2
+
+
+def fitting_passes(shape: Shape, bits: int) -> tuple[int, ...]:
+    """The sizes of pass that this shape leaves room for; none if not even one token fits."""
+    return tuple(size for size in PASS_TOKENS if Plan(shape, bits, size).shared_bytes <= SHARED_BYTES)
+
+
+@dataclass(frozen=True)
+class Size:
+    """One launch: blocks along x (y and z come from the tokens), threads, cluster and shared memory."""
+
+    grid: tuple[int, int, int]
+    threads: int
+    cluster: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    shape: Shape
+    bits: int  # of a weight: 8, 16, or 4 with the head in 8
+    tokens: int  # of one pass
+    blocks: int = 132  # multiprocessors
+    tuning: Tuning | None = field(default=None)
+    kv_bits: int = 16  # of a key's or value's dimension: 8 or 16
+
+    @cached_property
+    def tuned(self) -> Tuning:
+        """The tuning, its rings as deep as this shape leaves room for: depth changes no arithmetic."""
+        wish = self.tuning or (
+            TUNINGS[self.bits] if self.tokens == 1 else verify_tuning(self.bits, self.tokens)
+        )
+        if self._down_bytes(replace(wish, down_stages=2, down_group=2)) > SHARED_BYTES:
+            wish = replace(wish, down_split=self._down_parts[0])
+        for name, count in (
+            ("up", lambda t: self._product_bytes(self.shape.hidden, 8, t.up_stages, t.up_group)),
+            ("head", self._head_bytes),
+            ("down", self._down_bytes),
+        ):
+            for what, step in (("stages", 1), ("group", 2)):
+                key = f"{name}_{what}"
+                while count(wish) > SHARED_BYTES and getattr(wish, key) > 2:
+                    wish = replace(wish, **{key: getattr(wish, key) - step})
+        return wish
+
+    def parts_for(self, length: int) -> int:
+        """Clusters that share a key head in a pass of any size that ends with this context."""
+        for tokens, parts in self._parts:
+            if length <= tokens:
+                return parts
+        return self._most_parts
+
+    def cut_alike(self, start: int, tokens: int) -> int:
+        """So many of the tokens from `start` on have their attention cut alike: one pass takes no more."""
+        return min((tokens, *(limit - start for limit, _ in self._parts if limit > start)))
+
+    @cached_property
+    def _most_parts(self) -> int:
+        room = 2 * self.blocks // (self.shape.kv_heads * self.tuned.attention_cluster)  # two blocks each
+        return max((parts for parts in PARTS if parts <= room), default=1)
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[int, int], ...]:
+        return tuple((tokens, min(parts, self._most_parts)) for tokens, parts in self.tuned.attention_parts)
+
+    @property
+    def tile_tokens(self) -> int:
+        return min(self.tokens, 16)
+
+    @property
+    def down(self) -> tuple[int, int]:
+        """Blocks of a cluster and warps of a block that share the columns of the down projection evenly."""
+        return self._down(self.tuned)
+
+    def _down(self, tuning: Tuning) -> tuple[int, int]:
+        parts, warps = self._down_parts
+        split = tuning.down_split if self.tokens <= 4 and parts == 4 else parts
+        return split, warps * parts // split
+
+    @property
+    def _down_parts(self) -> tuple[int, int]:
+        """Parts of the columns whose sums are added in order, and warps of a part: the same always."""
+        options = [
+            (p, w) for p in (4, 2, 1) for w in (8, 7, 6, 5, 4, 3, 2, 1) if self.shape.ffn % (64 * p * w) == 0
+        ]
+        return max(options, key=lambda option: (option[0] * option[1] <= 32, option[0] * option[1]))
+
+    def macros(self) -> dict[str, int]:
+        shape, tuned, (split, warps) = self.shape, self.tuned, self.down
+        return {
+            "HIDDEN": shape.hidden, "FFN": shape.ffn, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
+            "VOCAB": shape.vocab, "BITS": self.bits, "KV_BITS": self.kv_bits, "TOKENS": self.tokens,
+            "QKV_STAGES": tuned.qkv_stages, "O_STAGES": tuned.o_stages,
+            "UP_STAGES": tuned.up_stages, "UP_GROUP": tuned.up_group,
+            "DOWN_SPLIT": split, "DOWN_WARPS": warps,
+            "DOWN_STAGES": tuned.down_stages, "DOWN_GROUP": tuned.down_group,
+            "HEAD_STAGES": tuned.head_stages, "HEAD_GROUP": tuned.head_group,
+            "DOWN_PARTS": self._down_parts[0], "DOWN_BLOCKS": 2 if warps > 8 else 3,
+            "KEEP_REGISTERS": tuned.keep_registers, "LATE_START": tuned.late_start,
+            "PACE_BYTES": tuned.pace_bytes,
+            "TILES_AT_ONCE": tuned.tiles_at_once, "STATS_STRIDE": STATS_WORDS // 2,
+            "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
+            "ATTENTION_TILES": self._attention_tiles,
+        }  # fmt: skip
+
+    def sizes(self, parts: int) -> dict[str, Size]:
+        """The launches of a pass; `parts` clusters a key head share the attention."""
+        shape, tuned, (split, warps) = self.shape, self.tuned, self.down
+        sixteens = (self.tokens + 15) // 16
+        clusters = -(-shape.hidden // 8 // self._down_tiles(split))  # no more than that many tiles each need
+        splits = parts * tuned.attention_cluster
+
+        def product(tiles: int, blocks: int, k: int, stages: int, group: int) -> Size:
+            return Size((min(blocks, tiles), sixteens, 1), 288, 1, self._product_bytes(k, 8, stages, group))
+
+        head_tiles = -(-shape.vocab // 8)
+
+        return {
+            "embed": Size((self.tokens, 1, 1), 256, 1, 0),
+            "qkv": product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_stages, shape.hidden,
+                           tuned.qkv_stages, tuned.qkv_stages),
+            "attention": Size((shape.kv_heads * splits, 1, -(-self._rows // 16 // self._attention_tiles)),
+                              tuned.attention_warps * 32, tuned.attention_cluster, self._attention_bytes),
+            "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_stages,
+                                      shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_stages),
+            "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
+                               tuned.up_group),
+            "down_projection": Size((clusters * split, sixteens, 1), warps * 32 + 32, split,
+                                    self._down_bytes(tuned)),
+            "head": Size((min(self.blocks, head_tiles), sixteens, 1), 288, 1, self._head_bytes(tuned)),
+            "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
+        }  # fmt: skip
+
+    def _down_tiles(self, split: int) -> int:
+        """Tiles of one cluster."""
+        tiles = self.shape.hidden // 8
+        # Clusters of four have room on 120 of an H200's 132 multiprocessors: one too many waits for the rest.
+        room = self.blocks // split if split <= 2 else self.blocks * 7 // 8 // split
+        return -(-tiles // min(max(1, room), tiles))
+
+    def _down_bytes(self, tuning: Tuning) -> int:
+        """A product, and an inbox for the parts of every tile."""
+        split, warps = self._down(tuning)
+        parts = self._down_parts[0]
+        product = self._product_bytes(
+            self.shape.ffn // split, warps, tuning.down_stages, tuning.down_group, parts // split
+        )
+        return product + parts * self._down_tiles(split) * self.tile_tokens * 8 * 4 + 16
+
+    def _head_bytes(self, tuning: Tuning) -> int:
+        bits = max(self.bits, 8)
+        return self._product_bytes(self.shape.hidden, 8, tuning.head_stages, tuning.head_group, bits=bits)
+
+    @property
+    def shared_bytes(self) -> int:
+        """The most that one of its launches takes."""
+        return max(size.shared_bytes for size in self.sizes(1).values())
+
+    @property
+    def _rows(self) -> int:
+        """Of the attention: heads that share a key head, of every token."""
+        return self.tokens * self.shape.heads // self.shape.kv_heads
+
+    @property
+    def _attention_tiles(self) -> int:
+        return min(self.tuned.attention_tiles, -(-self._rows // 16))
+
+    @property
+    def _attention_bytes(self) -> int:
+        """Scores, twice, and the inbox of a cluster."""
+        rows = min(self._rows, 16)
+        scores = 2 * (8 if rows <= 8 else 16) * (16 * self.tuned.attention_warps + 8)
+        tile = scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2
+        return 4 * self._attention_tiles * tile + 16
+
+    def _product_bytes(
+        self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1, *, bits: int = 0
+    ) -> int:
+        """Shared memory of a `Product`: its ring, activations, sums, scratch and barriers."""
+        ring = stages * tile_bytes(slice_columns, bits or self.bits)
+        row = slice_columns + 32 if self.bits <= 8 else 2 * slice_columns + 64
+        activations = self.tile_tokens * (2 if self.bits <= 8 else 1) * row
+        sums = 2 * group * warps * self.tile_tokens * 8 * 4
+        return (
+            ring
+            + activations
+            + sums
+            + 2 * warps * 32 * 4
+            + 2 * self.tile_tokens * parts * 4
+            + stages * 16
+            + 16
+        )

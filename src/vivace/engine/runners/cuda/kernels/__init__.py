@@ -1,0 +1,1 @@
+"""The CUDA C++ sources, and what compiles and launches them."""

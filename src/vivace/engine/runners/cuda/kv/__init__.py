@@ -1,0 +1,1 @@
+"""Where keys and values lie on the device."""

@@ -1,0 +1,80 @@
+"""The decoder in plain torch, fp32, one token after the other: what every faster path is held against.
+
+Owns no layout and no cache worth the name. Slow on purpose: the shortest true statement of the model.
+"""
+
+from collections.abc import Callable
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
+
+Keep = Callable[[torch.Tensor], torch.Tensor]  # keys or values [tokens, kv_heads, 128] → as the KV has them
+
+
+def as_they_are(rows: torch.Tensor) -> torch.Tensor:
+    return rows
+
+
+def norm(x: torch.Tensor, gain: torch.Tensor, epsilon: float) -> torch.Tensor:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon) * gain
+
+
+def rotate(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """x [tokens, heads, 128]; table [tokens, 64, 2]: dimension i turns with dimension i + 64."""
+    low, high = x[..., : HEAD_DIM // 2], x[..., HEAD_DIM // 2 :]
+    cosine, sine = table[:, None, :, 0], table[:, None, :, 1]
+    return torch.cat([low * cosine - high * sine, high * cosine + low * sine], dim=-1)
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int) -> torch.Tensor:
+    """q [tokens, heads, 128] at positions start …; k, v [start + tokens, kv_heads, 128]."""
+    tokens, heads, _ = q.shape
+    group = heads // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = torch.einsum("thd,shd->hts", q, k) * HEAD_DIM**-0.5
+    seen = torch.arange(k.shape[0], device=q.device) <= start + torch.arange(tokens, device=q.device)[:, None]
+    return torch.einsum("hts,shd->thd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v)
+
+
+def attend_pages(
+    state: torch.Tensor, q: torch.Tensor, kv: torch.Tensor, pages: torch.Tensor, mixed: torch.Tensor
+) -> None:
+    """A chunk's attention as `ChunkAttention` has it, for machines without a GPU."""
+    start, count = int(state[POSITION]), int(state[COUNT])
+    length, kv_heads = start + count, kv.shape[2]
+    held = kv[pages[: -(-length // PAGE_TOKENS)].long()].float()
+    k, v = held.permute(1, 0, 3, 2, 4).reshape(2, -1, kv_heads, HEAD_DIM)[:, :length]
+    mixed[:count] = attend(q[:count].float(), k, v, start).reshape(count, -1).to(mixed.dtype)
+
+
+class Plain(dict[str, torch.Tensor]):
+    """Weights by their Hugging Face names, without the `model.` in front."""
+
+
+def forward(
+    shape: Shape, weights: Plain, tokens: torch.Tensor, rotation: torch.Tensor, keep: Keep = as_they_are
+) -> torch.Tensor:
+    """Logits [tokens, vocab] of a whole sequence from position 0."""
+    x = weights["embed_tokens.weight"][tokens].float()
+    for index in range(shape.layers):
+        x = decoder_layer(shape, weights, f"layers.{index}.", x, rotation[: len(tokens)], keep)
+    x = norm(x, weights["norm.weight"], shape.norm_epsilon)
+    return x @ weights.get("lm_head.weight", weights["embed_tokens.weight"]).float().T
+
+
+def decoder_layer(
+    shape: Shape, weights: Plain, at: str, x: torch.Tensor, table: torch.Tensor, keep: Keep = as_they_are
+) -> torch.Tensor:
+    def project(name: str, y: torch.Tensor) -> torch.Tensor:
+        out = y @ weights[f"{at}{name}.weight"].float().T
+        return out + weights[f"{at}{name}.bias"] if f"{at}{name}.bias" in weights else out
+
+    y = norm(x, weights[at + "input_layernorm.weight"], shape.norm_epsilon)
+    q, k, v = (project(f"self_attn.{n}_proj", y).reshape(len(x), -1, HEAD_DIM) for n in "qkv")
+    attention = attend(rotate(q, table), keep(rotate(k, table)), keep(v), 0)
+    x = x + project("self_attn.o_proj", attention.reshape(len(x), -1))
+    y = norm(x, weights[at + "post_attention_layernorm.weight"], shape.norm_epsilon)
+    inner = torch.nn.functional.silu(project("mlp.gate_proj", y)) * project("mlp.up_proj", y)
+    return x + project("mlp.down_proj", inner)

@@ -1,0 +1,1 @@
+"""Passes over many tokens: chunks of a prompt."""

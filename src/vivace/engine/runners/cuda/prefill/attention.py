@@ -1,0 +1,153 @@
+"""Attention of a chunk of a prompt, out of the pages of its sequence: the one kernel that is Triton's.
+
+A chunk has enough rows for Hopper's large matrix instructions and its copies of whole tiles, both of which
+Triton knows how to use. A chunk of few rows behind a long context would keep only a few multiprocessors busy:
+there its keys are split, and a second kernel puts the parts together. Position and number of tokens are
+read on the device, so a captured launch serves every context. Owns the two kernels and how a chunk is cut.
+"""
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from triton.tools.tensor_descriptor import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    TensorDescriptor,
+)
+
+from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
+
+LOG2_E = 1.4426950408889634  # the softmax is taken to the base 2
+ROWS = 64  # queries of a block: of 64 and 128, with 4 and 8 warps, the quickest at every size on an H200
+WARPS = 4
+STAGES = 3  # of the ring in shared memory that pages come into
+BUSY_BLOCKS = 200  # one and a half for each multiprocessor
+MOST_SPLITS = 16
+
+
+def splits_for(size: int, heads: int) -> int:
+    """How many parts the keys of a chunk of this size are cut into."""
+    return max(1, min(MOST_SPLITS, BUSY_BLOCKS // (-(-size // ROWS) * heads)))
+
+
+class ChunkAttention:
+    """The launches for chunks of some sizes, and room for their parts."""
+
+    def __init__(self, shape: Shape, sizes: list[int], device: torch.device) -> None:
+        self._shape = shape
+        parts = max(size * splits_for(size, shape.heads) for size in sizes) * shape.heads
+        self._parts = torch.empty(parts, HEAD_DIM, device=device)
+        self._weights = torch.empty(parts, 2, device=device)  # greatest score, sum
+
+    def run(
+        self,
+        state: torch.Tensor,
+        q: torch.Tensor,  # [size, heads, 128]
+        kv: torch.Tensor,  # one layer's: [pages, 2, kv_heads, 64, 128]
+        pages: torch.Tensor,
+        mixed: torch.Tensor,  # [size, heads * 128]
+    ) -> None:
+        size, heads, kv_heads = len(q), self._shape.heads, self._shape.kv_heads
+        splits = splits_for(size, heads)
+        tiles = TensorDescriptor.from_tensor(kv.view(-1, HEAD_DIM), [PAGE_TOKENS, HEAD_DIM])
+        _attend[(-(-size // ROWS), heads, splits)](
+            *(state, q, tiles, pages, mixed, self._parts, self._weights, size, HEAD_DIM**-0.5 * LOG2_E),
+            *(heads, kv_heads, ROWS, splits),
+            num_warps=WARPS,
+            num_stages=STAGES,
+        )
+        if splits > 1:
+            _combine[(size, heads)](
+                *(state, self._parts, self._weights, mixed, size),
+                *(heads, splits, triton.next_power_of_2(splits)),
+                num_warps=1,
+            )
+
+
+_POSITION, _COUNT = tl.constexpr(POSITION), tl.constexpr(COUNT)
+_DIM, _PAGE = tl.constexpr(HEAD_DIM), tl.constexpr(PAGE_TOKENS)
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _some_pages(  # type: ignore[no-untyped-def]
+    answer, total, most, queries, tiles, pages, tokens, length, kv_head, first, last, scale,
+    KV_HEADS: tl.constexpr, IS_CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """Go on with some pages of keys: the answer so far, the sum of its weights, the greatest score."""
+    for page in tl.range(first, last):
+        row = (tl.load(pages + page) * 2 * KV_HEADS + kv_head) * _PAGE
+        at = page * _PAGE + tl.arange(0, _PAGE)
+        scores = tl.dot(queries, tl.trans(tiles.load([row, 0])))
+        if IS_CAUSAL:
+            scores = tl.where(at[None, :] <= tokens[:, None], scores, float("-inf"))
+        new_most = tl.maximum(most, tl.max(scores, 1) * scale)
+        weights = tl.exp2(scores * scale - new_most[:, None])
+        shrink = tl.exp2(most - new_most)
+        total = total * shrink + tl.sum(weights, 1)
+        values = tiles.load([row + KV_HEADS * _PAGE, 0])
+        if IS_CAUSAL:  # what lies behind the end may be anything
+            values = tl.where((at < length)[:, None], values, 0.0)
+        answer = tl.dot(weights.to(values.dtype), values, answer * shrink[:, None])
+        most = new_most
+    return answer, total, most
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _attend(  # type: ignore[no-untyped-def]
+    state, q, tiles, pages, mixed, parts, part_weights, size, scale,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """One block of queries of one head: all of its keys, or one split of them."""
+    count, start = tl.load(state + _COUNT), tl.load(state + _POSITION)
+    row0 = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS  # the longest first
+    if row0 >= count:
+        return
+    head, split = tl.program_id(1), tl.program_id(2)
+    rows, dims = row0 + tl.arange(0, ROWS), tl.arange(0, _DIM)
+    is_real = rows < count
+    places = (rows[:, None] * HEADS + head) * _DIM + dims[None, :]
+    queries = tl.load(q + places, mask=is_real[:, None], other=0.0)
+    length = start + tl.minimum(row0 + ROWS, count)
+    all_pages = tl.cdiv(length, _PAGE)
+    share = tl.cdiv(all_pages, SPLITS)
+    first, last = split * share, tl.minimum(all_pages, (split + 1) * share)
+    # The pages before this one are seen by all of the queries.
+    middle = tl.minimum(last, tl.maximum(first, (start + row0 + 1) // _PAGE))
+    answer = tl.zeros([ROWS, _DIM], tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    most = tl.full([ROWS], -1e30, tl.float32)
+    tokens, kv_head = start + rows, head // (HEADS // KV_HEADS)
+    answer, total, most = _some_pages(
+        answer, total, most, queries, tiles, pages, tokens, length, kv_head, first, middle, scale,
+        KV_HEADS, False,
+    )  # fmt: skip
+    answer, total, most = _some_pages(
+        answer, total, most, queries, tiles, pages, tokens, length, kv_head, middle, last, scale,
+        KV_HEADS, True,
+    )  # fmt: skip
+    if SPLITS == 1:
+        tl.store(mixed + places, (answer / total[:, None]).to(mixed.dtype.element_ty), mask=is_real[:, None])
+    else:
+        at = (split * size + rows) * HEADS + head
+        tl.store(parts + at[:, None] * _DIM + dims[None, :], answer, mask=is_real[:, None])
+        tl.store(part_weights + at * 2, most, mask=is_real)
+        tl.store(part_weights + at * 2 + 1, total, mask=is_real)
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _combine(  # type: ignore[no-untyped-def]
+    state, parts, part_weights, mixed, size,
+    HEADS: tl.constexpr, SPLITS: tl.constexpr, SPLITS_UP: tl.constexpr,
+):  # fmt: skip
+    """One query of one head: the sum of its parts."""
+    row, head = tl.program_id(0), tl.program_id(1)
+    if row >= tl.load(state + _COUNT):
+        return
+    split, dims = tl.arange(0, SPLITS_UP), tl.arange(0, _DIM)
+    at = (split * size + row) * HEADS + head
+    is_part = split < SPLITS
+    most = tl.load(part_weights + at * 2, mask=is_part, other=-1e30)
+    total = tl.load(part_weights + at * 2 + 1, mask=is_part, other=0.0)
+    share = tl.exp2(most - tl.max(most, 0))
+    answers = tl.load(parts + at[:, None] * _DIM + dims[None, :], mask=is_part[:, None], other=0.0)
+    answer = tl.sum(answers * share[:, None], 0) / tl.sum(total * share, 0)
+    tl.store(mixed + (row * HEADS + head) * _DIM + dims, answer.to(mixed.dtype.element_ty))

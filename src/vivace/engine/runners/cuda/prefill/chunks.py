@@ -1,0 +1,241 @@
+"""Many tokens at once: chunks of a prompt through torch's matrix products.
+
+Our own kernels between the products make 9 launches a layer; the whole pass of a chunk is captured, in
+pieces, for each of a few sizes, so that the host starts a piece with one call. `Fp8Prefill` has 8-bit floats
+in the large products. Between pieces somebody may ask to stop; what a given-up chunk wrote lies behind the
+end of its sequence and is never read. Owns a chunk's pass. Does not own pages.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.engine.runners.base import ShouldStop, Stopped
+from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION, STATE_WORDS, Launch, Model
+from vivace.engine.runners.cuda.decode.graphs import Machine, Pool, capture_work
+from vivace.engine.runners.cuda.decode.plan import Size
+from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
+from vivace.engine.runners.cuda.model.reference import attend_pages
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights.build import Dense
+
+FP8 = torch.float8_e4m3fn
+SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)  # of a captured chunk
+PIECES = 7  # of its pass: somebody may stop it between two
+# A piece should take less than 8 ms at any position. All else of a token costs as much as 9,000 keys (H200).
+TOKEN_KEYS = 9_000
+MOST_KEYS = 130_000_000  # of all tokens of a chunk
+UNPACKING_BLOCKS = 264  # for each head's keys or values
+
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
+
+
+def chunk_at(position: int, sizes: Sequence[int]) -> int:
+    """How many tokens to take at once behind so many others: the longer the past, the fewer."""
+    fitting = [size for size in sizes if size * (TOKEN_KEYS + position + size // 2) <= MOST_KEYS]
+    return max(fitting, default=sizes[0])
+
+
+def _attention(shape: Shape, sizes: list[int], device: torch.device) -> Attend:
+    if device.type != "cuda":
+        return attend_pages
+    from vivace.engine.runners.cuda.prefill.attention import ChunkAttention
+
+    return ChunkAttention(shape, sizes, device).run
+
+
+class Prefill:
+    def __init__(
+        self,
+        model: Model,
+        dense: list[Dense],
+        kv: torch.Tensor,
+        pages: torch.Tensor,  # the page table of whichever sequence is read
+        machine: Machine,
+    ) -> None:
+        self._model, self._dense, self._kv, self._machine = model, dense, kv, machine
+        self._pages = pages
+        shape, positions = model.shape, model.rotation.shape[0]
+        self._sizes = [size for size in SIZES if size < positions] + [min(positions, SIZES[-1])]
+        self.chunk_tokens = most = self._sizes[-1]  # the most that one call should take
+        self._inputs = torch.zeros(STATE_WORDS + most, dtype=torch.int32, device=kv.device)
+        staging = torch.zeros(STATE_WORDS + most, dtype=torch.int32)
+        self._staging = staging.pin_memory() if kv.is_cuda else staging
+        self._state, self._tokens = self._inputs[:STATE_WORDS], self._inputs[STATE_WORDS:]
+        self._attend = _attention(shape, self._sizes, kv.device)
+        self._unpacked = make_unpacked(shape, len(pages), kv.device) if bits_of(kv) == 8 else None
+        self._in_order = torch.arange(len(pages), dtype=torch.int32, device=kv.device)
+
+        def zeros(columns: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+            return torch.zeros(most, columns, dtype=dtype, device=kv.device)
+
+        self._x = zeros(shape.hidden, torch.float32)
+        self._y, self._delta = zeros(shape.hidden), zeros(shape.hidden)
+        self._rows, self._q = zeros(shape.qkv_rows), zeros(shape.heads * HEAD_DIM)
+        self._mixed = zeros(shape.heads * HEAD_DIM)
+        self._gate_up, self._h = zeros(2 * shape.ffn), zeros(shape.ffn)
+        self._graphs: dict[int, list[torch.cuda.CUDAGraph]] = {}
+        self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
+
+    def run(
+        self, tokens: Sequence[int], start: int, want: int, should_stop: ShouldStop | None
+    ) -> torch.Tensor:
+        """Put tokens into the pages of their sequence; logits [want, vocab] of the last ones."""
+        at, chunk = 0, tokens[:0]
+        while at < len(tokens):
+            if at:
+                self._settle()  # the inputs of the chunk before are read
+            self._ask(should_stop)
+            chunk = tokens[at : at + chunk_at(start + at, self._sizes)]
+            self._write(chunk, start + at)
+            self._replay(next(size for size in self._sizes if size >= len(chunk)), should_stop)
+            at += len(chunk)
+        assert want <= len(chunk)
+        return self._logits(self._y[len(chunk) - want : len(chunk)])
+
+    def warm_up(self) -> None:
+        """Capture every size; nothing is written, since no token is real."""
+        if not self._kv.is_cuda:
+            return
+        for size in self._sizes:
+            self._write([], 0)
+            self._prepare(size)
+
+    def _write(self, tokens: Sequence[int], start: int) -> None:
+        words = self._staging.numpy()
+        words[:] = 0
+        words[POSITION], words[COUNT] = start, len(tokens)
+        words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
+        self._inputs.copy_(self._staging, non_blocking=True)
+
+    def _settle(self) -> None:
+        if self._kv.is_cuda:
+            torch.cuda.current_stream().synchronize()
+
+    def _ask(self, should_stop: ShouldStop | None) -> None:
+        if should_stop:
+            self._settle()  # the host must not run ahead of its question
+            if should_stop():
+                raise Stopped
+
+    def _replay(self, size: int, should_stop: ShouldStop | None) -> None:
+        if self._kv.is_cuda and size in self._graphs:
+            for graph in self._graphs[size]:
+                self._ask(should_stop)
+                graph.replay()
+            return
+        for piece in range(PIECES):
+            self._ask(should_stop)
+            self._run_piece(piece, size)
+
+    def _prepare(self, size: int) -> None:
+        if size not in self._graphs:
+            self._graphs[size] = [
+                capture_work(functools.partial(self._run_piece, piece, size), self._pool)
+                for piece in range(PIECES)
+            ]
+
+    def _run_piece(self, piece: int, size: int) -> None:
+        """Some layers of a pass over `size` tokens; the first begins it, the last ends it."""
+        shape, model = self._model.shape, self._model
+        if piece == 0:
+            self._launch("read_tokens", Size((size, 1, 1), 256, 1, 0), self._tokens, model.embedding, self._x)
+        for index in self._layers(piece):
+            self._decoder_layer(index, size)
+        if piece == PIECES - 1:
+            self._add_norm(model.final_gain, size, has_delta=shape.layers > 0)
+
+    def _layers(self, piece: int) -> Iterator[int]:
+        count = len(self._dense)
+        yield from range(count * piece // PIECES, count * (piece + 1) // PIECES)
+
+    def _decoder_layer(self, index: int, size: int) -> None:
+        layer, kv = self._dense[index], self._kv[index]
+        self._add_norm(layer.attention_gain, size, has_delta=index > 0)
+        rows, q, mixed = self._rows[:size], self._q[:size], self._mixed[:size]
+        torch.addmm(layer.dense_bias, self._y[:size], layer.qkv.T, out=rows)
+        one = Size((size, 1, 1), 256, 1, 0)
+        self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv)
+        self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._readable(kv), mixed)
+        torch.mm(mixed, layer.out.T, out=self._delta[:size])
+        self._feed_forward(index, size)
+
+    def _readable(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A layer's KV in bf16 and its page table: as they are, or unpacked as far as the chunk reads."""
+        if self._unpacked is None:
+            return kv, self._pages
+        blocks = Size((UNPACKING_BLOCKS, 2 * self._model.shape.kv_heads, 1), 256, 1, 0)
+        self._launch("unpack_pages", blocks, self._state, kv, self._pages, self._unpacked)
+        return self._unpacked, self._in_order
+
+    def _feed_forward(self, index: int, size: int) -> None:
+        layer, shape = self._dense[index], self._model.shape
+        self._add_norm(layer.ffn_gain, size, has_delta=True)
+        torch.mm(self._y[:size], layer.gate_up.T, out=self._gate_up[:size])
+        eights = Size((-(-size * shape.ffn // 8 // 256), 1, 1), 256, 1, 0)
+        self._launch("silu_product", eights, self._gate_up[:size], self._h[:size], size)
+        torch.mm(self._h[:size], layer.down.T, out=self._delta[:size])
+
+    def _add_norm(self, gain: torch.Tensor, size: int, *, has_delta: bool) -> None:
+        rows = Size((size, 1, 1), 256, 1, 32)
+        epsilon = self._model.shape.norm_epsilon
+        self._launch("add_norm", rows, self._x, self._delta, int(has_delta), gain, self._y, epsilon)
+
+    def _launch(self, kernel: str, size: Size, *arguments: torch.Tensor | int | float) -> None:
+        self._machine.run(Launch(kernel, size, arguments, overlaps=False))
+
+    def _logits(self, y: torch.Tensor) -> torch.Tensor:
+        return (y @ self._model.dense_head.T).float()
+
+
+class Fp8Prefill(Prefill):
+    """As above, with 8-bit floats in the three large products: half their time, and a question of quality."""
+
+    def __init__(
+        self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, machine: Machine
+    ) -> None:
+        super().__init__(model, dense, kv, pages, machine)
+        shape, most = model.shape, self.chunk_tokens
+        self._weights8 = [(_to_fp8(layer.gate_up), _to_fp8(layer.down)) for layer in dense]
+        self._y8 = torch.zeros(most, shape.hidden, dtype=FP8, device=kv.device)
+        self._h8 = torch.zeros(most, shape.ffn, dtype=FP8, device=kv.device)
+        self._scale = torch.zeros(most, 1, device=kv.device)
+
+    def _feed_forward(self, index: int, size: int) -> None:
+        gain, epsilon = self._dense[index].ffn_gain, self._model.shape.norm_epsilon
+        (gate_up, up_scale), (down, down_scale) = self._weights8[index]
+        y8, h8, scale, rows = (
+            self._y8[:size],
+            self._h8[:size],
+            self._scale[:size],
+            Size((size, 1, 1), 256, 1, 64),
+        )
+        self._launch("add_norm_fp8", rows, self._x, self._delta, gain, y8, scale, epsilon)
+        self._multiply(y8, gate_up, scale, up_scale, self._gate_up[:size])
+        self._launch("silu_product_fp8", rows, self._gate_up[:size], h8, scale)
+        self._multiply(h8, down, scale, down_scale, self._delta[:size])
+
+    def _multiply(
+        self,
+        rows: torch.Tensor,
+        weight: torch.Tensor,
+        scale: torch.Tensor,
+        weight_scale: torch.Tensor,
+        out: torch.Tensor,
+    ) -> None:
+        if rows.is_cuda:
+            torch._scaled_mm(
+                rows, weight.T, scale, weight_scale, out_dtype=out.dtype, use_fast_accum=True, out=out
+            )
+        else:
+            out.copy_((rows.float() * scale) @ (weight.float() * weight_scale.T).T)
+
+
+def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows as 8-bit floats, and their scales as [1, rows]."""
+    scale = weight.float().abs().amax(dim=1).clamp(min=1e-12) / 448.0
+    return (weight.float() / scale[:, None]).to(FP8), scale[None].contiguous()
+
+
+PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill}

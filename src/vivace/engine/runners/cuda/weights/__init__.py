@@ -1,0 +1,1 @@
+"""From files to matrices as the kernels read them."""

@@ -1,0 +1,60 @@
+"""A checkpoint read once and kept as bf16: the second load takes the time of reading a file.
+
+Dequantising a GGUF is the slow part of a load (rounding to 8 bits and tiling take under a second on the
+GPU), so it is the bf16 matrices that are kept. Owns the cached file and when it is valid; a half-written one
+never gets the name, and a damaged one is made anew. A folder of safetensors is read where it lies: a copy
+would be the same bytes, read by the same call.
+"""
+
+import dataclasses
+import glob
+import json
+import os
+from pathlib import Path
+
+from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.shape import Shape
+from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
+from vivace.models import folder
+
+VERSION = 2
+
+
+def read_through_cache(path: Path, cache: Path) -> tuple[Shape, Plain]:
+    """What `read_checkpoint` gives, from `cache` if it was read before."""
+    if path.is_dir():
+        return read_checkpoint(path)
+    from safetensors import SafetensorError, safe_open  # type: ignore[import-not-found,unused-ignore]
+    from safetensors.torch import load_file, save_file  # type: ignore[import-not-found,unused-ignore]
+
+    kept = cache / cache_name(path)
+    if kept.exists():
+        try:
+            with safe_open(str(kept), "pt") as file:
+                shape = Shape(**json.loads(file.metadata()["shape"]))
+            return shape, Plain(load_file(str(kept)))
+        except (SafetensorError, KeyError, TypeError, ValueError):
+            kept.unlink()  # made by another version, or damaged
+    shape, weights = read_checkpoint(path)
+    cache.mkdir(parents=True, exist_ok=True)
+    part = kept.with_suffix(f".{os.getpid()}.part")
+    save_file(dict(weights), str(part), metadata={"shape": json.dumps(dataclasses.asdict(shape))})
+    part.replace(kept)
+    for stale in cache.glob(f"{glob.escape(path.stem)}-*.safetensors"):  # several gigabytes each
+        if stale != kept:
+            stale.unlink(missing_ok=True)
+    return shape, weights
+
+
+def identity_of(path: Path) -> str:
+    """Changes with the model's weights: saved KV belongs to it."""
+    if path.is_dir():
+        return folder.identity(path)
+    facts = path.stat()
+    return f"{facts.st_size} {facts.st_mtime_ns}"
+
+
+def cache_name(path: Path) -> str:
+    """Changes with the file's name, size and time, and with the way it is read."""
+    facts = path.stat()
+    return f"{path.stem}-{facts.st_size:x}-{facts.st_mtime_ns:x}-v{VERSION}.safetensors"

@@ -1,0 +1,178 @@
+"""Weights from files: a GGUF, dequantised here, or a Hugging Face folder (`safetensors_folder`).
+
+Owns the reading of a GGUF, and the names. Gives matrices under Hugging Face's names without the `model.` in
+front; how they lie on the GPU is `weights`'s concern. Says in one line what it cannot read.
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights.gguf_file import GgufFile, Tensor
+from vivace.engine.runners.cuda.weights.safetensors_folder import (
+    ARCHITECTURES,
+    describe_folder,
+    read_safetensors,
+)
+from vivace.errors import StartError
+from vivace.models.folder import ELSEWHERE
+
+READERS = 4  # threads: each holds one matrix in fp32
+_GGUF_NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_GGUF_TOP = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
+
+
+def read_checkpoint(path: Path) -> tuple[Shape, Plain]:
+    shape, weights = read_safetensors(path) if path.is_dir() else read_gguf(path)
+    _check_shape(path, shape)
+    return shape, weights
+
+
+def describe(path: Path) -> Shape:
+    """The model's shape from its header alone; `StartError` if the GPU engine cannot run this file."""
+    if path.is_dir():
+        shape = describe_folder(path)
+    else:
+        file = GgufFile(path)
+        _check_architecture(path, _architecture(file))
+        _check_kinds(file)
+        shape = _gguf_shape(file)
+        file.close()
+    _check_shape(path, shape)
+    return shape
+
+
+def read_gguf(path: Path) -> tuple[Shape, Plain]:
+    gguf = _gguf_package()
+    file = GgufFile(path)
+    architecture = _architecture(file)
+    _check_architecture(path, architecture)
+    _check_kinds(file)
+
+    def read(tensor: Tensor) -> tuple[str, torch.Tensor]:
+        kind = gguf.GGMLQuantizationType(tensor.kind)
+        block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+        row_bytes = tensor.shape[-1] // block * block_bytes
+        raw = np.frombuffer(file.data(tensor, math.prod(tensor.shape[:-1]) * row_bytes), np.uint8)
+        values = gguf.dequantize(raw.reshape(*tensor.shape[:-1], row_bytes), kind)
+        rows = torch.from_numpy(np.array(values)).to(torch.bfloat16 if values.ndim > 1 else torch.float32)
+        if architecture == "llama" and tensor.name.split(".")[-2] in ("attn_q", "attn_k"):
+            rows = _halves_apart(rows)
+        return hugging_face_name(tensor.name), rows
+
+    with ThreadPoolExecutor(READERS) as threads:
+        return _gguf_shape(file), Plain(threads.map(read, file.tensors))
+
+
+def _halves_apart(rows: torch.Tensor) -> torch.Tensor:
+    """Llama's GGUF has the two dimensions that turn together side by side; here they are 64 apart."""
+    pairs = rows.reshape(-1, HEAD_DIM // 2, 2, rows.shape[-1])
+    return pairs.transpose(1, 2).reshape(rows.shape).contiguous()
+
+
+def _check_kinds(file: GgufFile) -> None:
+    """Refuse numbers that gguf cannot turn back, before anything large is read."""
+    gguf = _gguf_package()
+    for number in {tensor.kind for tensor in file.tensors}:
+        try:
+            kind = gguf.GGMLQuantizationType(number)
+            _, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+            gguf.dequantize(np.zeros((1, block_bytes), np.uint8), kind)
+        except (ValueError, KeyError, NotImplementedError) as error:
+            raise StartError(
+                f"{file.path.name} has weights of the kind {_kind_name(gguf, number)}, "
+                "which the GPU engine cannot read.",
+                "Take another quantisation of the model, or run it with the CPU engine.",
+            ) from error
+
+
+def _kind_name(gguf: Any, number: int) -> str:
+    try:
+        return str(gguf.GGMLQuantizationType(number).name)
+    except ValueError:
+        return f"number {number}"
+
+
+def _gguf_package() -> Any:
+    try:
+        import gguf  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError as error:
+        raise StartError(
+            "Reading GGUF needs the gguf package.", "Add it with `vivace extras add cuda`."
+        ) from error
+    return gguf
+
+
+def hugging_face_name(name: str) -> str:
+    """blk.3.attn_q.weight → layers.3.self_attn.q_proj.weight"""
+    parts = name.split(".")
+    if parts[0] == "blk":
+        return f"layers.{parts[1]}.{_GGUF_NAMES.get(parts[2], parts[2])}.{parts[3]}"
+    return f"{_GGUF_TOP.get(parts[0], parts[0])}.{parts[1]}"
+
+
+def _architecture(file: GgufFile) -> str:
+    return str(file.fields.get("general.architecture", "nameless"))
+
+
+def _gguf_shape(file: GgufFile) -> Shape:
+    fields, architecture = file.fields, _architecture(file)
+
+    def of(name: str) -> Any:
+        try:
+            return fields[f"{architecture}.{name}"]
+        except KeyError:
+            raise StartError(f"{file.path.name} does not say its {name}.", "Pull it again.") from None
+
+    heads, hidden = of("attention.head_count"), of("embedding_length")
+    width = fields.get(f"{architecture}.attention.key_length", hidden // heads)
+    _check_heads(file.path, width)
+    return Shape(
+        layers=of("block_count"),
+        hidden=hidden,
+        ffn=of("feed_forward_length"),
+        heads=heads,
+        kv_heads=fields.get(f"{architecture}.attention.head_count_kv", heads),
+        vocab=next(each.shape[0] for each in file.tensors if each.name == "token_embd.weight"),
+        trained_tokens=of("context_length"),
+        rope_theta=fields.get(f"{architecture}.rope.freq_base", 10_000.0),
+        norm_epsilon=of("attention.layer_norm_rms_epsilon"),
+    )
+
+
+def _check_shape(path: Path, shape: Shape) -> None:
+    if problem := shape.problem():
+        hint = ELSEWHERE if path.is_dir() else "Run it with the CPU engine."
+        raise StartError(f"{path.name} cannot run on the GPU: {problem}.", hint)
+
+
+def _check_heads(path: Path, width: int) -> None:
+    if width != HEAD_DIM:
+        raise StartError(
+            f"{path.name} cannot run on the GPU: its heads are {width} wide, and not {HEAD_DIM}.",
+            "Run it with the CPU engine.",
+        )
+
+
+def _check_architecture(path: Path, architecture: str) -> None:
+    if architecture not in ARCHITECTURES:
+        raise StartError(
+            f"{path.name} is a {architecture} model; the GPU engine knows {', '.join(ARCHITECTURES)}.",
+            "Run it with the CPU engine.",
+        )

@@ -1,0 +1,98 @@
+"""Weights in 4 bits: 32 neighbours of a row share a step and a zero.
+
+A weight is step × (0 … 15 − zero): the step a byte in its row's unit, the zero a byte of 16ths. With both it
+takes 4.5 bits. The step is the best of a few, so that a file that is in groups of 32 already (Q4_K, Q4_1)
+comes out nearly as it went in. Owns the rounding and how a tile of it lies in memory; kernels/int4.cuh has
+the same format. docs/gpu-notes.md has the errors of other ways.
+"""
+
+from typing import NamedTuple
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+GROUP = 32  # columns that share a step: what a tensor core takes at once
+MOST = 15  # the largest integer
+SPANS = (15, 14, 13, 12, 11, 10)  # steps from the least weight to the largest, of which the best is taken
+ROWS_AT_ONCE = 4096  # in fp32, several times: 100 MB and more
+TILE_ROWS = 8
+BLOCK = 2 * GROUP  # columns; their integers are the two halves of a byte
+BLOCK_BYTES = TILE_ROWS * GROUP + 2 * TILE_ROWS * 2
+
+
+class Fours(NamedTuple):
+    """All but the scales are bytes. A weight is (16 × integer − zero) × step × scale."""
+
+    integers: torch.Tensor  # [rows, groups, 32]
+    step: torch.Tensor  # [rows, groups]
+    zero: torch.Tensor
+    scales: torch.Tensor  # [rows]
+
+
+def round_to_fours(weight: torch.Tensor) -> Fours:
+    starts = range(0, len(weight), ROWS_AT_ONCE)
+    parts = [_round_rows(weight[start : start + ROWS_AT_ONCE]) for start in starts]
+    return Fours(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+
+def _round_rows(weight: torch.Tensor) -> Fours:
+    groups = weight.float().reshape(len(weight), -1, GROUP)
+    least = groups.amin(-1).clamp(max=0.0)  # zero itself is always on the scale
+    width = groups.amax(-1).clamp(min=0.0) - least
+    unit = (width.amax(1, keepdim=True) / (SPANS[-1] * 255)).clamp(min=1e-30)
+    best, error = None, None
+    for span in SPANS:
+        found = _with_step(groups, width / (span * unit), least, unit)
+        off = ((_widen_groups(found) - groups) / unit[..., None]).square_().sum(-1)
+        if best is None or error is None:
+            best, error = found, off
+            continue
+        is_better = off < error
+        best = Fours(
+            torch.where(is_better[..., None], found.integers, best.integers),
+            torch.where(is_better, found.step, best.step),
+            torch.where(is_better, found.zero, best.zero),
+            best.scales,
+        )
+        error = torch.minimum(off, error)
+    assert best is not None
+    return best
+
+
+def _with_step(groups: torch.Tensor, steps: torch.Tensor, least: torch.Tensor, unit: torch.Tensor) -> Fours:
+    step = torch.round(steps).clamp(1, 255)
+    size = step * unit
+    zero = torch.round(-16 * least / size).clamp(0, 255)
+    integers = torch.round(groups / size[..., None] + zero[..., None] / 16).clamp(0, MOST)
+    byte = torch.uint8
+    return Fours(integers.to(byte), step.to(byte), zero.to(byte), unit.squeeze(1) / 16)
+
+
+def _widen_groups(fours: Fours) -> torch.Tensor:
+    size = fours.step.float() * fours.scales[:, None]
+    return (16 * fours.integers.float() - fours.zero.float()[..., None]) * size[..., None]
+
+
+def widen(fours: Fours) -> torch.Tensor:
+    """The matrix that the kernels multiply by: [rows, columns] of fp32."""
+    return _widen_groups(fours).flatten(1)
+
+
+def tile_fours(fours: Fours) -> torch.Tensor:
+    """[tile][64 columns]: [row][32 bytes: columns 0 … 31 low, 32 … 63 high], [2 groups][row][step, zero]"""
+    rows, groups, _ = fours.integers.shape
+    size = (rows // TILE_ROWS, TILE_ROWS, groups // 2, 2)
+    halves = fours.integers.reshape(*size, GROUP)
+    bytes_ = (halves[..., 0, :] | halves[..., 1, :] << 4).transpose(1, 2).flatten(2)
+    steps = torch.stack([fours.step.reshape(size), fours.zero.reshape(size)], dim=-1)
+    return torch.cat([bytes_, steps.permute(0, 2, 3, 1, 4).flatten(2)], dim=-1).reshape(-1)
+
+
+def untile_fours(tiles: torch.Tensor, scales: torch.Tensor, columns: int) -> Fours:
+    blocks = tiles.reshape(-1, columns // BLOCK, BLOCK_BYTES)
+    count = len(blocks)  # of tiles
+    bytes_, steps = blocks[..., : TILE_ROWS * GROUP], blocks[..., TILE_ROWS * GROUP :]
+    halves = bytes_.reshape(count, -1, TILE_ROWS, GROUP).transpose(1, 2)
+    integers = torch.stack([halves & 15, halves >> 4], dim=-2)  # [tile, row, block, 2, 32]
+    pairs = steps.reshape(count, -1, 2, TILE_ROWS, 2)
+    step, zero = pairs.permute(4, 0, 3, 1, 2).reshape(2, -1, columns // GROUP)
+    return Fours(integers.reshape(len(step), -1, GROUP), step, zero, scales)

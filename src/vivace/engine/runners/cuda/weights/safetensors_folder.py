@@ -1,0 +1,239 @@
+"""A Hugging Face folder as a model for the GPU: its shape from config.json, its weights from safetensors.
+
+Owns what config.json may say, and that the tensors are those of that shape: all of it is checked by the
+headers, before anything large is read or reserved. The files are read where they lie, without a second copy
+in the cache: they are what the cache would hold. Which files belong to the folder is `models.folder`'s.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.errors import StartError
+from vivace.models.folder import ELSEWHERE, WHOLE, read_json, shown, weight_files
+
+ARCHITECTURES = ("qwen2", "llama")
+NUMBERS = ("BF16", "F16", "F32")
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
+Layers = Annotated[int, msgspec.Meta(ge=1, le=1024)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
+_PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_IGNORED = "rotary_emb.inv_freq"  # old checkpoints keep a table that is computed here
+
+
+class Rope(msgspec.Struct):
+    """How positions turn: `rope_scaling` of old folders, `rope_parameters` of new ones."""
+
+    rope_type: str | None = None
+    type: str | None = None
+    rope_theta: Positive | None = None
+    factor: Positive = 1.0
+    low_freq_factor: Positive = 1.0
+    high_freq_factor: Positive = 4.0
+    original_max_position_embeddings: Count | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.rope_type or self.type or "default"
+
+
+class Config(msgspec.Struct):
+    """What is read of config.json; the names are Hugging Face's."""
+
+    num_hidden_layers: Layers
+    hidden_size: Count
+    intermediate_size: Count
+    num_attention_heads: Count
+    max_position_embeddings: Count
+    rms_norm_eps: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    num_key_value_heads: Count | None = None
+    head_dim: Count | None = None
+    rope_theta: Positive | None = None
+    rope_scaling: Rope | None = None
+    rope_parameters: Rope | None = None
+    hidden_act: str = "silu"
+    tie_word_embeddings: bool | None = None
+    use_sliding_window: bool | None = None
+    quantization_config: dict[str, Any] | None = None
+
+    @property
+    def rope(self) -> Rope:
+        return self.rope_parameters or self.rope_scaling or Rope()
+
+    @property
+    def theta(self) -> float:
+        return self.rope.rope_theta or self.rope_theta or 10_000.0
+
+
+class _Named(msgspec.Struct):
+    model_type: str = "nameless"
+
+
+def describe_folder(folder: Path) -> Shape:
+    """The shape, checked against all tensors; `StartError` if the GPU engine cannot run this folder."""
+    architecture = read_json(folder, "config.json", _Named).model_type
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise StartError(
+            f"{folder.name} is a {shown(architecture)} model; the GPU engine knows {known}.", ELSEWHERE
+        )
+    config = read_json(folder, "config.json", Config)
+    if problem := _problem(config):
+        raise StartError(f"{folder.name} cannot run on the GPU: {problem}.", ELSEWHERE)
+    sizes = _tensor_sizes(folder)
+    vocab = (sizes.get("embed_tokens.weight") or (0,))[0]
+    shape = _shape(config, vocab)
+    _check_tensors(folder, shape, sizes, config)
+    return shape
+
+
+def read_safetensors(folder: Path) -> tuple[Shape, Plain]:
+    from safetensors.torch import load_file  # type: ignore[import-not-found,unused-ignore]
+
+    shape, weights = describe_folder(folder), Plain()
+    for file in weight_files(folder):
+        with _readable(file):
+            weights.update({name.removeprefix("model."): data for name, data in load_file(str(file)).items()})
+    config = read_json(folder, "config.json", Config)
+    if config.tie_word_embeddings:
+        weights.pop("lm_head.weight", None)  # some keep a copy that nobody uses
+    if (factors := rope_factors(config.rope, config.theta)) is not None:
+        weights["rope_freqs.weight"] = factors
+    return shape, weights
+
+
+def rope_factors(rope: Rope, theta: float) -> torch.Tensor | None:
+    """Llama 3's own stretch: low frequencies are slowed down by `factor`, high ones stay as they are."""
+    if rope.kind != "llama3" or rope.original_max_position_embeddings is None:
+        return None
+    exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
+    turns = rope.original_max_position_embeddings / (2 * math.pi * theta**exponent)
+    low, high = rope.low_freq_factor, rope.high_freq_factor
+    kept = ((turns - low) / (high - low)).clamp(0.0, 1.0)
+    slower: torch.Tensor = (1.0 / ((1.0 - kept) / rope.factor + kept)).float()
+    return slower
+
+
+def _problem(config: Config) -> str:
+    """Why our kernels cannot run it, as far as the shape does not tell; empty when they can."""
+    width = config.head_dim or config.hidden_size // config.num_attention_heads
+    rope = config.rope
+    if width != HEAD_DIM:
+        return f"its heads are {width} wide, and not {HEAD_DIM}"
+    if config.quantization_config:
+        return f"its weights are quantised ({shown(config.quantization_config.get('quant_method'))})"
+    if config.hidden_act != "silu":
+        return f"its activation is {shown(config.hidden_act)}, and not silu"
+    if config.use_sliding_window:
+        return "it looks back through a sliding window"
+    if rope.kind not in ("default", "llama3", "yarn"):  # yarn: `session_tokens` does it, where it is wished
+        return f"it stretches positions by {shown(rope.kind)}"
+    if rope.kind == "llama3" and rope.original_max_position_embeddings is None:
+        return "it does not say its original_max_position_embeddings"
+    if rope.kind == "llama3" and rope.high_freq_factor <= rope.low_freq_factor:
+        return "its high_freq_factor is not above its low_freq_factor"
+    return ""
+
+
+def _shape(config: Config, vocab: int) -> Shape:
+    rope = config.rope
+    yarn_tokens = rope.original_max_position_embeddings if rope.kind == "yarn" else None
+    return Shape(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        ffn=config.intermediate_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads or config.num_attention_heads,
+        vocab=vocab,
+        trained_tokens=yarn_tokens or config.max_position_embeddings,
+        rope_theta=config.theta,
+        norm_epsilon=config.rms_norm_eps,
+    )
+
+
+def _tensor_sizes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """By the files' headers."""
+    try:
+        from safetensors import safe_open  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise StartError(
+            "Reading safetensors needs that package.", "Add it with `vivace extras add cuda`."
+        ) from error
+    sizes: dict[str, tuple[int, ...]] = {}
+    for file in weight_files(folder):
+        with _readable(file), safe_open(str(file), "pt") as opened:
+            for name in opened.keys():  # noqa: SIM118 - it is no dictionary
+                part = opened.get_slice(name)
+                if part.get_dtype() not in NUMBERS:
+                    raise StartError(
+                        f"{folder.name} has weights of the kind {part.get_dtype()}, "
+                        "which the GPU engine cannot read.",
+                        f"Get the folder with the weights in bf16. {ELSEWHERE}",
+                    )
+                sizes[name.removeprefix("model.")] = tuple(part.get_shape())
+    return sizes
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (SafetensorError, OSError) as error:
+        raise StartError(
+            f"{file.name} is damaged or was cut off: {shown(error)}.",
+            "Get that file again.",
+        ) from error
+
+
+def _check_tensors(folder: Path, shape: Shape, sizes: dict[str, tuple[int, ...]], config: Config) -> None:
+    wanted = _wanted_sizes(shape)
+    has_bias = any(name.endswith("_proj.bias") for name in sizes)
+    for name, size in wanted.items():
+        is_needed = has_bias if name.endswith(".bias") else name != "lm_head.weight"
+        if name == "lm_head.weight" and config.tie_word_embeddings is False:
+            is_needed = True
+        if sizes.get(name, size if not is_needed else None) != size:
+            found = "is not there" if name not in sizes else f"is {_by(sizes[name])}"
+            raise StartError(
+                f"The weights of {folder.name} are not what its config.json says: "
+                f"{name} {found}, and should be {_by(size)}.",
+                WHOLE,
+            )
+    for name in sizes:
+        if name not in wanted and not name.endswith(_IGNORED):
+            raise StartError(
+                f"{folder.name} has weights that the GPU engine does not know: {shown(name)}.", ELSEWHERE
+            )
+
+
+def _wanted_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    q, kv = shape.heads * HEAD_DIM, shape.kv_heads * HEAD_DIM
+    wanted: dict[str, tuple[int, ...]] = {
+        "embed_tokens.weight": (shape.vocab, shape.hidden),
+        "norm.weight": (shape.hidden,),
+        "lm_head.weight": (shape.vocab, shape.hidden),
+    }
+    for index in range(shape.layers):
+        at = f"layers.{index}."
+        for name, rows in zip(_PROJECTIONS, (q, kv, kv), strict=True):
+            wanted[f"{at}{name}.weight"], wanted[f"{at}{name}.bias"] = (rows, shape.hidden), (rows,)
+        wanted[f"{at}self_attn.o_proj.weight"] = (shape.hidden, q)
+        wanted[f"{at}mlp.gate_proj.weight"] = wanted[f"{at}mlp.up_proj.weight"] = (shape.ffn, shape.hidden)
+        wanted[f"{at}mlp.down_proj.weight"] = (shape.hidden, shape.ffn)
+        wanted[f"{at}input_layernorm.weight"] = wanted[f"{at}post_attention_layernorm.weight"] = (
+            shape.hidden,
+        )
+    return wanted
+
+
+def _by(size: tuple[int, ...]) -> str:
+    return " by ".join(map(str, size))

@@ -1,0 +1,153 @@
+"""Whether this machine's GPU can run our kernels; if not, why, in one sentence with what to do about it.
+
+Owns the looking (`look`, which loads torch only where a GPU is worth it) and the sentences. Does not load a
+model, and does not know which ones can run (`cuda.checkpoint`).
+"""
+
+import ctypes
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vivace.errors import StartError
+
+PACKAGES = ("torch", "triton", "gguf", "safetensors")  # of the extra `cuda`
+LEAST_CAPABILITY = (9, 0)  # Hopper: clusters, bulk copies, launches that overlap
+_ON_THE_CPU = 'Or set device to "cpu" in config.toml.'
+_MAJOR, _MINOR, _SHARED_BYTES = 75, 76, 97  # of cuDeviceGetAttribute
+_DRIVER_FILE = Path("/sys/module/nvidia/version")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What this machine has. The defaults are a machine without an NVIDIA driver."""
+
+    driver: str = ""  # its version; empty: there is none
+    driver_cuda: tuple[int, int] = (0, 0)  # the newest CUDA that the driver can run
+    trouble: str = ""  # why the driver shows no GPU
+    gpu: str = ""
+    capability: tuple[int, int] = (0, 0)
+    shared_bytes: int = 0  # shared memory that one block may take
+    missing: tuple[str, ...] = ()  # packages that are not installed
+    torch: str = ""
+    torch_cuda: tuple[int, int] = (0, 0)  # that torch was built for; 0, 0: built for CPUs
+    free_bytes: int = 0
+    total_bytes: int = 0
+
+
+def check_machine(found: Found) -> None:
+    """Raise `StartError` if our kernels cannot run here at all."""
+    if problem := _problem(found):
+        raise StartError(*problem)
+
+
+def _problem(found: Found) -> tuple[str, str] | None:
+    if not found.driver:
+        return "There is no NVIDIA driver on this machine.", f"Install it for an NVIDIA GPU. {_ON_THE_CPU}"
+    if not found.gpu:
+        return (
+            f"NVIDIA's driver {found.driver} shows no GPU ({found.trouble or 'none is there'}).",
+            f"`nvidia-smi` should list it; after an update of the driver, restart. {_ON_THE_CPU}",
+        )
+    if found.capability < LEAST_CAPABILITY:
+        return (
+            f"The {found.gpu} is too old for the GPU engine: compute capability {_dotted(found.capability)}, "
+            f"{_dotted(LEAST_CAPABILITY)} (Hopper) is needed.",
+            'Set device to "cpu" in config.toml.',
+        )
+    if found.missing:
+        return (
+            f"There is an {found.gpu}, but the extra for it is not installed: "
+            f"{', '.join(found.missing)} missing.",
+            "Add it with `vivace extras add cuda`.",
+        )
+    if found.torch_cuda == (0, 0):
+        return f"torch {found.torch} is built without CUDA.", "Install the build of torch for CUDA."
+    if found.driver_cuda[0] < found.torch_cuda[0]:
+        return (
+            f"NVIDIA's driver {found.driver} is too old: it runs CUDA up to {_dotted(found.driver_cuda)}, "
+            f"torch {found.torch} needs {_dotted(found.torch_cuda)}.",
+            f"Update the driver, or install torch for CUDA {found.driver_cuda[0]}.",
+        )
+    return None
+
+
+def check_room(found: Found, *, weight_bytes: int, kv_bytes: int, shared_bytes: int) -> None:
+    """Raise `StartError` if this model does not fit on this GPU."""
+    if shared_bytes > found.shared_bytes:
+        raise StartError(
+            f"The {found.gpu} has {found.shared_bytes >> 10} KB of shared memory a block; "
+            f"this model's kernels need {shared_bytes >> 10} KB.",
+            'Set device to "cpu" in config.toml.',
+        )
+    needed = weight_bytes + kv_bytes
+    if needed > found.free_bytes:
+        raise StartError(
+            f"The {found.gpu} has {_gb(found.free_bytes)} of its {_gb(found.total_bytes)} free; "
+            f"this model needs {_gb(needed)}, {_gb(kv_bytes)} of it for the KV.",
+            "Set a smaller context_tokens or kv_bits = 8 in config.toml, or end other programs on the GPU.",
+        )
+
+
+def look() -> Found:
+    """What is here. A question that has a bad answer is the last one that is asked."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return Found()
+    version = ctypes.c_int()
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    name = _DRIVER_FILE.read_text().strip() if _DRIVER_FILE.exists() else "of unknown version"
+    cuda = (version.value // 1000, version.value % 1000 // 10)
+    count = ctypes.c_int()
+    if status := driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return Found(name, cuda, f"CUDA error {status}")
+    if not count.value:
+        return Found(name, cuda)
+    return _look_at_gpu(driver, name, cuda)
+
+
+def _look_at_gpu(driver: ctypes.CDLL, driver_name: str, driver_cuda: tuple[int, int]) -> Found:
+    name = ctypes.create_string_buffer(256)
+    driver.cuDeviceGetName(name, 256, 0)
+
+    def attribute(which: int) -> int:
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), which, 0)
+        return value.value
+
+    capability = (attribute(_MAJOR), attribute(_MINOR))
+    missing = tuple(each for each in PACKAGES if importlib.util.find_spec(each) is None)
+    gpu = name.value.decode(errors="replace")
+    shared_bytes = attribute(_SHARED_BYTES)
+    if capability < LEAST_CAPABILITY or missing:
+        return Found(driver_name, driver_cuda, "", gpu, capability, shared_bytes, missing)
+    import torch  # type: ignore[import-not-found,unused-ignore]  # two seconds, so not before
+
+    torch_cuda = tuple(map(int, (torch.version.cuda or "0.0").split(".")[:2]))
+    free, total = torch.cuda.mem_get_info() if torch.cuda.is_available() else (0, 0)
+    return Found(
+        driver_name,
+        driver_cuda,
+        "",
+        gpu,
+        capability,
+        shared_bytes,
+        missing,
+        torch.__version__,
+        (torch_cuda[0], torch_cuda[1]),
+        free,
+        total,
+    )
+
+
+Look = Callable[[], Found]
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"

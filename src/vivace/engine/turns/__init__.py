@@ -1,0 +1,1 @@
+"""One piece of work on a session: append, generate or score."""

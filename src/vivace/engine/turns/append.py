@@ -1,0 +1,24 @@
+"""A turn that prefills tokens and says nothing: a warm-up, or text that is still being typed."""
+
+from vivace.engine.kv.session import Session
+from vivace.engine.runners.base import Logits, Span
+from vivace.engine.turns.turn import Turn
+from vivace.engine.wire.frames import Append
+
+
+class AppendTurn(Turn):
+    needs_row = False
+
+    def __init__(self, work: Append, session: Session) -> None:
+        super().__init__(work, session)
+        self.is_provisional = work.is_provisional
+        self.is_realtime = self.is_realtime and not work.is_provisional
+
+    def spans(self, limit: int) -> list[Span]:
+        session = self.session
+        chunk = session.log[session.kv : session.kv + limit]
+        return [Span(session.seq, session.kv, chunk)] if chunk else []
+
+    def take(self, rows: Logits) -> str:
+        assert not len(rows)
+        return "" if self.session.pending else "appended"

@@ -1,0 +1,192 @@
+"""A turn that writes: prefill, then decode passes with drafts, until it has a reason to stop.
+
+Owns which tokens enter the log. Does not own how they are chosen (`output`) or guessed (`speculation`).
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+
+from vivace.engine.kv.session import Session
+from vivace.engine.output.grammar import Constraint
+from vivace.engine.output.sampler import Sampler
+from vivace.engine.runners.base import Draw, Facts, Logits, Span
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.speculation.drafter import Drafter
+from vivace.engine.turns.turn import Turn
+from vivace.engine.wire.frames import Chances, Generate
+
+COLD = 1e-5  # a temperature below this draws the likeliest, as in `sampler`
+STEPS_AHEAD = 2  # that a runner may begin before this one's token is known: the host may be late by as many
+QUIET_PASSES = 3  # without a draft, until one step is begun ahead although one may yet be found
+
+
+class GenerateTurn(Turn):
+    def __init__(
+        self,
+        work: Generate,
+        session: Session,
+        *,
+        facts: Facts,
+        piece: Callable[[int], bytes],
+        costs: StepCosts,
+        constraint: "Future[Constraint] | None",
+    ) -> None:
+        super().__init__(work, session)
+        self._work = work
+        self._limit_tokens, self._draft_tokens = facts.limit_tokens, facts.draft_tokens
+        self._most_tokens = work.max_tokens
+        self._piece = piece
+        self._costs = costs
+        self._compiling = constraint
+        self._constraint: Constraint | None = None
+        self._sampler = Sampler(work.sampling, session.log)
+        self._drafter: Drafter | None = None
+        self._draft: list[int] = []
+        self._quiet_passes = 0  # since the last draft
+        self._ends = facts.end_tokens | frozenset(work.stop_tokens)
+        self._draw = _draw(work, self._ends)  # if it is there, no penalty counts tokens either
+        self._stops = [stop.encode() for stop in work.stop]
+        self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
+        self._tail = b""  # the end of the output, to find stop strings that cross tokens
+        self._spoken = session.log[-work.spoken :] if work.spoken else []
+        for token in self._spoken:
+            self._sampler.hear(token)
+            self._tail = (self._tail + piece(token))[-self._stop_tail :] if self._stop_tail else b""
+        self.fresh: list[int] = []  # tokens of the last pass, to be sent
+        self.chances: list[Chances] = []
+
+    @property
+    def is_waiting(self) -> bool:  # type: ignore[override]
+        return self._compiling is not None
+
+    def settle_grammar(self) -> None:
+        """Take the compiled grammar, if it is there. Raises if it is refused."""
+        if self._compiling and self._compiling.done():
+            self._constraint, self._compiling = self._compiling.result(), None
+            for token in self._spoken:
+                self._constraint.accept(token)
+            self.grammar_s = self.compile_s = time.perf_counter() - self.received
+
+    def spans(self, limit: int) -> list[Span]:
+        self._draft = []
+        if reading := self._reading(limit):
+            return [reading]
+        session = self.session
+        tokens = session.log[session.kv :]
+        is_speaking = self.output_tokens > 0  # the first token shall not wait for a draft
+        if self._work.use_drafts and is_speaking and (room := self._draft_room(limit - len(tokens))) > 0:
+            self._draft = self._propose(room)
+        self._quiet_passes = 0 if self._draft else self._quiet_passes + 1
+        return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
+
+    @property
+    def draw(self) -> Draw | None:  # type: ignore[override]
+        """Where nothing but the token itself is needed of a pass: it speaks, and no grammar looks on."""
+        session = self.session
+        is_next = len(session.log) == session.kv + 1 and self.output_tokens > 0
+        return self._draw if is_next and self._constraint is None else None
+
+    @property
+    def steps_ahead(self) -> int:  # type: ignore[override]
+        """A draft may come at any time where drafts are looked for: then few, and none while they come."""
+        wish = int(self._quiet_passes >= QUIET_PASSES) if self._work.use_drafts else STEPS_AHEAD
+        return max(0, self._draft_room(wish)) if wish else 0
+
+    def _draft_room(self, limit: int) -> int:
+        """Tokens that may be drafted: one less than may still come, for the model adds one of its own."""
+        said, held = self.output_tokens, len(self.session.log)
+        return min(limit, self._draft_tokens, self._most_tokens - said - 1, self._limit_tokens - held - 1)
+
+    def _propose(self, room: int) -> list[int]:
+        begun = time.perf_counter()
+        if self._drafter is None:
+            self._drafter = Drafter(self._costs, self.session.history(), self._work.prediction)
+            self._drafter.hear(self.session.log[-self.output_tokens :])
+        draft = self._drafter.propose(room)
+        self.draft_s += time.perf_counter() - begun
+        if self._constraint:
+            begun = time.perf_counter()
+            draft = self._constraint.forced()[:room] or self._constraint.keep(draft)
+            self.grammar_s += time.perf_counter() - begun
+        return draft
+
+    def take(self, rows: Logits) -> str:
+        if not len(rows):
+            self.fresh, self.chances, self.rejected = [], [], 0
+            return ""
+        return self.take_tokens(self._choose(row) for row in rows)
+
+    def take_tokens(self, tokens: Iterable[int]) -> str:
+        """Into the log, up to the first that the draft did not foresee."""
+        draft, log = self._draft, self.session.log
+        self.fresh, self.chances, self.rejected = [], [], len(draft)
+        reason, accepted = "", 0
+        for token in tokens:
+            if self._draw is None:
+                self._sampler.hear(token)
+            log.append(token)
+            self.fresh.append(token)
+            self.output_tokens += 1
+            reason = self._reason_to_stop(token)
+            if accepted == len(draft) or token != draft[accepted]:
+                break
+            accepted += 1
+            if reason:
+                break
+        self.last_token = time.perf_counter()
+        self.first_token = self.first_token or self.last_token
+        if drafter := self._drafter:
+            self._learn(drafter, accepted)
+        return reason
+
+    def _choose(self, row: Logits) -> int:
+        """One token from one row."""
+        mask = None
+        if self._constraint:
+            begun = time.perf_counter()
+            mask = self._constraint.mask()
+            self.grammar_s += time.perf_counter() - begun
+        token = self._sampler.choose(row, len(self.session.log), mask)
+        if self._work.sampling.top_logprobs is not None:
+            self.chances.append(self._sampler.chances(row, token))
+        if self._constraint:
+            begun = time.perf_counter()
+            self._constraint.accept(token)
+            self.grammar_s += time.perf_counter() - begun
+        return token
+
+    def _learn(self, drafter: Drafter, accepted: int) -> None:
+        """What the last draft was worth; and the drafter hears what was said instead."""
+        self.rejected = len(self._draft) - accepted
+        self.draft_accepted += accepted
+        self.draft_rejected += self.rejected
+        begun = time.perf_counter()
+        self.session.history()
+        drafter.hear(self.fresh)
+        self.draft_s += time.perf_counter() - begun
+
+    def _reason_to_stop(self, token: int) -> str:
+        if token in self._ends:
+            return "stop"
+        if self._stops:
+            self._tail += self._piece(token)
+            if any(stop in self._tail for stop in self._stops):
+                return "stop"
+            self._tail = self._tail[-self._stop_tail :] if self._stop_tail else b""
+        is_full = len(self.session.log) >= self._limit_tokens
+        return "length" if is_full or self.output_tokens >= self._most_tokens else ""
+
+
+def _draw(work: Generate, ends: frozenset[int]) -> Draw | None:
+    """What a runner must know to choose this turn's tokens; None where it would need more than it can."""
+    s = work.sampling
+    is_plain = (
+        (s.top_p, s.top_k, s.min_p) == (1.0, 0, 0.0)
+        and (s.repetition_penalty, s.presence_penalty, s.frequency_penalty) == (1.0, 0.0, 0.0)
+        and not s.logit_bias
+        and s.top_logprobs is None
+    )
+    if not is_plain:
+        return None
+    return Draw(stops=ends) if s.temperature < COLD else Draw(s.temperature, s.seed, ends)

@@ -1,0 +1,101 @@
+"""One piece of work on one session, from its frame to its `Finished`: what all three kinds share.
+
+Each kind (`append`, `generate`, `score`) says what its next forward pass must compute (`spans`) and takes
+what came of it (`take`). Both look only at the session's log and KV, so a pass that was given up or an
+evicted KV just means to ask again. Owns a turn's progress and its waterfall. Does not own who runs when, the
+KV, or sending.
+"""
+
+import time
+from collections.abc import Iterable
+from functools import cached_property
+
+from vivace.engine.kv.session import Claim, Session
+from vivace.engine.runners.base import Draw, Logits, Span
+from vivace.engine.wire.frames import Append, Generate, Score, Waterfall
+
+Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
+
+
+class Turn:
+    is_alone = False  # its next pass cannot be shared with other turns
+    is_waiting = False  # for something else than its turn
+    needs_row = True  # its next pass must give logits, so at least the last token of the log is fed
+    draw: Draw | None = None  # how a runner may choose its next tokens itself; None: it needs the logits
+    steps_ahead = 0  # that a runner may begin beyond its next pass
+
+    def __init__(self, work: Append | Generate | Score, session: Session) -> None:
+        self.id = work.turn
+        self.session = session
+        self.is_realtime = work.tier == "realtime"
+        self.received = time.perf_counter()
+        self.firm_before = 0  # the session's length without this turn
+        self.started = self.first_token = self.last_token = 0.0
+        self.served_at = 0  # in ticks of the scheduler
+        self.restore_s = self.prefill_s = self.runner_s = self.busy_s = self.draft_s = self.grammar_s = 0.0
+        self.cached_tokens = self.restored_tokens = self.new_tokens = self.output_tokens = self.steps = 0
+        self.compile_s = 0.0  # until its grammar was ready
+        self.draft_accepted = self.draft_rejected = 0
+        self.rejected = 0  # drafted tokens of the last pass that the model did not say
+        self.scores: list[float] = []
+
+    def spans(self, limit: int) -> list[Span]:
+        """What the next pass must compute, `limit` tokens at most; nothing if there is nothing left to do."""
+        raise NotImplementedError
+
+    def take(self, rows: Logits) -> str:
+        """What came of it, a row for each token that was wanted. Returns why the turn ends, or nothing."""
+        raise NotImplementedError
+
+    def take_tokens(self, tokens: Iterable[int]) -> str:
+        """As `take`, where the runner has chosen the tokens itself, as `draw` says."""
+        raise NotImplementedError
+
+    def let_go(self) -> None:
+        """The pass is over, or was given up."""
+
+    def shrink(self) -> bool:
+        """There is no room for the last pass: ask for less from now on, if that can be."""
+        return False
+
+    @cached_property
+    def claim(self) -> Claim:
+        """On the KV: no turn with a weaker one may take its cells."""
+        return (not self.is_realtime, self.received)
+
+    @cached_property
+    def account(self) -> Account:
+        """What it is served counts for this one."""
+        return (self.is_realtime, self.session.tenant)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it is still in its prompt."""
+        return not self.output_tokens
+
+    def waterfall(self) -> Waterfall:
+        first = self.first_token or time.perf_counter()
+        return Waterfall(
+            queue_ms=((self.started or first) - self.received - self.compile_s) * 1e3,
+            restore_ms=self.restore_s * 1e3,
+            prefill_ms=self.prefill_s * 1e3,
+            first_token_ms=(first - self.received) * 1e3,
+            decode_ms=(self.last_token - self.first_token) * 1e3,
+            draft_ms=self.draft_s * 1e3,
+            grammar_ms=self.grammar_s * 1e3,
+            overhead_ms=max(0.0, self.busy_s - self.runner_s) * 1e3,
+            cached_tokens=self.cached_tokens,
+            restored_tokens=self.restored_tokens,
+            new_tokens=self.new_tokens,
+            output_tokens=self.output_tokens,
+            steps=self.steps,
+            draft_accepted=self.draft_accepted,
+            draft_rejected=self.draft_rejected,
+        )
+
+    def _reading(self, limit: int) -> Span | None:
+        """The next chunk of the log, if more than one pass is needed for it."""
+        session = self.session
+        if session.pending <= limit:
+            return None
+        return Span(session.seq, session.kv, session.log[session.kv : session.kv + limit])

@@ -1,0 +1,55 @@
+"""What an engine process is started for: the one argument of its command line besides its socket.
+
+Owns the shape of a job, and how one is made for a model on this machine. Does not start anything.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from vivace.config import Settings
+from vivace.engine.tuning.profile import weights_for
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What an engine process is started for."""
+
+    model: str  # a catalog name, a path or `scripted:FILE`
+    path: str  # of its file, or of its folder of safetensors; empty for a scripted one
+    context_tokens: int
+    session_tokens: int = 0  # 0: what the model was trained for
+    threads: int = 0
+    use_extra_bufts: bool = True
+    step_costs: dict[int, float] = {}  # ms of a pass by its size, if they were measured before
+    chunk_tokens: int = 0  # that prefill likes best, if that was measured
+    kv_folder: str = ""  # where KV is parked; empty: nowhere
+    kv_disk_bytes: int = 0
+    device: Device = "auto"  # what computes: an NVIDIA GPU if it can, or else the CPU
+    weight_bits: int = 8  # on the GPU: 8, 16 or 4
+    kv_bits: int = 16  # on the GPU: 16 or 8
+    gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
+    gpu_prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
+
+
+def make_job(settings: Settings, name: str, path: Path | None) -> Job:
+    """Return how to run the model here: as tuning found best for its file, where it was tuned."""
+    weights = weights_for(settings, path) if path else None
+    return Job(
+        model=name,
+        path=str(weights.path) if weights else "",
+        context_tokens=settings.context_tokens,
+        session_tokens=settings.session_tokens,
+        threads=weights.threads if weights else 1,
+        use_extra_bufts=weights.use_extra_bufts if weights else True,
+        step_costs=weights.step_costs if weights else {},
+        chunk_tokens=weights.chunk_tokens if weights else 0,
+        device=settings.device,
+        weight_bits=settings.weight_bits,
+        kv_bits=settings.kv_bits,
+        gpu_folder=str(settings.cache_dir / "gpu"),
+        kv_folder=str(settings.kv_dir),
+        kv_disk_bytes=int(settings.kv_disk_gib * 2**30),
+    )

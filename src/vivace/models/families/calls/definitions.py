@@ -1,0 +1,34 @@
+"""Tools as models see them that know functions with JSON parameters only.
+
+Owns that view: a custom tool is a function with one string, `input`. Does not own how a family writes it
+down.
+"""
+
+from typing import Any
+
+from vivace.models.families.base import Tool
+from vivace.models.families.calls.json_call import INPUT
+
+NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def definition(tool: Tool) -> dict[str, Any]:
+    """As OpenAI's chat API has it; chat templates print this."""
+    description = {"description": text} if (text := described(tool)) else {}
+    function = {"name": tool.name, **description, "parameters": parameters(tool)}
+    return {"type": "function", "function": function}
+
+
+def parameters(tool: Tool) -> dict[str, Any]:
+    """The JSON schema of its arguments."""
+    if not tool.is_custom:
+        return tool.parameters or NOTHING
+    text = {"type": "string", "description": "The whole input of the tool, as free text."}
+    return {"type": "object", "properties": {INPUT: text}, "required": [INPUT], "additionalProperties": False}
+
+
+def described(tool: Tool) -> str:
+    if not tool.is_custom or not tool.definition:
+        return tool.description
+    grammar = "regular expression" if tool.syntax == "regex" else f"{tool.syntax} grammar"
+    return f"{tool.description}\n\nThe input must match this {grammar}:\n{tool.definition}".lstrip()

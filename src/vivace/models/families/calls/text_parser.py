@@ -1,0 +1,283 @@
+"""Calls and reasoning in an answer of plain text (Qwen, Llama): what may be said, and what is held back.
+
+Owns the way through an answer: reasoning, text, calls, and what stands between them. Each character is
+looked at once; only what may be the beginning of a marker waits. What looked like a call and is none
+becomes text again. Does not own the forms of calls (`jsoncall`, `xmlcall`).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from vivace.models.families.base import CallBroke, Mused, Part, Said, Tool
+from vivace.models.families.calls.call_reader import CallReader, joined
+from vivace.models.families.calls.scanning import begun, is_begun, past_space
+
+THINK, THOUGHT = "<think>", "</think>"
+FENCE, JSON_FENCE = "```", "```json"
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How a family writes its calls."""
+
+    read: Callable[[Mapping[str, Tool], bool], CallReader]  # the bool: bare, nothing else says it is a call
+    openers: tuple[str, ...]  # text before a call
+    kept: tuple[str, ...] = ()  # those of them that the call's reader wants to see
+    closers: tuple[str, ...] = ()  # text behind it
+    between: str = ""  # single characters that may stand between two calls
+    glue: str = "\n"  # line breaks between the answer's text and a call
+    is_bare_accepted: bool = False  # an answer that is nothing but the call, perhaps in a code fence
+    has_reasoning: bool = False
+
+
+class TextParser:
+    def __init__(self, tools: Mapping[str, Tool], style: Style, *, before: str = "") -> None:
+        """`before` is what the message that goes on has in it already."""
+        self._tools = tools
+        self._style = style
+        self._openers = style.openers if tools else ()
+        self._beginnings = tuple(
+            style.glue[:size] + opener for opener in self._openers for size in range(len(style.glue) + 1)
+        )
+        self._opener = re.compile("|".join(map(re.escape, self._openers))) if self._openers else None
+        self._parts: list[Part] = []
+        self._held = ""  # may be the beginning of a marker
+        self._gap: list[str] = []  # white space that is said only if text follows, or nothing at all
+        self._has_said = self._has_called = False  # text since the last call; a call at all
+        self._led: list[str] = []  # what led to the open call
+        self._call: CallReader | None = None
+        self._is_bare = False
+        self._breaks = 0  # line breaks behind reasoning
+        self._state = self._beginning(before)
+        self._replay(before)
+
+    def feed(self, text: str) -> list[Part]:
+        self._run(text)
+        return self._take()
+
+    def control(self, name: str) -> list[Part]:
+        return self.feed(name)
+
+    def finish(self) -> list[Part]:
+        held, self._held = self._held, ""
+        if self._call:
+            self._call.finish()
+            self._hear_call(held)
+        elif self._state in (self._muse_first, self._muse):
+            self._think(held)
+        elif self._state == self._fenced:
+            self._say("".join(self._led))
+        elif self._state != self._after:  # what is held there is the half of a closer
+            self._say(held)
+        self._say("".join(self._gap), is_gap=True)
+        return self._take()
+
+    # ---- where an answer goes on -----------------------------------------------------------------
+
+    def _beginning(self, before: str) -> Callable[[str, int], int]:
+        if self._style.has_reasoning:
+            if before.rfind(THINK) > before.rfind(THOUGHT):
+                return self._muse
+            if not before:
+                return self._think_first
+        self._has_said = bool(before.rpartition(THOUGHT)[2].strip())
+        return self._text if self._has_said else self._first
+
+    def _replay(self, before: str) -> None:
+        """A call that the message stopped in is read from its start, so that it is whole in this answer."""
+        if self._state == self._muse:
+            return
+        before = before.rpartition(THOUGHT)[2] if self._style.has_reasoning else before
+        at = max((before.rfind(opener) for opener in self._openers), default=-1)
+        if at < 0 or any(before.find(closer, at) >= 0 for closer in self._style.closers):
+            return
+        self._state, self._has_said = self._text, True
+        self._run(before[at:])
+        if not self._call or self._call.has_ended:  # it was no call, or the answer before this one told of it
+            self._parts.clear()
+
+    # ---- states: each takes text from `at` on and gives back where it stopped --------------------
+
+    def _run(self, text: str) -> None:
+        text, self._held, at = self._held + text, "", 0
+        while at < len(text):
+            at = self._state(text, at)
+
+    def _think_first(self, text: str, at: int) -> int:
+        """Before anything was said: does it think?"""
+        at = self._skip(text, at)
+        if at == len(text):
+            return at
+        if text.startswith(THINK, at):
+            self._gap.clear()
+            self._state = self._muse_first
+            return at + len(THINK)
+        if is_begun(text, at, THINK):
+            return self._hold(text, at)
+        self._state = self._first
+        return at
+
+    def _muse_first(self, text: str, at: int) -> int:
+        self._state = self._muse
+        return at + (text[at] == "\n")
+
+    def _muse(self, text: str, at: int) -> int:
+        found = text.find(THOUGHT, at)
+        if found < 0:
+            keep = begun(text, at, (THOUGHT, "\n" + THOUGHT))
+            self._think(text[at : len(text) - keep])
+            return self._hold(text, len(text) - keep)
+        self._think(text[at : found - (found > at and text[found - 1] == "\n")])
+        self._state = self._after_thought
+        return found + len(THOUGHT)
+
+    def _after_thought(self, text: str, at: int) -> int:
+        """The two line breaks behind reasoning are part of its frame."""
+        if text[at] == "\n" and self._breaks < 2:
+            self._breaks += 1
+            return at + 1
+        self._state = self._first
+        return at
+
+    def _first(self, text: str, at: int) -> int:
+        """Before the answer's text, or behind a bare call: is all of it a call?"""
+        at = self._skip(text, at)
+        if at == len(text):
+            return at
+        is_possible = self._style.is_bare_accepted and bool(self._tools)
+        if is_possible and text[at] == "{":
+            self._led, self._gap = self._gap, []
+            self._begin_call(is_bare=True)
+        elif is_possible and text[at] == "`":
+            return self._fence(text, at)
+        else:
+            self._state = self._text
+        return at
+
+    def _fence(self, text: str, at: int) -> int:
+        rest = text[at : at + len(JSON_FENCE) + 1]
+        if JSON_FENCE.startswith(rest):
+            return self._hold(text, at)
+        size = len(JSON_FENCE) if rest.startswith(JSON_FENCE) else len(FENCE)
+        if rest.startswith(FENCE) and rest[size] in " \t\r\n":
+            self._led, self._gap = [*self._gap, rest[:size]], []
+            self._state = self._fenced
+            return at + size
+        self._state = self._text
+        return at
+
+    def _fenced(self, text: str, at: int) -> int:
+        end = past_space(text, at)
+        self._led.append(text[at:end])
+        if end < len(text):
+            if text[end] == "{":
+                self._begin_call(is_bare=True)
+            else:
+                self._say_after_all("".join(self._led))
+                self._state = self._text
+        return end
+
+    def _text(self, text: str, at: int) -> int:
+        if not self._has_said:
+            at = self._skip(text, at)
+        match = self._opener.search(text, at) if self._opener else None
+        if not match:
+            keep = begun(text, at, self._beginnings)
+            self._say(text[at : len(text) - keep])
+            return self._hold(text, len(text) - keep)
+        end, found, opener = match.start(), match.start(), match.group()
+        while end > at and found - end < len(self._style.glue) and text[end - 1] == "\n":
+            end -= 1
+        self._say(text[at:end])
+        is_kept = opener in self._style.kept
+        self._led = [*self._gap, text[end : found if is_kept else found + len(opener)]]
+        self._gap = []
+        self._begin_call(is_bare=False)
+        return found if is_kept else found + len(opener)
+
+    def _read_call(self, text: str, at: int) -> int:
+        assert self._call is not None
+        call = self._call
+        at = call.feed(text, at)
+        self._hear_call()
+        return at if call.is_over or call.is_wrong else self._hold(text, at)
+
+    def _after(self, text: str, at: int) -> int:
+        """Behind a call: what closes it, another one, or text."""
+        at = past_space(text, at)
+        if at == len(text):
+            return at
+        closers = (*self._style.closers, FENCE) if self._is_bare else self._style.closers
+        for closer in closers:
+            if text.startswith(closer, at):
+                self._state = self._first if self._is_bare else self._text
+                return at + len(closer)
+        if closers and is_begun(text, at, *closers):
+            return self._hold(text, at)
+        if text[at] in self._style.between:
+            return at + 1
+        if text[at] == "{":
+            self._led = []
+            self._begin_call(is_bare=self._is_bare)
+        else:
+            self._state = self._text
+        return at
+
+    # ---- small steps -----------------------------------------------------------------------------
+
+    def _begin_call(self, *, is_bare: bool) -> None:
+        self._is_bare = is_bare
+        self._call = self._style.read(self._tools, is_bare)
+        self._state = self._read_call
+
+    def _hear_call(self, held: str = "") -> None:
+        """What came of the open call, and whether it is over."""
+        call = self._call
+        assert call is not None
+        self._parts += call.take()
+        if call.is_wrong:
+            self._call, self._state = None, self._text
+            text = "".join(self._led) + call.raw() + held
+            if call.has_begun:
+                self._parts.append(CallBroke(text))
+                self._has_said = self._has_called = True
+            else:
+                self._say_after_all(text)
+        elif call.is_over:
+            self._call, self._state = None, self._after
+            self._has_said, self._has_called = False, True
+
+    def _skip(self, text: str, at: int) -> int:
+        """White space that is said only if text follows."""
+        end = past_space(text, at)
+        if end > at and not self._has_called:
+            self._gap.append(text[at:end])
+        return end
+
+    def _hold(self, text: str, at: int) -> int:
+        self._held = text[at:]
+        return len(text)
+
+    def _say_after_all(self, text: str) -> None:
+        """What seemed to be a call is text; its last line breaks may still lead to another call."""
+        size = len(text) - min(len(text) - len(text.rstrip("\n")), len(self._style.glue))
+        self._say(text[:size])
+        self._gap = [text[size:]]
+
+    def _say(self, text: str, *, is_gap: bool = False) -> None:
+        if not text:
+            return
+        if self._gap and not is_gap:
+            text = "".join([*self._gap, text])
+        self._gap = []
+        self._has_said = True
+        self._parts.append(Said(text))
+
+    def _think(self, text: str) -> None:
+        if text:
+            self._parts.append(Mused(text))
+
+    def _take(self) -> list[Part]:
+        parts, self._parts = self._parts, []
+        return joined(parts)

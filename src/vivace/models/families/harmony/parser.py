@@ -1,0 +1,207 @@
+"""What gpt-oss says, message by message: reasoning, text and calls, told apart by channel and recipient.
+
+Owns the header of a message and what its body then is. Control tokens come by name, so no text can be taken
+for one. Does not own rendering (`harmony`).
+"""
+
+from collections.abc import Mapping
+
+from vivace.models.families.base import CallBroke, Mused, Part, Said, Tool
+from vivace.models.families.calls.call_reader import CallInMaking, joined
+from vivace.models.families.calls.json_reading import ValueReader, is_json_object
+from vivace.models.families.calls.scanning import past_space
+
+START, CHANNEL, CONSTRAIN, MESSAGE = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"
+END, RETURN, CALL = "<|end|>", "<|return|>", "<|call|>"
+ANALYSIS, COMMENTARY, FINAL = "analysis", "commentary", "final"
+
+
+class Header:
+    """Role, channel and recipient of a message, as they come. `given` of it was there before."""
+
+    def __init__(self, given: str = "") -> None:
+        self._sections: dict[str, list[str]] = {START: [given]}
+        self._section = START
+        self._given = given
+
+    def feed(self, text: str) -> None:
+        self._sections[self._section].append(text)
+
+    def control(self, name: str) -> None:
+        self._section = name
+        self._sections.setdefault(name, [])
+
+    @property
+    def role(self) -> str:
+        return (self._text(START).split() or [""])[0]
+
+    @property
+    def channel(self) -> str:
+        return (self._text(CHANNEL).split() or [""])[0]
+
+    @property
+    def recipient(self) -> str:
+        """It may stand behind the role or behind the channel."""
+        words = f"{self._text(START)} {self._text(CHANNEL)}".split()
+        return next((word.removeprefix("to=") for word in words if word.startswith("to=")), "")
+
+    @property
+    def stray(self) -> str:
+        """What was said where a header should be, and is none."""
+        return self._text(START).removeprefix(self._given) if len(self._sections) == 1 else ""
+
+    def _text(self, section: str) -> str:
+        return "".join(self._sections.get(section, []))
+
+
+class Body(CallInMaking):
+    """The text of one message."""
+
+    def feed(self, text: str) -> None:
+        raise NotImplementedError
+
+    def close(self, *, is_cut: bool) -> None:
+        """The message is over, or nothing more comes of it."""
+
+
+class Words(Body):
+    def __init__(self, kind: type[Said] | type[Mused], *, is_apart: bool) -> None:
+        super().__init__({})
+        self._kind = kind
+        self._before = "\n\n" if is_apart else ""
+
+    def feed(self, text: str) -> None:
+        self._parts.append(self._kind(self._before + text))
+        self._before = ""
+
+
+class FreeCall(Body):
+    """A custom tool's input: the text itself."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__({})
+        self._tool = tool
+        self._begin()
+
+    def feed(self, text: str) -> None:
+        self._grow(text)
+
+    def close(self, *, is_cut: bool) -> None:
+        if is_cut:
+            self._parts.append(CallBroke("".join(self._grown)))
+        else:
+            self._end()
+
+
+class JsonBody(Body):
+    """A function's arguments: one JSON object, and nothing else."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__({})
+        self._tool = tool
+        self._reader = ValueReader(self._grow)
+        self._has_first = False
+        self._begin()
+
+    def feed(self, text: str) -> None:
+        if self.is_wrong:
+            self._parts.append(Said(text))
+            return
+        at = 0
+        if not self._has_first:
+            at = past_space(text, at)
+            self._has_first = at < len(text)
+            self.is_wrong = self._has_first and text[at] != "{"
+        if not self.is_wrong and self._has_first:
+            if not self._reader.is_over:
+                at = self._reader.feed(text, at)
+            at = past_space(text, at)
+            self.is_wrong = at < len(text)
+        self._raw.append(text[:at])
+        if self.is_wrong:
+            self._parts += [CallBroke(self.raw()), Said(text[at:])]
+
+    def close(self, *, is_cut: bool) -> None:  # noqa: ARG002
+        if self.is_wrong:
+            return
+        if not self._has_first:
+            self._grow("{}")
+        if is_json_object("".join(self._grown)):
+            self._end()
+        else:
+            self._parts.append(CallBroke(self.raw()))
+
+
+class HarmonyParser:
+    def __init__(self, tools: Mapping[str, Tool], header: Header) -> None:
+        """`tools` by recipient; `header` is what the answer's first message has of one already."""
+        self._tools = tools
+        self._header: Header | None = header
+        self._is_started = False  # a header was begun by its own token
+        self._body: Body | None = None
+        self._last: type[Said] | type[Mused] | None = None  # kind of the last words, if nothing came since
+        self._parts: list[Part] = []
+
+    def resume(self, body: str) -> None:
+        """The first message has its header already, and this much of its body; of a call all is told."""
+        self._open(self._header or Header())
+        if self._body and not isinstance(self._body, Words):
+            self._body.feed(body)
+
+    def feed(self, text: str) -> list[Part]:
+        if text and self._body:
+            self._body.feed(text)
+        elif text:
+            self._header = self._header or Header()
+            self._header.feed(text)
+        return self._take()
+
+    def control(self, name: str) -> list[Part]:
+        match name:
+            case "<|start|>":
+                self._close(is_cut=False)
+                self._is_started = True
+            case "<|end|>" | "<|return|>" | "<|call|>":
+                self._close(is_cut=False)
+            case "<|message|>":
+                if not self._body:
+                    self._open(self._header or Header())
+            case _:
+                if self._body:
+                    self._close(is_cut=False)
+                self._header = self._header or Header()
+                self._header.control(name)
+        return self._take()
+
+    def finish(self) -> list[Part]:
+        self._close(is_cut=True)
+        return self._take()
+
+    def _open(self, header: Header) -> None:
+        tool = self._tools.get(header.recipient)
+        if tool:
+            self._body = FreeCall(tool) if tool.is_custom else JsonBody(tool)
+            self._last = None
+        else:
+            kind = Mused if header.channel == ANALYSIS and not header.recipient else Said
+            self._body = Words(kind, is_apart=self._last is kind)
+            self._last = kind
+        self._header = None
+
+    def _close(self, *, is_cut: bool) -> None:
+        if self._body:
+            self._body.close(is_cut=is_cut)
+        elif self._header and not self._is_started:
+            self._parts.append(Said(self._header.stray))
+        self._take_body()
+        self._body = self._header = None
+        self._is_started = False
+
+    def _take_body(self) -> None:
+        if self._body:
+            self._parts += self._body.take()
+
+    def _take(self) -> list[Part]:
+        self._take_body()
+        parts, self._parts = self._parts, []
+        return [part for part in joined(parts) if part not in (Said(""), Mused(""))]

@@ -1,0 +1,1 @@
+"""The machine of one WebSocket: messages and outcomes in, actions out."""

@@ -1,0 +1,278 @@
+"""One WebSocket as a machine without I/O: messages and outcomes in, actions out.
+
+Owns what happens when on a connection, and every frame that is sent on it. Does not own sockets or engines:
+the shell (`server.socket`) performs the actions, in their order, and reports what came of them. Every `Start`
+is reported as `refused`, or as `begun` and then outcomes to the last; what was begun has one terminal event.
+
+A refused request is answered in its lane's order; a message that is no request is answered at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from vivace.errors import VivaceError
+from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Send, Start
+from vivace.protocol.connection.ending import EXPIRED, LEAVING, Ending
+from vivace.protocol.connection.interruption import Interruption
+from vivace.protocol.connection.lanes import Lane, Lanes, Running, continues
+from vivace.protocol.connection.memory import Memory
+from vivace.protocol.connection.steering import (
+    NOT_ACTIVE,
+    NOT_CREATED,
+    carrying,
+    following,
+    given_back,
+    new_steer_id,
+    stubs,
+)
+from vivace.protocol.shapes.events import AnyEvent, Terminal
+from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
+from vivace.protocol.shapes.refusal import ErrorFrame, Refusal, frame_of
+from vivace.protocol.shapes.requests import (
+    MAX_BODY_BYTES,
+    ResponseCreate,
+    check_lane,
+    parse_cancel,
+    parse_create,
+    parse_envelope,
+    parse_interrupt,
+    parse_steer,
+)
+from vivace.protocol.writing.writer import ResponseWriter, new_response_id
+
+
+class Connection:
+    def __init__(
+        self,
+        new_id: Callable[[], str] = new_response_id,
+        new_steer_id: Callable[[], str] = new_steer_id,
+    ) -> None:
+        self._new_id = new_id
+        self._lanes = Lanes()
+        self._memory = Memory()
+        self._interruption = Interruption(self._lanes, new_steer_id)
+        self._ending: Ending | None = None
+        self._is_over = False  # nothing is sent any more
+
+    # ---- from the client --------------------------------------------------------------------------
+
+    def receive(self, text: str) -> list[Action]:
+        """A message from the client."""
+        if self._is_over:
+            return []
+        stream_id: str | None = None
+        try:
+            if len(text) > MAX_BODY_BYTES:
+                raise Refusal("The message is too large.", code="request_too_large", status=413)
+            envelope = parse_envelope(text)
+            stream_id = _lane_of(envelope.stream_id, is_needed=envelope.type == "response.create")
+            match envelope.type:
+                case "response.create":
+                    return self._create(text, stream_id)
+                case "response.cancel":
+                    return self._interruption.cancel(parse_cancel(text).response_id)
+                case "response.interrupt":
+                    return self._interruption.interrupt(parse_interrupt(text))
+                case "response.steer":
+                    return self._interruption.steer(parse_steer(text), len(text), self._ending)
+                case "response.processed":
+                    return []  # Codex has read a response to its end; an error would hit its next turn
+                case other:
+                    raise Refusal(f"Unknown message type {other!r:.80}.", code="unknown_type", param="type")
+        except Refusal as error:
+            return [Send(frame_of(error, stream_id))]
+
+    def receive_bytes(self) -> list[Action]:
+        if self._is_over:
+            return []
+        error = Refusal("Messages are JSON in text frames, not binary ones.", code="invalid_frame")
+        return [Send(frame_of(error))]
+
+    def _create(self, text: str, stream_id: str | None) -> list[Action]:
+        asked: ResponseCreate | ErrorFrame
+        if self._ending:
+            asked = frame_of(self._ending.refusal, stream_id)
+        else:
+            self._lanes.check(stream_id, len(text))
+            asked = _parsed(text, stream_id)
+        lane = self._lanes.find(stream_id)
+        is_told_now = lane is None or lane.is_idle or not self._lanes.has_room(len(text))
+        if isinstance(asked, ErrorFrame) and is_told_now:
+            return [Send(asked)]
+        if isinstance(asked, ResponseCreate):
+            self._memory.need(asked.previous_response_id)
+        return self._advance(self._lanes.put(stream_id, asked, len(text)))
+
+    # ---- from the backend -------------------------------------------------------------------------
+
+    def begun(self, response_id: str, model: str, place: Queued | None = None) -> list[Action]:
+        """The turn was accepted, and holds the response that it goes on from."""
+        turn = self._lanes.running[response_id]
+        assert turn.writer is None, "a turn begins once"
+        turn.model = model
+        turn.writer = ResponseWriter(turn.request, response_id, model, stream_id=turn.lane.stream_id)
+        if self._is_over:
+            return [Cancel(response_id)]
+        turn.carried = []  # its first event commits them
+        released = self._memory.release(turn.request.previous_response_id)
+        return [*_sends(turn.writer.begin(place)), *released]
+
+    def refused(self, response_id: str, error: VivaceError) -> list[Action]:
+        """The turn was not accepted: an error frame, and no response."""
+        turn = self._lanes.running[response_id]
+        assert turn.writer is None, "what was begun ends with an outcome"
+        self._lanes.end(turn)
+        if self._is_over:
+            return []
+        actions: list[Action] = []
+        if not turn.is_successor:
+            actions.append(Send(frame_of(error, turn.lane.stream_id)))
+            actions += self._memory.failed(turn)
+        actions += self._memory.release(turn.request.previous_response_id)
+        actions += given_back(turn.carried, NOT_CREATED, error.message)
+        return actions + self._advance(turn.lane)
+
+    def outcome(self, response_id: str, outcome: Outcome) -> list[Action]:
+        """Something came of the turn."""
+        turn = self._lanes.running[response_id]
+        assert turn.writer is not None, "begun comes before outcomes"
+        if isinstance(outcome, Ended) and outcome.reason == "steered" and turn.ending == "interrupted":
+            outcome = msgspec.structs.replace(outcome, reason="interrupted")
+        events = turn.writer.take(outcome)
+        if self._is_over:
+            return self._end_unheard(turn, events[-1]) if turn.writer.is_over else []
+        actions: list[Action] = [*_sends(events)]
+        if isinstance(outcome, Ended | Broken):
+            actions += self._end(turn, outcome)
+        return actions
+
+    def _end_unheard(self, turn: Running, last: AnyEvent) -> list[Action]:
+        """The turn is over, and nobody is there to be told; what was to be stored is stored all the same."""
+        assert isinstance(last, Terminal)
+        self._lanes.end(turn)
+        return [Commit(last)]
+
+    def _end(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
+        """The turn's terminal event was told: what follows?"""
+        assert turn.writer is not None
+        self._lanes.end(turn)
+        self._interruption.ended(turn)
+        is_failed = isinstance(outcome, Broken)
+        actions: list[Action] = [*(self._memory.failed(turn) if is_failed else self._memory.completed(turn))]
+        if turn.steers:
+            actions += self._follow(turn, outcome)
+        return actions + self._advance(turn.lane)
+
+    def _follow(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
+        """The turn was steered, and is over: a response follows at once, or when its calls are answered."""
+        assert turn.writer is not None
+        calls = turn.writer.calls
+        if isinstance(outcome, Broken) or outcome.reason == "cancelled":
+            return [*given_back(turn.steers, NOT_ACTIVE, "The response failed, or was cancelled.")]
+        if self._ending and (self._ending.is_leaving or calls):
+            return [*given_back(turn.steers, NOT_CREATED, self._ending.refusal.message)]
+        self._memory.need(turn.response_id)
+        if not calls:
+            request = following(turn.response_id, turn.request, turn.model, turn.steers)
+            return [self._run(Running(self._new_id(), request, turn.lane, turn.steers, is_successor=True))]
+        turn.lane.held[turn.response_id] = turn.steers
+        if turn.lane.awaits(turn.response_id):
+            return []  # the client knows already what to send
+        return [Send(steer.pending(stubs(calls))) for steer in turn.steers]
+
+    # ---- from the shell ---------------------------------------------------------------------------
+
+    def expire(self) -> list[Action]:
+        """The connection has lasted its 60 minutes: what runs may finish, and what follows it by a steer."""
+        return [] if self._is_over or self._ending else self._wind_down(EXPIRED)
+
+    def farewell(self) -> list[Action]:
+        """The server shuts down: what runs may finish, while the shell lets it; nothing else begins."""
+        return [] if self._is_over or self._ending is LEAVING else self._wind_down(LEAVING)
+
+    def closed(self) -> list[Action]:
+        """The client is gone: what runs is cancelled, what waits is forgotten, and nothing is sent."""
+        if self._is_over:
+            return []
+        self._is_over = True
+        for turn in self._lanes.running.values():
+            turn.ending = "interrupted"  # also if it was steered: nothing follows it
+        return [Cancel(response_id) for response_id in self._lanes.running]
+
+    def _wind_down(self, ending: Ending) -> list[Action]:
+        self._ending = ending
+        actions: list[Action] = []
+        for request in self._lanes.refuse_waiting(lambda lane: frame_of(ending.refusal, lane.stream_id)):
+            actions += self._memory.release(request.previous_response_id)
+        for lane in self._lanes.all():
+            held, lane.held = lane.held, {}
+            for parent_id, steers in held.items():
+                actions += given_back(steers, NOT_CREATED, ending.refusal.message)
+                actions += self._memory.release(parent_id)
+            actions += _sends(self._lanes.settle(lane))
+        return actions + self._close_if_done()
+
+    # ---- what runs next ---------------------------------------------------------------------------
+
+    def _advance(self, lane: Lane) -> list[Action]:
+        """This lane has changed: tell what is to be told in it, and let run what may run."""
+        actions: list[Action] = [*_sends(self._lanes.settle(lane))]
+        while found := self._lanes.next():
+            actions.append(self._start(*found))
+        return actions + self._close_if_done()
+
+    def _start(self, lane: Lane, request: ResponseCreate) -> Start:
+        """Let a request of the client's run, with the steers that waited for it."""
+        parent_id = request.previous_response_id or ""
+        steers = lane.held.pop(parent_id, []) if continues(request, parent_id) else []
+        if steers:
+            request = carrying(request, steers)
+            self._memory.release(parent_id)  # which the request needs itself
+        return self._run(Running(self._new_id(), request, lane, steers))
+
+    def _run(self, turn: Running) -> Start:
+        self._lanes.begin(turn)
+        return Start(turn.response_id, turn.request)
+
+    def _close_if_done(self) -> list[Action]:
+        if not self._ending or self._lanes.running:
+            return []
+        self._is_over = True
+        refusal = self._ending.refusal
+        last_words = [Send(frame_of(refusal))] if self._ending.is_leaving else []
+        return [*last_words, Close(self._ending.close_code, refusal.code)]
+
+
+def _lane_of(given: Any, *, is_needed: bool) -> str | None:
+    """The lane that a message names; one that cannot be is refused only where it matters."""
+    if given is None:
+        return None
+    stream_id = given if isinstance(given, str) else ""
+    try:
+        check_lane(stream_id)
+    except Refusal:
+        if is_needed:
+            raise
+        return None
+    return stream_id
+
+
+def _parsed(text: str, stream_id: str | None) -> ResponseCreate | ErrorFrame:
+    try:
+        request = parse_create(text)
+        if request.background:
+            raise Refusal(
+                "A WebSocket has no background responses.",
+                "Ask for one with POST /v1/responses.",
+                code="unsupported_parameter",
+                param="background",
+            )
+        return request
+    except Refusal as error:
+        return frame_of(error, stream_id)
+
+
+def _sends(messages: Iterable[AnyEvent | ErrorFrame]) -> Iterator[Send]:
+    return map(Send, messages)

@@ -1,0 +1,83 @@
+"""What comes of a turn, whoever answers it: our own engine or an upstream. `writer` makes events of it.
+
+Owns shapes only. The last outcome is `Ended` or `Broken`, and only that.
+"""
+
+from typing import Any
+
+import msgspec
+
+from vivace.protocol.shapes.events import Usage, Waterfall
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """It waits. Comes before anything else, and again when the place changes."""
+
+    position: int  # 1: next
+    estimate_s: float
+
+
+class Started(msgspec.Struct, frozen=True):
+    """It waited, and does no longer."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """More of the answer's text."""
+
+    delta: str
+    logprobs: list[Any] = []  # one a token, in the shape of OpenAI's `logprobs`
+
+
+class Musing(msgspec.Struct, frozen=True):
+    """More reasoning."""
+
+    delta: str
+
+
+class CallBegun(msgspec.Struct, frozen=True):
+    """The model calls a tool of the client's."""
+
+    name: str
+    namespace: str = ""
+    is_custom: bool = False
+    call_id: str = ""  # "": the writer makes one
+    is_sure: bool = True  # nothing but a cut makes it none; otherwise it may turn out to be malformed
+
+
+class CallText(msgspec.Struct, frozen=True):
+    """More of the open call's arguments, or of a custom tool's input."""
+
+    delta: str
+
+
+class CallDone(msgspec.Struct, frozen=True):
+    """The open call is whole."""
+
+
+class CallLost(msgspec.Struct, frozen=True):
+    """The open call is none after all; `text` is everything of it as the model wrote it, "" if unknown."""
+
+    text: str
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The turn is over.
+
+    `reason`: stop, length, interrupted, steered, cancelled, appended or replaced (prefill only), scored.
+    """
+
+    reason: str
+    usage: Usage
+    waterfall: Waterfall
+    scores: list[float] | None = None
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """The turn is over and could not be done."""
+
+    code: str
+    message: str
+
+
+Outcome = Queued | Started | Text | Musing | CallBegun | CallText | CallDone | CallLost | Ended | Broken
+Terminal = Ended | Broken

@@ -1,0 +1,308 @@
+"""What a client may ask for: the body of `POST /v1/responses`, and the messages on a WebSocket.
+
+Fields of OpenAI's API that we do not use are passed over; a field we would have to obey and cannot is
+refused by name. Our own additions:
+
+- `stop`: a string or a list; the answer ends before the first of them, and no part of it is ever sent.
+- `seed`: the same seed after the same input gives the same answer.
+- `prediction`: text that the answer will resemble, as in OpenAI's chat completions. It never changes the
+  answer, only how soon it is there.
+- `top_k`, `min_p`, `repetition_penalty`, `presence_penalty`, `frequency_penalty`, `logit_bias` (by token id).
+- `generate: false`: prefill only. With `candidates: [text, …]`, also the log-probability of each as what
+  the assistant would say next, as `scores` of the completed response.
+- `is_provisional: true` (with `generate: false`): text that is still being typed, prefilled with the lowest
+  claim. It is no part of the response: go on from the same `previous_response_id` with what was typed.
+- A last input message of the assistant's with `status: "in_progress"` is continued, not closed.
+
+Owns parsing and checking. Does not own what a request does.
+"""
+
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from vivace.protocol.codex import is_title
+from vivace.protocol.shapes.items import InputItem, Part, check_depth, check_item, joined
+from vivace.protocol.shapes.refusal import Refusal
+from vivace.protocol.shapes.sizes import MAX_FIELD_BYTES, check_fields, check_pieces
+from vivace.protocol.shapes.tools import Choice, Tool, parse_choice, parse_tools, tools_in_items
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_METADATA = 16
+MAX_ITEMS = 10_000
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+T = TypeVar("T")
+StopText = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+MetadataKey = Annotated[str, msgspec.Meta(max_length=64)]
+MetadataValue = Annotated[str, msgspec.Meta(max_length=512)]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+Tier = Literal["realtime", "background"]
+
+
+class Prediction(msgspec.Struct):
+    type: Literal["content"] = "content"
+    content: str | list[Part] = ""
+
+    @property
+    def text(self) -> str:
+        return joined(self.content)
+
+
+class Reasoning(msgspec.Struct):
+    effort: Effort | None = None
+    summary: str | None = None
+    context: str | None = None
+
+
+class TextFormat(msgspec.Struct, omit_defaults=True):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+class TextConfig(msgspec.Struct, omit_defaults=True):
+    format: TextFormat = msgspec.field(default_factory=TextFormat)
+    verbosity: str | None = None
+
+
+class CacheOptions(msgspec.Struct):
+    prewarm: bool = False
+
+
+class ResponseCreate(msgspec.Struct, kw_only=True):
+    model: str | None = None
+    input: str | list[InputItem] | None = ""
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool | None = None
+    stream_id: str | None = None
+    background: bool | None = None
+    generate: bool | None = None
+    max_output_tokens: Count | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = 0
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=10)] = 1.0
+    presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] = 0.0
+    frequency_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] = 0.0
+    logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] = {}
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    prediction: Prediction | None = None
+    store: bool | None = None
+    metadata: dict[MetadataKey, MetadataValue] | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    include: list[str] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    service_tier: str | None = None
+    prompt_cache_key: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
+    prompt_cache_options: CacheOptions | None = None
+    client_metadata: dict[str, Any] | None = None
+    conversation: Any = None
+    prompt: Any = None
+    stop: StopText | Annotated[list[StopText], msgspec.Meta(max_length=16)] | None = None
+    seed: Seed | None = None
+    candidates: Annotated[list[str], msgspec.Meta(min_length=1, max_length=256)] | None = None
+    is_provisional: bool = False
+
+    @property
+    def items(self) -> list[InputItem]:
+        if isinstance(self.input, str):
+            return [InputItem(role="user", content=self.input)] if self.input else []
+        return self.input or []
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def is_generating(self) -> bool:
+        """Whether an answer is wanted, and not only the prefill."""
+        is_prewarming = self.prompt_cache_options is not None and self.prompt_cache_options.prewarm
+        return self.generate is not False and not is_prewarming
+
+    @property
+    def is_stored(self) -> bool:
+        return self.store is not False
+
+    @property
+    def tier(self) -> Tier:
+        """Work that nobody waits for gives way: `background: true`, OpenAI's cheaper tiers, a Codex title."""
+        is_waited_for = not self.background and self.service_tier not in ("flex", "batch")
+        return "realtime" if is_waited_for and not is_title(self.client_metadata) else "background"
+
+    @property
+    def effort(self) -> Effort | None:
+        return self.reasoning.effort if self.reasoning else None
+
+    @property
+    def schema(self) -> str:
+        """JSON schema that the answer's text must obey; "" for any text."""
+        format = self.text.format if self.text else TextFormat()
+        if format.type == "json_object":
+            return '{"type":"object"}'
+        return msgspec.json.encode(format.schema).decode() if format.type == "json_schema" else ""
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return self.top_logprobs is not None or "message.output_text.logprobs" in (self.include or ())
+
+    def all_tools(self) -> list[Tool]:
+        """From `tools`, and from the lite shape's items."""
+        return parse_tools(self.tools or []) + tools_in_items(self.items)
+
+    def choice(self) -> Choice:
+        return parse_choice(self.tool_choice, self.all_tools())
+
+
+class _Sized(msgspec.Struct):
+    """The fields that may hold anything, not looked into."""
+
+    tools: msgspec.Raw = msgspec.Raw()
+    tool_choice: msgspec.Raw = msgspec.Raw()
+    text: msgspec.Raw = msgspec.Raw()
+    metadata: msgspec.Raw = msgspec.Raw()
+    client_metadata: msgspec.Raw = msgspec.Raw()
+    include: msgspec.Raw = msgspec.Raw()
+    logit_bias: msgspec.Raw = msgspec.Raw()
+    conversation: msgspec.Raw = msgspec.Raw()
+    prompt: msgspec.Raw = msgspec.Raw()
+
+
+class ResponseCancel(msgspec.Struct):
+    response_id: str
+
+
+class ResponseSteer(msgspec.Struct):
+    """OpenAI's dialect of steering. `steering` checks it: what is wrong is told in an event of its own."""
+
+    previous_response_id: str
+    input: msgspec.Raw  # JSON
+    unknown: list[str] = []  # names of fields that it must not have
+
+
+class _Target(msgspec.Struct):
+    previous_response_id: str
+
+
+class ResponseInterrupt(msgspec.Struct):
+    """Codex's: the next `response.create` continues from this response with the new message."""
+
+    response_id: str
+    mode: str = ""  # discard_partial_items: what was not whole is forgotten
+
+
+class Envelope(msgspec.Struct):
+    """What can be read of a message before it is known whether the rest is right."""
+
+    type: str = ""
+    stream_id: Any = None
+
+
+def parse_create(data: bytes | str) -> ResponseCreate:
+    """A checked request, or `Refusal` with the field that is wrong."""
+    check_sizes(data, _Sized)
+    request = decode(data, ResponseCreate)
+    _check(request)
+    return request
+
+
+def parse_envelope(data: bytes | str) -> Envelope:
+    return decode(data, Envelope)
+
+
+def parse_cancel(data: bytes | str) -> ResponseCancel:
+    return decode(data, ResponseCancel)
+
+
+def parse_interrupt(data: bytes | str) -> ResponseInterrupt:
+    return decode(data, ResponseInterrupt)
+
+
+def parse_steer(data: bytes | str) -> ResponseSteer:
+    given = decode(data, dict[str, msgspec.Raw])
+    target = decode(data, _Target).previous_response_id
+    unknown = sorted(given.keys() - {"type", "previous_response_id", "input"})
+    return ResponseSteer(target, given.get("input", msgspec.Raw(b"null")).copy(), unknown)
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        found = re.search(r"`\$\.?([^`]*)`$", str(error))
+        param = found[1] if found and found[1] else None
+        raise Refusal(f"{error}.", code="invalid_value", param=param) from error
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Refusal(f"The body is not JSON: {error}.", code="invalid_json") from error
+    except RecursionError as error:
+        raise Refusal("The JSON is nested too deeply.", code="invalid_json") from error
+
+
+def check_sizes(data: bytes | str, sized: type[msgspec.Struct]) -> None:
+    """`Refusal` for what is too large; `sized` has the fields that may hold anything."""
+    if len(data) > MAX_FIELD_BYTES:
+        check_pieces(data)  # first: this one lets other threads run
+        check_fields(decode(data, sized))
+
+
+def _check(request: ResponseCreate) -> None:
+    if len(request.items) > MAX_ITEMS:
+        raise _wrong(f"The input has at most {MAX_ITEMS} items.", "input")
+    for name in ("tools", "tool_choice"):
+        check_depth(getattr(request, name), name)
+    check_depth(request.text.format.schema if request.text else None, "text.format.schema")
+    if request.conversation is not None:
+        raise _unsupported("Conversations are not supported: use previous_response_id.", "conversation")
+    if request.prompt is not None:
+        raise _unsupported("Stored prompts are not supported: send the input itself.", "prompt")
+    if request.metadata and len(request.metadata) > MAX_METADATA:
+        raise _wrong(f"Metadata has at most {MAX_METADATA} pairs.", "metadata")
+    if request.background and not request.is_stored:
+        raise _wrong("A background response must be stored, or nobody could ever read it.", "store")
+    if request.stream_id is not None:
+        check_lane(request.stream_id)
+    if request.candidates and request.is_generating:
+        raise _wrong("Candidates are scored only with generate: false.", "candidates")
+    if request.is_provisional and request.is_generating:
+        raise _wrong("Only what is prefilled (generate: false) can be provisional.", "is_provisional")
+    if request.text and request.text.format.type == "json_schema" and request.text.format.schema is None:
+        raise Refusal(
+            "A json_schema format needs its schema.",
+            code="missing_required_parameter",
+            param="text.format.schema",
+        )
+    for index, item in enumerate(request.items):
+        check_item(item, f"input[{index}]")
+    tools = request.all_tools()
+    if not request.previous_response_id:  # or else tools may be in the log that it continues
+        parse_choice(request.tool_choice, tools)
+    is_empty = not request.items and not request.instructions and not request.previous_response_id
+    if is_empty and (request.is_generating or request.candidates):
+        raise Refusal("There is no input to answer.", code="missing_required_parameter", param="input")
+
+
+def check_lane(stream_id: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,256}", stream_id):
+        raise Refusal(
+            "A stream_id has 1 to 256 letters, digits, '_', '.' or '-'.",
+            code="invalid_stream_id",
+            param="stream_id",
+        )
+
+
+def _wrong(message: str, param: str) -> Refusal:
+    return Refusal(message, code="invalid_value", param=param)
+
+
+def _unsupported(message: str, param: str) -> Refusal:
+    return Refusal(message, code="unsupported_parameter", param=param)

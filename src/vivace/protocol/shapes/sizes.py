@@ -1,0 +1,68 @@
+"""Requests that are too large, refused before millions of small things are made of them.
+
+Owns how much a field that may hold anything, and a request as a whole, may hold. A text may be as long as
+the body: it is one thing. Does not parse: it looks at bytes, in linear time.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from vivace.protocol.shapes.refusal import Refusal
+
+MAX_FIELD_BYTES = 1024 * 1024  # of what is not text
+MAX_PIECES = 300_000  # strings, objects and arrays; ten thousand items that are calls have two thirds of it
+STRETCH = 4096  # what one look at a string takes of it, in escapes: other threads run in between
+
+
+def string_pattern(stretch: int) -> re.Pattern[bytes]:
+    """A string after its opening quote, or the beginning of a long one."""
+    return re.compile(rb'(?:[^"\\]+|\\.){0,%d}("?)' % stretch, re.DOTALL)
+
+
+_OPENING = re.compile(rb'[{\["]')
+_STRING = string_pattern(STRETCH)
+
+
+def check_fields(sized: msgspec.Struct) -> None:
+    """`Refusal` for a field that is too large. All fields of `sized` are `Raw`."""
+    for name in sized.__struct_fields__:
+        value: Any = getattr(sized, name)
+        if len(memoryview(value)) > MAX_FIELD_BYTES:
+            raise _too_large(f"{name} has more than {MAX_FIELD_BYTES} bytes.", name)
+
+
+def check_pieces(data: bytes | str) -> None:
+    """`Refusal` for JSON that is made of too many small things."""
+    marks = data.encode(errors="replace") if isinstance(data, str) else data
+    most = marks.count(b"{") + marks.count(b"[") + marks.count(b'"') // 2  # those in texts included
+    if most > MAX_PIECES and _has_too_many(marks):
+        raise _too_large(f"A request has at most {MAX_PIECES} strings, objects and arrays.", None)
+
+
+def _has_too_many(data: bytes) -> bool:
+    place = 0
+    for _ in range(MAX_PIECES):
+        opening = _OPENING.search(data, place)
+        if opening is None:
+            return False
+        place = opening.end()
+        if opening[0] == b'"':
+            place = _end_of_string(data, place)
+    return _OPENING.search(data, place) is not None
+
+
+def _end_of_string(data: bytes, place: int) -> int:
+    """Where the string ends that is open here; the end of all if it never does."""
+    while stretch := _STRING.match(data, place):
+        if stretch[1]:
+            return stretch.end()
+        if stretch.end() == place:
+            break
+        place = stretch.end()
+    return len(data)
+
+
+def _too_large(message: str, param: str | None) -> Refusal:
+    return Refusal(message, code="request_too_large", status=413, param=param)

@@ -1,0 +1,1 @@
+"""A turn told as events."""

@@ -1,0 +1,138 @@
+"""The items of an answer while they grow: text, reasoning, a call. Each knows its own events.
+
+Owns which events open an item, grow it and close it. Does not own numbers (`writer`) or the order of items.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from vivace.protocol.shapes.events import (
+    ArgumentsDelta,
+    ArgumentsDone,
+    ContentPartAdded,
+    ContentPartDone,
+    CustomInputDelta,
+    CustomInputDone,
+    CustomToolCall,
+    Event,
+    FunctionCall,
+    OutputItem,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputMessage,
+    OutputText,
+    OutputTextDelta,
+    OutputTextDone,
+    ReasoningDelta,
+    ReasoningDone,
+    ReasoningItem,
+    ReasoningText,
+)
+from vivace.protocol.shapes.outcomes import CallBegun
+
+Draft = tuple[type[Event], dict[str, Any]]  # an event without its number
+
+
+class OpenItem(Protocol):
+    id: str
+
+    def opened(self) -> Iterator[Draft]: ...
+
+    def grown(self, delta: str) -> Draft: ...
+
+    def closed(self, status: str) -> Iterator[Draft]: ...
+
+    def item(self, status: str) -> OutputItem: ...
+
+
+class OpenMessage:
+    def __init__(self, item_id: str, index: int) -> None:
+        self.id = item_id
+        self._at = {"item_id": item_id, "output_index": index}
+        self._index = index
+        self._deltas: list[str] = []
+        self._logprobs: list[Any] = []
+
+    def opened(self) -> Iterator[Draft]:
+        yield OutputItemAdded, {"item": OutputMessage(self.id, "in_progress"), "output_index": self._index}
+        yield ContentPartAdded, self._at | {"part": OutputText("")}
+
+    def grown(self, delta: str, logprobs: list[Any] | None = None) -> Draft:
+        self._deltas.append(delta)
+        self._logprobs += logprobs or ()
+        return OutputTextDelta, self._at | {"delta": delta, "logprobs": logprobs or []}
+
+    def closed(self, status: str) -> Iterator[Draft]:
+        item = self.item(status)
+        part = item.content[0]
+        yield OutputTextDone, self._at | {"text": part.text, "logprobs": part.logprobs}
+        yield ContentPartDone, self._at | {"part": part}
+        yield OutputItemDone, {"item": item, "output_index": self._index}
+
+    def item(self, status: str) -> OutputMessage:
+        return OutputMessage(self.id, status, [OutputText("".join(self._deltas), logprobs=self._logprobs)])
+
+
+class OpenReasoning:
+    def __init__(self, item_id: str, index: int) -> None:
+        self.id = item_id
+        self._at = {"item_id": item_id, "output_index": index}
+        self._index = index
+        self._deltas: list[str] = []
+
+    def opened(self) -> Iterator[Draft]:
+        yield OutputItemAdded, {"item": ReasoningItem(self.id, "in_progress"), "output_index": self._index}
+        yield ContentPartAdded, self._at | {"part": ReasoningText("")}
+
+    def grown(self, delta: str) -> Draft:
+        self._deltas.append(delta)
+        return ReasoningDelta, self._at | {"delta": delta}
+
+    def closed(self, status: str) -> Iterator[Draft]:
+        item = self.item(status)
+        yield ReasoningDone, self._at | {"text": item.content[0].text}
+        yield ContentPartDone, self._at | {"part": item.content[0]}
+        yield OutputItemDone, {"item": item, "output_index": self._index}
+
+    def item(self, status: str) -> ReasoningItem:
+        return ReasoningItem(self.id, status, [ReasoningText("".join(self._deltas))])
+
+
+class HeldCall(msgspec.Struct):
+    """A call that may still turn out to be none: nothing is told of it before it is whole."""
+
+    call: CallBegun
+    deltas: list[str] = []
+
+
+class OpenCall:
+    def __init__(self, item_id: str, index: int, call: CallBegun, call_id: str) -> None:
+        self.id = item_id
+        self.call_id = call_id
+        self._call = call
+        self._at = {"item_id": item_id, "output_index": index}
+        self._index = index
+        self._deltas: list[str] = []
+
+    def opened(self) -> Iterator[Draft]:
+        yield OutputItemAdded, {"item": self.item("in_progress"), "output_index": self._index}
+
+    def grown(self, delta: str) -> Draft:
+        self._deltas.append(delta)
+        return (CustomInputDelta if self._call.is_custom else ArgumentsDelta), self._at | {"delta": delta}
+
+    def closed(self, status: str) -> Iterator[Draft]:
+        text = "".join(self._deltas)
+        if self._call.is_custom:
+            yield CustomInputDone, self._at | {"input": text}
+        else:
+            yield ArgumentsDone, self._at | {"arguments": text, "name": self._call.name}
+        yield OutputItemDone, {"item": self.item(status), "output_index": self._index}
+
+    def item(self, status: str) -> OutputItem:
+        kind = CustomToolCall if self._call.is_custom else FunctionCall
+        namespace = self._call.namespace or UNSET
+        return kind(self.id, self.call_id, self._call.name, "".join(self._deltas), status, namespace)

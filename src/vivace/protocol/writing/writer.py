@@ -1,0 +1,291 @@
+"""One turn, told as events: outcomes of a backend in, numbered events out.
+
+Owns the order of a turn's events and that there is exactly one terminal event, the last. The same writer
+serves SSE, WebSocket and the drained JSON answer. Does not own where outcomes come from or events go.
+
+An item is closed the moment it is whole, and another begins. Of a call that never ended nothing is called
+done, so that no client runs half a command: it is given as text. Clients cannot take back an item in a
+response that is completed. So a call that may turn out to be malformed is told when it is whole, and a
+response in which a call was told and is none is incomplete.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from vivace.protocol.shapes.events import (
+    AnyEvent,
+    CustomToolCall,
+    Event,
+    Extension,
+    FunctionCall,
+    IncompleteDetails,
+    OutputItem,
+    OutputItemInterrupted,
+    Place,
+    Response,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseError,
+    ResponseFailed,
+    ResponseIncomplete,
+    ResponseInProgress,
+    ResponseQueued,
+)
+from vivace.protocol.shapes.outcomes import (
+    Broken,
+    CallBegun,
+    CallDone,
+    CallLost,
+    CallText,
+    Ended,
+    Musing,
+    Outcome,
+    Queued,
+    Started,
+    Text,
+)
+from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.protocol.writing.open_item import Draft, HeldCall, OpenCall, OpenItem, OpenMessage, OpenReasoning
+
+CUT_SHORT = {
+    "length": "max_output_tokens",
+    "interrupted": "interrupted",
+    "steered": "steered",
+    "content_filter": "content_filter",  # of an upstream
+}
+
+SILENT_DELTAS = 256  # of a call that is held back; clients give up after minutes without an event
+
+Kind = TypeVar("Kind", bound=Event)
+
+
+def new_response_id() -> str:
+    return f"resp_{secrets.token_hex(16)}"
+
+
+class Numbering:
+    """The numbers of one response's events. They go on after its end, for what is told of its steers."""
+
+    def __init__(self, stream_id: str | None = None) -> None:
+        self._stream_id = msgspec.UNSET if stream_id is None else stream_id
+        self._next = 0
+
+    def number(self, kind: type[Kind], **fields: Any) -> Kind:
+        """An event of this response, with the next number."""
+        number, self._next = self._next, self._next + 1
+        return kind(sequence_number=number, stream_id=self._stream_id, **fields)
+
+
+class ResponseWriter:
+    def __init__(
+        self,
+        request: ResponseCreate,
+        response_id: str,
+        model: str,
+        *,
+        stream_id: str | None = None,
+        is_discarding: bool = False,
+    ) -> None:
+        self._request = request
+        self._id = response_id
+        self._model = model
+        self.numbering = Numbering(stream_id)
+        self.number = self.numbering.number
+        self._created_at = int(time.time())
+        self._open: OpenItem | None = None
+        self._held: HeldCall | None = None  # instead of an open item
+        self._has_half_call = False  # one was told, and never became whole
+        self._output: list[OutputItem] = []
+        self._count = 0  # of items ever opened: their indices
+        self.is_discarding = is_discarding  # an item that an interrupt cuts off is no part of the response
+        self.is_over = False
+
+    @property
+    def calls(self) -> list[FunctionCall | CustomToolCall]:
+        """Calls that the client is to answer."""
+        return [item for item in self._output if isinstance(item, FunctionCall | CustomToolCall)]
+
+    def begin(self, place: Queued | None = None) -> list[AnyEvent]:
+        """Created; then in progress, or waiting."""
+        created = self.number(ResponseCreated, response=self.response("queued" if place else "in_progress"))
+        return [created, self._waiting(place) if place else self._going()]
+
+    def take(self, outcome: Outcome) -> list[AnyEvent]:
+        assert not self.is_over, "a turn ends exactly once"
+        if isinstance(outcome, Text) and isinstance(self._open, OpenMessage):  # nearly every token
+            return [self._numbered(self._open.grown(outcome.delta, outcome.logprobs))]
+        events = list(self._take(outcome))
+        self.is_over = isinstance(outcome, Ended | Broken)
+        return events
+
+    def response(self, status: str, **fields: Any) -> Response:
+        """The response as it stands."""
+        request = self._request
+        text = request.text and msgspec.to_builtins(request.text)
+        reasoning = request.reasoning and msgspec.to_builtins(request.reasoning)
+        return Response(
+            id=self._id,
+            created_at=self._created_at,
+            status=status,
+            model=self._model,
+            previous_response_id=request.previous_response_id,
+            instructions=request.instructions,
+            metadata=request.metadata or {},
+            max_output_tokens=request.max_output_tokens,
+            temperature=request.temperature or 0.0,
+            top_p=1.0 if request.top_p is None else request.top_p,
+            top_logprobs=request.top_logprobs or 0,
+            store=request.is_stored,
+            background=bool(request.background),
+            parallel_tool_calls=request.parallel_tool_calls is not False,
+            tool_choice=request.tool_choice or "auto",
+            tools=request.tools or [],
+            text={"format": {"type": "text"}} | (text or {}),
+            reasoning={"effort": None, "summary": None} | (reasoning or {}),
+            truncation=request.truncation or "disabled",
+            service_tier=request.service_tier or "default",
+            prompt_cache_key=request.prompt_cache_key,
+            **fields,
+        )
+
+    def _waiting(self, place: Queued) -> AnyEvent:
+        extension = Extension(queue=Place(place.position, place.estimate_s))
+        return self.number(ResponseQueued, response=self.response("queued", vivace=extension))
+
+    def _moved(self, place: Queued) -> AnyEvent:
+        """Waiting elsewhere. Everyone in line hears of it whenever somebody leaves: what was asked is left
+        out, which may be megabytes and was told at the beginning.
+        """
+        whole = self._waiting(place)
+        assert isinstance(whole, ResponseQueued)
+        short = msgspec.structs.replace(whole.response, instructions=None, tools=[], text=None)
+        return msgspec.structs.replace(whole, response=short)
+
+    def _going(self) -> AnyEvent:
+        return self.number(ResponseInProgress, response=self.response("in_progress"))
+
+    def _take(self, outcome: Outcome) -> Iterator[AnyEvent]:
+        match outcome:
+            case Text(delta=delta, logprobs=logprobs):
+                message = yield from self._as(OpenMessage, "msg")
+                yield self._numbered(message.grown(delta, logprobs))
+            case Musing(delta=delta):
+                reasoning = yield from self._as(OpenReasoning, "rs")
+                yield self._numbered(reasoning.grown(delta))
+            case CallBegun():
+                yield from self._open_call(outcome)
+            case CallText(delta=delta):
+                if self._held:
+                    self._held.deltas.append(delta)
+                    if len(self._held.deltas) % SILENT_DELTAS == 0:
+                        yield self._going()
+                else:
+                    assert isinstance(self._open, OpenCall), "no call is open"
+                    yield self._numbered(self._open.grown(delta))
+            case CallDone():
+                yield from self._tell_held()
+                yield from self._close("completed", is_whole=True)
+            case CallLost(text=text):
+                yield from self._lose(text)
+            case Queued():
+                yield self._moved(outcome)
+            case Started():
+                yield self._going()
+            case Ended():
+                yield from self._end(outcome)
+            case Broken(code=code, message=words):
+                yield from self._close("incomplete")
+                error = ResponseError(code, words)
+                yield self.number(
+                    ResponseFailed, response=self.response("failed", output=self._output, error=error)
+                )
+
+    def _end(self, outcome: Ended) -> Iterator[AnyEvent]:
+        if isinstance(self._open, OpenCall):
+            yield from self._close("incomplete")
+        is_half = self._has_half_call and outcome.reason == "stop"
+        reason = CUT_SHORT.get("length" if is_half else outcome.reason)  # half an answer must not look whole
+        status = "incomplete" if reason else "completed"
+        if outcome.reason == "cancelled":
+            status = "cancelled"
+        yield from self._close("completed" if status == "completed" else "incomplete")
+        if self._request.is_generating and not self._output and status == "completed":
+            yield from self._as(OpenMessage, "msg")  # an empty answer is an answer
+            yield from self._close("completed")
+        response = self.response(
+            status,
+            output=self._output,
+            usage=outcome.usage,
+            incomplete_details=IncompleteDetails(reason) if reason else None,
+            scores=msgspec.UNSET if outcome.scores is None else outcome.scores,
+            vivace=Extension(outcome.waterfall),
+        )
+        if status == "completed":
+            yield self.number(ResponseCompleted, response=response)
+        else:
+            yield self.number(ResponseIncomplete, response=response)
+
+    def _as(self, kind: Any, prefix: str) -> Any:
+        """The open item, if it is of this kind, or a new one; what was open before is whole."""
+        if not isinstance(self._open, kind):
+            yield from self._close("completed")
+            yield from self._add(kind(self._new_id(prefix), self._count))
+        return self._open
+
+    def _open_call(self, call: CallBegun) -> Iterator[AnyEvent]:
+        yield from self._close("completed")
+        if call.is_sure:
+            yield from self._tell_call(call)
+        else:
+            self._held = HeldCall(call)
+
+    def _tell_held(self) -> Iterator[AnyEvent]:
+        """The call that was held back is one, if there is such a call."""
+        held, self._held = self._held, None
+        if held:
+            yield from self._tell_call(held.call)
+            if arguments := "".join(held.deltas):
+                yield from self._take(CallText(arguments))
+
+    def _tell_call(self, call: CallBegun) -> Iterator[AnyEvent]:
+        item_id = self._new_id("ctc" if call.is_custom else "fc")
+        call_id = call.call_id or f"call_{secrets.token_hex(12)}"
+        yield from self._add(OpenCall(item_id, self._count, call, call_id))
+
+    def _add(self, item: OpenItem) -> Iterator[AnyEvent]:
+        self._open = item
+        self._count += 1
+        yield from map(self._numbered, item.opened())
+
+    def _close(self, status: str, *, is_whole: bool = False) -> Iterator[AnyEvent]:
+        """End the open item, if there is one. A call of which nobody said that it is whole is no call."""
+        item, self._open, self._held = self._open, None, None
+        if item is None:
+            return
+        is_half = isinstance(item, OpenCall) and not is_whole
+        self._has_half_call |= is_half
+        if is_half or (self.is_discarding and status != "completed"):
+            at = {"response_id": self._id, "item_id": item.id, "output_index": self._count - 1}
+            yield self.number(OutputItemInterrupted, **at)
+            return
+        yield from map(self._numbered, item.closed(status))
+        self._output.append(item.item(status))
+
+    def _lose(self, text: str) -> Iterator[AnyEvent]:
+        """What began as a call is text."""
+        if self._held or isinstance(self._open, OpenCall):
+            yield from self._close("incomplete")
+        if text:
+            yield from self._take(Text(text))
+
+    def _numbered(self, draft: Draft) -> Any:
+        kind, fields = draft
+        return self.number(kind, **fields)
+
+    def _new_id(self, prefix: str) -> str:
+        stem = self._id.removeprefix("resp_")
+        return f"{prefix}_{stem}{self._count:02x}" if self._count else f"{prefix}_{stem}"

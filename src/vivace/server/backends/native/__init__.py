@@ -1,0 +1,1 @@
+"""Our own engine behind the Responses API."""

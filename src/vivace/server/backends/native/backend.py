@@ -1,0 +1,227 @@
+"""Our own engine behind the Responses API: requests become tokens, tokens become text and calls.
+
+Owns the way of a turn: its prompt goes to the end of a log (`prompt_writing`), the log to the engine, what
+comes back to the end of the log (`submission`). Does not own events (`protocol.writer`), processes
+(`engine_link`), logs (`token_log`), or what is known of earlier responses (`library`).
+
+When the engine dies, a turn submits itself again from its log: the client sees a pause, and then the
+rest of the same text. When it dies a second time under the same turn, the turn fails.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from vivace.config import Settings
+from vivace.engine.wire.frames import Failed, Finished
+from vivace.errors import RequestRefused, VivaceError
+from vivace.protocol.shapes.refusal import Refusal, mistake
+from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.protocol.shapes.status import EngineStatus
+from vivace.server.backends.base import Caller
+from vivace.server.backends.native.engine_process import EngineLife
+from vivace.server.backends.native.model_slot import LoadedModel, ModelSlot, find_model, present_models
+from vivace.server.backends.native.submission import End, Submission, early, reason_it_is_complete
+from vivace.server.backends.native.turn import NativeTurn
+from vivace.server.conversation.library import Library
+from vivace.server.conversation.prompt_writing import write_prompt
+from vivace.server.conversation.token_log import Known
+from vivace.server.watch.metrics import Metrics
+
+STOP_TURNS_S = 3.0
+MAX_DEATHS = 2
+
+log = logging.getLogger(__name__)
+
+
+class NativeBackend:
+    def __init__(self, settings: Settings, library: Library, metrics: Metrics | None = None) -> None:
+        self._settings = settings
+        self._library = library
+        self._slot = ModelSlot(settings, metrics or Metrics())
+        self._turns: dict[NativeTurn, asyncio.Task[None]] = {}
+        self._preload: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    def start(self) -> None:
+        """Load the model of the settings before anyone asks, if it is one of ours."""
+        if not self._settings.is_elsewhere(self._settings.model):
+            self._preload = asyncio.create_task(self._load_default())
+
+    @property
+    def is_ready(self) -> bool:
+        loaded = self._slot.loaded
+        if loaded is None:  # an engine is not waited for where another server answers
+            return self._settings.is_elsewhere(self._settings.model)
+        return loaded.engine.is_ready
+
+    def models(self) -> list[str]:
+        """The models that are on this machine, the one that is used first."""
+        return list(dict.fromkeys([self._settings.model, *present_models(self._settings)]))
+
+    def serves(self, model: str) -> bool:
+        try:
+            find_model(self._settings, model)
+        except Refusal:
+            return False
+        return True
+
+    async def discover(self) -> None:
+        """What is on this machine is always known."""
+
+    def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> NativeTurn:
+        """Accept a request, or raise why not. The turn then runs by itself until it is over."""
+        if self._is_closing:
+            raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
+        previous = None
+        if request.previous_response_id:
+            previous = self._library.peek(request.previous_response_id, caller)
+            if previous is None:
+                raise not_found(request.previous_response_id)
+        model = request.model or (previous.model if previous else self._settings.model)
+        find_model(self._settings, model)
+        turn = NativeTurn(response_id, request, model, caller, previous)
+        self._turns[turn] = task = asyncio.create_task(self._drive(turn))
+        turn.on_interrupt = self._canceller(turn)
+        task.add_done_callback(lambda _: self._bury(turn))
+        return turn
+
+    async def stop_turns(self) -> None:
+        """Accept no more turns, and end those that run."""
+        self._is_closing = True
+        for turn in list(self._turns):
+            if turn.watch:
+                turn.watch.aborting("shutdown")
+            turn.interrupt()
+        if self._turns:
+            _, stuck = await asyncio.wait(self._turns.values(), timeout=STOP_TURNS_S)
+            for task in stuck:
+                task.cancel()
+
+    async def close(self) -> None:
+        await self.stop_turns()
+        if self._preload:
+            self._preload.cancel()
+            await asyncio.wait([self._preload])
+        await self._slot.close()
+
+    async def status(self) -> EngineStatus:
+        loaded = self._slot.loaded
+        link = loaded.engine if loaded else None
+        ready = link.life.ready.result() if link and link.life else None
+        stats = await link.stats() if link else None
+        return EngineStatus(
+            model=loaded.name if loaded else self._settings.model,
+            is_ready=self.is_ready,
+            pid=ready.pid if ready else None,
+            threads=ready.threads if ready else 0,
+            load_ms=ready.load_ms if ready else 0.0,
+            turns=stats.turns if stats else 0,
+            sessions=stats.sessions if stats else 0,
+            kv_tokens=stats.kv_tokens if stats else 0,
+            kv_cells=stats.kv_cells if stats else 0,
+            session_tokens=ready.limit_tokens if ready else 0,
+            trained_tokens=ready.trained_tokens if ready else 0,
+            parked_bytes=stats.parked_bytes if stats else 0,
+            tokens_prefilled=stats.tokens_prefilled if stats else 0,
+            tokens_generated=stats.tokens_generated if stats else 0,
+            device=ready.device if ready else "cpu",
+            why_no_gpu=ready.why_no_gpu if ready else "",
+        )
+
+    async def _load_default(self) -> None:
+        try:
+            async with self._slot.hold(self._settings.model) as model:
+                await model.engine.up()
+        except VivaceError as error:
+            log.warning("%s is not loaded: %s", self._settings.model, error.message)
+
+    async def _drive(self, turn: NativeTurn) -> None:
+        """A turn from its acceptance to its end. Cancelled only while the engine knows nothing of it."""
+        try:
+            async with self._slot.hold(turn.model) as model:
+                await write_prompt(turn, model, self._library)
+                while not turn.is_over:
+                    life = await model.engine.up()
+                    if turn.interrupted:  # and whoever waited on the way here has not passed it on
+                        return
+                    submission = Submission(turn, model, life)
+                    submission.begin()
+                    self._conclude(turn, model, life, await submission.end)
+        except VivaceError as error:
+            turn.fail(error)
+        except Exception:
+            log.exception("%s failed", turn.id)
+            if not turn.is_over:
+                turn.fail(mistake())
+
+    def _canceller(self, turn: NativeTurn) -> Callable[[], None]:
+        """How to interrupt a turn of which the engine knows nothing."""
+
+        def cancel() -> None:
+            self._turns[turn].cancel()
+
+        return cancel
+
+    def _bury(self, turn: NativeTurn) -> None:
+        del self._turns[turn]
+        if not turn.is_over:  # cancelled, perhaps before its first step
+            self._end(turn, early(turn, "interrupted"))
+
+    def _conclude(self, turn: NativeTurn, model: LoadedModel, life: EngineLife, end: End) -> None:
+        """End the turn, or leave it to be submitted again."""
+        assert turn.session is not None
+        turn.on_interrupt = self._canceller(turn)
+        if isinstance(end, Finished):
+            self._end(turn, end)
+        elif isinstance(end, Failed):
+            model.unseat(turn.session, life)  # how much of the log it has taken is not known
+            turn.fail(RequestRefused(end.message, code=end.code))
+        else:
+            self._mourn(turn, model)
+
+    def _mourn(self, turn: NativeTurn, model: LoadedModel) -> None:
+        """The engine died under this turn."""
+        turn.deaths += 1
+        if reason := reason_it_is_complete(turn, model):
+            self._end(turn, early(turn, reason))
+        elif turn.deaths >= MAX_DEATHS:
+            raise RequestRefused(
+                "The engine died twice under this turn.",
+                "See the server's log.",
+                code="engine_died",
+                status=503,
+            )
+
+    def _end(self, turn: NativeTurn, finished: Finished) -> None:
+        reason = turn.finish(finished.reason)
+        self._keep(turn, reason)
+        turn.end(reason, finished)
+
+    def _keep(self, turn: NativeTurn, reason: str) -> None:
+        """Remember where the response ended, so that it can be continued."""
+        if turn.session:
+            turn.known = self._library.keep(
+                Known(
+                    turn.id,
+                    tenant=turn.caller.tenant,
+                    connection=turn.caller.connection,
+                    is_stored=turn.request.is_stored,
+                    model=turn.model,
+                    told=turn.told,
+                    session=turn.session,
+                    length=turn.kept_length(reason),
+                    parent=turn.previous,
+                    follows=turn.follows,
+                    input=turn.request.items,
+                )
+            )
+
+
+def not_found(response_id: str) -> Refusal:
+    return Refusal(
+        f"There is no response {response_id} here.",
+        "It was not stored, or is too old: send the whole input.",
+        code="previous_response_not_found",
+        param="previous_response_id",
+    )

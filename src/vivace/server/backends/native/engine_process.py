@@ -1,0 +1,211 @@
+"""One engine process from its start to its death, and the frames that go to and fro in between.
+
+Owns the process, its socket and its last words on stderr. Does not restart anything: see `engine_link`.
+"""
+
+import asyncio
+import logging
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from vivace.engine.wire.frames import (
+    Failed,
+    Finished,
+    FrameError,
+    FromEngine,
+    Loading,
+    Ready,
+    Stats,
+    StatsReply,
+    ToEngine,
+    Tokens,
+    pack,
+    server_unpacker,
+)
+from vivace.engine.wire.job import Job
+from vivace.errors import StartError
+
+EXIT_S = 2.0  # an engine that was told to end and is still there after this is killed
+STDERR_LINES = 20
+STUCK_S = 60.0  # an engine that does nothing for so long while it loads is ended
+LOADING_S = 1800.0  # and so is one that is never done
+
+log = logging.getLogger(__name__)
+
+TurnFrame = Tokens | Finished | Failed
+Handler = Callable[[TurnFrame | None], None]  # None: the engine has died
+
+
+class EngineLife(asyncio.Protocol):
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[Ready] = loop.create_future()
+        self.is_dead = False
+        self.on_death: Callable[[], None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._stderr: asyncio.Task[None] | None = None
+        self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
+        self._moved_at = 0.0  # when it was last seen to get on with loading
+        self._unpacker = server_unpacker()
+        self._handlers: dict[str, Handler] = {}
+        self._stats: deque[asyncio.Future[StatsReply]] = deque()
+
+    async def begin(self, job: Job) -> Ready:
+        """Start the process and wait until its model is loaded; `StartError` with its last words if not."""
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "vivace.engine.loop.worker"),
+                *(str(theirs.fileno()), msgspec.json.encode(job).decode()),
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                limit=1 << 20,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._stderr = asyncio.create_task(self._read_stderr(self._process))
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=ours)
+        try:
+            return await self._loaded(job)
+        except EOFError:
+            raise await self._why() from None
+
+    async def _loaded(self, job: Job) -> Ready:
+        """Wait as long as it gets on; a slow disk may take minutes."""
+        begun = self._moved_at = time.monotonic()
+        while not self.ready.done():
+            now = time.monotonic()
+            left_s = min(self._moved_at + STUCK_S, begun + LOADING_S) - now
+            if left_s <= 0:
+                self.kill()
+                await self.close()
+                raise _stuck(job, now - self._moved_at, now - begun)
+            await asyncio.wait([self.ready], timeout=left_s)
+        return self.ready.result()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the engine has said more than was heard of it so far."""
+        return self._unpacker.has_more
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own do not inherit from it
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._unpacker.feed(data):
+                self._dispatch(frame)
+        except FrameError as error:
+            log.error("the engine sent what is no frame: %s", error)
+            assert self._transport is not None
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.is_dead = True
+        if self.on_death:
+            self.on_death()
+        if not self.ready.done():
+            self.ready.set_exception(EOFError())
+        for waiting in self._stats:
+            if not waiting.done():
+                waiting.set_exception(EOFError())
+        handlers, self._handlers = self._handlers, {}
+        for handler in handlers.values():
+            handler(None)
+
+    def send(self, frame: ToEngine) -> None:
+        """A dead engine is told nothing: whoever waits for it hears of the death."""
+        assert self._transport is not None, "begin comes first"
+        if not self.is_dead:
+            self._transport.write(pack(frame))
+
+    def attach(self, turn: str, handler: Handler) -> None:
+        """Let `handler` have every frame of `turn`, up to and with its end."""
+        self._handlers[turn] = handler
+
+    async def stats(self) -> StatsReply:
+        if self.is_dead:
+            raise EOFError
+        reply: asyncio.Future[StatsReply] = asyncio.get_running_loop().create_future()
+        self._stats.append(reply)
+        self.send(Stats())
+        return await reply
+
+    def kill(self) -> None:
+        """For one that does not answer; its death is then noticed like any other."""
+        if self._process and self._process.returncode is None:
+            self._process.kill()
+
+    async def close(self) -> None:
+        """End the process: politely, by closing its socket; then not."""
+        self.on_death = None
+        self.ready.cancel()  # nobody waits for it now
+        if self._transport:
+            self._transport.close()
+        if self._process:
+            try:
+                await asyncio.wait_for(self._process.wait(), EXIT_S)
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+        if self._stderr:
+            await self._stderr
+
+    def _dispatch(self, frame: FromEngine) -> None:
+        match frame:
+            case Tokens(turn=turn):
+                if handler := self._handlers.get(turn):
+                    handler(frame)
+            case Finished(turn=turn) | Failed(turn=turn):
+                if handler := self._handlers.pop(turn, None):
+                    handler(frame)
+                elif isinstance(frame, Failed):
+                    log.error("the engine refused a frame: %s", frame.message)
+            case StatsReply():
+                waiting = self._stats.popleft()
+                if not waiting.done():
+                    waiting.set_result(frame)
+            case Loading():
+                self._moved_at = time.monotonic()
+            case Ready():
+                self.ready.set_result(frame)
+
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            text = line.decode("utf-8", "replace").rstrip()
+            self._last_words.append(text)
+            self._moved_at = time.monotonic()
+            log.info("engine: %s", text)
+
+    async def _why(self) -> StartError:
+        assert self._process is not None
+        code = await self._process.wait()
+        if self._stderr:
+            await self._stderr
+        words = "\n".join(self._last_words) or "It said nothing."
+        return StartError(
+            f"The engine could not start (exit code {code}): {words}",
+            "`vivace doctor` checks the machine, `vivace models` the model's file.",
+        )
+
+
+def _stuck(job: Job, silent_s: float, loading_s: float) -> StartError:
+    return StartError(
+        f"The engine hangs: it has loaded {job.path or job.model} for {loading_s:.0f} s, "
+        f"and done nothing for the last {silent_s:.0f}.",
+        "See that the disk of that file answers and that there is memory left (`vivace doctor`), "
+        "then ask again: that starts another engine.",
+    )

@@ -1,0 +1,154 @@
+"""An engine that is always there: the process is started, watched, and started again when it dies.
+
+It is asked for a sign of life every second, which it gives in the middle of its work too. One that owes an
+answer is not ready, and no turn begins on it; one that owes it for a minute is ended, and its turns go on in
+the next.
+
+Owns when an engine process lives. Does not own the turns that ran on it: they hear of the death and submit
+themselves again (`native`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from vivace.engine.wire.frames import StatsReply
+from vivace.engine.wire.job import Job
+from vivace.errors import StartError
+from vivace.server.backends.native.engine_process import EngineLife
+
+START_ATTEMPTS = 2
+CALM_S = 60.0  # deaths longer ago than this are forgiven
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 5.0
+RETRY_AFTER_S = 1.0  # an engine that could not start is not tried again sooner
+STATS_S = 1.0
+BEAT_S = 1.0  # between two questions
+SILENT_S = 1.5  # an engine that owes an answer for so long is not ready
+HUNG_S = 60.0  # and after this it is ended
+
+log = logging.getLogger(__name__)
+
+
+class EngineLink:
+    def __init__(self, job: Job, on_restart: Callable[[], None] = lambda: None) -> None:
+        self.job = job
+        self._on_restart = on_restart
+        self._deaths: deque[float] = deque(maxlen=8)
+        self._failed_at = 0.0
+        self._current: EngineLife | None = None
+        self._is_closing = False
+        self._heard = asyncio.Event()  # the engine owes no answer, or there is none that could
+        self._heard.set()
+        self._beating: asyncio.Task[None] | None = None
+        self._burials: set[asyncio.Task[None]] = set()
+        self._coming = self._come_up()
+
+    @property
+    def life(self) -> EngineLife | None:
+        """The engine process that is up and has said Ready, if one is."""
+        return self._current
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request would be answered now."""
+        return self._current is not None and self._heard.is_set()
+
+    async def up(self) -> EngineLife:
+        """Wait for an engine that is ready and answers; `StartError` if it cannot start."""
+        while True:
+            has_failed = self._coming.done() and not self._current
+            if has_failed and time.monotonic() - self._failed_at > RETRY_AFTER_S:
+                self._coming = self._come_up()
+            life = await asyncio.shield(self._coming)
+            if self._heard.is_set():
+                return life
+            await self._heard.wait()
+
+    async def stats(self) -> StatsReply | None:
+        if not self._current:
+            return None
+        try:
+            return await asyncio.wait_for(self._current.stats(), STATS_S)
+        except (TimeoutError, EOFError):
+            return None
+
+    async def close(self) -> None:
+        self._is_closing = True
+        self._coming.cancel()
+        if self._beating:
+            self._beating.cancel()
+        with contextlib.suppress(asyncio.CancelledError, StartError):
+            await self._coming
+        if self._current:
+            await self._current.close()
+            self._current = None
+
+    def _come_up(self) -> asyncio.Task[EngineLife]:
+        task = asyncio.create_task(self._begin_life())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if none waits
+        return task
+
+    async def _begin_life(self) -> EngineLife:
+        await asyncio.sleep(self._delay_s())
+        for attempt in range(1, START_ATTEMPTS + 1):
+            life = EngineLife()
+            try:
+                ready = await life.begin(self.job)
+            except StartError as error:
+                self._failed_at = time.monotonic()
+                log.error("%s", error.message)
+                if attempt == START_ATTEMPTS:
+                    raise
+            except BaseException:
+                await life.close()
+                raise
+            else:
+                life.on_death = self._died
+                self._current = life
+                self._heard.set()
+                self._beating = asyncio.create_task(self._beat(life))
+                log.info("engine %d is ready after %.0f ms", ready.pid, ready.load_ms)
+                return life
+        raise AssertionError("an attempt succeeds or raises")
+
+    async def _beat(self, life: EngineLife) -> None:
+        """Ask for a sign of life, over and over, until there is none."""
+        while not life.is_dead:
+            answer = asyncio.ensure_future(life.stats())
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen: it may die
+            try:
+                await asyncio.wait([answer], timeout=SILENT_S)
+                if not answer.done():
+                    self._heard.clear()
+                    log.warning("the engine does not answer")
+                    await asyncio.wait([answer], timeout=HUNG_S - SILENT_S)
+                    if not answer.done():
+                        log.error("the engine did not answer for %.0f s; ending it", HUNG_S)
+                        life.kill()
+                        return
+                    self._heard.set()
+            finally:
+                answer.cancel()
+            await asyncio.sleep(BEAT_S)
+
+    def _died(self) -> None:
+        """Called before the turns hear of it, so that they wait for the next life."""
+        dead, self._current = self._current, None
+        self._heard.set()  # whoever waits for its answer waits for the next one now
+        self._deaths.append(time.monotonic())
+        log.error("the engine died; starting another")
+        self._on_restart()
+        if not self._is_closing:
+            self._coming = self._come_up()
+        if dead:
+            burial = asyncio.create_task(dead.close())
+            self._burials.add(burial)
+            burial.add_done_callback(self._burials.discard)
+
+    def _delay_s(self) -> float:
+        """The first death in a while costs no wait; each further one doubles it."""
+        recent = sum(1 for death in self._deaths if time.monotonic() - death < CALM_S)
+        return 0.0 if recent < 2 else min(FIRST_DELAY_S * 2 ** (recent - 2), LONGEST_DELAY_S)

@@ -1,0 +1,140 @@
+"""The one model that is loaded, and the change to another.
+
+One model has an engine at a time. A turn holds its model while it runs; a turn that wants another model
+waits until nobody holds the present one, and turns that come later wait behind it. Sessions are per model.
+Owns engines' comings and goings, tokenizers and which sessions are open. Does not own turns.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from vivace.config import Settings
+from vivace.engine.wire.frames import Close, Open
+from vivace.engine.wire.job import make_job
+from vivace.errors import UsageError
+from vivace.models import store
+from vivace.models.catalog import CATALOG
+from vivace.models.families.base import Family
+from vivace.models.families.choose import family_for
+from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
+from vivace.protocol.shapes.refusal import Refusal
+from vivace.server.backends.native.engine_process import EngineLife
+from vivace.server.backends.native.engine_supervisor import EngineLink
+from vivace.server.conversation.token_log import Session
+from vivace.server.watch.metrics import Metrics
+
+MAX_OPEN_SESSIONS = 32
+
+
+def find_model(settings: Settings, name: str) -> Path | None:
+    """The model's file (None for a scripted one), or a `Refusal` that says how to get it."""
+    if name.startswith(SCRIPTED):
+        return None
+    try:
+        if store.is_present(settings, name):
+            return store.model_path(settings, name)
+    except UsageError as error:
+        raise Refusal(error.message, error.hint, code="model_not_found", status=404, param="model") from error
+    raise Refusal(
+        f"The model {name} is not on this machine.",
+        f"Get it with `vivace models pull {name}`.",
+        code="model_not_found",
+        status=404,
+        param="model",
+    )
+
+
+def present_models(settings: Settings) -> list[str]:
+    return [card.name for card in CATALOG if store.is_complete(settings, card)]
+
+
+class LoadedModel:
+    """A model with its engine; `tokenizer` and `family` are there once `load` is done."""
+
+    tokenizer: Tokenizer
+    family: Family
+
+    def __init__(self, settings: Settings, name: str, metrics: Metrics) -> None:
+        self.name = name
+        self._path = find_model(settings, name)
+        self.engine = EngineLink(make_job(settings, name, self._path), metrics.engine_restarted)
+        self._open: OrderedDict[str, Session] = OrderedDict()
+
+    async def load(self) -> None:
+        """The engine process loads its model at the same time."""
+        self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
+        self.family = family_for(self.tokenizer, self.name)
+
+    def seat(self, session: Session, life: EngineLife, *, is_whole: bool) -> None:
+        """See that this engine process has the session open; with its whole log, or ready to be sent it."""
+        self._open[session.name] = session
+        self._open.move_to_end(session.name)
+        if session.open_in is not life:
+            length = len(session.log) if is_whole else 0
+            life.send(Open(session.name, session.log.first(length), session.tenant))
+            session.open_in, session.known_tokens = life, length
+            self._close_oldest(life)
+
+    def unseat(self, session: Session, life: EngineLife) -> None:
+        """Let the engine forget a session; its log stays with us."""
+        self._open.pop(session.name, None)
+        if session.open_in is life and not life.is_dead:
+            life.send(Close(session.name))
+        session.open_in = None
+
+    def _close_oldest(self, life: EngineLife) -> None:
+        idle = [session for session in self._open.values() if not session.is_busy]
+        for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
+            self.unseat(session, life)
+
+
+class ModelSlot:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._loaded: LoadedModel | None = None
+        self._turnstile = asyncio.Lock()  # fair: who comes first is served first
+        self._holders = 0
+        self._free = asyncio.Event()
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        return self._loaded
+
+    @asynccontextmanager
+    async def hold(self, name: str) -> AsyncIterator[LoadedModel]:
+        """The loaded model of that name; it stays loaded inside the block."""
+        async with self._turnstile:
+            loaded = self._loaded
+            if loaded is None or loaded.name != name:
+                loaded = await self._change_to(name)
+            self._holders += 1
+        try:
+            yield loaded
+        finally:
+            self._holders -= 1
+            self._free.set()
+
+    async def close(self) -> None:
+        if self._loaded:
+            await self._loaded.engine.close()
+
+    async def _change_to(self, name: str) -> LoadedModel:
+        while self._holders:
+            self._free.clear()
+            await self._free.wait()
+        find_model(self._settings, name)  # before the present one is given up
+        old, self._loaded = self._loaded, None
+        if old:
+            await old.engine.close()
+        loaded = LoadedModel(self._settings, name, self._metrics)
+        try:
+            await loaded.load()
+        except BaseException:
+            await loaded.engine.close()
+            raise
+        self._loaded = loaded
+        return loaded

@@ -1,0 +1,102 @@
+"""What the model says, from tokens to outcomes: characters, stop strings, calls and reasoning.
+
+Owns the order of decoding: bytes to whole characters (`textstream`), then the family's parser. Does not own
+where outcomes go.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vivace.engine.wire.frames import Chance, Chances
+from vivace.models.families.base import (
+    CallBegan,
+    CallBroke,
+    CallEnded,
+    CallGrew,
+    Family,
+    Mused,
+    Part,
+    Said,
+    Wish,
+)
+from vivace.models.tokenizer import Tokenizer
+from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallLost, CallText, Musing, Outcome, Text
+from vivace.protocol.writing.text_stream import TextStream
+
+
+class Speech:
+    def __init__(
+        self,
+        family: Family,
+        tokenizer: Tokenizer,
+        wish: Wish,
+        log: Sequence[int],
+        stops: Sequence[str],
+        *,
+        is_held: bool,
+    ) -> None:
+        """`is_held`: to a grammar, so that what begins as a call is one."""
+        self._tokenizer = tokenizer
+        self._controls = family.controls
+        self._parser = family.parser(wish, log)
+        self._stream = TextStream(stops)
+        self._is_sure = is_held and not stops  # a stop string may come in the middle of a call
+        self._logprobs: list[Any] = []  # of tokens whose text is still held back
+        self.reasoning_tokens = 0
+        self.is_in_call = False
+        self._is_musing = False
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stream.is_stopped
+
+    def hear(self, token: int, chances: Chances | None = None) -> list[Outcome]:
+        if chances:
+            self._logprobs.append(self._told(chances))
+        if name := self._controls.get(token):
+            parts = self._parser.feed(self._stream.flush()) + self._parser.control(name)
+        else:
+            text = self._stream.feed(self._tokenizer.piece(token))
+            parts = self._parser.feed(text) if text else []
+        outcomes = [self._outcome(part) for part in parts]
+        self.reasoning_tokens += self._is_musing
+        return outcomes
+
+    def finish(self) -> list[Outcome]:
+        parts = self._parser.feed(self._stream.finish()) + self._parser.finish()
+        return [self._outcome(part) for part in parts]
+
+    def _outcome(self, part: Part) -> Outcome:
+        self._is_musing = isinstance(part, Mused)
+        match part:
+            case Said(text=text):
+                logprobs, self._logprobs = self._logprobs, []
+                return Text(text, logprobs)
+            case Mused(text=text):
+                self._logprobs = []
+                return Musing(text)
+            case CallBegan(tool=tool):
+                self.is_in_call = True
+                return CallBegun(tool.name, tool.namespace, tool.is_custom, is_sure=self._is_sure)
+            case CallGrew(delta=delta):
+                return CallText(delta)
+            case CallEnded():
+                self.is_in_call = False
+                self._logprobs = []
+                return CallDone()
+            case CallBroke(text=text):
+                self.is_in_call = False
+                return CallLost(text)
+
+    def _told(self, chances: Chances) -> dict[str, Any]:
+        return self._chance(chances.chosen) | {
+            "top_logprobs": [self._chance(chance) for chance in chances.likeliest]
+        }
+
+    def _chance(self, chance: Chance) -> dict[str, Any]:
+        piece = self._tokenizer.piece(chance.token)
+        return {
+            "token": piece.decode("utf-8", "replace"),
+            "bytes": list(piece),
+            "logprob": chance.logprob,
+        }

@@ -1,0 +1,160 @@
+"""A turn on one engine process: what is sent for it, what is heard of it, and how it ends there.
+
+Owns the frames of a turn. Does not own what becomes of it when the engine died (`native`), nor its prompt
+(`prompt_writing`).
+
+An engine that hangs keeps nobody: who interrupts a turn on it has the end at once. What the engine says of
+that turn later is no part of the log, so its session is left alone until the engine has let go of it, and
+cut to the log then.
+"""
+
+import asyncio
+import time
+
+from vivace.engine.wire.frames import (
+    Append,
+    Failed,
+    Finished,
+    Generate,
+    Interrupt,
+    Rewind,
+    Sampling,
+    Score,
+    Tokens,
+    Waterfall,
+)
+from vivace.server.backends.native.engine_process import EngineLife, TurnFrame
+from vivace.server.backends.native.model_slot import LoadedModel
+from vivace.server.backends.native.turn import NativeTurn
+
+ALL_THAT_FITS = 1 << 30
+LOGPROBS_ASKED = 0  # of the likeliest, if log-probabilities are included and no number is given
+INTERRUPT_S = 1.0  # an engine that was told to end a turn and has not after this is not waited for
+
+End = Finished | Failed | None  # of a turn on an engine; None: the engine died
+
+
+class Submission:
+    def __init__(self, turn: NativeTurn, model: LoadedModel, life: EngineLife) -> None:
+        assert turn.session is not None, "its prompt comes first"
+        self.end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._turn = turn
+        self._session = turn.session
+        self._model = model
+        self._life = life
+        self._is_given_up = False
+
+    def begin(self) -> None:
+        turn, session = self._turn, self._session
+        self._life.attach(turn.id, self._hear)
+        self._model.seat(session, self._life, is_whole=bool(turn.typed))
+        self._life.send(_work(turn, self._model))
+        turn.submitted = turn.submitted or time.perf_counter()
+        if turn.watch:
+            turn.watch.started()
+        turn.on_interrupt = self._interrupt
+
+    def _hear(self, frame: TurnFrame | None) -> None:
+        """The boundary of a turn on the engine's stream, which many turns share."""
+        if self._is_given_up:
+            self._leave(frame)
+        elif self.end.done():
+            return
+        elif not isinstance(frame, Tokens):
+            self.end.set_result(frame)
+        else:
+            try:
+                self._turn.hear(frame.tokens, frame.chances, is_behind=self._life.is_behind)
+            except Exception as error:  # noqa: BLE001 - the turn fails by it
+                self._model.unseat(self._session, self._life)  # which ends the turn there
+                self.end.set_exception(error)
+                return
+            if self._turn.speech and self._turn.speech.is_stopped:  # the engine saw it too, or died before
+                self._life.send(Interrupt(self._turn.id))
+
+    def _interrupt(self) -> None:
+        self._life.send(Interrupt(self._turn.id))
+        if self._model.engine.is_ready:
+            asyncio.get_running_loop().call_later(INTERRUPT_S, self._give_up)
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """The turn is over without the engine; meanwhile nobody else writes into its session."""
+        if not self.end.done():
+            self._is_given_up = True
+            if self._session.writer is self._turn:
+                self._session.writer = self
+            self.end.set_result(early(self._turn, "interrupted"))
+
+    def _leave(self, frame: TurnFrame | None) -> None:
+        """The engine is heard again, or dead: its session may have tokens that the log has not."""
+        session = self._session
+        if session.writer is not self or isinstance(frame, Tokens):
+            return
+        if isinstance(frame, Finished):
+            self._life.send(Rewind(session.name, len(session.log)))
+        elif isinstance(frame, Failed):
+            self._model.unseat(session, self._life)
+        session.release(self)
+
+
+def early(turn: NativeTurn, reason: str) -> Finished:
+    """It is over without a word from the engine: never begun, all said when the engine died, given up."""
+    return Finished(turn.id, reason, Waterfall())
+
+
+def reason_it_is_complete(turn: NativeTurn, model: LoadedModel) -> str:
+    """Why nothing more is to come, although the engine died before it could say so."""
+    assert turn.session is not None
+    last = turn.session.log.since(len(turn.session.log) - 1)
+    ends = {*model.tokenizer.end_tokens, *model.family.stop_tokens}
+    if turn.interrupted:
+        return "interrupted"
+    if turn.speech and (turn.speech.is_stopped or (turn.output_tokens and last[0] in ends)):
+        return "stop"
+    if turn.output_tokens >= (turn.request.max_output_tokens or ALL_THAT_FITS):
+        return "length"
+    return ""
+
+
+def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
+    """What the engine is to do, with what it does not have of the log yet."""
+    request, session = turn.request, turn.session
+    assert session is not None
+    if request.is_provisional:
+        return Append(session.name, turn.id, turn.typed, request.tier, is_provisional=True)
+    tokens = session.news()
+    if request.candidates:
+        return Score(session.name, turn.id, tokens, turn.candidates, request.tier)
+    if not request.is_generating:
+        return Append(session.name, turn.id, tokens, request.tier)
+    return Generate(
+        session=session.name,
+        turn=turn.id,
+        tokens=tokens,
+        max_tokens=(request.max_output_tokens or ALL_THAT_FITS) - turn.output_tokens,
+        sampling=_sampling(turn),
+        stop=request.stops,
+        stop_tokens=list(model.family.stop_tokens),
+        grammar=turn.grammar,
+        prediction=turn.prediction,
+        tier=request.tier,
+        spoken=turn.output_tokens,
+    )
+
+
+def _sampling(turn: NativeTurn) -> Sampling:
+    request = turn.request
+    return Sampling(
+        temperature=request.temperature or 0.0,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        top_k=request.top_k,
+        min_p=request.min_p,
+        repetition_penalty=request.repetition_penalty,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        logit_bias=request.logit_bias,
+        seed=turn.seed,
+        top_logprobs=(request.top_logprobs or LOGPROBS_ASKED) if request.wants_logprobs else None,
+    )

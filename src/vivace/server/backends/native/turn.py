@@ -1,0 +1,189 @@
+"""One turn on our own engine: what is asked, what has come back so far, how it may be ended.
+
+Owns a turn's speech, times and outcomes. Whoever answers the client iterates over it; the turn itself is
+driven by `native` and lives until the engine has let go of it, whether anyone listens or not.
+"""
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from vivace.engine.wire.frames import Chances, Finished, Grammar
+from vivace.engine.wire.frames import Waterfall as EngineWaterfall
+from vivace.errors import VivaceError
+from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
+from vivace.protocol.shapes.outcomes import Broken, CallDone, CallLost, Ended, Musing, Outcome, Queued, Text
+from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.server.backends.base import Caller, Taker
+from vivace.server.backends.native.outbox import Outbox
+from vivace.server.backends.native.speech import Speech
+from vivace.server.conversation.token_log import Known, Session, Told
+
+if TYPE_CHECKING:
+    from vivace.server.watch.turn_watch import TurnWatch
+
+
+class NativeTurn:
+    place: Queued | None = None
+    taker: Taker | None = None
+
+    def __init__(
+        self, response_id: str, request: ResponseCreate, model: str, caller: Caller, previous: Known | None
+    ) -> None:
+        self.id = response_id
+        self.request = request
+        self.model = model
+        self.caller = caller
+        self.previous = previous
+        self.session: Session | None = None  # from when its prompt is in the log
+        self.speech: Speech | None = None  # likewise
+        self.known: Known | None = None  # what can be continued, from when the turn is over
+        self.follows = False  # its log begins with that of `previous`
+        self.told = Told()  # what the log tells of after this turn
+        self.grammar: Grammar | None = None
+        self.typed: list[int] = []  # a provisional tail, which is no part of the log
+        self.prompt_tokens = 0  # the whole log before the answer
+        self.whole_length = 0  # of the log, up to the last item that is whole
+        self._item: type[Outcome] | None = None  # what is being said
+        self._said_length = 0  # of the log, when the last of it came
+        self.seed = secrets.randbits(62) if request.seed is None else request.seed  # kept for a replay
+        self.prediction: list[int] = []  # what the answer will resemble
+        self.candidates: list[list[int]] = []  # what is to be scored
+        self.output_tokens = 0
+        self.deaths = 0
+        self.is_discarding = False
+        self.interrupted = ""  # why, if it was
+        self.on_over: Callable[[Ended | Broken], None] | None = None
+        self.headers: dict[str, str] = {}
+        self.watch: TurnWatch | None = None
+        self.on_interrupt: Callable[[], None] | None = None
+        self.received = time.perf_counter()
+        self.submitted = self.first_token = 0.0
+        self.tokenize_s = 0.0
+        self.is_over = False
+        self._outbox = Outbox()
+
+    def __aiter__(self) -> AsyncIterator[Outcome]:
+        """Outcomes as they come; the last one is `Ended` or `Broken`."""
+        return aiter(self._outbox)
+
+    def take(self, session: Session) -> None:
+        """Work in this session, until it is over."""
+        self.session, self.whole_length = session, len(session.log)
+        if self.request.is_provisional:
+            session.typist = self
+        else:
+            session.writer = self
+
+    def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
+        """End it as soon as can be; what it has said stays said. Any number of times, at any time."""
+        if not self.is_over and not self.interrupted:
+            self.interrupted, self.is_discarding = reason, is_discarding
+            if self.watch:
+                self.watch.aborting(reason)
+            if self.on_interrupt:
+                self.on_interrupt()
+
+    def hear(self, tokens: Sequence[int], chances: Sequence[Chances], *, is_behind: bool) -> None:
+        """Tokens came from the engine; if more of it has come, that is told together with these."""
+        assert self.session is not None
+        assert self.speech is not None
+        self.first_token = self.first_token or time.perf_counter()
+        for index, token in enumerate(tokens):
+            self.session.hear(token)
+            self.output_tokens += 1
+            for outcome in self.speech.hear(token, chances[index] if chances else None):
+                self._outbox.hold(outcome)
+                self._mark(outcome, len(self.session.log))
+        self._outbox.tell(None if is_behind else self.taker)
+        if self.watch:
+            self.watch.tokens(len(tokens))
+
+    def _mark(self, outcome: Outcome, length: int) -> None:
+        """Follow where in the log items end: what was said before another item began is whole."""
+        if type(outcome) is self._item:
+            self._said_length = length
+            return
+        if isinstance(outcome, CallDone | CallLost):
+            self._item, self.whole_length = (
+                None,
+                length if isinstance(outcome, CallDone) else self.whole_length,
+            )
+            return
+        if self._item in (Text, Musing) and not isinstance(outcome, self._item):
+            self.whole_length = self._said_length
+        self._item, self._said_length = type(outcome), length
+
+    def finish(self, reason: str) -> str:
+        """Nothing more will come; why, if all is considered that the engine may not have known."""
+        if self.speech:
+            for outcome in self.speech.finish():
+                self._outbox.put(outcome)
+            if self.speech.is_stopped:
+                return "stop"
+        return self.interrupted or reason if reason == "interrupted" else reason
+
+    def kept_length(self, reason: str) -> int:
+        """How much of the log is this response: all, or all but the item that an interrupt cut off.
+
+        An interrupt that came when all was said cut off nothing.
+        """
+        assert self.session is not None
+        return self.whole_length if self.is_discarding and reason != "stop" else len(self.session.log)
+
+    def end(self, reason: str, finished: Finished) -> None:
+        """The engine is done with it."""
+        scores = finished.scores if reason == "scored" else None
+        self._conclude(
+            Ended(reason, self._usage(finished.waterfall), self._times(finished.waterfall), scores)
+        )
+
+    def fail(self, error: VivaceError) -> None:
+        self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
+
+    def _conclude(self, outcome: Ended | Broken) -> None:
+        assert not self.is_over, "a turn ends exactly once"
+        self.is_over = True
+        if self.session:
+            self.session.release(self)
+        self._outbox.put(outcome)
+        if self.on_over:
+            self.on_over(outcome)
+
+    def _usage(self, engine: EngineWaterfall) -> Usage:
+        cached = InputTokensDetails(min(engine.cached_tokens, self.prompt_tokens))
+        total = self.prompt_tokens + self.output_tokens
+        details = OutputTokensDetails(
+            reasoning_tokens=self.speech.reasoning_tokens if self.speech else 0,
+            accepted_prediction_tokens=engine.draft_accepted,
+            rejected_prediction_tokens=engine.draft_rejected,
+        )
+        return Usage(self.prompt_tokens, self.output_tokens, total, cached, details)
+
+    def _times(self, engine: EngineWaterfall) -> Waterfall:
+        now = time.perf_counter()
+        waited_s = max(0.0, (self.submitted or now) - self.received - self.tokenize_s)
+        in_engine_ms = engine.first_token_ms + engine.decode_ms
+        total_ms = (now - self.received) * 1e3
+        return Waterfall(
+            total_ms=total_ms,
+            queue_ms=waited_s * 1e3 + engine.queue_ms,
+            tokenize_ms=self.tokenize_s * 1e3,
+            first_token_ms=(self.first_token - self.received) * 1e3 if self.first_token else 0.0,
+            server_ms=max(0.0, total_ms - waited_s * 1e3 - self.tokenize_s * 1e3 - in_engine_ms),
+            restore_ms=engine.restore_ms,
+            prefill_ms=engine.prefill_ms,
+            decode_ms=engine.decode_ms,
+            draft_ms=engine.draft_ms,
+            grammar_ms=engine.grammar_ms,
+            overhead_ms=engine.overhead_ms,
+            cached_tokens=engine.cached_tokens,
+            restored_tokens=engine.restored_tokens,
+            new_tokens=engine.new_tokens,
+            output_tokens=self.output_tokens,
+            steps=engine.steps,
+            draft_accepted=engine.draft_accepted,
+            draft_rejected=engine.draft_rejected,
+            restarts=self.deaths,
+        )

@@ -1,0 +1,1 @@
+"""Any OpenAI-compatible URL as a backend."""

@@ -1,0 +1,82 @@
+"""What every reader of an upstream's answer shares: the end, the usage, and values of strangers' JSON.
+
+Owns the seam between the two APIs and whoever drives a turn. A field of a wrong type is as good as none:
+what can be understood of an answer is told, and nothing raises for the rest.
+"""
+
+import json
+from typing import Any, Protocol
+
+import msgspec
+
+from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetails, Usage
+
+
+class Reader(Protocol):
+    reason: str  # why the answer ended; "" until that is known
+    is_over: bool  # nothing more is worth waiting for
+    has_said_why: bool  # the upstream itself gave the reason, and did not just stop
+    usage: Usage | None
+
+    def hear(self, name: str, data: str) -> None:
+        """One event. Raises `UpstreamProblem` if it is an error, or none of this API."""
+        ...
+
+    def read(self, body: bytes) -> None:
+        """The whole answer at once, of a server that does not stream."""
+        ...
+
+    def end(self) -> None:
+        """No more events come. Raises `UpstreamProblem` if the answer is not whole."""
+        ...
+
+
+def decode(data: str | bytes) -> Any:
+    """JSON, also with what strict readers refuse: NaN, or half of a character. ValueError if it is none."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
+
+
+def usage_of(given: Any) -> Usage | None:
+    """In the words of either API; None if nothing was told."""
+    told = mapping(given)
+    if not told:
+        return None
+    read = count(told.get("input_tokens")) or count(told.get("prompt_tokens"))
+    wrote = count(told.get("output_tokens")) or count(told.get("completion_tokens"))
+    before = mapping(told.get("input_tokens_details") or told.get("prompt_tokens_details"))
+    after = mapping(told.get("output_tokens_details") or told.get("completion_tokens_details"))
+    cached = count(before.get("cached_tokens")) or count(told.get("prompt_cache_hit_tokens"))
+    return Usage(
+        read,
+        wrote,
+        read + wrote,
+        InputTokensDetails(min(cached, read), count(before.get("cache_write_tokens"))),
+        OutputTokensDetails(
+            count(after.get("reasoning_tokens")),
+            count(after.get("accepted_prediction_tokens")),
+            count(after.get("rejected_prediction_tokens")),
+        ),
+    )

@@ -1,0 +1,131 @@
+"""What an upstream says, told in our order: one item at a time, and a call whole before anything else comes.
+
+Upstreams may send several calls at once, a piece of each in turn. One is told as it comes, the rest wait.
+Owns that order, stop strings (which not every API has), and how much may be said. Does not own where
+outcomes go.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallText, Musing, Outcome, Text
+from vivace.protocol.writing.text_stream import TextStream
+
+MAX_ANSWER_CHARS = 32 * 1024 * 1024
+MAX_CALLS = 128
+
+
+class TooMuch(Exception):
+    """More than any model says."""
+
+
+class Teller:
+    def __init__(self, tell: Callable[[Outcome], None], stops: Sequence[str] = ()) -> None:
+        self._tell = tell
+        self._stream = TextStream(stops)
+        self._logprobs: list[Any] = []  # of text that is held back
+        self._open: int | None = None  # the call that is being told
+        self._calls = 0
+        self._waiting: list[
+            tuple[int | None, Outcome]
+        ] = []  # behind the open call, with the call they belong to
+        self._chars = 0
+        self.pieces = 0  # about one a token
+
+    @property
+    def is_stopped(self) -> bool:
+        """A stop string has come: nothing more is to be said."""
+        return self._stream.is_stopped
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether something waits for the open call to end."""
+        return bool(self._waiting)
+
+    def text(self, delta: str, logprobs: Sequence[Any] = ()) -> None:
+        if delta:
+            self.count(delta)
+            self._take(None, Text(delta, list(logprobs)))
+
+    def muse(self, delta: str) -> None:
+        if delta:
+            self.count(delta)
+            self._take(None, Musing(delta))
+
+    def begin(self, call: CallBegun) -> int:
+        """A call; its number names it from now on."""
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise TooMuch
+        self._take(self._calls, call)
+        return self._calls
+
+    def grow(self, number: int, delta: str) -> None:
+        if delta:
+            self.count(delta)
+            self._take(number, CallText(delta))
+
+    def done(self, number: int) -> None:
+        """The call is whole."""
+        self._take(number, CallDone())
+
+    def flush(self) -> None:
+        """Tell the text that is held back. What waits behind a call that never ends is not told."""
+        if self._open is None:
+            self._say(self._stream.flush())
+
+    def count(self, delta: str) -> None:
+        """Something came, whether it can be told already or not."""
+        self.pieces += 1
+        self._chars += len(delta)
+        if self._chars > MAX_ANSWER_CHARS:
+            raise TooMuch
+
+    def _take(self, number: int | None, outcome: Outcome) -> None:
+        if self.is_stopped:
+            return
+        if self._open is not None and number != self._open:
+            self._waiting.append((number, outcome))
+            return
+        match outcome:
+            case Text(delta=delta, logprobs=logprobs):
+                self._logprobs += logprobs
+                self._say(self._stream.feed(_clean(delta).encode()))
+                return
+            case Musing(delta=delta):
+                self.flush()
+                outcome = Musing(_clean(delta))
+            case CallBegun():
+                self.flush()
+                self._open = number
+            case CallText(delta=delta):
+                if self._open is None:
+                    return  # of a call that is over
+                outcome = CallText(_clean(delta))
+            case CallDone():
+                if self._open is None:
+                    return
+        self._tell(outcome)
+        if isinstance(outcome, CallDone):
+            self._open = None
+            self._release()
+
+    def _release(self) -> None:
+        """What waited is told, up to the next call that is not whole."""
+        waiting, self._waiting = self._waiting, []
+        for number, outcome in waiting:
+            self._take(number, outcome)
+
+    def _say(self, text: str) -> None:
+        if text:
+            logprobs, self._logprobs = self._logprobs, []
+            self._tell(Text(text, logprobs))
+
+
+def _clean(text: str) -> str:
+    """Without halves of characters, which JSON can hold and UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,121 @@
+"""One turn that an upstream answers: what has come so far, how it ended, and what it cost.
+
+Owns its outcomes and times. An interrupt ends it at once for whoever listens; closing the connection
+follows in the same step of the event loop. Does not own the connection (`upstream`).
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from vivace.errors import VivaceError
+from vivace.protocol.shapes.events import Usage, Waterfall
+from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
+from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.server.backends.base import Caller, Taker
+from vivace.server.backends.native.outbox import Outbox
+from vivace.server.backends.upstream.teller import Teller
+
+if TYPE_CHECKING:
+    from vivace.server.watch.turn_watch import TurnWatch
+
+BYTES_PER_TOKEN = 4  # where the upstream did not count
+
+
+class UpstreamTurn:
+    place: Queued | None = None  # upstreams have queues of their own
+    taker: Taker | None = None
+
+    def __init__(self, response_id: str, request: ResponseCreate, model: str, caller: Caller) -> None:
+        self.id = response_id
+        self.request = request
+        self.model = model  # as it was asked for
+        self.caller = caller
+        self.on_over: Callable[[Ended | Broken], None] | None = None
+        self.on_interrupt: Callable[[], object] | None = None
+        self.headers: dict[str, str] = {}
+        self.watch: TurnWatch | None = None
+        self.outcome: Ended | Broken | None = None  # the last one, when it is over
+        self.teller = Teller(self._tell, request.stops)
+        self._outbox = Outbox()
+        self._sent_bytes = 0
+        self._received = time.perf_counter()
+        self._first = self._last = 0.0  # when something was said
+
+    def __aiter__(self) -> AsyncIterator[Outcome]:
+        return aiter(self._outbox)
+
+    @property
+    def is_over(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was said."""
+        return self._first > 0.0
+
+    @property
+    def how_it_ended(self) -> str:
+        """For the metrics: completed, failed, timeout or cancelled."""
+        match self.outcome:
+            case Ended(reason="interrupted" | "steered"):
+                return "cancelled"
+            case Broken(code="upstream_timeout"):
+                return "timeout"
+            case Broken():
+                return "failed"
+        return "completed"
+
+    def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
+        """End it; what it has said stays said. What of that is kept is the writer's to decide."""
+        del is_discarding
+        if not self.is_over:
+            if self.watch:
+                self.watch.aborting(reason)
+            if self.on_interrupt:
+                self.on_interrupt()
+            self.end(reason)
+
+    def sent(self, size_bytes: int) -> None:
+        """The request is on its way."""
+        self._sent_bytes = size_bytes
+        if self.watch:
+            self.watch.started()
+
+    def end(self, reason: str, usage: Usage | None = None) -> None:
+        """It is over. Without a count of the upstream's, usage is an estimate."""
+        self.teller.flush()
+        if usage is None:
+            read, wrote = self._sent_bytes // BYTES_PER_TOKEN, self.teller.pieces
+            usage = Usage(read, wrote, read + wrote)
+        self._conclude(Ended(reason, usage, self._times(usage)))
+
+    def fail(self, error: VivaceError) -> None:
+        if not self.is_over:
+            self.teller.flush()
+            self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
+
+    def _tell(self, outcome: Outcome) -> None:
+        self._last = time.perf_counter()
+        self._first = self._first or self._last
+        if self.watch:
+            self.watch.tokens(0)  # how many is not known before the end
+        self._outbox.put(outcome)
+
+    def _conclude(self, outcome: Ended | Broken) -> None:
+        assert not self.is_over, "a turn ends exactly once"
+        self.outcome = outcome
+        self._outbox.put(outcome)
+        if self.on_over:
+            self.on_over(outcome)
+
+    def _times(self, usage: Usage) -> Waterfall:
+        cached = usage.input_tokens_details.cached_tokens
+        return Waterfall(
+            total_ms=(time.perf_counter() - self._received) * 1e3,
+            first_token_ms=(self._first - self._received) * 1e3 if self._first else 0.0,
+            decode_ms=(self._last - self._first) * 1e3,
+            cached_tokens=cached,
+            new_tokens=usage.input_tokens - cached,
+            output_tokens=usage.output_tokens,
+        )

@@ -1,0 +1,1 @@
+"""What is known of conversations: stored responses, token logs, prompts."""

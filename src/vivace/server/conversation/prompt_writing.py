@@ -1,0 +1,101 @@
+"""A turn's prompt in its log: the request's items as tokens, at the end of what they continue.
+
+Owns which log that is, and what happens when it grows too long. Does not own what an item says (`prompting`)
+or how a family writes it (`families`).
+"""
+
+import asyncio
+import time
+
+import msgspec
+
+from vivace.engine.wire.frames import Grammar
+from vivace.protocol.shapes.items import InputItem
+from vivace.server.backends.native.model_slot import LoadedModel
+from vivace.server.backends.native.speech import Speech
+from vivace.server.backends.native.turn import NativeTurn
+from vivace.server.conversation.library import Library
+from vivace.server.conversation.prompting import Prompt, prompt_of
+from vivace.server.conversation.token_log import Session, Told
+from vivace.server.conversation.truncation import check_room, room_for_prompt, shortened
+
+LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is tokenized beside the event loop
+
+
+async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -> None:
+    """Put the request's items at the end of the log it continues, or of a new one."""
+    request, previous = turn.request, turn.previous
+    turn.follows = previous is not None and previous.session is not None and previous.model == turn.model
+    before: list[InputItem] = []
+    if previous and not turn.follows:  # another model's tokens mean nothing here: all is read anew
+        before = await library.history(previous)
+    begun = time.perf_counter()
+    turn.told = previous.told if previous and turn.follows else Told()
+    prompt = prompt_of(request, turn.told, previous, before)
+    predicted = request.prediction.text if request.prediction else ""
+    session = previous.continuation() if previous and turn.follows else Session(tenant=turn.caller.tenant)
+    turn.take(session)
+
+    def tokenize() -> list[int]:
+        turn.prediction = model.tokenizer.encode(predicted) if predicted else []
+        turn.candidates = [model.tokenizer.encode(text) for text in request.candidates or ()]
+        if request.is_generating and (grammar := model.family.grammar(prompt.wish)):
+            turn.grammar = Grammar(grammar.kind, grammar.text)
+        return model.family.render(
+            prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.wish.effort
+        )
+
+    size = prompt.characters + len(predicted) + sum(map(len, request.candidates or ()))
+    tokens = await asyncio.to_thread(tokenize) if size > LARGE_CHARS else tokenize()
+    if request.truncation == "auto" and request.is_generating:
+        room = room_for_prompt(await _limit_tokens(model), request.max_output_tokens)
+        if len(session.log) + len(tokens) > room:
+            session, prompt, tokens = await _begin_shorter(turn, model, library, room)
+    if size > LARGE_CHARS:  # what can never fit is not copied around
+        limit = await _limit_tokens(model)
+        check_room(len(session.log) + len(tokens), limit)
+        del turn.prediction[limit:]
+    if request.is_provisional:
+        turn.typed = tokens
+    else:
+        session.log.extend(tokens)
+        turn.told, turn.whole_length = prompt.told, len(session.log)
+        _await_answer(turn, model, session, prompt)
+    turn.prompt_tokens = len(session.log) + len(turn.typed)
+    turn.tokenize_s = time.perf_counter() - begun
+
+
+async def _limit_tokens(model: LoadedModel) -> int:
+    return (await model.engine.up()).ready.result().limit_tokens
+
+
+async def _begin_shorter(
+    turn: NativeTurn, model: LoadedModel, library: Library, room: int
+) -> tuple[Session, Prompt, list[int]]:
+    """A new log with as much of the conversation as there is room for."""
+    items = [*await library.history(turn.previous), *turn.request.items]
+    request = msgspec.structs.replace(turn.request, input=[])
+
+    def render(items: list[InputItem]) -> tuple[Prompt, list[int]]:
+        prompt = prompt_of(request, Told(), turn.previous, items)
+        return prompt, model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.wish.effort)
+
+    kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)
+    prompt, tokens = render(kept)
+    assert turn.session is not None
+    turn.session.release(turn)
+    turn.follows = False
+    session = Session(tenant=turn.caller.tenant)
+    turn.take(session)
+    return session, prompt, tokens
+
+
+def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt: Prompt) -> None:
+    """Let the log end where the model speaks."""
+    request, family, wish = turn.request, model.family, prompt.wish
+    if request.is_generating or request.candidates:
+        session.log.extend(family.answer(session.log, wish))
+    if request.is_generating:
+        turn.speech = Speech(
+            family, model.tokenizer, wish, session.log, request.stops, is_held=turn.grammar is not None
+        )

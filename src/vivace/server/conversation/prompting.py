@@ -1,0 +1,94 @@
+"""A request as a conversation: items become the entries that a model family renders.
+
+Owns what of a request is new to the log, and the wish for what comes next. Does not own tokens (`families`).
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool, Wish
+from vivace.protocol.shapes.items import CALLS, OUTPUTS, InputItem, joined
+from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.protocol.shapes.tools import Choice, parse_choice, parse_tools, tools_in_items
+from vivace.server.conversation.token_log import Known, Told
+
+
+class Prompt(msgspec.Struct):
+    """What goes to the end of the log."""
+
+    entries: list[Entry]
+    tools: list[Tool]  # that the log does not tell of yet
+    wish: Wish
+    told: Told  # what the log tells of afterwards
+
+    @property
+    def characters(self) -> int:
+        """About how much there is to tokenize."""
+        tools = sum(map(_size, [*self.tools, *self.wish.tools]))
+        return sum(len(_words(entry)) for entry in self.entries) + tools + len(self.wish.schema)
+
+
+def prompt_of(
+    request: ResponseCreate, told: Told, previous: Known | None, before: Sequence[InputItem] = ()
+) -> Prompt:
+    """`told` is what the log tells of; `before` are earlier items, where there is no log to go on from."""
+    items = [*before, *request.items]
+    lite = tuple(tools_in_items(items)) or told.lite
+    given = [*parse_tools(request.tools or []), *lite]
+    tools = [Tool(**msgspec.structs.asdict(tool)) for tool in given]
+    digest = _digest(tools) if tools else told.tools
+    entries: list[Entry] = []
+    if request.instructions and request.instructions != told.instructions:
+        entries.append(Message("system", request.instructions))
+    names = {item.call_id: item.name or "" for item in items if item.type in CALLS and item.call_id}
+    for item in items:
+        if entry := _entry(item, names, previous, is_last=item is items[-1]):
+            entries.append(entry)
+    return Prompt(
+        entries=entries,
+        tools=tools if digest != told.tools else [],
+        wish=_wish(request, tools, parse_choice(request.tool_choice, given)),
+        told=Told(request.instructions or told.instructions, digest, lite),
+    )
+
+
+def _wish(request: ResponseCreate, tools: Sequence[Tool], choice: Choice) -> Wish:
+    allowed = [tool for tool in tools if choice.names is None or tool.name in choice.names]
+    return Wish(
+        tools=() if choice.mode == "none" else tuple(allowed),
+        choice=choice.mode,
+        is_parallel=request.parallel_tool_calls is not False,
+        schema=request.schema,
+        effort=request.effort or "",
+    )
+
+
+def _digest(tools: Sequence[Tool]) -> str:
+    return hashlib.sha256(msgspec.msgpack.encode(tools)).hexdigest()[:32]
+
+
+def _entry(item: InputItem, names: dict[str, str], previous: Known | None, *, is_last: bool) -> Entry | None:
+    if item.type in CALLS:
+        return Call(item.name or "", item.call_text, item.call_id or "", item.type == "custom_tool_call")
+    if item.type in OUTPUTS:
+        call_id = item.call_id or ""
+        name = names.get(call_id) or (previous.call_name(call_id) if previous else "")
+        return Output(item.output_text, call_id, name)
+    if item.type == "reasoning":
+        text = item.text or joined(item.summary)
+        return Thought(text) if text else None
+    if item.type == "additional_tools" or item.role is None:
+        return None
+    role = "system" if item.role == "developer" else item.role
+    is_open = is_last and role == "assistant" and item.status == "in_progress"
+    return Message(role, item.text, is_open)
+
+
+def _size(tool: Tool) -> int:
+    return len(tool.description) + len(tool.definition) + len(msgspec.json.encode(tool.parameters)) + 400
+
+
+def _words(entry: Entry) -> str:
+    return entry.arguments if isinstance(entry, Call) else entry.text

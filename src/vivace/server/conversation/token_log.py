@@ -1,0 +1,148 @@
+"""Token logs, the sessions they belong to, and the responses that end somewhere in them.
+
+Owns law 1: a log only grows, and a response is a length of one. So the tokens of a response are always
+exactly the beginning of whatever continues it. Does not own which responses are known (`library`), and does
+not talk to the engine.
+"""
+
+import secrets
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+import msgspec
+
+from vivace.protocol.shapes.items import InputItem
+from vivace.protocol.shapes.tools import Tool
+
+
+class TokenLog(Sequence[int]):
+    """Tokens that are only ever added to. Four bytes a token."""
+
+    def __init__(self, tokens: Iterable[int] = ()) -> None:
+        self._tokens = array("i", tokens)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        return self._tokens[index]
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        self._tokens.extend(tokens)
+
+    def first(self, length: int) -> list[int]:
+        assert length <= len(self._tokens)
+        return self._tokens[:length].tolist()
+
+    def since(self, start: int) -> list[int]:
+        return self._tokens[start:].tolist()
+
+    def between(self, start: int, end: int) -> bytes:
+        """As the store keeps them."""
+        part = self._tokens[start:end]
+        if sys.byteorder == "big":
+            part.byteswap()
+        return part.tobytes()
+
+
+class Session:
+    """A log, and which engine process holds it open. At most one turn writes into it."""
+
+    def __init__(self, tokens: Iterable[int] = (), tenant: str = "") -> None:
+        self.name = f"s_{secrets.token_hex(8)}"
+        self.log = TokenLog(tokens)
+        self.tenant = tenant
+        self.writer: object | None = None  # the turn that runs in it
+        self.typist: object | None = None  # the turn that prefills a provisional tail behind its end
+        self.open_in: object | None = None  # the engine's life that holds it
+        self.known_tokens = 0  # how much of the log that engine has
+
+    @property
+    def is_busy(self) -> bool:
+        return self.writer is not None or self.typist is not None
+
+    def release(self, turn: object) -> None:
+        """The turn is over."""
+        if self.writer is turn:
+            self.writer = None
+        if self.typist is turn:
+            self.typist = None
+
+    def hear(self, token: int) -> None:
+        """A token that the engine made: it has it already."""
+        self.log.extend((token,))
+        self.known_tokens += 1
+
+    def news(self) -> list[int]:
+        """What the engine does not have yet; from now on it does."""
+        tokens = self.log.since(self.known_tokens)
+        self.known_tokens = len(self.log)
+        return tokens
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a log tells of already, and need not be told again."""
+
+    instructions: str | None = None
+    tools: str = ""  # a digest
+    lite: tuple[Tool, ...] = ()  # those that came as an input item: they hold until others come
+
+
+class Known:
+    """A response that can be continued: where it ended, and what was said."""
+
+    def __init__(
+        self,
+        response_id: str,
+        *,
+        tenant: str,
+        connection: str,
+        is_stored: bool,
+        model: str,
+        told: Told,
+        session: Session | None,
+        length: int = 0,
+        parent: "Known | None" = None,
+        follows: bool = True,
+        input: list[InputItem] | None = None,
+    ) -> None:
+        self.id = response_id
+        self.tenant = tenant
+        self.connection = connection  # the one that it is known on, if it is not stored
+        self.is_stored = is_stored
+        self.model = model
+        self.told = told
+        self.session = session  # None: an upstream's
+        self.length = length
+        self.parent = parent
+        self.follows = follows  # its log begins with the parent's; not so where another model went on
+        self.input = input or []
+        self.output: list[dict[str, Any]] = []  # items, from when the response is over
+
+    def tokens(self) -> list[int]:
+        return self.session.log.first(self.length) if self.session else []
+
+    def continuation(self) -> Session:
+        """The session itself if nothing came after this response, else a fork of it."""
+        session = self.session
+        if session and not session.writer and len(session.log) == self.length:
+            return session
+        return Session(self.tokens(), self.tenant)
+
+    def call_name(self, call_id: str) -> str:
+        """The tool of a call in this response or one before it; "" if it is not known."""
+        known: Known | None = self
+        while known:
+            for item in known.output:
+                if item.get("call_id") == call_id:
+                    return str(item.get("name", ""))
+            known = known.parent
+        return ""

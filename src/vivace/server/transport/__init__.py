@@ -1,0 +1,1 @@
+"""Sockets, HTTP routes, and who may come in."""

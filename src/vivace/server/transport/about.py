@@ -1,0 +1,89 @@
+"""What the server tells of itself: whether it lives and is ready, its models, its numbers.
+
+Owns those routes. Does not own what they tell of.
+"""
+
+import os
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from vivace import __version__
+from vivace.config import Settings
+from vivace.protocol.shapes.refusal import Refusal
+from vivace.protocol.shapes.status import Health, ServerStatus
+from vivace.server.backends.native.backend import NativeBackend
+from vivace.server.transport.answers import json_response
+from vivace.server.transport.codex_catalog import codex_card
+from vivace.server.turns.activity import Activity
+from vivace.server.turns.desk import Desk
+from vivace.server.watch.metrics_text import CONTENT_TYPE
+from vivace.server.watch.turn_watch import Watch
+
+
+class About:
+    def __init__(
+        self,
+        settings: Settings,
+        native: NativeBackend,
+        desk: Desk,
+        activity: Activity,
+        watch: Watch,
+        port: int,
+    ) -> None:
+        self._settings = settings
+        self._native = native
+        self._desk = desk
+        self._activity = activity
+        self._watch = watch
+        self._port = port
+
+    async def healthz(self, _: Request) -> Response:
+        """The server lives."""
+        return json_response(Health(os.getpid(), __version__))
+
+    async def readyz(self, _: Request) -> Response:
+        """The engine is up and answers: a request would be answered now."""
+        is_ready = self._native.is_ready
+        return json_response({"status": "ready" if is_ready else "loading"}, 200 if is_ready else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        page = self._watch.text(await self._native.status())
+        return Response(page, headers={"content-type": CONTENT_TYPE})
+
+    async def models(self, _: Request) -> Response:
+        """The models that can be asked for, the one that is used first."""
+        return json_response({"object": "list", "data": [_entry(name) for name in self._desk.models()]})
+
+    async def model(self, request: Request) -> Response:
+        name = request.path_params["model"]
+        if name not in self._desk.models():
+            raise Refusal(
+                f"There is no model {name!r} here.", code="model_not_found", status=404, param="model"
+            )
+        return json_response(_entry(name))
+
+    async def codex_catalog(self, _: Request) -> Response:
+        """As the Codex CLI wants it (`model_catalog_url`)."""
+        status = await self._native.status()
+        window = status.session_tokens or self._settings.context_tokens
+        cards = [codex_card(name, window, rank) for rank, name in enumerate(self._desk.models(), 1)]
+        return json_response({"models": cards})
+
+    async def status(self, _: Request) -> Response:
+        status = ServerStatus(
+            pid=os.getpid(),
+            version=__version__,
+            port=self._port,
+            uptime_s=time.monotonic() - self._activity.started,
+            answers=self._activity.answers,
+            log_file=str(self._settings.run_dir / "server.log"),
+            engine=await self._native.status(),
+        )
+        return json_response(status)
+
+
+def _entry(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "vivace"}

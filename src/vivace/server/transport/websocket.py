@@ -1,0 +1,249 @@
+"""The WebSocket shell: performs the actions of `protocol.connection`, and reports what came of them.
+
+Owns the socket, its reader and the tasks that listen to turns. Does not decide anything about the protocol.
+The reader is always reading, so that a client that goes away is noticed at once and its turns end. A client
+that takes nothing for ten seconds is given up; until then what its turns say is joined, not heaped up.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from vivace.errors import VivaceError
+from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Forget, Send, Start
+from vivace.protocol.connection.machine import Connection
+from vivace.protocol.shapes.events import AnyEvent, Terminal
+from vivace.protocol.shapes.outcomes import Broken, CallText, Musing, Outcome, Text
+from vivace.protocol.shapes.refusal import INTERNAL, ErrorFrame, frame_of, mistake
+from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.server.backends.base import Caller, Turn
+from vivace.server.transport.auth import caller_of
+from vivace.server.transport.lane_order import Lane, LaneOrder
+from vivace.server.transport.wire import BLOCKED_S, WIRE, SocketWire
+from vivace.server.turns.activity import Activity
+from vivace.server.turns.desk import Desk
+from vivace.server.watch.turn_watch import Watch
+
+LONGEST_S = 60 * 60.0
+TRY_AGAIN_LATER, RESTARTING = 1013, 1012
+TEXT = (Text, Musing, CallText)
+
+log = logging.getLogger(__name__)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SocketRoute:
+    def __init__(self, desk: Desk, activity: Activity, watch: Watch) -> None:
+        self._desk = desk
+        self._activity = activity
+        self._watch = watch
+        self._open: set[SocketSession] = set()
+
+    async def serve(self, websocket: WebSocket) -> None:
+        caller = caller_of(websocket)
+        caller = msgspec.structs.replace(caller, connection=secrets.token_hex(8))
+        await websocket.accept()
+        session = SocketSession(websocket, self._desk, self._activity, self._watch, caller)
+        self._open.add(session)
+        self._desk.library.join(caller.connection)
+        self._watch.metrics.sockets(len(self._open))
+        try:
+            await session.run()
+        finally:
+            self._open.discard(session)
+            self._watch.metrics.sockets(len(self._open))
+            self._desk.library.leave(caller.connection)
+
+    async def farewell(self) -> None:
+        """What waits is refused; what runs goes on."""
+        await asyncio.gather(*(session.farewell() for session in self._open))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(session.close() for session in self._open))
+
+
+class SocketSession:
+    def __init__(
+        self, websocket: WebSocket, desk: Desk, activity: Activity, watch: Watch, caller: Caller
+    ) -> None:
+        self._websocket = websocket
+        self._wire: SocketWire = websocket.scope["extensions"][WIRE]
+        self._desk = desk
+        self._activity = activity
+        self._watch = watch
+        self._caller = caller
+        self._machine = Connection()
+        self._turns: dict[str, Turn] = {}
+        self._cancelled: dict[str, Cancel] = {}  # before they had begun
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._order = LaneOrder()
+        self._is_gone = False
+
+    async def run(self) -> None:
+        """Read until the client goes away, then end what it left running."""
+        age = asyncio.get_running_loop().call_later(LONGEST_S, self._spawn_expiry)
+        try:
+            while (message := await self._websocket.receive())["type"] == "websocket.receive":
+                if self._is_gone:  # given up; what it had sent before is not looked at any more
+                    break
+                self._activity.touch()
+                await self._perform(self._take(message.get("text")))
+                await asyncio.sleep(0)  # a thousand may have come at once: others are served in between
+        finally:
+            age.cancel()
+            self._is_gone = True
+            for turn in self._turns.values():
+                self._watch.gone(turn)
+            await self._perform(self._machine.closed())
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    async def farewell(self) -> None:
+        await self._perform(self._machine.farewell())
+
+    async def close(self) -> None:
+        await self._close(RESTARTING, "The server is restarting.")
+
+    def _spawn_expiry(self) -> None:
+        self._spawn(self._perform(self._machine.expire()))
+
+    def _take(self, text: str | None) -> list[Action]:
+        """The boundary of a message: whatever goes wrong here is logged and answered."""
+        try:
+            return self._machine.receive_bytes() if text is None else self._machine.receive(text)
+        except Exception:
+            log.exception("a message failed")
+            return [Send(frame_of(mistake()))]
+
+    async def _perform(self, actions: Sequence[Action], turn: Turn | None = None) -> None:
+        """In their order, and behind all that is under way in the same lanes. Only a cancel never waits."""
+        for action in actions:
+            if isinstance(action, Cancel):
+                self._interrupt(action.response_id, action)
+        places = self._order.enter(self._lanes_of(actions))
+        try:
+            for place in places.values():
+                if place:
+                    await place
+            for action in actions:
+                await self._do(action, turn)
+        finally:
+            self._order.leave(places)
+
+    def _lanes_of(self, actions: Sequence[Action]) -> set[Lane]:
+        """A close comes after everything."""
+        if any(isinstance(action, Close) for action in actions):
+            return self._order.lanes | {None}
+        return {action.message.stream_id or None for action in actions if isinstance(action, Send)}
+
+    async def _do(self, action: Action, turn: Turn | None) -> None:
+        match action:
+            case Send(message=message):
+                if turn and isinstance(message, Terminal):
+                    message = await self._desk.commit(turn, message)
+                await self._send(message)
+            case Start(response_id=response_id, request=request):
+                self._spawn(self._answer(response_id, request))
+            case Commit(message=message):
+                assert turn is not None, "an end is a turn's"
+                await self._desk.commit(turn, message)
+            case Forget(response_id=response_id):
+                self._desk.library.forget(response_id, self._caller)
+            case Close(code=code, reason=reason):
+                await self._close(code, reason)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _interrupt(self, response_id: str, cancel: Cancel) -> None:
+        if turn := self._turns.get(response_id):
+            turn.interrupt(cancel.reason, is_discarding=cancel.is_discarding)
+        else:
+            self._cancelled[response_id] = cancel  # the desk has not let it begin yet
+
+    async def _send(self, message: AnyEvent | ErrorFrame) -> None:
+        """A client that is gone hears nothing; the reader learns of it by itself."""
+        if self._is_gone:
+            return
+        if not self._wire.is_free:
+            await self._wait_for_client()
+        self._is_gone = self._is_gone or not self._wire.is_open
+        if not self._is_gone:
+            self._wire.write(_encode(message))
+
+    async def _wait_for_client(self) -> None:
+        try:
+            await self._wire.freed()
+        except TimeoutError:
+            log.warning("a client took nothing for %.0f s; closing its connection", BLOCKED_S)
+            self._is_gone = True
+            for turn in self._turns.values():
+                self._watch.gone(turn, "slow_client")
+                turn.interrupt()
+            await self._close(TRY_AGAIN_LATER, "The client is too slow.")
+
+    async def _close(self, code: int, reason: str) -> None:
+        self._is_gone = True
+        try:
+            async with asyncio.timeout(1.0):
+                await self._websocket.close(code, reason)
+        except (TimeoutError, WebSocketDisconnect, RuntimeError):
+            log.debug("the connection was gone already")
+
+    async def _answer(self, response_id: str, request: ResponseCreate) -> None:
+        """The boundary of a request on a socket: whatever goes wrong here is answered."""
+        with self._activity.answering():
+            try:
+                turn = self._turns[response_id] = await self._desk.begin(request, self._caller, response_id)
+            except Exception as error:
+                if not isinstance(error, VivaceError):
+                    log.exception("%s was not begun", response_id)
+                    error = mistake()
+                self._cancelled.pop(response_id, None)
+                return await self._perform(self._machine.refused(response_id, error))
+            try:
+                await self._tell(turn)
+            finally:
+                turn.interrupt()
+                del self._turns[response_id]
+
+    def _take_text(self, response_id: str, lane: Lane, outcome: Outcome) -> bool:
+        """Tell text in the callback that brought it from the engine: so nearly every token goes.
+
+        If the client is behind, or something is before it in its lane, it is left to `_tell`.
+        """
+        wire = self._wire
+        if not isinstance(outcome, TEXT) or self._is_gone or not wire.is_free or not wire.is_open:
+            return False
+        if not self._order.is_free(lane):
+            return False
+        for action in self._machine.outcome(response_id, outcome):
+            assert isinstance(action, Send), "text is sent, and nothing else comes of it"
+            wire.write(_encode(action.message))
+        return True
+
+    async def _tell(self, turn: Turn) -> None:
+        """The boundary of a turn on a socket: whatever goes wrong here is logged and answered."""
+        if cancel := self._cancelled.pop(turn.id, None):
+            turn.interrupt(cancel.reason, is_discarding=cancel.is_discarding)
+        if self._is_gone:
+            turn.interrupt()
+        try:
+            await self._perform(self._machine.begun(turn.id, turn.model, turn.place))
+            turn.taker = partial(self._take_text, turn.id, turn.request.stream_id or None)
+            async for outcome in turn:
+                await self._perform(self._machine.outcome(turn.id, outcome), turn)
+        except Exception:
+            log.exception("%s failed", turn.id)
+            with contextlib.suppress(KeyError):  # it is over already
+                await self._perform(self._machine.outcome(turn.id, Broken(INTERNAL, mistake().message)), turn)

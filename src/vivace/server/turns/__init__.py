@@ -1,0 +1,1 @@
+"""Every turn of every route: limits, queue, start, background, end."""

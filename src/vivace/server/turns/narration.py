@@ -1,0 +1,20 @@
+"""A turn as the events of its response, with the last one told only when it is written down.
+
+Owns nothing but the order. The WebSocket's machine has a writer of its own, because it adds events.
+"""
+
+from collections.abc import AsyncIterator
+
+from vivace.protocol.shapes.events import AnyEvent, Terminal
+from vivace.protocol.writing.writer import ResponseWriter
+from vivace.server.backends.base import Turn
+from vivace.server.turns.desk import Desk
+
+
+async def narrated(desk: Desk, turn: Turn) -> AsyncIterator[AnyEvent]:
+    writer = ResponseWriter(turn.request, turn.id, turn.model)
+    for event in writer.begin(turn.place):
+        yield event
+    async for outcome in turn:
+        for event in writer.take(outcome):
+            yield await desk.commit(turn, event) if isinstance(event, Terminal) else event

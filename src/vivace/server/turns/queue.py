@@ -1,0 +1,283 @@
+"""Who may begin now, and how long the others wait: a bounded line in front of a bounded number of turns.
+
+Owns the order. Realtime goes before background, which gets one admission in twenty while it waits. Within a
+tier the key that was served least goes first, by virtual token counters: a key that comes anew starts level
+with the others. Within a key, first come, first served. An eighth of the slots is kept for realtime turns,
+and an eighth of the places in the line for those of keys that have none there: neither long background turns
+nor one busy key can lock the others out. Does not arbitrate between running turns: the engine's scheduler
+does.
+
+`Line` is the machine, without asyncio; `TurnQueue` and its `Ticket`s are the thin shell that lets tasks wait.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from heapq import heapify, heappop, heapreplace, nlargest
+from typing import Literal, Self
+
+from vivace.engine.wire.frames import Tier
+from vivace.protocol.shapes.outcomes import Queued
+from vivace.server.turns.limits import RateRefused
+
+MAX_RUNNING, MAX_WAITING = 64, 256
+REALTIME_ADMISSIONS = 19  # in a row at most, while background waits
+KEPT = 8  # one in so many
+FIRST_GUESS_S = 5.0  # of a turn's duration, before one has ended
+NEWEST_WEIGHT = 0.2  # of the last turn in the mean duration
+LEAST_RETRY_S = 1.0
+SPARE_ACCOUNTS = 64
+
+Account = tuple[Tier, str]  # what was served in one tier is no credit in the other
+
+
+class Entry:
+    """One turn in the line."""
+
+    def __init__(self, number: int, account: Account, tokens: float, on_change: Callable[[], None]) -> None:
+        self.number = number
+        self.account = account
+        self.tokens = tokens  # charged when it is admitted
+        self.on_change = on_change  # its state or its position is another
+        self.state: Literal["waiting", "running", "left"] = "waiting"
+        self.position = 0  # 1: next; 0: does not wait
+        self.began_at = 0.0
+
+    @property
+    def tier(self) -> Tier:
+        return self.account[0]
+
+
+class Line:
+    def __init__(self, max_running: int, max_waiting: int, clock: Callable[[], float]) -> None:
+        assert max_running > 0, max_running
+        self._max_running = max_running
+        self._max_waiting = max_waiting
+        self._clock = clock
+        self._waiting: dict[Tier, dict[str, deque[Entry]]] = {"realtime": {}, "background": {}}
+        self._waiting_count = 0
+        self._running: dict[Tier, int] = {"realtime": 0, "background": 0}
+        self._served: dict[Account, float] = {}
+        self._level: dict[Tier, float] = {"realtime": 0.0, "background": 0.0}  # of whom was admitted last
+        self._realtime_in_row = 0  # admissions while background waited
+        self._mean_s: float | None = None
+        self._entered = 0
+
+    def running(self, tier: Tier) -> int:
+        return self._running[tier]
+
+    def waiting(self, tier: Tier) -> int:
+        return sum(map(len, self._waiting[tier].values()))
+
+    def estimate_s(self, position: int) -> float:
+        """When this place will be admitted, by how long turns took of late."""
+        mean_s = FIRST_GUESS_S if self._mean_s is None else self._mean_s
+        return position * mean_s / self._max_running
+
+    def enter(self, tier: Tier, key: str, tokens: float, on_change: Callable[[], None]) -> Entry:
+        """A place at the end of the key's own; it may be admitted at once. Raises `RateRefused`."""
+        self._refuse_if_full(tier, key)
+        self._entered += 1
+        entry = Entry(self._entered, (tier, key), max(tokens, 1.0), on_change)
+        if key not in self._waiting[tier]:
+            self._served[entry.account] = max(self._served.get(entry.account, 0.0), self._lowest(tier))
+            self._waiting[tier][key] = deque()
+        self._waiting[tier][key].append(entry)
+        self._waiting_count += 1
+        self._advance()
+        return entry
+
+    def leave(self, entry: Entry, tokens: float | None = None) -> None:
+        """Free whatever the entry holds, once. `tokens`: what the turn really used, if that is known."""
+        if entry.state == "waiting":
+            self._take_out(entry)
+        elif entry.state == "running":
+            self._running[entry.tier] -= 1
+            if tokens != 0:  # what never began does not tell how long a turn takes
+                self._learn(self._clock() - entry.began_at)
+            if tokens is not None:
+                served = self._served.get(entry.account, self._level[entry.tier])
+                self._served[entry.account] = max(0.0, served + tokens - entry.tokens)
+        else:
+            return
+        entry.state = "left"
+        entry.on_change()
+        self._advance()
+        if not any(self._running.values()):
+            self._served.clear()  # nobody is here: nobody has a claim on anybody
+
+    def order(self) -> list[Entry]:
+        """Those who wait, in the order in which they will be admitted if nobody else comes."""
+        realtime, background = (self._fair_order(tier) for tier in ("realtime", "background"))
+        order, in_row = list[Entry](), self._realtime_in_row
+        while realtime and background:
+            is_background = in_row >= REALTIME_ADMISSIONS
+            order.append((background if is_background else realtime).popleft())
+            in_row = 0 if is_background else in_row + 1
+        return [*order, *realtime, *background]
+
+    def _fair_order(self, tier: Tier) -> deque[Entry]:
+        """What taking the key served least, again and again, comes to."""
+        heap = [
+            (self._served[(tier, key)], entries[0].number, 0, entries)
+            for key, entries in self._waiting[tier].items()
+        ]
+        heapify(heap)
+        order = deque[Entry]()
+        while heap:
+            served, _, taken, entries = heap[0]
+            order.append(entries[taken])
+            if taken + 1 == len(entries):
+                heappop(heap)
+            else:
+                following = entries[taken + 1]
+                heapreplace(heap, (served + entries[taken].tokens, following.number, taken + 1, entries))
+        return order
+
+    def _advance(self) -> None:
+        """Admit whoever can be, then tell those who stand elsewhere now."""
+        while entry := self._next():
+            self._admit(entry)
+        for position, entry in enumerate(self.order() if self._waiting_count else [], 1):
+            if entry.position != position:
+                entry.position = position
+                entry.on_change()
+
+    def _next(self) -> Entry | None:
+        if not self._waiting_count or not self._slots_left("realtime"):
+            return None
+        realtime, background = self._first("realtime"), self._first("background")
+        if not self._slots_left("background"):
+            return realtime
+        is_due = self._realtime_in_row >= REALTIME_ADMISSIONS
+        return (background or realtime) if is_due else (realtime or background)
+
+    def _slots_left(self, tier: Tier) -> int:
+        left = self._max_running - sum(self._running.values())
+        kept = self._max_running // KEPT if tier == "background" else 0
+        return min(left, self._max_running - kept - self._running[tier])
+
+    def _first(self, tier: Tier) -> Entry | None:
+        heads = (entries[0] for entries in self._waiting[tier].values())
+        return min(heads, key=lambda entry: (self._served[entry.account], entry.number), default=None)
+
+    def _admit(self, entry: Entry) -> None:
+        self._level[entry.tier] = max(self._level[entry.tier], self._served[entry.account])
+        self._served[entry.account] += entry.tokens
+        self._take_out(entry)
+        is_waited_for = entry.tier == "realtime" and bool(self._waiting["background"])
+        self._realtime_in_row = self._realtime_in_row + 1 if is_waited_for else 0
+        self._running[entry.tier] += 1
+        entry.state, entry.began_at = "running", self._clock()
+        entry.on_change()
+
+    def _take_out(self, entry: Entry) -> None:
+        tier, key = entry.account
+        entries = self._waiting[tier][key]
+        entries.remove(entry)
+        self._waiting_count -= 1
+        entry.position = 0
+        if not entries:
+            del self._waiting[tier][key]
+            self._forget_old_accounts()
+
+    def _lowest(self, tier: Tier) -> float:
+        """What the least served of the waiting keys has had; if none waits, where the last one stood."""
+        return min((self._served[(tier, key)] for key in self._waiting[tier]), default=self._level[tier])
+
+    def _forget_old_accounts(self) -> None:
+        """Of those who do not wait, keep the few that have had the most; the others are near a newcomer."""
+        if len(self._served) <= self._waiting_count + 2 * SPARE_ACCOUNTS:
+            return
+        waiting = {(tier, key) for tier, keys in self._waiting.items() for key in keys}
+        absent = [account for account in self._served if account not in waiting]
+        most = nlargest(
+            SPARE_ACCOUNTS, absent, lambda account: self._served[account] - self._level[account[0]]
+        )
+        self._served = {account: self._served[account] for account in (*waiting, *most)}
+
+    def _refuse_if_full(self, tier: Tier, key: str) -> None:
+        places = self._max_waiting - self._waiting_count
+        is_first = tier == "realtime" and key not in self._waiting[tier]
+        kept = 0 if is_first else self._max_waiting // KEPT
+        if places > kept or self._slots_left(tier):  # where a slot is left nobody of its tier waits
+            return
+        raise RateRefused(
+            f"{self._waiting_count} requests wait already, and no more may.",
+            limit="queue",
+            retry_after_s=max(LEAST_RETRY_S, self.estimate_s(1)),
+            headers={},
+        )
+
+    def _learn(self, duration_s: float) -> None:
+        mean_s = duration_s if self._mean_s is None else self._mean_s
+        self._mean_s = mean_s + (duration_s - mean_s) * NEWEST_WEIGHT
+
+
+class Ticket:
+    """A turn's place: wait until it is its turn, and leave however that ends.
+
+    with queue.enter("realtime", key) as ticket:
+        async for place in ticket.wait():
+            ...  # tell the client
+        if ticket.is_running:
+            ...  # begin
+    """
+
+    def __init__(self, line: Line, entry: Entry, changed: asyncio.Event) -> None:
+        self._line = line
+        self._entry = entry
+        self._changed = changed
+
+    @property
+    def is_running(self) -> bool:
+        return self._entry.state == "running"
+
+    @property
+    def place(self) -> Queued | None:
+        """Where it stands now, if it waits."""
+        position = self._entry.position
+        return Queued(position, self._line.estimate_s(position)) if position else None
+
+    async def wait(self) -> AsyncIterator[Queued]:
+        """Its place, now and whenever it changes; ends when it may run, or has left."""
+        told = 0
+        while place := self.place:
+            self._changed.clear()
+            if told != place.position:
+                told = place.position
+                yield place
+            else:
+                await self._changed.wait()
+
+    def leave(self, tokens: float | None = None) -> None:
+        """Free the place or the slot, at once; only the first time counts."""
+        self._line.leave(self._entry, tokens)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+
+class TurnQueue:
+    def __init__(
+        self,
+        max_running: int = MAX_RUNNING,
+        max_waiting: int = MAX_WAITING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._line = Line(max_running, max_waiting, clock)
+
+    def enter(self, tier: Tier, key: str, tokens: float = 1.0) -> Ticket:
+        """Stand in line, or raise `RateRefused` if it is full. `tokens`: about what the turn will use."""
+        changed = asyncio.Event()
+        return Ticket(self._line, self._line.enter(tier, key, tokens, changed.set), changed)
+
+    def running(self, tier: Tier) -> int:
+        return self._line.running(tier)
+
+    def waiting(self, tier: Tier) -> int:
+        return self._line.waiting(tier)

@@ -1,0 +1,1 @@
+"""What is told to those who watch the server: log, metrics, traces."""

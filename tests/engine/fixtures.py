@@ -1,0 +1,104 @@
+"""Where the shared suite lives: each runner with a real computation, its words, and a way to start afresh.
+
+llama.cpp has SmolLM2. The GPU's runner has a small random model: its kernels on a GPU, plain torch in their
+place without one. Tests that hold for both take the fixture `house`.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine.desk import Desk
+from vivace.engine.kv.shelf import Shelf
+from vivace.engine.runners.base import Runner, Span
+from vivace.models.families.base import Message, Wish
+from vivace.models.families.qwen25 import Qwen25
+from vivace.models.tokenizer import ByteTokenizer, GgufTokenizer, Tokenizer
+
+CONTEXT_TOKENS = 2048
+NEAR = 0.3  # logits apart: kernels for one row and for many round differently
+PAYING = {1: 10.0, 2: 10.1, 4: 10.2, 8: 10.4, 16: 10.8, 32: 11.6, 64: 13.0}  # drafts are all but free
+
+
+@dataclass
+class House:
+    name: str
+    runner: Runner
+    tokenizer: Tokenizer
+    close: Callable[[], None]
+
+    def desk(self, shelf: Shelf | None = None, costs: dict[int, float] | None = None) -> Desk:
+        """An engine on the runner, with nothing in its KV."""
+        for seq in range(self.runner.facts.sequences):
+            self.runner.trim(seq, 0)
+        return Desk(self.runner, shelf, costs) if costs else Desk(self.runner, shelf)
+
+    def prompt(self, text: str) -> list[int]:
+        chat = Qwen25(self.tokenizer)
+        log = chat.render([Message("user", text)])
+        return log + chat.answer(log, Wish())
+
+    def text(self, tokens: list[int]) -> str:
+        return b"".join(map(self.runner.piece, tokens)).decode("utf-8", "replace")
+
+    def assert_same(self, log: list[int], said: list[int], expected: list[int]) -> None:
+        """The same tokens, up to the first near-tie of the two likeliest."""
+        for index, (one, other) in enumerate(zip(said, expected, strict=False)):
+            if one != other:
+                spare = self.runner.facts.sequences - 3
+                (row,) = self.runner.forward([Span(spare, 0, log + expected[:index], want=1)])
+                gap = abs(float(row[one]) - float(row[other]))
+                is_best = max(row[one], row[other]) >= row.max() - NEAR
+                self.runner.trim(spare, 0)
+                assert gap < NEAR, f"{one} instead of {other} at {index}: {gap:.2f} apart"
+                assert is_best
+                return
+        assert len(said) == len(expected)
+
+
+def llama_house(smol: Path) -> House:
+    pytest.importorskip("llama_cpp", reason="llama.cpp is not installed")
+    from vivace.engine.runners.llamacpp import LlamaRunner
+
+    runner = LlamaRunner(smol, context_tokens=CONTEXT_TOKENS, threads=1)
+    return House("llama.cpp", runner, GgufTokenizer(smol), runner.close)
+
+
+def cuda_house(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> House:
+    leave_amx_alone()
+    torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
+    from tests.engine.runners.cuda.plain_machine import PlainMachine
+    from vivace.engine.runners.cuda.model.shape import Shape
+    from vivace.engine.runners.cuda.runner import CudaRunner
+    from vivace.engine.runners.cuda.weights.build import build_model, random_weights
+
+    torch.set_num_threads(1)  # small products on a busy machine: threads only wait for each other
+    is_real = torch.cuda.is_available()
+    words, device = ByteTokenizer(), "cuda" if is_real else "cpu"
+    shape = Shape(2, 512, 512, 4, 2, 256 + len(ByteTokenizer.CONTROLS), CONTEXT_TOKENS)
+    plain = random_weights(shape, seed)
+    # A model that says letters, never ends by itself and does not only repeat its last token.
+    plain["lm_head.weight"] = random_weights(shape, seed + 1)["embed_tokens.weight"] * 0.4
+    plain["lm_head.weight"][:32] = plain["lm_head.weight"][127:] = 0.0
+    model, dense = build_model(shape, plain, bits, device, CONTEXT_TOKENS)
+    wishes: dict[str, Any] = {} if is_real else {"make_machine": PlainMachine, "blocks": 5}
+    wishes |= {"bits": bits, "kv_bits": kv_bits}
+    runner = CudaRunner("random", model, dense, words, context_tokens=CONTEXT_TOKENS, **wishes)
+    return House("cuda", runner, words, runner.close)
+
+
+def leave_amx_alone() -> None:
+    """Keep torch off the CPU's matrix tiles: llama.cpp sets them up once a thread and relies on it."""
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+    os.environ.setdefault("MKL_ENABLE_INSTRUCTIONS", "AVX512")
+
+
+def some_tokens(house: House, count: int, seed: int = 1) -> list[int]:
+    """Tokens without control tokens."""
+    draw = np.random.default_rng(seed)
+    return house.tokenizer.encode("".join(chr(c) for c in draw.integers(97, 123, 4 * count)))[:count]

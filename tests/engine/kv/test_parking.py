@@ -1,0 +1,287 @@
+"""Sessions on disk, through the engine: parked and restored; shared beginnings kept for the next start."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.desk import Desk
+from tests.engine.hashing import HashRunner
+from tests.engine.loop.test_scheduler import endless
+from vivace.engine.kv.shelf import _HEADER, Shelf
+from vivace.engine.wire.frames import Append, Fork, Generate, Open, Park, Stats, StatsReply, Waterfall
+
+PROMPT = [i % 60 for i in range(100)]
+RULES = [i * 7 % 61 for i in range(200)]  # what an agent's sessions begin with
+
+
+class Place:
+    """One folder, and the engines that use it one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.shelves: list[Shelf] = []
+
+    def start(self, context_tokens: int = 2048, limit_bytes: int = 1_000_000) -> Desk:
+        shelf = Shelf(self.folder, kv_format="hash", limit_bytes=limit_bytes)
+        self.shelves.append(shelf)
+        return Desk(HashRunner(context_tokens, 64, endless), shelf)
+
+    def restart(self, **wishes: int) -> Desk:
+        self.shelves[-1].close()
+        return self.start(**wishes)
+
+    def files(self, kind: str = "session") -> list[Path]:
+        self.shelves[-1].flush()
+        return sorted(self.folder.glob(f"*/*/*.{kind}"))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    for shelf in place.shelves:
+        shelf.close()
+
+
+def say(desk: Desk, session: str, tokens: list[int], count: int = 4) -> tuple[list[int], Waterfall]:
+    turn = f"{session}/{len(desk.sent)}"
+    desk.run(Generate(session, turn, list(tokens), max_tokens=count, use_drafts=False))
+    return desk.tokens(turn), desk.finished(turn).waterfall
+
+
+def alone(log: list[int], count: int = 4) -> list[int]:
+    """What an engine that never parked anything says after `log`."""
+    desk = Desk(HashRunner(2048, 64, endless))
+    desk.give(Open("s"))
+    return say(desk, "s", log, count)[0]
+
+
+def test_a_parked_session_goes_on_as_if_nothing_had_been(place: Place) -> None:
+    """Park frees the cells; the next turn restores them from disk and prefills only what is new."""
+    desk = place.start()
+    desk.give(Open("s"))
+    said, _ = say(desk, "s", PROMPT)
+    desk.run(Park("s"))
+    assert isinstance(desk.runner, HashRunner)
+    assert desk.runner.used_cells() == 0
+    more, waterfall = say(desk, "s", [5, 6])
+    assert more == alone([*PROMPT, *said, 5, 6])
+    assert (waterfall.restored_tokens, waterfall.cached_tokens, waterfall.new_tokens) == (103, 103, 3)
+    assert waterfall.restore_ms > 0
+
+
+def test_restored_tokens_are_never_more_than_cached_ones(place: Place) -> None:
+    """A session that was parked whole feeds its last token again: it does not count as restored."""
+    desk = place.start()
+    desk.run(Open("s"), Append("s", "a", list(PROMPT)))
+    desk.run(Park("s"))
+    _, waterfall = say(desk, "s", [])
+    assert (waterfall.cached_tokens, waterfall.restored_tokens, waterfall.new_tokens) == (99, 99, 1)
+
+
+def test_the_next_engine_restores_what_was_parked(place: Place) -> None:
+    """After a restart the same log is not prefilled again, whatever the session is called."""
+    desk = place.start()
+    desk.give(Open("s", [], "ann"))
+    said, _ = say(desk, "s", PROMPT)
+    desk.run(Park("s"))
+    desk = place.restart()
+    desk.give(Open("other name", [], "ann"))
+    more, waterfall = say(desk, "other name", [*PROMPT, *said, 7])
+    assert more == alone([*PROMPT, *said, 7])
+    assert waterfall.restored_tokens == 103
+
+
+def test_another_tenant_never_restores_it(place: Place) -> None:
+    """The same tokens of somebody else are prefilled, before and after a restart."""
+    desk = place.start()
+    desk.give(Open("s", [], "ann"), Open("mine", [], "bob"))
+    say(desk, "s", PROMPT)
+    desk.run(Park("s"))
+    assert say(desk, "mine", PROMPT)[1].cached_tokens == 0
+    desk = place.restart()
+    desk.give(Open("mine", [], "bob"), Open("nobody's"))
+    assert say(desk, "mine", PROMPT)[1].cached_tokens == 0
+    assert say(desk, "nobody's", PROMPT)[1].cached_tokens == 0
+
+
+def test_a_full_kv_parks_the_session_that_was_idle_longest(place: Place) -> None:
+    """What makes room goes to disk and comes back from there."""
+    desk = place.start(context_tokens=250)
+    for name in "abc":
+        desk.give(Open(name))
+        say(desk, name, [ord(name) - 90] * 100)
+    assert len(place.files()) == 1
+    _, waterfall = say(desk, "a", [9])
+    assert waterfall.restored_tokens == 103
+
+
+def test_a_running_turn_that_lost_its_room_comes_back_from_disk(place: Place) -> None:
+    """A background turn that made way for a realtime one reads its KV back, and says the same as alone."""
+    desk = place.start(context_tokens=250)
+    desk.give(Open("slow"), Open("quick"))
+    desk.give(Generate("slow", "b", list(PROMPT), max_tokens=20, tier="background", use_drafts=False))
+    for _ in range(8):
+        desk.engine.step()
+    desk.run(Generate("quick", "r", [1] * 200, max_tokens=4, use_drafts=False))
+    assert desk.tokens("b") == alone(PROMPT, 20)
+    assert desk.tokens("r") == alone([1] * 200)
+    assert isinstance(desk.runner, HashRunner)
+    assert sum(desk.runner.passes) < len(PROMPT) + 20 + 200 + 4 + 64
+
+
+@pytest.mark.parametrize("harm", ["deleted", "torn", "garbage", "foreign"])
+def test_a_harmed_file_costs_a_prefill_and_nothing_else(place: Place, harm: str) -> None:
+    """A turn whose file is gone or broken says the same, and other sessions keep their KV."""
+    desk = place.start()
+    desk.give(Open("s"), Open("other"))
+    said, _ = say(desk, "s", PROMPT)
+    held, _ = say(desk, "other", [3] * 50)
+    desk.run(Park("s"))
+    (file,) = place.files()
+    whole = file.read_bytes()
+    match harm:
+        case "deleted":
+            file.unlink()
+        case "torn":
+            file.write_bytes(whole[: len(whole) // 2])
+        case "garbage":
+            file.write_bytes(os.urandom(len(whole)))
+        case "foreign":  # whole, but no state of this runner
+            head = _HEADER.size + 4 * 103
+            file.write_bytes(whole[:head] + b"\xc1" * (len(whole) - head))
+    more, waterfall = say(desk, "s", [5])
+    assert more == alone([*PROMPT, *said, 5])
+    assert waterfall.restored_tokens == 0
+    assert say(desk, "other", [1])[1].cached_tokens == 50 + len(held) - 1
+
+
+def test_text_still_being_typed_is_not_parked(place: Place) -> None:
+    """A provisional tail leaves nothing on disk."""
+    desk = place.start()
+    desk.run(Open("s", list(PROMPT)), Append("s", "p", [50] * 60, is_provisional=True))
+    desk.run(Park("s"))
+    (file,) = place.files()
+    assert len(tokens_in(file)) == len(PROMPT)
+
+
+def test_a_session_that_is_only_typed_so_far_leaves_no_file(place: Place) -> None:
+    """Nothing firm: nothing to keep."""
+    desk = place.start()
+    desk.run(Open("s"), Append("s", "p", [50] * 60, is_provisional=True))
+    desk.run(Park("s"))
+    assert place.files() == []
+
+
+def tokens_in(file: Path) -> list[int]:
+    shelf = Shelf(file.parent.parent.parent, kv_format="hash", limit_bytes=1_000_000)
+    (parked,) = [each for each in shelf._parked.values() if each.path == file]
+    shelf.close()
+    return list(parked.tokens)
+
+
+def test_a_parked_session_can_be_forked_rewound_and_closed(place: Place) -> None:
+    """Everything that can be done with a session can be done with a parked one."""
+    desk = place.start()
+    desk.give(Open("s"))
+    say(desk, "s", PROMPT)
+    desk.run(Park("s"))
+    desk.run(Fork("f", "s", 80))
+    more, waterfall = say(desk, "f", [9])
+    assert more == alone([*PROMPT[:80], 9])
+    assert waterfall.restored_tokens == 80
+    desk.run(Stats())
+    reply = desk.sent[-1]
+    assert isinstance(reply, StatsReply)
+    assert reply.parked_bytes == sum(file.stat().st_size for file in place.files())
+
+
+def start_two_sessions(desk: Desk, rules: list[int] = RULES, rest: int = 60) -> None:
+    for name, token in (("a", 1), ("b", 2)):
+        desk.give(Open(name, [], "ann"))
+        say(desk, name, [*rules, *[token] * rest])
+
+
+@pytest.mark.parametrize("rest", [10, 60, 300])
+def test_a_beginning_that_two_sessions_share_is_loaded_by_the_next_engine(place: Place, rest: int) -> None:
+    """Rules that two sessions began with are in the KV at the next start, however short the rest was."""
+    start_two_sessions(place.start(), rest=rest)
+    (file,) = place.files("prefix")
+    assert tokens_in(file) == RULES
+    desk = place.restart()
+    assert isinstance(desk.runner, HashRunner)
+    assert desk.runner.used_cells() == len(RULES)
+    desk.give(Open("new", [], "ann"))
+    said, waterfall = say(desk, "new", [*RULES, 9])
+    assert said == alone([*RULES, 9])
+    assert waterfall.cached_tokens == len(RULES)
+
+
+def test_a_loaded_beginning_is_for_its_tenant_only(place: Place) -> None:
+    """Another tenant with the same rules prefills them."""
+    start_two_sessions(place.start())
+    desk = place.restart()
+    desk.give(Open("new", [], "bob"))
+    assert say(desk, "new", [*RULES, 9])[1].cached_tokens == 0
+
+
+def test_a_short_beginning_is_not_kept(place: Place) -> None:
+    """Fewer than 64 tokens are prefilled sooner than a file is read."""
+    start_two_sessions(place.start(), RULES[:60])
+    assert place.files("prefix") == []
+
+
+def test_a_fork_is_no_shared_beginning(place: Place) -> None:
+    """One talk that goes on in two ways is not what sessions begin with."""
+    desk = place.start()
+    desk.give(Open("s"))
+    say(desk, "s", [*RULES, *[1] * 60])
+    desk.run(Fork("f", "s", 230))
+    say(desk, "f", [2] * 60)
+    assert place.files("prefix") == []
+
+
+def test_a_history_that_is_sent_again_is_no_shared_beginning(place: Place) -> None:
+    """A client that sends its whole history again with one more message leaves no prefix."""
+    desk = place.start()
+    desk.give(Open("s"), Open("again"))
+    said, _ = say(desk, "s", [*RULES, *[1] * 60])
+    say(desk, "again", [*RULES, *[1] * 60, *said, 5, 6, 7])
+    assert place.files("prefix") == []
+
+
+def test_loading_at_start_is_no_use(place: Place) -> None:
+    """What was last used stays known: a start touches no file, a session that begins with it does."""
+    start_two_sessions(place.start())
+    (file,) = place.files("prefix")
+    os.utime(file, (1_000_000, 1_000_000))
+    desk = place.restart()
+    assert file.stat().st_mtime == 1_000_000
+    desk.give(Open("new", [], "ann"))
+    say(desk, "new", [*RULES, 9])
+    assert file.stat().st_mtime > 1_000_000
+
+
+def test_loaded_beginnings_are_the_first_to_make_room(place: Place) -> None:
+    """They never keep a session from working."""
+    start_two_sessions(place.start())
+    desk = place.restart()
+    desk.give(Open("large", [], "bob"))
+    said, _ = say(desk, "large", [4] * 2000)
+    assert said == alone([4] * 2000)
+
+
+def test_more_beginnings_than_fit_are_left_on_disk(place: Place) -> None:
+    """A start loads no more than an eighth of the cells."""
+    desk = place.start(context_tokens=8192)
+    for group in range(4):
+        rules = [(i * (group + 3)) % 61 for i in range(300)]
+        for name in (f"{group}a", f"{group}b"):
+            desk.give(Open(name))
+            say(desk, name, [*rules, *[ord(name[1]) - 60] * 200])
+    assert len(place.files("prefix")) == 4
+    desk = place.restart(context_tokens=8192)
+    assert isinstance(desk.runner, HashRunner)
+    assert 600 <= desk.runner.used_cells() <= 1024

@@ -1,0 +1,173 @@
+"""A runner that chooses tokens itself: the engine says the same, whichever way the tokens come."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.engine.desk import Desk
+from tests.engine.fixtures import PAYING
+from tests.engine.hashing import END, HashRunner, next_token
+from vivace.engine.runners.base import Draw, Logits, Meanwhile, ShouldStop, Span
+from vivace.engine.wire.frames import Generate, Interrupt, Open, Rewind, Sampling
+
+
+class DecodingRunner(HashRunner):
+    """Says what follows with one hash a token; `ahead` is noted, and what was begun leaves no trace."""
+
+    def __init__(self) -> None:
+        super().__init__(4096, 64)
+        self.asked: list[tuple[int, int]] = []
+        self.noted: Callable[[], None] = lambda: None  # called when a pass is under way
+
+    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> list[int]:
+        self.asked.append((len(span.tokens), ahead))
+        meanwhile()
+        self.noted()
+        before = [cell.token for cell in self.kv.get(span.seq, [])]
+        self.forward([span._replace(want=0)])
+        said: list[int] = []
+        for expected, held in zip([*span.tokens[1:], -1], prefixes(before, span.tokens), strict=True):
+            said.append(next_token(held))
+            if said[-1] != expected or said[-1] in draw.stops:
+                break
+        return said
+
+
+def prefixes(before: list[int], tokens: Sequence[int]) -> list[list[int]]:
+    return [before + list(tokens[: count + 1]) for count in range(len(tokens))]
+
+
+def draw_turns(seed: int) -> list[Generate]:
+    chance = random.Random(seed)
+    turns = []
+    for turn in range(6):
+        log = [chance.randrange(60) for _ in range(chance.randint(1, 80))]
+        work = Generate("s", str(turn), log, max_tokens=chance.randint(1, 60))
+        work.stop_tokens = [chance.randrange(60)] if chance.random() < 0.3 else []
+        work.stop = [chr(32 + chance.randrange(60))] if chance.random() < 0.3 else []
+        work.use_drafts = chance.random() < 0.7
+        turns.append(work)
+    return turns
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_turns_say_the_same_either_way(seed: int) -> None:
+    """Random prompts, stops and limits, predictions right and half right: the same tokens, the same KV."""
+    plain, decoding = Desk(HashRunner(4096, 64), costs=PAYING), Desk(DecodingRunner(), costs=PAYING)
+    for desk in (plain, decoding):
+        desk.give(Open("s"))
+        for work in draw_turns(seed):
+            if desk is decoding:
+                work.prediction = plain.tokens(work.turn)
+                if len(work.prediction) > 9 and seed % 2:
+                    work.prediction[5] = 7
+            desk.run(work)
+            if work.turn == "2":
+                desk.run(Rewind("s", 5))
+    for work in draw_turns(seed):
+        assert decoding.tokens(work.turn) == plain.tokens(work.turn)
+        assert decoding.finished(work.turn).reason == plain.finished(work.turn).reason
+    assert held_by(decoding) == held_by(plain)
+
+
+def held_by(desk: Desk) -> list[int]:
+    assert isinstance(desk.runner, HashRunner)
+    (cells,) = (cells for cells in desk.runner.kv.values() if cells)
+    return [cell.token for cell in cells]
+
+
+def test_what_needs_logits_gets_them() -> None:
+    """Penalties, a cut, a bias or log-probabilities are not for the runner; a temperature alone is."""
+    for sampling, is_decoded in (
+        (Sampling(), True),
+        (Sampling(temperature=0.5, seed=3), True),
+        (Sampling(temperature=0.5, top_p=0.9), False),
+        (Sampling(temperature=0.5, top_k=5), False),
+        (Sampling(temperature=0.5, min_p=0.1), False),
+        (Sampling(frequency_penalty=0.1), False),
+        (Sampling(presence_penalty=0.1), False),
+        (Sampling(repetition_penalty=1.1), False),
+        (Sampling(logit_bias={3: 1.0}), False),
+        (Sampling(top_logprobs=0), False),
+    ):
+        runner = DecodingRunner()
+        desk = Desk(runner)
+        desk.run(Open("s"), Generate("s", "t", [1, 2, 3], max_tokens=5, sampling=sampling))
+        assert bool(runner.asked) == is_decoded, sampling
+
+
+class Broken(DecodingRunner):
+    """Its third pass ends in an error that nobody expects."""
+
+    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> list[int]:
+        if len(self.asked) == 2:
+            raise RuntimeError("the device is gone")
+        return super().decode(span, draw, ahead, meanwhile)
+
+
+def test_tokens_are_sent_while_the_next_pass_runs() -> None:
+    """Not before it is begun, for waking a reader takes time; but before its own tokens are there."""
+    runner = DecodingRunner()
+    desk = Desk(runner)
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    desk.engine.step()
+    (first,) = desk.tokens("t")  # by the logits of the prompt: nothing to wait for
+    desk.engine.step()
+    assert desk.tokens("t") == [first]
+    seen: list[int] = []
+    runner.noted = lambda: seen.append(len(desk.tokens("t")))
+    desk.engine.step()
+    assert seen == [2]
+    assert len(desk.tokens("t")) == 2
+
+
+def test_no_token_is_lost_where_a_pass_fails() -> None:
+    desk = Desk(Broken())
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    with pytest.raises(RuntimeError, match="gone"):
+        desk.run()
+    assert len(desk.tokens("t")) == 3
+
+
+def test_an_interrupt_finds_all_tokens_sent() -> None:
+    """The end of a turn never overtakes its tokens."""
+    desk = Desk(DecodingRunner())
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    for _ in range(3):
+        desk.engine.step()
+    desk.run(Interrupt("t"))
+    assert len(desk.tokens("t")) == 3
+    assert desk.sent[-1] == desk.finished("t")
+    assert desk.finished("t").waterfall.output_tokens == 3
+
+
+def test_a_pass_for_logits_does_not_hold_up_the_tokens_of_another_turn() -> None:
+    """Such a pass may be long, and has no moment for sending."""
+    lost: list[int] = []
+
+    class Noting(DecodingRunner):
+        def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
+            if self.asked and spans[0].want:
+                lost.append(len(self.asked) + 1 - len(desk.tokens("t")))
+            return super().forward(spans, should_stop)
+
+    desk = Desk(Noting())
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    for _ in range(2):
+        desk.engine.step()
+    desk.run(Open("r"), Generate("r", "u", [5, 6], max_tokens=2, sampling=Sampling(frequency_penalty=0.1)))
+    assert lost[0] == 0
+
+
+def test_steps_are_begun_ahead_for_one_turn_without_drafts() -> None:
+    """Two while there is as much to say; fewer at its end; none beside another turn."""
+    runner = DecodingRunner()
+    desk = Desk(runner)
+    desk.run(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
+    assert END not in desk.tokens("t")
+    assert [ahead for _, ahead in runner.asked] == [2, 2, 2, 1, 0]
+    runner.asked.clear()
+    desk.give(Open("r"), Generate("r", "a", [5, 6], max_tokens=9, use_drafts=False))
+    desk.run(Generate("s", "b", [9], max_tokens=4, use_drafts=False))
+    assert 0 in [ahead for _, ahead in runner.asked]

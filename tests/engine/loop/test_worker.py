@@ -1,0 +1,124 @@
+"""The engine as a process: it says Ready, obeys between steps, and never outlives its server."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from vivace.engine.wire.frames import (
+    Failed,
+    Finished,
+    Frame,
+    FromEngine,
+    Generate,
+    Interrupt,
+    Loading,
+    Open,
+    Ready,
+    Stats,
+    StatsReply,
+    Tokens,
+    pack,
+    server_unpacker,
+)
+
+F = TypeVar("F", bound=Frame)
+
+
+class EngineProcess:
+    def __init__(self, model: str, path: str = "") -> None:
+        self.link, theirs = socket.socketpair()
+        self.link.settimeout(60)
+        job = json.dumps({"model": model, "path": path, "context_tokens": 2048, "threads": 1})
+        command = [sys.executable, "-m", "vivace.engine.loop.worker", str(theirs.fileno()), job]
+        self.process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True
+        )
+        theirs.close()
+        self._unpacker = server_unpacker()
+        self._waiting: list[FromEngine] = []
+
+    def send(self, *frames: Frame) -> None:
+        self.link.sendall(b"".join(map(pack, frames)))
+
+    def next(self, kind: type[F]) -> F:
+        """The next frame, which must be of this kind; on a busy machine `Ready` is a while in coming."""
+        while not self._waiting:
+            data = self.link.recv(65536)
+            assert data, "the engine is gone"
+            self._waiting += self._unpacker.feed(data)
+        frame = self._waiting.pop(0)
+        if isinstance(frame, Loading) and kind is Ready:
+            return self.next(kind)
+        assert isinstance(frame, kind), frame
+        return frame
+
+    def close(self) -> None:
+        self.link.close()
+        self.process.wait(30)
+        assert self.process.stderr
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineProcess]:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"replies": {"": "x" * 500}, "step_ms": 5}))
+    engine = EngineProcess(f"scripted:{script}")
+    yield engine
+    engine.close()
+
+
+def test_it_says_ready_first(engine: EngineProcess) -> None:
+    """The first frame tells what was loaded, and by which process."""
+    ready = engine.next(Ready)
+    assert ready.pid == engine.process.pid
+    assert ready.context_tokens == 4096
+
+
+def test_an_interrupt_is_obeyed_between_two_steps(engine: EngineProcess) -> None:
+    """After an interrupt at most the tokens already on their way come, then the end."""
+    engine.next(Ready)
+    engine.send(Open("s"), Generate("s", "t", [65], max_tokens=400))
+    engine.next(Tokens)
+    engine.send(Interrupt("t"), Stats())
+    seen: list[FromEngine] = []
+    while not isinstance(seen[-1] if seen else None, Finished):
+        seen.append(engine.next(Frame))  # type: ignore[arg-type]
+    assert len(seen) < 20
+    assert engine.next(StatsReply).turns == 0
+
+
+def test_it_ends_when_its_server_does(engine: EngineProcess) -> None:
+    """The socket's end is the engine's end, also in the middle of a turn."""
+    engine.next(Ready)
+    engine.send(Open("s"), Generate("s", "t", [65], max_tokens=400))
+    engine.next(Tokens)
+    engine.link.close()
+    assert engine.process.wait(30) == 0
+
+
+def test_a_refused_frame_is_answered(engine: EngineProcess) -> None:
+    """A turn on a session that is not there fails by name, and the engine lives on."""
+    engine.next(Ready)
+    engine.send(Generate("nobody", "t", [1]))
+    assert engine.next(Failed).turn == "t"
+    engine.send(Stats())
+    assert engine.next(StatsReply).sessions == 0
+
+
+def test_a_file_that_is_no_model_could_not_start(tmp_path: Path) -> None:
+    """Exit code 3, and one sentence about the file on stderr."""
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(b"not a model")
+    engine = EngineProcess("broken", str(file))
+    _, said = engine.process.communicate(timeout=60)
+    engine.link.close()
+    assert engine.process.returncode == 3
+    assert "broken.gguf" in said
+    assert "Traceback" not in said

@@ -1,0 +1,34 @@
+"""Which machine runs the kernels: the GPU if there is one, otherwise the emulator on the CPU."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.engine.fixtures import leave_amx_alone
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked by their folder's needs say why they are skipped."""
+    leave_amx_alone()
+    try:
+        import torch
+    except ImportError:
+        reason = "torch is not installed: vivace extras add cuda"
+        for item in items:
+            if item.path.parent == HERE:
+                item.add_marker(pytest.mark.skip(reason=reason))
+        return
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.path.parent == HERE and item.path.name.startswith("test_device_"):
+                item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+
+
+@pytest.fixture
+def seed() -> int:
+    value = random.randrange(1 << 30)
+    print(f"seed {value}")
+    return value

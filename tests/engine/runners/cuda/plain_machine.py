@@ -1,0 +1,155 @@
+"""Runs the launches of a pass in plain torch: what the kernels compute, quick enough for whole conversations.
+
+One token after the other, so that a token does not depend on its pass, as on the GPU. Stands where
+`driver.Module` and the emulator stand; the kernels themselves are tested with those.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from tests.engine.runners.cuda.bed import write_row
+from vivace.engine.output.sampler import _key, _noise
+from vivace.engine.runners.cuda.decode import chain
+from vivace.engine.runners.cuda.decode.plan import Plan
+from vivace.engine.runners.cuda.kv.pool import read_pages
+from vivace.engine.runners.cuda.model import reference
+from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, rotation_pairs, untile
+
+Tensor = torch.Tensor
+NONE = -1e30
+
+
+class PlainMachine:
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._shape = plan, plan.shape
+        self._rows: dict[int, Tensor] = {}  # matrices in the model's own order, by where their tiles are
+
+    def run(self, launch: chain.Launch) -> None:
+        kernel: Callable[..., None] = getattr(self, f"_{launch.kernel}")
+        kernel(*launch.arguments)
+
+    def _matrix(self, tiles: Tensor, scales: Tensor, columns: int, order: Tensor | None = None) -> Tensor:
+        if tiles.data_ptr() not in self._rows:
+            rows = untile(Matrix(tiles, scales), columns)
+            if order is not None:
+                rows = torch.empty_like(rows).index_copy_(0, order, rows)
+            self._rows[tiles.data_ptr()] = rows
+        return self._rows[tiles.data_ptr()]
+
+    def _embed(self, tokens: Tensor, table: Tensor, x: Tensor) -> None:
+        x.copy_(table[tokens.long()].float())
+
+    def _qkv(
+        self, state: Tensor, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, bias: Tensor,
+        rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor, epsilon: float,
+    ) -> None:  # fmt: skip
+        shape = self._shape
+        order = rotation_pairs(shape.qkv_rows // 128)
+        weight = self._matrix(tiles, scales, shape.hidden, order)
+        plain_bias = torch.empty_like(bias).index_copy_(0, order, bias)
+        start, count = int(state[chain.POSITION]), int(state[chain.COUNT])
+        for token in range(count):
+            at = start + token
+            y = reference.norm(x[token], gain, epsilon)
+            rows = (weight @ y + plain_bias).reshape(1, -1, 128)
+            turned = reference.rotate(rows[:, : shape.heads + shape.kv_heads], rotation[at : at + 1])[0]
+            q[token] = turned[: shape.heads].to(torch.bfloat16)
+            kept = torch.stack([turned[shape.heads :], rows[0, shape.heads + shape.kv_heads :]])
+            write_row(kv[pages[at // 64]], at % 64, kept)
+
+    def _attention(
+        self, state: Tensor, q: Tensor, kv: Tensor, pages: Tensor, parts: int, part: Tensor, stats: Tensor,
+        _scale: float,
+    ) -> None:  # fmt: skip
+        start, count = int(state[chain.POSITION]), int(state[chain.COUNT])
+        stats[:parts, ..., 0], stats[:parts, ..., 1], part[:parts] = NONE, 0.0, 0.0
+        stats[0, ..., 0], stats[0, ..., 1] = 0.0, 1.0
+        for token in range(count):
+            length = start + token + 1
+            held = read_pages(kv[pages[: -(-length // 64)].long()]).float()  # [pages, 2, kv_heads, 64, 128]
+            k, v = held.permute(1, 0, 3, 2, 4).reshape(2, -1, self._shape.kv_heads, 128)[:, :length]
+            part[0, token] = reference.attend(q[token : token + 1].float(), k, v, length - 1)[0]
+
+    def _out_projection(
+        self, part: Tensor, _stats: Tensor, _parts: int, tiles: Tensor, scales: Tensor, x: Tensor
+    ) -> None:
+        weight = self._matrix(tiles, scales, self._shape.heads * 128)
+        for token in range(len(x)):
+            x[token] += weight @ part[0, token].reshape(-1)
+
+    def _gate_up(
+        self, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, h: Tensor, epsilon: float
+    ) -> None:
+        weight = self._matrix(tiles, scales, self._shape.hidden, gate_up_pairs(self._shape.ffn))
+        for token in range(len(x)):
+            gate, up = (weight @ reference.norm(x[token], gain, epsilon)).chunk(2)
+            h[token] = torch.nn.functional.silu(gate) * up
+
+    def _down_projection(self, h: Tensor, tiles: Tensor, scales: Tensor, x: Tensor) -> None:
+        weight = self._matrix(tiles, scales, self._shape.ffn)
+        for token in range(len(x)):
+            x[token] += weight @ h[token]
+
+    def _head(
+        self, state: Tensor, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, logits: Tensor,
+        best_score: Tensor, best_token: Tensor, epsilon: float,
+    ) -> None:  # fmt: skip
+        weight = self._matrix(tiles, scales, self._shape.hidden)[: self._shape.vocab]
+        temperature = float(state[chain.TEMPERATURE].view(torch.float32))
+        seed = int(state[chain.SEED]) & 0xFFFFFFFF | (int(state[chain.SEED_HIGH]) & 0xFFFFFFFF) << 32
+        best_score[:] = -torch.inf
+        for token in range(len(x)):
+            logits[token] = weight @ reference.norm(x[token], gain, epsilon)
+            score = logits[token].double()
+            if temperature > 0.0:
+                every = torch.arange(len(score)).numpy()
+                key = _key(seed, int(state[chain.POSITION]) + token + 1)
+                score = (score - score.max()) / temperature + torch.from_numpy(_noise(every, key))
+            best_token[token, 0], best_score[token, 0] = int(score.argmax()), float(score.max())
+
+    def _choose(
+        self, state: Tensor, _best: Tensor, best_token: Tensor, _blocks: int, table: Tensor, x: Tensor,
+        ring: Tensor, ring_size: int, streams: int,
+    ) -> None:  # fmt: skip
+        if not streams:
+            for token in range(len(x)):
+                ring[token] = int(state[chain.STEP] + 1) << 32 | int(best_token[token, 0])
+        elif state[chain.ACTIVE]:
+            token, step = int(best_token[0, 0]), int(state[chain.STEP])
+            x[0] = table[token].float()
+            ring[step % ring_size] = (step + 1) << 32 | token
+            state[chain.STEP] += 1
+            state[chain.POSITION] += 1
+            stops = state[chain.STOP : chain.STOP + int(state[chain.STOPS])]
+            state[chain.ACTIVE] = int(token not in stops.tolist())
+
+    def _place(
+        self, state: Tensor, rows: Tensor, rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor
+    ) -> None:
+        shape, start, count = self._shape, int(state[chain.POSITION]), int(state[chain.COUNT])
+        split = rows[:count].reshape(count, -1, 128).float()
+        heads = shape.heads + shape.kv_heads
+        turned = reference.rotate(split[:, :heads], rotation[start : start + count])
+        q[:count].copy_(turned[:, : shape.heads].reshape(count, *q.shape[1:]))
+        for token in range(count):
+            kept = torch.stack([turned[token, shape.heads :], split[token, heads:]])
+            write_row(kv[pages[(start + token) // 64]], (start + token) % 64, kept)
+
+    def _unpack_pages(self, state: Tensor, kv: Tensor, pages: Tensor, out: Tensor) -> None:
+        count = -(-(int(state[chain.POSITION]) + int(state[chain.COUNT])) // 64)
+        out[:count] = read_pages(kv[pages[:count].long()])
+
+    def _read_tokens(self, tokens: Tensor, table: Tensor, x: Tensor) -> None:
+        x.copy_(table[tokens[: len(x)].long()].float())
+
+    def _add_norm(
+        self, x: Tensor, delta: Tensor, has_delta: int, gain: Tensor, y: Tensor, epsilon: float
+    ) -> None:
+        if has_delta:
+            x += delta.float()
+        y.copy_(reference.norm(x, gain, epsilon).to(torch.bfloat16))
+
+    def _silu_product(self, rows: Tensor, h: Tensor, tokens: int) -> None:
+        gate, up = rows[:tokens].float().chunk(2, dim=1)
+        h[:tokens] = (torch.nn.functional.silu(gate) * up).to(torch.bfloat16)

@@ -1,0 +1,60 @@
+"""A chunk's attention against plain torch: on the GPU, or by Triton's interpreter."""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
+HAS_GPU = torch.cuda.is_available()
+if not HAS_GPU:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
+wanted = None if HAS_GPU else "3.9"  # its interpreter goes with today's numpy
+pytest.importorskip("triton", minversion=wanted, reason="Triton 3.9 or later is not installed")
+
+from tests.engine.runners.cuda.bed import distance  # noqa: E402
+from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION, STATE_WORDS  # noqa: E402
+from vivace.engine.runners.cuda.model import reference  # noqa: E402
+from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
+from vivace.engine.runners.cuda.prefill.attention import ChunkAttention, splits_for  # noqa: E402
+
+DEVICE = "cuda" if HAS_GPU else "cpu"
+DTYPE = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter cannot multiply bf16
+PAGES = 20
+NAN = float("nan")
+CASES = [  # heads, heads of keys, start, count, size; the last one is so large that its keys are not split
+    (4, 2, 0, 1, 64),
+    (4, 2, 0, 64, 64),
+    (4, 2, 37, 100, 128),
+    (3, 3, 63, 65, 128),
+    (2, 1, 517, 70, 256),
+    (12, 2, 100, 150, 1088),
+]
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "start", "count", "size"), CASES)
+def test_chunk_attention(heads: int, kv_heads: int, start: int, count: int, size: int, seed: int) -> None:
+    """Causal, from any position, over scattered pages; what lies behind the end is never read or written."""
+    torch.manual_seed(seed)
+    shape, length = Shape(1, 512, 1792, heads, kv_heads, 1003, 1280), start + count
+    rows = torch.randn(2, length, kv_heads, 128).to(DTYPE)
+    pages = torch.randperm(PAGES)
+    kv = torch.full((PAGES, 2, kv_heads, 64, 128), NAN, dtype=DTYPE)
+    for at in range(length):
+        kv[pages[at // 64], :, :, at % 64] = rows[:, at]
+    state = torch.zeros(STATE_WORDS, dtype=torch.int32)
+    state[POSITION], state[COUNT] = start, count
+    q = torch.randn(size, heads, 128).to(DTYPE)
+    q[count:] = NAN
+    mixed = torch.full((size, heads * 128), NAN, dtype=DTYPE, device=DEVICE)
+    attention = ChunkAttention(shape, [size], torch.device(DEVICE))
+    attention._parts.fill_(NAN)
+    attention._weights.fill_(NAN)
+    attention.run(state.to(DEVICE), q.to(DEVICE), kv.to(DEVICE), pages.int().to(DEVICE), mixed)
+    wanted = reference.attend(q[:count].float(), rows[0].float(), rows[1].float(), start)
+    assert distance(mixed[:count].cpu(), wanted.reshape(count, -1)) < 0.01
+    assert bool(mixed[count:].isnan().all())
+
+
+def test_a_small_chunk_keeps_the_gpu_busy() -> None:
+    """Its keys are split; those of a large one, which has blocks enough, are not."""
+    assert [splits_for(size, 12) for size in (64, 256, 512, 1024, 4096)] == [16, 4, 2, 1, 1]

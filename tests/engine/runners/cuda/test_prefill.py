@@ -1,0 +1,144 @@
+"""Chunks of a prompt: each kernel against plain torch, and both ways through a whole model."""
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import integers
+
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
+
+from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
+from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
+from vivace.engine.runners.base import Stopped  # noqa: E402
+from vivace.engine.runners.cuda.decode.chain import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
+from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
+from vivace.engine.runners.cuda.model import reference  # noqa: E402
+from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
+from vivace.engine.runners.cuda.prefill.chunks import FP8, PREFILLS, SIZES, chunk_at  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
+)
+SHAPE = Shape(1, 512, 1792, 4, 2, 1003, 1280)
+NAN = float("nan")
+CLOSE = 0.01
+
+
+def make(seed: int, shape: Shape = SHAPE) -> Bed:
+    bed = Bed(shape, 16, 1, seed)
+    bed.poison()
+    return bed
+
+
+def poisoned(bed: Bed, *size: int) -> "torch.Tensor":
+    return torch.full(size, NAN, device=bed.device).to(torch.bfloat16)
+
+
+def run(bed: Bed, kernel: str, size: Size, *arguments: object) -> None:
+    bed.run_launch(Launch(kernel, size, arguments, overlaps=False))  # type: ignore[arg-type]
+    bed.finish()
+
+
+def test_place(seed: int) -> None:
+    """q is turned, k and v go to their pages; rows behind the last token are written nowhere."""
+    bed = make(seed)
+    start, count = 50, 30
+    bed.at(start, count)
+    rows = torch.randn(count + 5, 8, 128, device=bed.device).to(torch.bfloat16)
+    q = poisoned(bed, count + 5, 4, 128)
+    place = (bed.buffers.state, rows, bed.model.rotation, bed.buffers.pages, q, bed.buffers.kv[0])
+    run(bed, "place", Size((count + 5, 1, 1), 256, 1, 0), *place)
+    turned = reference.rotate(rows[:count, :6].float(), bed.model.rotation[start : start + count])
+    assert distance(q[:count], turned[:, :4]) < CLOSE
+    assert bool(q[count:].isnan().all())
+    assert distance(bed.kv_rows(0, start + count)[start:], turned[:, 4:]) < CLOSE
+    assert torch.equal(bed.kv_rows(1, start + count)[start:], rows[:count, 6:].float())
+    assert int((~bed.buffers.kv.isnan()).sum()) == 2 * count * bed.shape.kv_heads * 128
+
+
+@pytest.mark.parametrize("has_delta", [True, False])
+def test_add_norm(has_delta: bool, seed: int) -> None:
+    """The residual is added in fp32, and the norm is of the sum."""
+    bed = make(seed)
+    x = torch.randn(3, 512, device=bed.device) * 40
+    delta = torch.randn(3, 512, device=bed.device).to(torch.bfloat16)
+    y, wanted = poisoned(bed, 3, 512), x + delta.float() if has_delta else x.clone()
+    gain = bed.dense[0].ffn_gain
+    run(bed, "add_norm", Size((3, 1, 1), 256, 1, 32), x, delta, int(has_delta), gain, y, 1e-6)
+    assert torch.allclose(x, wanted)
+    assert distance(y, reference.norm(wanted, gain, 1e-6)) < CLOSE
+
+
+def test_silu_product(seed: int) -> None:
+    """silu(gate) · up, for a number of tokens that fills no block."""
+    bed = make(seed)
+    rows = (torch.randn(5, 2 * 1792, device=bed.device) * 3).to(torch.bfloat16)
+    h = poisoned(bed, 5, 1792)
+    run(bed, "silu_product", Size((-(-5 * 1792 // 8 // 256), 1, 1), 256, 1, 0), rows, h, 5)
+    gate, up = rows.float().chunk(2, dim=1)
+    assert distance(h, torch.nn.functional.silu(gate) * up) < CLOSE
+
+
+def test_add_norm_fp8(seed: int) -> None:
+    """The residual is added; the norm comes as 8-bit floats with a scale a row, rounded as torch rounds."""
+    bed = make(seed)
+    x = torch.randn(3, 512, device=bed.device) * torch.tensor([[1e-4], [1.0], [4000.0]], device=bed.device)
+    delta = torch.randn(3, 512, device=bed.device).to(torch.bfloat16) * 1e-4
+    y8 = poisoned(bed, 3, 512).to(FP8)
+    scale, wanted = torch.full((3, 1), NAN, device=bed.device), x + delta.float()
+    gain = bed.dense[0].ffn_gain
+    run(bed, "add_norm_fp8", Size((3, 1, 1), 256, 1, 64), x, delta, gain, y8, scale, 1e-6)
+    assert torch.allclose(x, wanted)
+    y = reference.norm(wanted, gain, 1e-6)
+    assert distance(y8.float() * scale, y) < 0.04
+    step = y / (y.abs().amax(1, keepdim=True) / 448)
+    assert float((y8.float() == step.to(FP8).float()).float().mean()) > 0.99  # but for ties
+
+
+def test_silu_product_fp8(seed: int) -> None:
+    """silu(gate) · up as 8-bit floats with a scale a row; a row of zeros stays one."""
+    bed = make(seed)
+    rows = (torch.randn(4, 2 * 1792, device=bed.device) * 3).to(torch.bfloat16)
+    rows[2] = 0.0
+    h8, scale = poisoned(bed, 4, 1792).to(FP8), torch.full((4, 1), NAN, device=bed.device)
+    run(bed, "silu_product_fp8", Size((4, 1, 1), 256, 1, 64), rows, h8, scale)
+    gate, up = rows.float().chunk(2, dim=1)
+    assert distance(h8.float() * scale, torch.nn.functional.silu(gate) * up) < 0.04
+    assert not h8[2].float().any()
+
+
+def test_read_tokens(seed: int) -> None:
+    """Each token's row of the table."""
+    bed = make(seed)
+    x = torch.full((4, 512), NAN, device=bed.device)
+    tokens = torch.tensor([7, 1002, 0, 7], dtype=torch.int32, device=bed.device)
+    run(bed, "read_tokens", Size((4, 1, 1), 256, 1, 0), tokens, bed.model.embedding, x)
+    assert torch.equal(x, bed.model.embedding[tokens.long()].float())
+
+
+@given(position=integers(0, 1 << 20))
+def test_chunks_get_smaller_as_the_past_gets_longer(position: int) -> None:
+    """So that a question is asked as often: more tokens at once only where fewer keys are before them."""
+    size = chunk_at(position, SIZES)
+    assert size in SIZES
+    assert size >= chunk_at(position + 4096, SIZES)
+
+
+@pytest.mark.parametrize("way", PREFILLS)
+def test_a_prompt_in_chunks(way: str, seed: int) -> None:
+    """Two chunks of odd sizes: the last rows' logits are those of the whole text in plain torch."""
+    shape = Shape(5, 512, 512, 4, 2, 320, 640)
+    bed = Bed(shape, 16, 1, seed)
+    bed.buffers.kv.zero_()
+    machine = (Module if bed.device == "cuda" else Emulator)(bed.plan)
+    prefill = PREFILLS[way](bed.model, bed.dense, bed.buffers.kv, bed.buffers.pages, machine)
+    prefill.warm_up()
+    text = torch.randint(0, shape.vocab, (150,), generator=torch.Generator().manual_seed(seed)).tolist()
+    assert prefill.run(text[:70], 0, 0, None).shape == (0, shape.vocab)
+    questions = iter([False, True])
+    with pytest.raises(Stopped):
+        prefill.run([1] * 80, 70, 1, lambda: next(questions))
+    found = prefill.run(text[70:], 70, 2, None)
+    tokens = torch.tensor(text, device=bed.device)
+    wanted = reference.forward(shape, bed.plain, tokens, bed.model.rotation)[-2:]
+    assert distance(found, wanted) < (0.1 if way == "fp8" else 0.03)
