@@ -11,7 +11,7 @@ from typing import Any
 
 from vivace.bench.gpu.material import Material
 from vivace.bench.gpu.peer import load_transformers
-from vivace.engine.runners.base import Draw, Span
+from vivace.engine.runners.base import SamplingSpec, Span
 from vivace.engine.runners.cuda.load import open_runner
 
 CONTEXTS = (1024, 4096, 16384)
@@ -47,7 +47,7 @@ def _decode_ours(
             runner.forward([Span(0, at, tokens[at : min(at + CHUNK, context - 1)])])
         said: list[int] = []
         while len(said) < DECODED:
-            said += runner.decode(Span(0, context - 1 + len(said), [(tokens + said)[-1]]), Draw(), 2)
+            said += runner.decode(Span(0, context - 1 + len(said), [(tokens + said)[-1]]), SamplingSpec(), 2)
         runner.trim(0, 0)
         texts[context] = said
     runner.close()

@@ -16,7 +16,7 @@ import msgspec
 
 from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.gpu.run import make_job
-from vivace.engine.runners.cuda.model.vocabulary import Words
+from vivace.engine.runners.cuda.model.vocabulary import GgufVocabulary
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
 from vivace.engine.wire.frames import Generate
 
@@ -75,7 +75,7 @@ def measure_fixes(
 ) -> dict[str, float | list[str]]:
     """Share of the functions whose tests pass, greedily, at the first try."""
     file = GgufFile(checkpoint)
-    words = Words(file.fields, checkpoint.name)
+    words = GgufVocabulary(file.fields, checkpoint.name)
     file.close()
     programs = []
     job = msgspec.structs.replace(make_job(checkpoint, gpu_folder, bits, prefill), kv_bits=kv_bits)

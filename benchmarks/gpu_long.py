@@ -12,7 +12,7 @@ import msgspec
 
 from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.gpu.run import make_job
-from vivace.engine.runners.cuda.model.vocabulary import Words
+from vivace.engine.runners.cuda.model.vocabulary import GgufVocabulary
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
 from vivace.engine.wire.frames import Append, Generate, Interrupt
 
@@ -33,7 +33,7 @@ class Long(msgspec.Struct, frozen=True):
 
 
 def make_long(rows: Path, model: Path) -> Long:
-    from vivace.models.families.base import Message, Wish
+    from vivace.models.families.base import Message, OutputSpec
     from vivace.models.families.qwen25 import Qwen25
     from vivace.models.tokenizer import GgufTokenizer
 
@@ -48,7 +48,7 @@ def make_long(rows: Path, model: Path) -> Long:
         before, after = (b"".join(map(tokenizer.piece, part)) for part in (code[:cut], code[cut:]))
         text = before.decode(errors="ignore") + HIDDEN + after.decode(errors="ignore")
         prompt = template.render([Message("user", f"{text}\n\n{QUESTION}")])
-        prompts.append(prompt + template.answer(prompt, Wish()))
+        prompts.append(prompt + template.answer(prompt, OutputSpec()))
     return Long(prompts)
 
 
@@ -56,7 +56,7 @@ def measure_long(long: Long, model: Path, gpu_folder: Path, **wishes: Any) -> di
     room = {"context_tokens": SESSION_TOKENS, "session_tokens": SESSION_TOKENS}
     job = msgspec.structs.replace(make_job(model, gpu_folder, 8), **room, **wishes)
     file = GgufFile(model)
-    words = Words(file.fields, model.name)
+    words = GgufVocabulary(file.fields, model.name)
     with EngineProcess(job) as engine:
         found: dict[str, Any] = {"tokens": [len(prompt) for prompt in long.prompts], "answers": []}
         for prompt in long.prompts:

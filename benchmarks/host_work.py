@@ -17,7 +17,7 @@ import numpy as np
 
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.worker import Inbox
-from vivace.engine.runners.base import Draw, Meanwhile, Span
+from vivace.engine.runners.base import Meanwhile, SamplingSpec, Span
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Close, Finished, FromEngine, Generate, Open, pack
 from vivace.testing.scripted import Script, ScriptedRunner
@@ -38,7 +38,7 @@ class Clock(ScriptedRunner):
     def _next(self, seq: int, held: list[int]) -> int:  # noqa: ARG002
         return ord("a")
 
-    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> Sequence[int]:  # noqa: ARG002
+    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> Sequence[int]:  # noqa: ARG002
         begun = time.perf_counter()
         self.gaps.append(begun - self._ended)
         meanwhile()

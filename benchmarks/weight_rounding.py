@@ -19,7 +19,7 @@ from vivace.engine.runners.cuda.decode.chain import rotation_table
 from vivace.engine.runners.cuda.model import reference
 from vivace.engine.runners.cuda.model.reference import Plain
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
-from vivace.engine.runners.cuda.weights.int4 import SPANS, round_to_fours, widen
+from vivace.engine.runners.cuda.weights.int4 import SPANS, round_to_int4, widen
 from vivace.models.tokenizer import GgufTokenizer
 
 Way = Callable[[Tensor], Tensor]
@@ -69,7 +69,7 @@ def with_least(size: int, spans: tuple[int, ...] = (LEVELS,)) -> Way:
 
 def in_bytes(weight: Tensor) -> Tensor:
     """What weight_bits = 4 is."""
-    return widen(round_to_fours(weight))
+    return widen(round_to_int4(weight))
 
 
 def _short(numbers: Tensor, weight: Tensor) -> Tensor:

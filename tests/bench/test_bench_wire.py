@@ -25,7 +25,7 @@ from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.effort import FULL, PARTS, QUICK, Effort
 from vivace.bench.wire.idle import memory_kib
 from vivace.bench.wire.limits import LIMITS, judge
-from vivace.bench.wire.own_server import House, open_house
+from vivace.bench.wire.own_server import BenchServer, open_server
 from vivace.bench.wire.report import LINES, table
 from vivace.bench.wire.run import run_wire_bench
 from vivace.bench.wire.stamps import made_ns, noise
@@ -260,9 +260,9 @@ def own(tmp_path_factory: pytest.TempPathFactory, smol: Path) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def house(own: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def server(own: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchServer]:
     model = script(tmp_path_factory.mktemp("scripts"), replies={"": "Hello."})
-    with open_house(own, model) as opened:
+    with open_server(own, model) as opened:
         yield opened
 
 
@@ -289,11 +289,11 @@ def test_a_run_judges_itself(measured: dict[str, Any]) -> None:
     assert json.loads(json.dumps(measured)) == measured
 
 
-def test_both_clients_hear_the_whole_answer(house: House) -> None:
+def test_both_clients_hear_the_whole_answer(server: BenchServer) -> None:
     """A character arrives once, and the response is the server's."""
-    body = {"model": house.settings.model, "input": "hi", "store": False}
-    with SocketClient(house.address) as socket:
-        heard = [ask_socket(socket, body), ask_socket(socket, body), ask_http(house.address, body)]
+    body = {"model": server.settings.model, "input": "hi", "store": False}
+    with SocketClient(server.address) as socket:
+        heard = [ask_socket(socket, body), ask_socket(socket, body), ask_http(server.address, body)]
     for turn in heard:
         assert turn.answer
         assert turn.answer.output[0]["content"][0]["text"] == "Hello."
@@ -301,13 +301,13 @@ def test_both_clients_hear_the_whole_answer(house: House) -> None:
         assert turn.begun_ns < turn.arrived_ns[0] <= turn.ended_ns
 
 
-def test_a_refusal_is_an_error(house: House) -> None:
+def test_a_refusal_is_an_error(server: BenchServer) -> None:
     """Not a turn that never ends."""
-    body = {"model": house.settings.model, "input": "hi", "previous_response_id": "resp_nobody"}
-    with SocketClient(house.address) as socket, pytest.raises(RequestRefused):
+    body = {"model": server.settings.model, "input": "hi", "previous_response_id": "resp_nobody"}
+    with SocketClient(server.address) as socket, pytest.raises(RequestRefused):
         ask_socket(socket, body)
     with pytest.raises(RequestRefused):
-        ask_http(house.address, body)
+        ask_http(server.address, body)
 
 
 def test_memory_is_that_of_the_process() -> None:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engine.fixtures import House, cuda_house, llama_house
+from tests.engine.fixtures import RunnerFixture, cuda_fixture, llama_fixture
 
 
 @pytest.fixture(scope="module", params=["llama.cpp", "cuda"])
-def house(request: pytest.FixtureRequest) -> Iterator[House]:
+def fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
     """Each runner in turn; a test that takes it must hold for all of them."""
     is_cuda = request.param == "cuda"
-    found = cuda_house() if is_cuda else llama_house(request.getfixturevalue("smol"))
+    found = cuda_fixture() if is_cuda else llama_fixture(request.getfixturevalue("smol"))
     yield found
     found.close()

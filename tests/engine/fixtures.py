@@ -1,7 +1,7 @@
 """Where the shared suite lives: each runner with a real computation, its words, and a way to start afresh.
 
 llama.cpp has SmolLM2. The GPU's runner has a small random model: its kernels on a GPU, plain torch in their
-place without one. Tests that hold for both take the fixture `house`.
+place without one. Tests that hold for both take the fixture `fixture`.
 """
 
 import os
@@ -16,7 +16,7 @@ import pytest
 from tests.engine.desk import Desk
 from vivace.engine.kv.shelf import Shelf
 from vivace.engine.runners.base import Runner, Span
-from vivace.models.families.base import Message, Wish
+from vivace.models.families.base import Message, OutputSpec
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import ByteTokenizer, GgufTokenizer, Tokenizer
 
@@ -26,7 +26,7 @@ PAYING = {1: 10.0, 2: 10.1, 4: 10.2, 8: 10.4, 16: 10.8, 32: 11.6, 64: 13.0}  # d
 
 
 @dataclass
-class House:
+class RunnerFixture:
     name: str
     runner: Runner
     tokenizer: Tokenizer
@@ -34,14 +34,14 @@ class House:
 
     def desk(self, shelf: Shelf | None = None, costs: dict[int, float] | None = None) -> Desk:
         """An engine on the runner, with nothing in its KV."""
-        for seq in range(self.runner.facts.sequences):
+        for seq in range(self.runner.info.sequences):
             self.runner.trim(seq, 0)
         return Desk(self.runner, shelf, costs) if costs else Desk(self.runner, shelf)
 
     def prompt(self, text: str) -> list[int]:
         chat = Qwen25(self.tokenizer)
         log = chat.render([Message("user", text)])
-        return log + chat.answer(log, Wish())
+        return log + chat.answer(log, OutputSpec())
 
     def text(self, tokens: list[int]) -> str:
         return b"".join(map(self.runner.piece, tokens)).decode("utf-8", "replace")
@@ -50,7 +50,7 @@ class House:
         """The same tokens, up to the first near-tie of the two likeliest."""
         for index, (one, other) in enumerate(zip(said, expected, strict=False)):
             if one != other:
-                spare = self.runner.facts.sequences - 3
+                spare = self.runner.info.sequences - 3
                 (row,) = self.runner.forward([Span(spare, 0, log + expected[:index], want=1)])
                 gap = abs(float(row[one]) - float(row[other]))
                 is_best = max(row[one], row[other]) >= row.max() - NEAR
@@ -61,15 +61,15 @@ class House:
         assert len(said) == len(expected)
 
 
-def llama_house(smol: Path) -> House:
+def llama_fixture(smol: Path) -> RunnerFixture:
     pytest.importorskip("llama_cpp", reason="llama.cpp is not installed")
     from vivace.engine.runners.llamacpp import LlamaRunner
 
     runner = LlamaRunner(smol, context_tokens=CONTEXT_TOKENS, threads=1)
-    return House("llama.cpp", runner, GgufTokenizer(smol), runner.close)
+    return RunnerFixture("llama.cpp", runner, GgufTokenizer(smol), runner.close)
 
 
-def cuda_house(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> House:
+def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerFixture:
     leave_amx_alone()
     torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
     from tests.engine.runners.cuda.plain_machine import PlainMachine
@@ -89,7 +89,7 @@ def cuda_house(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> House:
     wishes: dict[str, Any] = {} if is_real else {"make_machine": PlainMachine, "blocks": 5}
     wishes |= {"bits": bits, "kv_bits": kv_bits}
     runner = CudaRunner("random", model, dense, words, context_tokens=CONTEXT_TOKENS, **wishes)
-    return House("cuda", runner, words, runner.close)
+    return RunnerFixture("cuda", runner, words, runner.close)
 
 
 def leave_amx_alone() -> None:
@@ -98,7 +98,7 @@ def leave_amx_alone() -> None:
     os.environ.setdefault("MKL_ENABLE_INSTRUCTIONS", "AVX512")
 
 
-def some_tokens(house: House, count: int, seed: int = 1) -> list[int]:
+def some_tokens(fixture: RunnerFixture, count: int, seed: int = 1) -> list[int]:
     """Tokens without control tokens."""
     draw = np.random.default_rng(seed)
-    return house.tokenizer.encode("".join(chr(c) for c in draw.integers(97, 123, 4 * count)))[:count]
+    return fixture.tokenizer.encode("".join(chr(c) for c in draw.integers(97, 123, 4 * count)))[:count]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Span, Stopped
 
 VOCAB, END = 64, 63
 
@@ -34,7 +34,7 @@ class HashRunner:
         logits: Callable[[Sequence[int]], Logits] | None = None,
     ) -> None:
         self.kv: dict[int, list[Cell]] = {}
-        self.facts = Facts(
+        self.info = ModelInfo(
             "hash",
             context_tokens,
             context_tokens,
@@ -54,7 +54,7 @@ class HashRunner:
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         count = sum(len(span.tokens) for span in spans)
-        if self.used_cells() + count > self.facts.context_tokens:
+        if self.used_cells() + count > self.info.context_tokens:
             raise KVFull
         if should_stop and should_stop():
             raise Stopped
@@ -81,7 +81,7 @@ class HashRunner:
 
     def load(self, seq: int, state: bytes) -> None:
         tokens = msgspec.msgpack.decode(state, type=list[int])
-        if self.used_cells() + len(tokens) > self.facts.context_tokens:
+        if self.used_cells() + len(tokens) > self.info.context_tokens:
             raise KVFull
         self.kv[seq] = [Cell(token) for token in tokens]
 

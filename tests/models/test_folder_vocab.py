@@ -27,7 +27,7 @@ from vivace.errors import StartError
 from vivace.models.catalog import QWEN
 from vivace.models.families.choose import family_for, told_by
 from vivace.models.families.qwen25 import Qwen25
-from vivace.models.folder_vocab import FolderTokenizer, FolderWords
+from vivace.models.folder_vocab import FolderTokenizer, FolderVocabulary
 from vivace.models.store import card_path, is_complete
 from vivace.models.tokenizer import GgufTokenizer, load_tokenizer
 
@@ -54,7 +54,7 @@ def tokenizer(folder: Path) -> FolderTokenizer:
     return FolderTokenizer(folder)
 
 
-def spell(words: FolderWords, tokens: list[int]) -> bytes:
+def spell(words: FolderVocabulary, tokens: list[int]) -> bytes:
     return b"".join(map(words.piece, tokens))
 
 
@@ -79,7 +79,7 @@ def test_a_control_tokens_name_is_text(tokenizer: FolderTokenizer) -> None:
 
 def test_the_engine_reads_the_same_words(folder: Path, tokenizer: FolderTokenizer) -> None:
     """Pieces and end tokens, without the package; beyond the vocabulary nothing is said."""
-    words = FolderWords(folder)
+    words = FolderVocabulary(folder)
     assert words.size == tokenizer.size
     assert [words.piece(token) for token in range(words.size)] == [
         tokenizer.piece(token) for token in range(words.size)
@@ -161,10 +161,10 @@ def test_only_folders_load_the_package(folder: Path) -> None:
     """Neither the server's modules nor the engine's words do; what fetches from the hub is never loaded."""
     code = (
         "import sys, pathlib, vivace.server.backends.native.model_slot\n"
-        "from vivace.models.folder_vocab import FolderWords\n"
+        "from vivace.models.folder_vocab import FolderVocabulary\n"
         "from vivace.models.folder_vocab import FolderTokenizer\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
-        "FolderWords(folder)\n"
+        "FolderVocabulary(folder)\n"
         "assert 'tokenizers' not in sys.modules\n"
         "FolderTokenizer(folder).encode('hello')\n"
         "assert 'huggingface_hub' not in sys.modules"

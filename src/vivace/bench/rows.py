@@ -21,7 +21,7 @@ from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
 from vivace.errors import FileProblem
-from vivace.models.families.base import Family, Message, Wish
+from vivace.models.families.base import Family, Message, OutputSpec
 from vivace.models.tokenizer import Tokenizer
 
 UNIT_TOKENS = 400
@@ -137,7 +137,7 @@ def as_messages(given: Sequence[dict[str, str]]) -> list[Message]:
 def _prompt(request: Rewrite, template: Family) -> list[int]:
     """As the server makes it of the agent's request."""
     tokens = template.render(as_messages(request.messages))
-    return tokens + template.answer(tokens, Wish())
+    return tokens + template.answer(tokens, OutputSpec())
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:

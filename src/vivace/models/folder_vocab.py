@@ -46,7 +46,7 @@ class _Vocabulary(msgspec.Struct):
     added_tokens: list[_Added] = []
 
 
-class FolderWords:
+class FolderVocabulary:
     """What each token stands for, and which end a turn."""
 
     def __init__(self, folder: Path) -> None:
@@ -79,7 +79,7 @@ class FolderWords:
         return self._pieces[token] if token < self.size else b""
 
 
-class FolderTokenizer(FolderWords):
+class FolderTokenizer(FolderVocabulary):
     """`models.tokenizer.Tokenizer` of a Hugging Face folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Span, Stopped
 from vivace.models.tokenizer import ByteTokenizer, scripted_tokenizer
 
 ASK_S = 0.005
@@ -90,7 +90,7 @@ class ScriptedRunner:
         self._answers: dict[int, Answer] = {}
         self._due = self._ended = 0.0
         self._stamps = Stamps.of(script)
-        self.facts = Facts(
+        self.info = ModelInfo(
             name="scripted",
             context_tokens=script.context_tokens,
             trained_tokens=script.context_tokens,
@@ -106,7 +106,7 @@ class ScriptedRunner:
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         count = sum(len(span.tokens) for span in spans)
-        if sum(map(len, self._kv.values())) + count > self.facts.context_tokens:
+        if sum(map(len, self._kv.values())) + count > self.info.context_tokens:
             raise KVFull
         self._pass((self._script.step_ms + self._script.prefill_token_ms * (count - 1)) / 1e3, should_stop)
         rows = []
@@ -117,7 +117,7 @@ class ScriptedRunner:
                 held.append(token)
                 if offset >= len(span.tokens) - span.want:
                     rows.append(self._row(span.seq, held))
-        return np.stack(rows) if rows else np.empty((0, self.facts.vocab_size), np.float32)
+        return np.stack(rows) if rows else np.empty((0, self.info.vocab_size), np.float32)
 
     def _pass(self, seconds: float, should_stop: ShouldStop | None) -> None:
         """Take that long, or until it should stop."""
@@ -136,7 +136,7 @@ class ScriptedRunner:
 
     def _row(self, seq: int, held: list[int]) -> Logits:
         """Logits whose maximum is the next byte of the reply."""
-        row = np.zeros(self.facts.vocab_size, np.float32)
+        row = np.zeros(self.info.vocab_size, np.float32)
         row[self._next(seq, held)] = 10.0
         return row
 
@@ -193,7 +193,7 @@ class ScriptedRunner:
 
     def load(self, seq: int, state: bytes) -> None:
         held = msgspec.msgpack.decode(state, type=list[int])
-        if sum(map(len, self._kv.values())) + len(held) > self.facts.context_tokens:
+        if sum(map(len, self._kv.values())) + len(held) > self.info.context_tokens:
             raise KVFull
         self._kv[seq] = held
         self._answers.pop(seq, None)

@@ -69,7 +69,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def desk(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """131,000 tokens are in the KV of the session `long`. Tests work on forks of it."""
     runner = LlamaRunner(model, context_tokens=LIMIT, session_tokens=LIMIT, threads=2)
-    shelf = Shelf(tmp_path_factory.mktemp("kv"), kv_format=runner.facts.kv_format, limit_bytes=1 << 30)
+    shelf = Shelf(tmp_path_factory.mktemp("kv"), kv_format=runner.info.kv_format, limit_bytes=1 << 30)
     desk = Desk(runner, shelf, FAST)
     desk.run(Open("long"), Append("long", "read", LOG[:PREFILLED]))
     assert desk.finished("read").waterfall.new_tokens == PREFILLED
@@ -109,14 +109,14 @@ def expected(short: Desk, end: int, tokens: list[int]) -> list[int]:
 
 def test_the_facts_are_honest(desk: Desk) -> None:
     """What one session may hold, what the model was trained for, and how far it is stretched."""
-    facts = desk.runner.facts
-    assert (facts.limit_tokens, facts.trained_tokens, facts.stretch) == (LIMIT, TRAINED, 16.0)
+    info = desk.runner.info
+    assert (info.limit_tokens, info.trained_tokens, info.stretch) == (LIMIT, TRAINED, 16.0)
 
 
 def test_without_a_wish_nothing_is_stretched(model: Path) -> None:
     """A large KV alone does not scale positions: a session is as long as the model was trained for."""
     runner = LlamaRunner(model, context_tokens=2 * TRAINED, threads=1)
-    assert (runner.facts.stretch, runner.facts.limit_tokens) == (1.0, TRAINED)
+    assert (runner.info.stretch, runner.info.limit_tokens) == (1.0, TRAINED)
     desk = Desk(runner, costs=FAST)
     desk.run(Open("s"), Generate("s", "t", LOG[:TRAINED]))
     assert desk.failed("t").code == "context_length_exceeded"

@@ -8,7 +8,7 @@ import pytest
 from tests.engine.desk import Desk
 from tests.engine.fixtures import PAYING
 from tests.engine.hashing import END, HashRunner, next_token
-from vivace.engine.runners.base import Draw, Logits, Meanwhile, ShouldStop, Span
+from vivace.engine.runners.base import Logits, Meanwhile, SamplingSpec, ShouldStop, Span
 from vivace.engine.wire.frames import Generate, Interrupt, Open, Rewind, Sampling
 
 
@@ -20,7 +20,7 @@ class DecodingRunner(HashRunner):
         self.asked: list[tuple[int, int]] = []
         self.noted: Callable[[], None] = lambda: None  # called when a pass is under way
 
-    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> list[int]:
+    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> list[int]:
         self.asked.append((len(span.tokens), ahead))
         meanwhile()
         self.noted()
@@ -100,7 +100,7 @@ def test_what_needs_logits_gets_them() -> None:
 class Broken(DecodingRunner):
     """Its third pass ends in an error that nobody expects."""
 
-    def decode(self, span: Span, draw: Draw, ahead: int, meanwhile: Meanwhile) -> list[int]:
+    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> list[int]:
         if len(self.asked) == 2:
             raise RuntimeError("the device is gone")
         return super().decode(span, draw, ahead, meanwhile)

@@ -46,12 +46,12 @@ def test_the_first_grammar_finds_the_vocabulary_made(
     """After a rest no token's piece is asked for again, and no rest does anything more."""
     monkeypatch.setattr(engine_module, "REST_S", 0.0)
     desk = Desk(runner)
-    assert rested(desk) > runner.facts.vocab_size // 10
-    assert runner.asked == runner.facts.vocab_size
+    assert rested(desk) > runner.info.vocab_size // 10
+    assert runner.asked == runner.info.vocab_size
     grammars = desk.engine._compiler._grammars
     assert grammars.compile(LETTERS).mask().any()
     assert rested(desk) == 0
-    assert runner.asked == runner.facts.vocab_size
+    assert runner.asked == runner.info.vocab_size
     desk.engine.close()
 
 
@@ -75,9 +75,9 @@ def test_a_turn_in_the_middle_of_it_runs_at_once(runner: Counting, monkeypatch: 
     for _ in range(4):
         desk.engine.rest()
     begun = runner.asked
-    assert 0 < begun < runner.facts.vocab_size
+    assert 0 < begun < runner.info.vocab_size
     desk.engine._compiler._grammars.compile(LETTERS)
-    assert runner.asked == runner.facts.vocab_size
+    assert runner.asked == runner.info.vocab_size
     assert rested(desk) == 0
     desk.engine.close()
 
@@ -125,5 +125,5 @@ def test_rests_and_compiles_at_once_make_one_vocabulary(runner: Counting) -> Non
         compiled = [threads.submit(grammars.compile, LETTERS) for _ in range(2)]
         list(threads.map(rest, range(2)))
         assert all(each.result().mask().any() for each in compiled)
-    assert runner.asked == runner.facts.vocab_size
+    assert runner.asked == runner.info.vocab_size
     grammars.close()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.desk import CHUNK_TOKENS, Desk
-from tests.engine.fixtures import House, some_tokens
+from tests.engine.fixtures import RunnerFixture, some_tokens
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_scheduler import TOGETHER, endless
 from tests.engine.loop.test_worker import EngineProcess
@@ -232,13 +232,13 @@ def test_a_closed_socket_ends_the_process_inside_of_a_pass(slow_reader: EnginePr
     assert slow_reader.process.wait(20) == 0
 
 
-def test_a_real_pass_answers_in_its_middle(house: House) -> None:
+def test_a_real_pass_answers_in_its_middle(fixture: RunnerFixture) -> None:
     """From inside of the computation, and what it computes is the same."""
-    log = some_tokens(house, 150)
-    desk = house.desk()
+    log = some_tokens(fixture, 150)
+    desk = fixture.desk()
     desk.run(Open("s"), Generate("s", "t", list(log), max_tokens=4))
     expected = desk.tokens("t")
-    desk = house.desk()
+    desk = fixture.desk()
     desk.give(Open("s"), Generate("s", "t", list(log), max_tokens=4))
     replies = []
 
@@ -251,4 +251,4 @@ def test_a_real_pass_answers_in_its_middle(house: House) -> None:
     assert replies[0] == 0
     desk.run(Stats())
     assert len(stats_of(desk)) == 1
-    house.assert_same(log, desk.tokens("t"), expected)
+    fixture.assert_same(log, desk.tokens("t"), expected)

@@ -72,17 +72,17 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 def walk(place: Place, constraint: Constraint, seed: int, limit: int = 600) -> str:
     """What a model without any sense would write under the grammar, to its end."""
-    noise, facts = np.random.default_rng(seed), place.runner.facts
+    noise, info = np.random.default_rng(seed), place.runner.info
     sampler, said = Sampler(Sampling(temperature=1.0, seed=seed), ()), []
     for position in range(limit):
         forced, mask = constraint.forced(), constraint.mask()
-        assert all(mask[token] == constraint.is_complete for token in facts.end_tokens)
+        assert all(mask[token] == constraint.is_complete for token in info.end_tokens)
         if forced:
             assert np.flatnonzero(mask).tolist() == forced[:1]
-        token = sampler.choose(noise.normal(0, 3, facts.vocab_size).astype(np.float32), position, mask)
+        token = sampler.choose(noise.normal(0, 3, info.vocab_size).astype(np.float32), position, mask)
         assert mask[token]
         constraint.accept(token)
-        if token in facts.end_tokens:
+        if token in info.end_tokens:
             return place.text(said)
         said.append(token)
     raise AssertionError(f"no end after {limit} tokens: {place.text(said)}")
@@ -224,7 +224,7 @@ def test_a_schema_that_is_true_allows_any_json(byte_place: Place) -> None:
 
 def test_the_output_ends_exactly_where_the_grammar_may(place: Place) -> None:
     """End tokens are refused before the end, allowed where more may follow, and all that is left after it."""
-    constraint, ends = place.regex("ab?c?"), sorted(place.runner.facts.end_tokens)
+    constraint, ends = place.regex("ab?c?"), sorted(place.runner.info.end_tokens)
     states = []
     for letter in "abc":
         states.append((constraint.is_complete, bool(constraint.mask()[ends].all())))
@@ -300,7 +300,7 @@ def test_a_draft_is_kept_as_far_as_it_fits(place: Place) -> None:
 
 def test_a_draft_may_hold_the_end(place: Place) -> None:
     """An end token in a draft is kept where the grammar may end, and nowhere else."""
-    end = min(place.runner.facts.end_tokens)
+    end = min(place.runner.info.end_tokens)
     a = place.tokenizer.encode("a")
     constraint = place.regex("a+b?")
     assert constraint.keep([*a, end]) == [*a, end]

@@ -84,7 +84,7 @@ def test_the_cpu_takes_over(smol: Path) -> None:
     job, said = Job("smol", str(smol), context_tokens=256, threads=1), list[str]()
     runner = make_runner(job, lambda: BAD["old driver"][0], said.append)
     runner.close()
-    assert runner.facts.device == "cpu"
+    assert runner.info.device == "cpu"
     (line,) = said
     assert line.startswith("NVIDIA's driver 535.54 is too old")
     assert line.endswith("Update the driver, or install torch for CUDA 12.")

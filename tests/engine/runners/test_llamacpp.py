@@ -8,7 +8,7 @@ import pytest
 from tests.engine.desk import Desk
 from vivace.engine.runners.llamacpp import LlamaRunner
 from vivace.engine.wire.frames import Generate, Open
-from vivace.models.families.base import Message, Wish
+from vivace.models.families.base import Message, OutputSpec
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import GgufTokenizer
 
@@ -27,7 +27,7 @@ def tokenizer(smol: Path) -> GgufTokenizer:
 
 @pytest.fixture
 def desk(runner: LlamaRunner) -> Desk:
-    for seq in range(runner.facts.sequences):
+    for seq in range(runner.info.sequences):
         runner.trim(seq, 0)
     return Desk(runner)
 
@@ -35,7 +35,7 @@ def desk(runner: LlamaRunner) -> Desk:
 def prompt(tokenizer: GgufTokenizer, text: str) -> list[int]:
     chat = Qwen25(tokenizer)
     log = chat.render([Message("user", text)])
-    return log + chat.answer(log, Wish())
+    return log + chat.answer(log, OutputSpec())
 
 
 def test_text_survives_the_tokenizer(tokenizer: GgufTokenizer) -> None:

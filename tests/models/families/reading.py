@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from vivace.models.families.base import (
-    CallBegan,
-    CallBroke,
-    CallEnded,
-    CallGrew,
+    CallDelta,
+    CallEnd,
+    CallError,
+    CallStart,
     Family,
-    Mused,
+    OutputSpec,
     Parser,
     Part,
-    Said,
+    ReasoningPart,
+    TextPart,
     Tool,
-    Wish,
 )
 from vivace.models.families.calls.call_reader import joined
 from vivace.models.tokenizer import Tokenizer
@@ -35,7 +35,7 @@ GET = Tool(
     },
 )
 NOW, PATCH = Tool("now"), Tool("patch", is_custom=True)
-WISH = Wish(tools=(GET, NOW, PATCH))
+WISH = OutputSpec(tools=(GET, NOW, PATCH))
 
 
 def read(parser: Parser, *texts: str) -> list[Part]:
@@ -69,21 +69,21 @@ def brief(parts: Sequence[Part]) -> list[tuple[str, ...] | str]:
     name, grown = "", ""
     for part in parts:
         match part:
-            case Said(text=text):
+            case TextPart(text=text):
                 found.append(text)
-            case Mused(text=text):
+            case ReasoningPart(text=text):
                 found.append(("mused", text))
-            case CallBegan(tool=tool):
+            case CallStart(tool=tool):
                 assert not name, "a call begins in a call"
                 name, grown = tool.name, ""
-            case CallGrew(delta=delta):
+            case CallDelta(delta=delta):
                 assert name, "arguments without a call"
                 grown += delta
-            case CallEnded():
+            case CallEnd():
                 assert name, "an end without a call"
                 found.append((name, grown))
                 name = ""
-            case CallBroke(text=text):
+            case CallError(text=text):
                 assert name, "what has not begun cannot break"
                 found.append(("broke", text))
                 name = ""

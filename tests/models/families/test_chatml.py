@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.models.families.base import Message, Wish
+from vivace.models.families.base import Message, OutputSpec
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import ByteTokenizer
 
@@ -22,7 +22,7 @@ def shown(tokens: list[int]) -> str:
 def test_messages_are_framed_as_chatml() -> None:
     """Role, text, end; then the assistant's turn to speak."""
     log = CHAT.render([Message("system", "Be brief."), Message("user", "hi")])
-    log += CHAT.answer(log, Wish())
+    log += CHAT.answer(log, OutputSpec())
     assert shown(log) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -38,7 +38,7 @@ def test_a_control_name_in_a_text_stays_text() -> None:
 def test_an_open_message_is_continued() -> None:
     """A begun answer has no end, needs no opening, and goes on with the next assistant text."""
     log = CHAT.render([Message("user", "hi"), Message("assistant", "Hel", is_open=True)])
-    assert CHAT.answer(log, Wish()) == []
+    assert CHAT.answer(log, OutputSpec()) == []
     more = CHAT.render([Message("assistant", "lo", is_open=True)], after=log)
     assert shown(log + more).endswith("<|im_start|>assistant\nHello")
 
@@ -46,7 +46,7 @@ def test_an_open_message_is_continued() -> None:
 def test_an_interrupted_answer_is_closed_before_the_next_message() -> None:
     """What was said stays said; the log gets the missing end and goes on."""
     log = CHAT.render([Message("user", "hi")])
-    log += CHAT.answer(log, Wish()) + TOKENIZER.encode("Hel")
+    log += CHAT.answer(log, OutputSpec()) + TOKENIZER.encode("Hel")
     more = CHAT.render([Message("user", "stop")], after=log)
     assert shown(more) == "<|im_end|>\n<|im_start|>user\nstop<|im_end|>"
 

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import WISH, brief, cut, read
-from vivace.models.families.base import CallBroke, CallEnded, Family, Mused, Parser, Said, Wish
+from vivace.models.families.base import (
+    CallEnd,
+    CallError,
+    Family,
+    OutputSpec,
+    Parser,
+    ReasoningPart,
+    TextPart,
+)
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
@@ -52,16 +60,16 @@ def test_cuts_change_nothing(family: Family, pieces: list[str]) -> None:
 def test_nothing_is_lost(name: str, text: str) -> None:
     """Where no call comes of it, all that was said is in the parts, letter by letter."""
     parts = read(FAMILIES[name].parser(WISH, []), text)
-    if not any(isinstance(part, CallEnded) for part in parts):
-        assert "".join(part.text for part in parts if isinstance(part, Said | CallBroke)) == text
+    if not any(isinstance(part, CallEnd) for part in parts):
+        assert "".join(part.text for part in parts if isinstance(part, TextPart | CallError)) == text
 
 
 @settings(deadline=None, max_examples=300)
 @given(text=TEXTS)
 def test_reasoning_loses_only_its_frame(text: str) -> None:
     """Of an answer with reasoning and without calls, only the markers and the space around them are gone."""
-    parts = read(FAMILIES["qwen3"].parser(Wish(), []), text)
-    found = "".join(part.text for part in parts if isinstance(part, Said | Mused))
+    parts = read(FAMILIES["qwen3"].parser(OutputSpec(), []), text)
+    found = "".join(part.text for part in parts if isinstance(part, TextPart | ReasoningPart))
     if not text.lstrip().startswith("<think>"):
         assert found == text
     else:

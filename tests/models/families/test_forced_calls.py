@@ -11,7 +11,7 @@ from tests.engine.desk import Desk
 from tests.models.families.reading import brief, read_tokens
 from vivace.engine.runners.llamacpp import LlamaRunner
 from vivace.engine.wire.frames import Generate, Grammar, Open, Sampling
-from vivace.models.families.base import Message, Tool, Wish
+from vivace.models.families.base import Message, OutputSpec, Tool
 from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import SMOLLM_SYSTEM, Qwen25
 from vivace.models.tokenizer import GgufTokenizer
@@ -68,7 +68,7 @@ class Talk:
     def __init__(self, desk: Desk, family: Qwen25, tokenizer: GgufTokenizer) -> None:
         self._desk, self._family, self._tokenizer = desk, family, tokenizer
 
-    def ask(self, wish: Wish, seed: int) -> list[tuple[str, ...] | str]:
+    def ask(self, wish: OutputSpec, seed: int) -> list[tuple[str, ...] | str]:
         turn = f"t{next(TURNS)}"
         family = self._family
         log = family.render([Message("user", "What is the weather in Oslo?")], tools=wish.tools)
@@ -105,7 +105,7 @@ def is_weather(text: str) -> bool:
 def test_a_forced_call_of_a_real_model_fits_its_schema(desk: Desk, smol: Path, seed: int) -> None:
     """However odd its words: one call, known by name, whose arguments are what the schema allows."""
     tokenizer = GgufTokenizer(smol)
-    wish = Wish(tools=(WEATHER,), choice="required", is_parallel=False)
+    wish = OutputSpec(tools=(WEATHER,), choice="required", is_parallel=False)
     family = Qwen25(tokenizer, default_system=SMOLLM_SYSTEM)
     ((name, arguments),) = Talk(desk, family, tokenizer).ask(wish, seed)
     assert name == "get_weather"
@@ -116,7 +116,7 @@ def test_a_forced_call_of_a_real_model_fits_its_schema(desk: Desk, smol: Path, s
 def test_a_forced_call_in_tags_fits_its_schema(desk: Desk, smol: Path, seed: int) -> None:
     """The same for calls as Qwen3-Coder writes them."""
     tokenizer = GgufTokenizer(smol)
-    wish = Wish(tools=(DAYS,), choice="required", is_parallel=False)
+    wish = OutputSpec(tools=(DAYS,), choice="required", is_parallel=False)
     ((name, arguments),) = Talk(desk, Qwen3Coder(tokenizer), tokenizer).ask(wish, seed)
     value = json.loads(arguments)
     assert name == "get_days"
@@ -128,7 +128,7 @@ def test_a_forced_call_in_tags_fits_its_schema(desk: Desk, smol: Path, seed: int
 def test_a_choice_of_forced_calls(desk: Desk, smol: Path, seed: int) -> None:
     """Of several tools the model picks one, and a custom one gets text that its pattern matches."""
     tokenizer = GgufTokenizer(smol)
-    wish = Wish(tools=(WEATHER, CODE), choice="required", is_parallel=False)
+    wish = OutputSpec(tools=(WEATHER, CODE), choice="required", is_parallel=False)
     ((name, text),) = Talk(desk, Qwen25(tokenizer), tokenizer).ask(wish, seed)
     letters, _, digits = text.partition("-")
     assert is_weather(text) if name == "get_weather" else (letters.isalpha() and len(digits) == 3)
@@ -138,7 +138,7 @@ def test_a_schema_is_obeyed(desk: Desk, smol: Path) -> None:
     """An answer under a schema is text that the schema allows."""
     tokenizer = GgufTokenizer(smol)
     (text,) = Talk(desk, Qwen25(tokenizer), tokenizer).ask(
-        Wish(schema=json.dumps(WEATHER.parameters)), seed=1
+        OutputSpec(schema=json.dumps(WEATHER.parameters)), seed=1
     )
     assert isinstance(text, str)
     assert is_weather(text)

@@ -15,7 +15,7 @@ from tests.models.families.tokenizers import NamedTokenizer
 from vivace.config import load_settings
 from vivace.models import gguf_vocab
 from vivace.models.catalog import QWEN
-from vivace.models.families.base import Entry, Family, Message, Thought, Tool, Wish
+from vivace.models.families.base import Entry, Family, Message, OutputSpec, Thought, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
@@ -24,17 +24,17 @@ from vivace.models.families.qwen25 import QWEN_SYSTEM, SMOLLM_SYSTEM, Qwen25
 from vivace.models.store import card_path, is_complete
 from vivace.models.tokenizer import GgufTokenizer
 
-GOLDEN = Path(__file__).parent / "families" / "golden"
+GOLDEN = Path(__file__).parent / "golden"
 PLAIN: list[Entry] = [*talk.BEGIN, *talk.ANSWERED, *talk.ASKED]
 BARE: list[Entry] = talk.BEGIN[1:]
 THOUGHT: list[Entry] = [*talk.BEGIN, Thought("Let me see.\nWeather."), talk.FIRST_CALL, talk.OUTPUTS[0]]
 
 
 def prompt(
-    family: Family, entries: list[Entry], tools: tuple[Tool, ...] = (), wish: Wish | None = None
+    family: Family, entries: list[Entry], tools: tuple[Tool, ...] = (), wish: OutputSpec | None = None
 ) -> list[int]:
     log = family.render(entries, tools=tools)
-    return log + family.answer(log, wish or Wish())
+    return log + family.answer(log, wish or OutputSpec())
 
 
 def family_of(name: str) -> tuple[NamedTokenizer, Family]:
@@ -55,20 +55,26 @@ def family_of(name: str) -> tuple[NamedTokenizer, Family]:
 @pytest.mark.parametrize(
     ("golden", "entries", "tools", "wish"),
     [
-        *((f"{name}-tools", talk.WHOLE, talk.TOOLS, Wish()) for name in ("qwen25", "qwen3", "qwen3coder")),
-        *((f"{name}-no-system", BARE, talk.TOOLS, Wish()) for name in ("qwen25", "qwen3", "qwen3coder")),
         *(
-            (f"{name}-{kind}", entries, (), Wish())
+            (f"{name}-tools", talk.WHOLE, talk.TOOLS, OutputSpec())
+            for name in ("qwen25", "qwen3", "qwen3coder")
+        ),
+        *(
+            (f"{name}-no-system", BARE, talk.TOOLS, OutputSpec())
+            for name in ("qwen25", "qwen3", "qwen3coder")
+        ),
+        *(
+            (f"{name}-{kind}", entries, (), OutputSpec())
             for name in ("qwen25", "smollm2", "qwen3", "qwen3coder", "llama3")
             for kind, entries in (("plain", PLAIN), ("bare", BARE))
         ),
-        ("qwen3-no-thinking", talk.BEGIN, (), Wish(effort="low")),
-        ("qwen3-thought", THOUGHT, talk.TOOLS, Wish()),
-        ("llama3-tools", [*talk.BEGIN, talk.FIRST_CALL], talk.TOOLS, Wish()),
+        ("qwen3-no-thinking", talk.BEGIN, (), OutputSpec(effort="low")),
+        ("qwen3-thought", THOUGHT, talk.TOOLS, OutputSpec()),
+        ("llama3-tools", [*talk.BEGIN, talk.FIRST_CALL], talk.TOOLS, OutputSpec()),
     ],
 )
 def test_a_conversation_is_written_as_the_template_writes_it(
-    golden: str, entries: list[Entry], tools: tuple[Tool, ...], wish: Wish
+    golden: str, entries: list[Entry], tools: tuple[Tool, ...], wish: OutputSpec
 ) -> None:
     """Messages, tools, calls and outputs, up to where the model speaks, letter by letter."""
     tokenizer, family = family_of(golden.partition("-")[0])
@@ -122,7 +128,7 @@ def test_an_answer_in_history_has_the_tokens_that_it_was_said_in(smol: Path, tex
     tokenizer = GgufTokenizer(smol)
     family = Qwen25(tokenizer)
     log = family.render(BARE)
-    log += family.answer(log, Wish()) + tokenizer.encode(text) + [family.end]
+    log += family.answer(log, OutputSpec()) + tokenizer.encode(text) + [family.end]
     assert family.render([*BARE, Message("assistant", text)]) == log
 
 
@@ -196,4 +202,4 @@ def test_a_conversation_is_written_in_harmony() -> None:
         Message("system", "Now in French."),
     ]  # fmt: skip
     log = family.render(entries, tools=tools, effort="xhigh")
-    assert tokenizer.shown(log + family.answer(log, Wish(effort="high"))) == HARMONY_GOLDEN
+    assert tokenizer.shown(log + family.answer(log, OutputSpec(effort="high"))) == HARMONY_GOLDEN

@@ -12,7 +12,7 @@ from tests.models.families import tokenizers
 from tests.models.families.reading import brief, read, read_tokens
 from vivace.engine.output.grammar_check import compile_grammar
 from vivace.engine.wire.frames import Grammar as Frame
-from vivace.models.families.base import Family, Tool, Wish
+from vivace.models.families.base import Family, OutputSpec, Tool
 from vivace.models.families.calls.lark_grammar import pattern
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
@@ -50,7 +50,7 @@ ALL = (STRICT, LOOSE, NOW, REGEX, LARK, FREE)
 GOOD, BAD = '{"city": "Oslo", "n": 1}', '{"city": "Oslo"}'
 
 
-def allows(family: Family, wish: Wish, text: str) -> bool:
+def allows(family: Family, wish: OutputSpec, text: str) -> bool:
     """Whether an answer may be this text, behind what `answer` has written."""
     grammar = family.grammar(wish)
     assert grammar is not None
@@ -70,13 +70,17 @@ def llama_call(arguments: str, name: str = "get") -> str:
 def test_free_wishes_need_no_grammar() -> None:
     """Text, calls of tools that are not strict, and tools that may not be called."""
     for family in (QWEN, QWEN3, CODER, LLAMA, HARMONY):
-        for wish in (Wish(), Wish(tools=(LOOSE, NOW, FREE)), Wish(tools=(STRICT,), choice="none")):
+        for wish in (
+            OutputSpec(),
+            OutputSpec(tools=(LOOSE, NOW, FREE)),
+            OutputSpec(tools=(STRICT,), choice="none"),
+        ):
             assert family.grammar(wish) is None
 
 
 def test_a_schema_is_the_grammar_of_an_answer() -> None:
     """Without tools and reasoning nothing else can come."""
-    wish = Wish(schema=json.dumps(SCHEMA), effort="none")
+    wish = OutputSpec(schema=json.dumps(SCHEMA), effort="none")
     for family in (QWEN, QWEN3, CODER, LLAMA):
         grammar = family.grammar(wish)
         assert grammar is not None
@@ -88,7 +92,7 @@ def test_a_schema_is_the_grammar_of_an_answer() -> None:
 
 def test_reasoning_goes_before_an_answer_under_a_schema() -> None:
     """It is free until its end; then only the schema counts."""
-    wish = Wish(schema=json.dumps(SCHEMA))
+    wish = OutputSpec(schema=json.dumps(SCHEMA))
     assert allows(QWEN3, wish, "Hm {\n</think>\n\n" + GOOD)
     assert not allows(QWEN3, wish, "Hm\n</think>\n\n" + BAD)
     assert not allows(QWEN3, wish, GOOD)
@@ -100,7 +104,7 @@ def test_reasoning_goes_before_an_answer_under_a_schema() -> None:
 
 def test_a_schema_and_tools_allow_either() -> None:
     """The answer, or a call instead of it."""
-    wish = Wish(schema='{"type": "integer"}', tools=(STRICT,), effort="none")
+    wish = OutputSpec(schema='{"type": "integer"}', tools=(STRICT,), effort="none")
     for family, call in ((QWEN, "<tool_call>\n" + qwen_call(GOOD)), (LLAMA, llama_call(GOOD))):
         assert allows(family, wish, "7")
         assert allows(family, wish, call)
@@ -108,13 +112,13 @@ def test_a_schema_and_tools_allow_either() -> None:
         assert not allows(family, wish, call.replace("Oslo", 'Oslo", "x": "'))
     assert allows(HARMONY, wish, "final<|message|>7")
     assert allows(HARMONY, wish, "commentary to=functions.get <|constrain|>json<|message|>" + GOOD)
-    assert allows(QWEN3, Wish(schema="[]", tools=(STRICT,)), "x") is False
+    assert allows(QWEN3, OutputSpec(schema="[]", tools=(STRICT,)), "x") is False
 
 
 # ---- calls that must come ---------------------------------------------------------------------------
 
-REQUIRED = Wish(tools=ALL, choice="required")
-SINGLE = Wish(tools=(STRICT,), choice="required", is_parallel=False)
+REQUIRED = OutputSpec(tools=ALL, choice="required")
+SINGLE = OutputSpec(tools=(STRICT,), choice="required", is_parallel=False)
 NEXT = "\n</tool_call>\n<tool_call>\n"
 
 
@@ -226,7 +230,7 @@ def test_reasoning_goes_before_a_call() -> None:
 
 # ---- calls that may come ----------------------------------------------------------------------------
 
-AUTO = Wish(tools=(STRICT, LOOSE))
+AUTO = OutputSpec(tools=(STRICT, LOOSE))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +265,7 @@ def test_a_strict_tool_is_held_to_its_schema(text: str, is_allowed: bool) -> Non
 
 def test_strict_tools_of_other_families() -> None:
     """The same in their forms."""
-    wish = Wish(tools=(STRICT, LOOSE, LARK))
+    wish = OutputSpec(tools=(STRICT, LOOSE, LARK))
     assert allows(LLAMA, wish, "Hello.")
     assert allows(LLAMA, wish, llama_call(GOOD))
     assert not allows(LLAMA, wish, llama_call(BAD))
@@ -283,7 +287,7 @@ def test_what_llguidance_does_not_know_is_left_out_unless_strict() -> None:
     """A tool that is not strict must not fail because of its schema's odd words."""
     odd = {"type": "object", "properties": {"a": {"type": "string", "format": "odd", "not": {"const": "x"}}}}
     assert allows(
-        QWEN, Wish(tools=(Tool("t", parameters=odd),), choice="required"), qwen_call('{"a": "b"}', "t")
+        QWEN, OutputSpec(tools=(Tool("t", parameters=odd),), choice="required"), qwen_call('{"a": "b"}', "t")
     )
 
 
@@ -295,7 +299,7 @@ def test_references_in_a_schema_reach_their_definitions() -> None:
         "required": ["p"],
         "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}},
     }
-    wish = Wish(tools=(Tool("t", parameters=schema, is_strict=True),), choice="required")
+    wish = OutputSpec(tools=(Tool("t", parameters=schema, is_strict=True),), choice="required")
     assert allows(QWEN, wish, qwen_call('{"p": {"x": 1}}', "t"))
     assert not allows(QWEN, wish, qwen_call('{"p": {}}', "t"))
     assert allows(CODER, wish, tagged(("p", '{"x": 1}'), name="t"))
@@ -309,10 +313,10 @@ def test_names_may_be_odd(name: str) -> None:
     for family, make in ((QWEN, qwen_call), (LLAMA, llama_call)):
         text = make(GOOD, json.dumps(name, ensure_ascii=False)[1:-1])
         for choice in ("auto", "required"):
-            wish = Wish(tools=(tool,), choice=choice)  # type: ignore[arg-type]
+            wish = OutputSpec(tools=(tool,), choice=choice)  # type: ignore[arg-type]
             assert allows(family, wish, text)
             assert not allows(family, wish, text.replace(GOOD, BAD))
-        assert brief(read(family.parser(Wish(tools=(tool,)), []), text)) == [(name, GOOD)]
+        assert brief(read(family.parser(OutputSpec(tools=(tool,)), []), text)) == [(name, GOOD)]
 
 
 def test_many_tools_are_no_trouble() -> None:
@@ -320,7 +324,7 @@ def test_many_tools_are_no_trouble() -> None:
     tools = tuple(Tool(f"tool_{i}", parameters=SCHEMA, is_strict=True) for i in range(60))
     for family, text in ((QWEN, qwen_call(GOOD, "tool_59")), (LLAMA, llama_call(GOOD, "tool_59"))):
         for choice in ("auto", "required"):
-            assert allows(family, Wish(tools=tools, choice=choice), text)  # type: ignore[arg-type]
+            assert allows(family, OutputSpec(tools=tools, choice=choice), text)  # type: ignore[arg-type]
 
 
 @settings(deadline=None)
@@ -336,7 +340,7 @@ def test_a_pattern_fits_on_a_line_between_slashes(regex: str) -> None:
 # ---- what comes of any choice -----------------------------------------------------------------------
 
 
-def walk(family: Family, wish: Wish, choices: Iterator[int], limit: int = 400) -> str:
+def walk(family: Family, wish: OutputSpec, choices: Iterator[int], limit: int = 400) -> str:
     """An answer that always takes one of the bytes that the grammar allows, and ends as soon as it may."""
     grammar = family.grammar(wish)
     assert grammar is not None

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import GET, NOW, PATCH, WISH, brief, read_tokens
-from vivace.models.families.base import Call, CallBegan, CallGrew, Message, Output, Tool, Wish
+from vivace.models.families.base import Call, CallDelta, CallStart, Message, Output, OutputSpec, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.harmony.typescript import type_of
 
 TOKENIZER = tokenizers.harmony()
 FAMILY = Harmony(TOKENIZER)
 QUESTION = FAMILY.render([Message("user", "hi")])
-ASKED = QUESTION + FAMILY.answer(QUESTION, Wish())
+ASKED = QUESTION + FAMILY.answer(QUESTION, OutputSpec())
 
 
 def tokens(text: str) -> list[int]:
@@ -25,7 +25,7 @@ def tokens(text: str) -> list[int]:
     return TOKENIZER.encode(text)
 
 
-def said(text: str, log: list[int] = ASKED, wish: Wish = WISH) -> list[tuple[str, ...] | str]:
+def said(text: str, log: list[int] = ASKED, wish: OutputSpec = WISH) -> list[tuple[str, ...] | str]:
     return brief(read_tokens(FAMILY.parser(wish, log), FAMILY, TOKENIZER, tokens(text)))
 
 
@@ -62,8 +62,8 @@ def test_a_call_streams() -> None:
     """It is announced at the end of its header, and its arguments come as they are written."""
     parser = FAMILY.parser(WISH, ASKED)
     parts = parser.control("<|channel|>") + parser.feed("commentary to=functions.get ")
-    assert parts + parser.control("<|message|>") == [CallBegan(GET)]
-    assert parser.feed('{"ci') == [CallGrew('{"ci')]
+    assert parts + parser.control("<|message|>") == [CallStart(GET)]
+    assert parser.feed('{"ci') == [CallDelta('{"ci')]
 
 
 def test_free_text_goes_to_a_custom_tool_as_it_is() -> None:
@@ -80,7 +80,7 @@ def test_a_tool_of_a_namespace_is_called_in_it() -> None:
     text = TOKENIZER.shown(log)
     assert "namespace files {" in text
     assert "namespace functions {" in text
-    wish = Wish(tools=(tool, NOW))
+    wish = OutputSpec(tools=(tool, NOW))
     found = said("<|channel|>commentary to=files.find<|message|>{}<|call|>", ASKED, wish)
     assert found == [("find", "{}")]
 
@@ -136,7 +136,7 @@ def test_an_interrupted_answer_is_closed() -> None:
 def test_an_open_answer_is_continued() -> None:
     """A begun answer has no end, and goes on with the next text; the parser knows where it is."""
     log = FAMILY.render([Message("user", "hi"), Message("assistant", "Hel", is_open=True)])
-    assert FAMILY.answer(log, Wish()) == []
+    assert FAMILY.answer(log, OutputSpec()) == []
     assert said("lo<|return|>", log) == ["lo"]
     more = FAMILY.render([Message("assistant", "lo")], after=log)
     assert TOKENIZER.shown(more) == "lo<|return|>"
@@ -170,13 +170,13 @@ def test_an_output_says_which_tool_it_is_from() -> None:
 def test_another_effort_is_told_before_the_answer() -> None:
     """The log's beginning stays; a system message says what has changed, once."""
     log = FAMILY.render([Message("user", "hi")], effort="low")
-    same = FAMILY.answer(log, Wish(effort="minimal"))
+    same = FAMILY.answer(log, OutputSpec(effort="minimal"))
     assert TOKENIZER.shown(same) == "<|start|>assistant"
-    other = FAMILY.answer(log, Wish(effort="high"))
+    other = FAMILY.answer(log, OutputSpec(effort="high"))
     assert TOKENIZER.shown(other) == "<|start|>system<|message|>Reasoning: high<|end|><|start|>assistant"
     spoken = log + other + tokens(ANSWER)
     later = spoken + FAMILY.render([Message("user", "so?")], after=spoken)
-    assert TOKENIZER.shown(FAMILY.answer(later, Wish(effort="xhigh"))) == "<|start|>assistant"
+    assert TOKENIZER.shown(FAMILY.answer(later, OutputSpec(effort="xhigh"))) == "<|start|>assistant"
 
 
 @settings(deadline=None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.models.families import tokenizers
 from tests.models.families.reading import GET, WISH, brief, read_tokens
 from tests.models.families.tokenizers import NamedTokenizer
-from vivace.models.families.base import Call, Entry, Family, Message, Output, Thought, Tool, Wish
+from vivace.models.families.base import Call, Entry, Family, Message, Output, OutputSpec, Thought, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
@@ -69,7 +69,7 @@ def test_turn_by_turn_and_at_once_are_the_same(
     log: list[int] = []
     for given_in, answer in turns:
         log += family.render(given_in, tools=() if log else tools, after=log)
-        opening = family.answer(log, Wish())
+        opening = family.answer(log, OutputSpec())
         spoken = family.render(answer, after=log)
         assert spoken[: len(opening)] == opening
         log += spoken
@@ -86,7 +86,7 @@ def test_what_is_written_is_read_again(tokenizer: NamedTokenizer, family: Family
     """An answer in the form that history has gives back its reasoning, text and calls."""
     (given_in, answer), *_ = turns
     log = family.render(given_in, tools=WISH.tools)
-    opening = family.answer(log, Wish())
+    opening = family.answer(log, OutputSpec())
     spoken = family.render(answer, after=log)[len(opening) :]
     if isinstance(family, Llama3) and len(answer) > 2:
         return  # it has no text before calls
@@ -110,7 +110,7 @@ def test_an_interrupted_answer_is_closed_and_kept(
 ) -> None:
     """What was said stays; the log goes on behind it as behind any other answer."""
     log = family.render([Message("user", "hi")])
-    log += family.answer(log, Wish())
+    log += family.answer(log, OutputSpec())
     if tokenizer is HARMONY:
         head = (tokenizer.control("<|channel|>"), *b"final", tokenizer.control("<|message|>"))
         log += head
@@ -118,9 +118,9 @@ def test_an_interrupted_answer_is_closed_and_kept(
     after = family.render(more, after=log)
     end = tokenizer.control({CHATML: "<|im_end|>", LLAMA: "<|eot_id|>", HARMONY: "<|end|>"}[tokenizer])
     assert end in after
-    assert family.answer(log, Wish()) == []
+    assert family.answer(log, OutputSpec()) == []
     grown = log + after
-    assert family.answer(grown, Wish()) == family.answer(family.render(more, after=[end]), Wish())
+    assert family.answer(grown, OutputSpec()) == family.answer(family.render(more, after=[end]), OutputSpec())
 
 
 def shown(*pieces: list[int]) -> str:
@@ -130,7 +130,7 @@ def shown(*pieces: list[int]) -> str:
 def test_messages_are_framed_as_chatml() -> None:
     """Role, text, end; then the assistant's turn to speak."""
     log = PLAIN.render([Message("system", "Be brief."), Message("user", "hi")])
-    assert shown(log, PLAIN.answer(log, Wish())) == (
+    assert shown(log, PLAIN.answer(log, OutputSpec())) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     )
 
@@ -146,7 +146,7 @@ def test_scripted_models_speak_chatml_too() -> None:
 def test_an_open_message_is_continued() -> None:
     """A begun answer has no end, needs no opening, and goes on with the next assistant text."""
     log = PLAIN.render([Message("user", "hi"), Message("assistant", "Hel", is_open=True)])
-    assert PLAIN.answer(log, Wish()) == []
+    assert PLAIN.answer(log, OutputSpec()) == []
     more = PLAIN.render([Message("assistant", "lo", is_open=True)], after=log)
     assert shown(log, more).endswith("<|im_start|>assistant\nHello")
     once = [Message("assistant", "Hel", is_open=True), Message("assistant", "lo")]
@@ -157,7 +157,7 @@ def test_a_message_that_is_being_typed_is_not_an_answer() -> None:
     """An open message of the user's is closed before the model speaks."""
     log = PLAIN.render([Message("user", "hel", is_open=True)])
     assert shown(log) == "<|im_start|>user\nhel"
-    assert shown(PLAIN.answer(log, Wish())) == "<|im_end|>\n<|im_start|>assistant\n"
+    assert shown(PLAIN.answer(log, OutputSpec())) == "<|im_end|>\n<|im_start|>assistant\n"
 
 
 def test_a_warm_up_leaves_nothing_to_close() -> None:
@@ -183,11 +183,11 @@ HALF_CALL = '<tool_call>\n{"name": "get", "argu'
 )
 def test_a_log_that_stops_inside_a_call_is_closed_properly(family: Family, spoken: str, closed: str) -> None:
     """A half call or thought gets its closing marker before its message ends."""
-    log = family.answer([], Wish()) + CHATML.encode(spoken)
+    log = family.answer([], OutputSpec()) + CHATML.encode(spoken)
     assert shown(family.render([Message("user", "stop")], after=log)) == (
         f"{closed}\n<|im_start|>user\nstop<|im_end|>"
     )
-    assert family.answer(log, Wish()) == []
+    assert family.answer(log, OutputSpec()) == []
     assert family.render([], after=log) == []
 
 
@@ -236,7 +236,7 @@ def test_reasoning_is_shown_only_to_those_who_reason() -> None:
     thought: list[Entry] = [Thought("Hm"), Message("assistant", "Yes")]
     for name, (tokenizer, family) in FAMILIES.items():
         assert ("Hm" in tokenizer.shown(family.render(thought))) == (name in ("qwen3", "harmony"))
-    open_log = PLAIN.answer([], Wish()) + CHATML.encode("Ye")
+    open_log = PLAIN.answer([], OutputSpec()) + CHATML.encode("Ye")
     assert PLAIN.render([Thought("Hm")], after=open_log) == []
 
 
@@ -244,34 +244,36 @@ def test_an_answer_without_thinking_begins_with_an_empty_thought() -> None:
     """As Qwen3's template does it; an answer that was begun for the model has one too."""
     family = Qwen3(CHATML)
     for effort in ("none", "minimal", "low"):
-        assert shown(family.answer([], Wish(effort=effort))).endswith("assistant\n<think>\n\n</think>\n\n")  # type: ignore[arg-type]
+        assert shown(family.answer([], OutputSpec(effort=effort))).endswith(
+            "assistant\n<think>\n\n</think>\n\n"
+        )  # type: ignore[arg-type]
     for effort in ("", "medium", "high", "xhigh"):
-        assert shown(family.answer([], Wish(effort=effort))).endswith("assistant\n")  # type: ignore[arg-type]
+        assert shown(family.answer([], OutputSpec(effort=effort))).endswith("assistant\n")  # type: ignore[arg-type]
     begun = family.render([Message("assistant", "Hel", is_open=True)])
     assert shown(begun).endswith("assistant\n<think>\n\n</think>\n\nHel")
     always = Qwen3(CHATML, thinking="always")
-    assert shown(always.answer([], Wish(effort="low"))).endswith("assistant\n<think>\n")
+    assert shown(always.answer([], OutputSpec(effort="low"))).endswith("assistant\n<think>\n")
     never = Qwen3(CHATML, thinking="never")
-    assert shown(never.answer([], Wish(effort="high"))).endswith("assistant\n")
+    assert shown(never.answer([], OutputSpec(effort="high"))).endswith("assistant\n")
 
 
 def test_a_thought_that_was_none_is_an_empty_one() -> None:
     """So that an answer without thinking, sent back, has the tokens it had."""
     family = Qwen3(CHATML)
     log = family.render([Message("user", "hi")])
-    opening = family.answer(log, Wish(effort="low"))
+    opening = family.answer(log, OutputSpec(effort="low"))
     spoken = family.render([Thought(""), Message("assistant", "Yes")], after=log)
     assert spoken[: len(opening)] == opening
 
 
 def test_a_forced_call_begins_with_its_marker() -> None:
     """Where there must be a call, the answer is opened for it, also inside an answer that goes on."""
-    wish = Wish(tools=(GET,), choice="required")
+    wish = OutputSpec(tools=(GET,), choice="required")
     assert shown(PLAIN.answer([], wish)) == "<|im_start|>assistant\n<tool_call>\n"
     log = PLAIN.render([Message("assistant", "So", is_open=True)])
     assert shown(PLAIN.answer(log, wish)) == "\n<tool_call>\n"
     assert PLAIN.answer(log + CHATML.encode(HALF_CALL), wish) == []
     family = Qwen3(CHATML)
     assert shown(family.answer([], wish)) == "<|im_start|>assistant\n<think>\n"
-    quick = Wish(tools=(GET,), choice="required", effort="none")
+    quick = OutputSpec(tools=(GET,), choice="required", effort="none")
     assert shown(family.answer([], quick)).endswith("</think>\n\n<tool_call>\n")

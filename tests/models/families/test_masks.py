@@ -12,7 +12,7 @@ from tests.models.families.tokenizers import real_tokenizer
 from vivace.engine.output.grammar import Grammars
 from vivace.engine.wire.frames import Grammar as Frame
 from vivace.models import gguf_vocab
-from vivace.models.families.base import Family, Tool, Wish
+from vivace.models.families.base import Family, OutputSpec, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder
@@ -26,8 +26,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TOOLS = (Tool("get", parameters=SCHEMA, is_strict=True), Tool("put", parameters=SCHEMA, is_strict=True))
-AUTO, REQUIRED = Wish(tools=TOOLS), Wish(tools=TOOLS, choice="required")
-QUICK = Wish(tools=TOOLS, choice="required", effort="none")
+AUTO, REQUIRED = OutputSpec(tools=TOOLS), OutputSpec(tools=TOOLS, choice="required")
+QUICK = OutputSpec(tools=TOOLS, choice="required", effort="none")
 
 
 class House:
@@ -35,10 +35,10 @@ class House:
 
     def __init__(self, tokenizer: GgufTokenizer, size: int) -> None:
         self.tokenizer = tokenizer
-        facts = SimpleNamespace(end_tokens=tokenizer.end_tokens, vocab_size=size)
-        self.grammars = Grammars(SimpleNamespace(facts=facts, piece=tokenizer.piece))  # type: ignore[arg-type]
+        info = SimpleNamespace(end_tokens=tokenizer.end_tokens, vocab_size=size)
+        self.grammars = Grammars(SimpleNamespace(info=info, piece=tokenizer.piece))  # type: ignore[arg-type]
 
-    def said(self, family: Family, wish: Wish, text: str) -> Sequence[tuple[str, ...] | str]:
+    def said(self, family: Family, wish: OutputSpec, text: str) -> Sequence[tuple[str, ...] | str]:
         """What is heard of a text whose markers are single tokens, each allowed by the grammar."""
         grammar = family.grammar(wish)
         assert grammar is not None
@@ -98,7 +98,7 @@ def test_qwen3_ends_its_thoughts_with_a_token(chatml: House) -> None:
     text = f"Hm\n</think>\n\n<tool_call>\n{ONE}\n</tool_call>"
     assert chatml.said(family, REQUIRED, text) == [("mused", "Hm"), CALLED]
     assert chatml.said(family, AUTO, "Hm\n</think>\n\nNo.<|im_end|>") == [("mused", "Hm"), "No."]
-    schema = Wish(schema='{"type": "integer"}')
+    schema = OutputSpec(schema='{"type": "integer"}')
     assert chatml.said(family, schema, "Hm\n</think>\n\n7") == [("mused", "Hm"), "7"]
     assert chatml.said(family, QUICK, ONE) == [CALLED]
 
@@ -111,8 +111,8 @@ def test_gpt_oss_says_its_markers_as_tokens(harmony: House) -> None:
     assert harmony.said(family, REQUIRED, thinking + call) == [("mused", "Hm"), CALLED]
     assert harmony.said(family, AUTO, thinking + call) == [("mused", "Hm"), CALLED]
     assert harmony.said(family, AUTO, thinking + "final<|message|>No.<|return|>") == [("mused", "Hm"), "No."]
-    schema = Wish(schema='{"type": "integer"}')
+    schema = OutputSpec(schema='{"type": "integer"}')
     assert harmony.said(family, schema, thinking + "final<|message|>7<|return|>") == [("mused", "Hm"), "7"]
     assert harmony.said(family, QUICK, call.removeprefix("commentary to=")) == [CALLED]
-    one = Wish(tools=TOOLS[:1], choice="required", effort="none")
+    one = OutputSpec(tools=TOOLS[:1], choice="required", effort="none")
     assert harmony.said(family, one, '{"city": "Oslo"}<|call|>') == [CALLED]

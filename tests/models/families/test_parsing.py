@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import GET, WISH, brief, read
-from vivace.models.families.base import CallBegan, CallGrew, Said, Wish
+from vivace.models.families.base import CallDelta, CallStart, OutputSpec, TextPart
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen25 import Qwen25
@@ -17,7 +17,7 @@ CHATML = tokenizers.chatml()
 QWEN, QWEN3, LLAMA = Qwen25(CHATML), Qwen3(CHATML), Llama3(tokenizers.llama())
 
 
-def said(text: str, wish: Wish = WISH) -> list[tuple[str, ...] | str]:
+def said(text: str, wish: OutputSpec = WISH) -> list[tuple[str, ...] | str]:
     """What becomes of an answer of Qwen2.5's, whole and letter by letter alike."""
     whole = brief(read(QWEN.parser(wish, []), text))
     assert brief(read(QWEN.parser(wish, []), *text)) == whole
@@ -42,9 +42,9 @@ def test_a_call_is_announced_when_its_name_is_whole() -> None:
     """The name is told before any argument has come, and arguments as they come."""
     parser = QWEN.parser(WISH, [])
     assert parser.feed('<tool_call>\n{"name": "get') == []
-    assert parser.feed('", ') == [CallBegan(GET)]
-    assert parser.feed('"arguments": {"ci') == [CallGrew('{"ci')]
-    assert parser.feed('ty": "O') == [CallGrew('ty": "O')]
+    assert parser.feed('", ') == [CallStart(GET)]
+    assert parser.feed('"arguments": {"ci') == [CallDelta('{"ci')]
+    assert parser.feed('ty": "O') == [CallDelta('ty": "O')]
 
 
 @settings(deadline=None)
@@ -147,9 +147,9 @@ def test_what_is_no_call_stays_text(text: str) -> None:
 def test_without_tools_everything_is_text() -> None:
     """Where no tool may be called, a call is only a text about one, and nothing waits."""
     text = call("{}")
-    for wish in (Wish(), Wish(tools=(GET,), choice="none")):
+    for wish in (OutputSpec(), OutputSpec(tools=(GET,), choice="none")):
         assert said(text, wish) == [text]
-    assert QWEN.parser(Wish(), []).feed("a <tool_ca") == [Said("a <tool_ca")]
+    assert QWEN.parser(OutputSpec(), []).feed("a <tool_ca") == [TextPart("a <tool_ca")]
 
 
 # ---- calls that are none after all ------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_a_call_goes_on_where_an_answer_stopped_in_it() -> None:
 
 
 def thought(text: str, before: str = "") -> list[tuple[str, ...] | str]:
-    log = QWEN3.answer([], Wish(effort="high")) + CHATML.encode(before)
+    log = QWEN3.answer([], OutputSpec(effort="high")) + CHATML.encode(before)
     whole = brief(read(QWEN3.parser(WISH, log), text))
     assert brief(read(QWEN3.parser(WISH, log), *text)) == whole
     return whole

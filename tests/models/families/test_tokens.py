@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.models.families import tokenizers
 from tests.models.families.reading import WISH, brief, read_tokens
 from tests.models.families.tokenizers import real_tokenizer
-from vivace.models.families.base import Call, Entry, Family, Message, Output, Thought, Tool, Wish
+from vivace.models.families.base import Call, Entry, Family, Message, Output, OutputSpec, Thought, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
-from vivace.models.families.wording import Own, Wording
+from vivace.models.families.wording import TemplateText, Wording
 from vivace.models.tokenizer import GgufTokenizer
 
 ENDED = "<|endoftext|>"
@@ -69,7 +69,9 @@ def test_markers_without_text_are_told_by_name(folder: Path) -> None:
         *tokenizer.encode('{"name": "now", "arguments": {}}'),
         tokenizer.control("</tool_call>"),
     ]
-    found = brief(read_tokens(family.parser(WISH, family.answer([], Wish())), family, tokenizer, spoken))
+    found = brief(
+        read_tokens(family.parser(WISH, family.answer([], OutputSpec())), family, tokenizer, spoken)
+    )
     assert found == ["I look.", ("now", "{}")]
 
 
@@ -123,5 +125,5 @@ def test_text_with_markers_stays_the_same_text(qwen3: GgufTokenizer, pieces: lis
     assert b"".join(map(qwen3.piece, tokens)).decode() == text
     assert not set(tokens) & {qwen3.control(name) for name in guarded}
     own = Wording(qwen3, guarded)
-    own.text(Own(text))
+    own.text(TemplateText(text))
     assert own.tokens() == (qwen3.encode(text) if text else [])

@@ -16,9 +16,9 @@ from vivace.protocol.shapes.outcomes import (
     CallLost,
     CallText,
     Ended,
-    Musing,
     Outcome,
     Queued,
+    ReasoningDelta,
     Started,
     Text,
 )
@@ -182,7 +182,7 @@ def test_finish_reasons_of_text(end: Ended, finish: str) -> None:
 
 def test_reasoning_has_a_field_of_its_own() -> None:
     """The one that clients of other servers know."""
-    chunks, answer = tell(Musing("Hm"), Musing("m."), Text("4"), STOP)
+    chunks, answer = tell(ReasoningDelta("Hm"), ReasoningDelta("m."), Text("4"), STOP)
     assert deltas(chunks)[1:3] == [{"reasoning_content": "Hm"}, {"reasoning_content": "m."}]
     message = answer["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("Hmm.", "4")
@@ -258,7 +258,7 @@ CALLS = st.builds(
 )
 SOME = st.one_of(
     st.builds(lambda delta, logprobs: [Text(delta, logprobs)], WORDS, ENTRIES),
-    st.builds(lambda delta: [Musing(delta)], WORDS),
+    st.builds(lambda delta: [ReasoningDelta(delta)], WORDS),
     CALLS,
 )
 ENDS = st.sampled_from([STOP, LENGTH, INTERRUPTED])

@@ -22,9 +22,9 @@ from vivace.protocol.shapes.outcomes import (
     CallLost,
     CallText,
     Ended,
-    Musing,
     Outcome,
     Queued,
+    ReasoningDelta,
     Started,
     Text,
 )
@@ -111,7 +111,7 @@ def test_a_call_keeps_the_id_that_the_backend_gave() -> None:
 
 def test_reasoning_is_an_item_of_its_own() -> None:
     """Closed when the answer begins."""
-    response = last(Musing("hm"), Musing("."), Text("yes"), ended("stop"))
+    response = last(ReasoningDelta("hm"), ReasoningDelta("."), Text("yes"), ended("stop"))
     reasoning, message = response.output
     assert (reasoning.content[0].text, reasoning.status, reasoning.id) == ("hm.", "completed", "rs_1")
     assert message.content[0].text == "yes"
@@ -119,7 +119,7 @@ def test_reasoning_is_an_item_of_its_own() -> None:
 
 def test_items_have_their_places_and_ids() -> None:
     """Indices count up; no two items share an id."""
-    events = tell(Text("a"), *CALL, *CALL, Musing("b"), Text("c"), ended("stop"))
+    events = tell(Text("a"), *CALL, *CALL, ReasoningDelta("b"), Text("c"), ended("stop"))
     added = [event for event in events if name(event) == "output_item.added"]
     assert [event.output_index for event in added] == [0, 1, 2, 3, 4]
     assert len({event.item.id for event in added}) == 5
@@ -193,7 +193,7 @@ def test_scores_come_with_the_response() -> None:
         [ended("steered")],
         [Broken("x", "y")],
         [Text("a"), ended("stop")],
-        [Musing("a"), ended("stop")],
+        [ReasoningDelta("a"), ended("stop")],
         [CallBegun("other"), CallText("{}"), CallDone(), ended("stop")],
         [CallLost(""), ended("stop")],
     ],
@@ -392,7 +392,7 @@ def test_a_mistake_of_the_backends_leaves_room_for_the_end() -> None:
 WORDS = st.text("ab", max_size=3)
 ITEMS = st.one_of(
     st.lists(WORDS.map(Text), max_size=3),
-    st.lists(WORDS.map(Musing), max_size=3),
+    st.lists(WORDS.map(ReasoningDelta), max_size=3),
     st.sampled_from([CALL, PATCH, CALL[:2], [*CALL[:2], CallLost("x")], [*CALL[:1], CallLost("")]]),
     st.sampled_from([[DOUBTFUL, *CALL[1:]], [DOUBTFUL, CallText("{")], [DOUBTFUL, CallLost("x")]]),
     st.just([DOUBTFUL, *[CallText("x")] * SILENT_DELTAS, CallDone()]),

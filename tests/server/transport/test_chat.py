@@ -22,8 +22,8 @@ from vivace.protocol.shapes.outcomes import (
     CallDone,
     CallLost,
     CallText,
-    Musing,
     Queued,
+    ReasoningDelta,
     Started,
     Text,
 )
@@ -190,7 +190,7 @@ def test_half_a_call_never_arrives(stage: Stage, sdk: OpenAI, is_lost: bool) -> 
 def test_reasoning_and_logprobs(stage: Stage, sdk: OpenAI) -> None:
     """Reasoning in the field that other servers use; log-probabilities in the SDK's types."""
     entry = {"token": "4", "logprob": -0.5, "bytes": [52], "top_logprobs": []}
-    stage.play(Musing("two and two"), Text("4", [entry]), STOP)
+    stage.play(ReasoningDelta("two and two"), Text("4", [entry]), STOP)
     completion = sdk.chat.completions.create(model="m", messages=HI, logprobs=True, top_logprobs=2)
     choice: Any = completion.choices[0]
     assert choice.message.reasoning_content == "two and two"

@@ -5,7 +5,7 @@ Owns their tokens. Every one is drawn from the run's own random numbers, so that
 
 import random
 
-from vivace.models.families.base import Family, Message, Wish
+from vivace.models.families.base import Family, Message, OutputSpec
 from vivace.models.tokenizer import Tokenizer
 
 TEXT = (
@@ -42,7 +42,7 @@ class Prompts:
         """A user's message behind the log `after`, and the beginning of the answer."""
         log = after or []
         tokens = self._template.render([Message("user", text)], after=log)
-        return tokens + self._template.answer(log + tokens, Wish())
+        return tokens + self._template.answer(log + tokens, OutputSpec())
 
     def typed(self, text: str, *, after: list[int]) -> list[int]:
         """A user's message that is still being typed."""

@@ -35,7 +35,7 @@ class Material(msgspec.Struct, frozen=True):
 def make_material(path: Path, folder: Path | None) -> Material:
     """In the tokens and the chat format of the model at `path`; rows of `folder`, or those that ship."""
     from vivace.bench.rows import choose_cases, read_rows
-    from vivace.models.families.base import Message, Wish
+    from vivace.models.families.base import Message, OutputSpec
     from vivace.models.families.choose import family_for
     from vivace.models.tokenizer import load_tokenizer
 
@@ -49,7 +49,7 @@ def make_material(path: Path, folder: Path | None) -> Material:
     return Material(
         source=f"{len(cases)} of {rows.source}",
         code=_code(tokenizer.encode("\n\n".join(row.before for row in rows.rows))),
-        steer=steer + template.answer(cases[0].prompt + steer, Wish()),
+        steer=steer + template.answer(cases[0].prompt + steer, OutputSpec()),
         edits=[Edit(case.name, case.prompt, case.prediction, case.stop) for case in cases],
     )
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median, percentile
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.own_server import House
+from vivace.bench.wire.own_server import BenchServer
 from vivace.bench.wire.stamps import made_ns, noise
 from vivace.bench.wire.turns import Heard
 
@@ -23,14 +23,14 @@ CORES = 2
 SILENCE_S = 30.0
 
 
-def measure_fanout(house: House, sockets: int, tokens: int) -> Section:
-    stamps = house.file("stamps")
+def measure_fanout(server: BenchServer, sockets: int, tokens: int) -> Section:
+    stamps = server.file("stamps")
     replies = {_name(number): noise(tokens, number) for number in range(sockets)}
-    model = house.script(
+    model = server.script(
         replies=replies, step_ms=STEP_MS, context_tokens=1 << 20, stamps=str(stamps), is_engineless=True
     )
-    with _on_two_cores(house) as cores, ExitStack() as stack:
-        clients = [stack.enter_context(SocketClient(house.address)) for _ in range(sockets)]
+    with _on_two_cores(server) as cores, ExitStack() as stack:
+        clients = [stack.enter_context(SocketClient(server.address)) for _ in range(sockets)]
         for client in clients:  # the engine starts, and every connection has had a turn
             _hear_all([client], model, {client: "stream 00"}, most=8)
         heard = _hear_all(clients, model, dict(zip(clients, replies, strict=True)), most=tokens)
@@ -83,12 +83,12 @@ def _figures(heard: list[Heard], made: list[list[int]], cores: int) -> Section:
 
 
 @contextmanager
-def _on_two_cores(house: House) -> Iterator[int]:
+def _on_two_cores(server: BenchServer) -> Iterator[int]:
     """All of us on the same two, where the system lets us choose; the number of cores that are used."""
     if not hasattr(os, "sched_setaffinity"):
         yield os.cpu_count() or 1
         return
-    before = {pid: os.sched_getaffinity(pid) for pid in (0, house.address.pid)}
+    before = {pid: os.sched_getaffinity(pid) for pid in (0, server.address.pid)}
     chosen = set(sorted(before[0])[:CORES])
     for pid in before:
         os.sched_setaffinity(pid, chosen)

@@ -15,7 +15,7 @@ from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median
 from vivace.bench.wire import talk
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.own_server import House
+from vivace.bench.wire.own_server import BenchServer
 from vivace.bench.wire.turns import Heard, ask_http, ask_socket
 
 NEWS_WORDS = 60
@@ -29,11 +29,11 @@ class Sides:
     matched: list[Heard] = field(default_factory=list)
 
 
-def measure_first_token(house: House, model: str, rounds: int, chars: int) -> Section:
+def measure_first_token(server: BenchServer, model: str, rounds: int, chars: int) -> Section:
     sides, chance = Sides(), random.Random(time.monotonic_ns())
     body = {"model": model, "store": False, "max_output_tokens": OUTPUT_TOKENS, "temperature": 0}
     for _ in range(rounds):
-        _round(house, body, chars, chance, sides)
+        _round(server, body, chars, chance, sides)
     warm, cold = (_median_ms(each) for each in (sides.warm, sides.cold))
     return {
         "reduction": 1.0 - warm / cold,
@@ -47,8 +47,12 @@ def measure_first_token(house: House, model: str, rounds: int, chars: int) -> Se
     }
 
 
-def _round(house: House, body: dict[str, Any], chars: int, chance: random.Random, sides: Sides) -> None:
-    with SocketClient(house.address) as socket:  # closed before the rest, while nobody would answer its pings
+def _round(
+    server: BenchServer, body: dict[str, Any], chars: int, chance: random.Random, sides: Sides
+) -> None:
+    with SocketClient(
+        server.address
+    ) as socket:  # closed before the rest, while nobody would answer its pings
         session = talk.opening(str(chance.random()), chars)
         prefilled = ask_socket(socket, body | {"input": session, "generate": False}).answer
         assert prefilled
@@ -56,7 +60,7 @@ def _round(house: House, body: dict[str, Any], chars: int, chance: random.Random
         sides.warm.append(ask_socket(socket, body | news))
     history = [*talk.opening(str(chance.random()), chars), _question(chance)]
     for side in (sides.cold, sides.matched):
-        side.append(heard := ask_http(house.address, body | {"input": history}))
+        side.append(heard := ask_http(server.address, body | {"input": history}))
         assert heard.answer
         history += [*heard.answer.output, _question(chance)]
 

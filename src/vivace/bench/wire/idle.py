@@ -10,25 +10,25 @@ from pathlib import Path
 
 from vivace.bench.engine.rig import Section
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.own_server import House
+from vivace.bench.wire.own_server import BenchServer
 
 SPARE_FILES = 128
 WARM_UP = 50
 
 
-def measure_idle(house: House, sockets: int) -> Section:
+def measure_idle(server: BenchServer, sockets: int) -> Section:
     count = min(sockets, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES)
-    _grown_kib(house, WARM_UP)  # what the first ones allocate is not theirs alone
-    grown = _grown_kib(house, count)
+    _grown_kib(server, WARM_UP)  # what the first ones allocate is not theirs alone
+    grown = _grown_kib(server, count)
     return {"kib_per_socket": grown / count, "sockets": count}
 
 
-def _grown_kib(house: House, count: int) -> float:
-    before = memory_kib(house.address.pid)
+def _grown_kib(server: BenchServer, count: int) -> float:
+    before = memory_kib(server.address.pid)
     with ExitStack() as stack:
         for _ in range(count):
-            stack.enter_context(SocketClient(house.address))
-        return memory_kib(house.address.pid) - before
+            stack.enter_context(SocketClient(server.address))
+        return memory_kib(server.address.pid) - before
 
 
 def memory_kib(pid: int) -> float:

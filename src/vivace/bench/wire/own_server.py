@@ -33,7 +33,7 @@ OPEN_FILES = 4096
 
 
 @dataclass
-class House:
+class BenchServer:
     settings: Settings
     address: ServerAddress
     folder: Path
@@ -50,7 +50,7 @@ class House:
 
 
 @contextmanager
-def open_house(settings: Settings, model: str) -> Iterator[House]:
+def open_server(settings: Settings, model: str) -> Iterator[BenchServer]:
     """A server that runs until the block ends, with `model` loaded."""
     _allow_open_files()
     with tempfile.TemporaryDirectory(prefix="vivace-bench-wire-") as name:
@@ -66,7 +66,7 @@ def open_house(settings: Settings, model: str) -> Iterator[House]:
         )
         child = _start(own)
         try:
-            yield House(own, _address(own, child), folder, count(1))
+            yield BenchServer(own, _address(own, child), folder, count(1))
         finally:
             child.process.terminate()
             child.end(patience_s=EXIT_S)

@@ -19,7 +19,7 @@ from vivace.bench.child import Child
 from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median, percentile, ratio
 from vivace.bench.wire.clients import READ_BYTES, SocketClient, connected
-from vivace.bench.wire.own_server import House
+from vivace.bench.wire.own_server import BenchServer
 from vivace.bench.wire.stamps import made_ns, noise
 from vivace.bench.wire.turns import Heard, ask_http, ask_socket
 from vivace.engine.wire.frames import Finished, Tokens, server_unpacker
@@ -39,23 +39,23 @@ class Delays:
     tokens_per_delta: float
 
 
-def measure_per_token(house: House, rounds: int, tokens: int) -> Section:
-    stamps, relayed, stepped = (house.file("stamps") for _ in range(3))
-    model = _model(house, stamps, tokens)
-    with SocketClient(house.address) as client, _relay(_model(house, relayed, tokens)) as link:
+def measure_per_token(server: BenchServer, rounds: int, tokens: int) -> Section:
+    stamps, relayed, stepped = (server.file("stamps") for _ in range(3))
+    model = _model(server, stamps, tokens)
+    with SocketClient(server.address) as client, _relay(_model(server, relayed, tokens)) as link:
         alone = _take_turns(
             {
                 "socket": lambda: _delays(ask_socket(client, _body(model)), stamps, tokens),
-                "sse": lambda: _delays(ask_http(house.address, _body(model)), stamps, tokens),
+                "sse": lambda: _delays(ask_http(server.address, _body(model)), stamps, tokens),
                 "floor": lambda: _delays(_hear_frames(link), relayed, tokens),
             },
             rounds,
         )
-        whole_model = _model(house, stepped, tokens, is_engineless=False)
+        whole_model = _model(server, stepped, tokens, is_engineless=False)
         whole = _take_turns(
             {
                 "socket": lambda: _delays(ask_socket(client, _body(whole_model)), stepped, tokens),
-                "sse": lambda: _delays(ask_http(house.address, _body(whole_model)), stepped, tokens),
+                "sse": lambda: _delays(ask_http(server.address, _body(whole_model)), stepped, tokens),
             },
             rounds,
         )
@@ -88,8 +88,8 @@ def _body(model: str) -> dict[str, Any]:
     return {"model": model, "input": "Go.", "store": False}
 
 
-def _model(house: House, stamps: Path, tokens: int, *, is_engineless: bool = True) -> str:
-    return house.script(
+def _model(server: BenchServer, stamps: Path, tokens: int, *, is_engineless: bool = True) -> str:
+    return server.script(
         replies={"": noise(tokens, SEED)},
         step_ms=STEP_MS,
         is_paced=True,

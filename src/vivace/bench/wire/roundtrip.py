@@ -17,7 +17,7 @@ from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median
 from vivace.bench.wire import talk
 from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.own_server import House
+from vivace.bench.wire.own_server import BenchServer
 from vivace.bench.wire.turns import Answer, Heard, ask_http, ask_socket
 
 SCRIPT: dict[str, Any] = {
@@ -47,11 +47,11 @@ class Loop:
         return heard.answer
 
 
-def measure_roundtrip(house: House, vocabulary: Path, loops: int, turns: int) -> Section:
-    model = house.script(**SCRIPT, vocabulary=str(vocabulary))
-    with SocketClient(house.address) as socket:
-        _loops(house, socket, model, number=0, turns=2)  # the engine starts, code is loaded
-        pairs = [_loops(house, socket, model, number, turns) for number in range(1, loops + 1)]
+def measure_roundtrip(server: BenchServer, vocabulary: Path, loops: int, turns: int) -> Section:
+    model = server.script(**SCRIPT, vocabulary=str(vocabulary))
+    with SocketClient(server.address) as socket:
+        _loops(server, socket, model, number=0, turns=2)  # the engine starts, code is loaded
+        pairs = [_loops(server, socket, model, number, turns) for number in range(1, loops + 1)]
     ours, theirs = _side([one for one, _ in pairs]), _side([other for _, other in pairs])
     return {
         "overhead_reduction": 1.0 - ours["overhead_ms"] / theirs["overhead_ms"],
@@ -75,7 +75,9 @@ def _side(loops: list[Loop]) -> Section:
     }
 
 
-def _loops(house: House, socket: SocketClient, model: str, number: int, turns: int) -> tuple[Loop, Loop]:
+def _loops(
+    server: BenchServer, socket: SocketClient, model: str, number: int, turns: int
+) -> tuple[Loop, Loop]:
     chance = random.Random(number)
     one, other = Loop(), Loop()
     request = {"model": model, "tools": talk.tools(), "store": False}
@@ -86,7 +88,7 @@ def _loops(house: House, socket: SocketClient, model: str, number: int, turns: i
         previous = heard.id
         said = talk.output(heard.output[0]["call_id"], chance)
         news = [said]
-        heard = other.add(ask_http(house.address, request | {"input": history}))
+        heard = other.add(ask_http(server.address, request | {"input": history}))
         history = [*history, *heard.output, said | {"call_id": heard.output[0]["call_id"]}]
     one.sent_bytes, other.sent_bytes = (len(encode(request | {"input": each})) for each in (news, history))
     return one, other

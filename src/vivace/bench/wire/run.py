@@ -18,7 +18,7 @@ from vivace.bench.wire.fanout import measure_fanout
 from vivace.bench.wire.first_token import measure_first_token
 from vivace.bench.wire.idle import measure_idle
 from vivace.bench.wire.limits import LIMITS, judge
-from vivace.bench.wire.own_server import House, open_house
+from vivace.bench.wire.own_server import BenchServer, open_server
 from vivace.bench.wire.per_token import measure_per_token
 from vivace.bench.wire.roundtrip import measure_roundtrip
 from vivace.config import Settings
@@ -39,8 +39,8 @@ def run_wire_bench(settings: Settings, effort: Effort) -> dict[str, Any]:
             f"Get it: vivace models pull {settings.model}",
         )
     model = model_path(settings, settings.model).absolute()
-    with open_house(settings, str(model)) as house:
-        sections = measure(house, model, effort, Progress(effort, parts=PARTS))
+    with open_server(settings, str(model)) as server:
+        sections = measure(server, model, effort, Progress(effort, parts=PARTS))
     report = rounded(
         {
             "model": settings.model,
@@ -56,17 +56,17 @@ def run_wire_bench(settings: Settings, effort: Effort) -> dict[str, Any]:
     return report
 
 
-def measure(house: House, model: Path, effort: Effort, progress: Progress) -> dict[str, Section]:
+def measure(server: BenchServer, model: Path, effort: Effort, progress: Progress) -> dict[str, Section]:
     """All parts, in the order of `effort.PARTS`."""
     parts: dict[str, tuple[str, Callable[[], Section]]] = {
-        "round trip": ("roundtrip", lambda: measure_roundtrip(house, model, effort.loops, effort.turns)),
-        "per token": ("per_token", lambda: measure_per_token(house, effort.token_rounds, effort.tokens)),
-        "fan-out": ("fanout", lambda: measure_fanout(house, effort.fanout_sockets, effort.fanout_tokens)),
-        "idle sockets": ("idle", lambda: measure_idle(house, effort.idle_sockets)),
+        "round trip": ("roundtrip", lambda: measure_roundtrip(server, model, effort.loops, effort.turns)),
+        "per token": ("per_token", lambda: measure_per_token(server, effort.token_rounds, effort.tokens)),
+        "fan-out": ("fanout", lambda: measure_fanout(server, effort.fanout_sockets, effort.fanout_tokens)),
+        "idle sockets": ("idle", lambda: measure_idle(server, effort.idle_sockets)),
         "first token": (
             "first_token",
             lambda: measure_first_token(
-                house, str(model), effort.first_token_rounds, effort.first_token_chars
+                server, str(model), effort.first_token_rounds, effort.first_token_chars
             ),
         ),
     }

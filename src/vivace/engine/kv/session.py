@@ -46,7 +46,7 @@ class Session:
         return len(self.log) - self.kv
 
     @property
-    def firm(self) -> int:
+    def committed_length(self) -> int:
         """How much of the log is not a provisional tail."""
         return len(self.log) if self.tail_start is None else self.tail_start
 
@@ -70,8 +70,8 @@ class Sessions:
         self._shelf = shelf
         self._by_name: dict[str, Session] = {}
         self._prefixes: list[Session] = []  # loaded at start; nobody's turn, so they are the first to go
-        self._free = list(range(runner.facts.sequences - SCRATCH_SEQS))
-        self.scratch = range(runner.facts.sequences - SCRATCH_SEQS, runner.facts.sequences)
+        self._free = list(range(runner.info.sequences - SCRATCH_SEQS))
+        self.scratch = range(runner.info.sequences - SCRATCH_SEQS, runner.info.sequences)
         self._tick = 0
 
     def __len__(self) -> int:
@@ -95,28 +95,30 @@ class Sessions:
 
     def extend(self, session: Session, tokens: Sequence[int], *, is_provisional: bool = False) -> None:
         """Put tokens at the end of the firm log. Of a provisional tail, the common beginning keeps its KV."""
-        firm = session.firm
-        kept = firm + common_length(session.log[firm:], tokens)
+        committed_length = session.committed_length
+        kept = committed_length + common_length(session.log[committed_length:], tokens)
         if kept < len(session.log):
             session.cut(kept)
             self.trim(session, min(session.kv, kept))
-        session.log += tokens[kept - firm :]
-        session.tail_start = firm if is_provisional else None
+        session.log += tokens[kept - committed_length :]
+        session.tail_start = committed_length if is_provisional else None
         if not is_provisional:
             session.first_prompt_tokens = session.first_prompt_tokens or len(session.log)
 
     def fork(self, name: str, source: str, length: int) -> Session:
         parent = self.get(source)
-        if not 0 <= length <= parent.firm:
-            raise UsageError(f"Session {source} has {parent.firm} tokens; cannot fork at {length}.")
+        if not 0 <= length <= parent.committed_length:
+            raise UsageError(
+                f"Session {source} has {parent.committed_length} tokens; cannot fork at {length}."
+            )
         session = self.open(name, parent.log[:length])  # shares KV when it first works: `seat`
         session.tenant, session.is_fork = parent.tenant, True
         return session
 
     def check_rewind(self, name: str, length: int) -> None:
-        firm = self.get(name).firm
-        if not 0 <= length <= firm:
-            raise UsageError(f"Session {name} has {firm} tokens; cannot rewind to {length}.")
+        committed_length = self.get(name).committed_length
+        if not 0 <= length <= committed_length:
+            raise UsageError(f"Session {name} has {committed_length} tokens; cannot rewind to {length}.")
 
     def rewind(self, name: str, length: int) -> None:
         self.check_rewind(name, length)
@@ -216,7 +218,7 @@ class Sessions:
             except ValueError:  # written by something else: not worth more than a prefill
                 return False
             except KVFull:
-                if self.kv_tokens() + tokens <= self._runner.facts.context_tokens:
+                if self.kv_tokens() + tokens <= self._runner.info.context_tokens:
                     return False  # there is room: it is the state that is wrong
                 try:
                     self._make_room([session], None)
@@ -225,7 +227,7 @@ class Sessions:
 
     def preload(self) -> None:
         """Load the kept prefixes, the latest first, as long as they take a small share of the cells."""
-        left = int(self._runner.facts.context_tokens * PRELOADED_SHARE)
+        left = int(self._runner.info.context_tokens * PRELOADED_SHARE)
         for parked in self._shelf.prefixes() if self._shelf else []:
             if len(parked.tokens) > left or len(self._free) < len(self.scratch):
                 continue
@@ -279,7 +281,7 @@ class Sessions:
         if session in self._prefixes:
             self._prefixes.remove(session)
         elif self._shelf is not None:
-            self.trim(session, session.firm)  # text that is still being typed is not kept
+            self.trim(session, session.committed_length)  # text that is still being typed is not kept
             if session.kv >= LEAST_RESTORED_TOKENS:
                 tokens = session.log[: session.kv]
                 self._shelf.park(session.tenant, tokens, lambda: self._runner.save(session.seq))

@@ -5,7 +5,7 @@ Owns the limits of a single request. Does not own who may run when (`scheduler`)
 """
 
 from vivace.engine.output.sampler import check_sampling
-from vivace.engine.runners.base import Facts
+from vivace.engine.runners.base import ModelInfo
 from vivace.engine.turns.score import SCORE_TOKENS
 from vivace.engine.wire.frames import Append, Generate, Score
 from vivace.errors import ContextOverflow, UsageError
@@ -14,27 +14,27 @@ MOST_STOPS, MOST_STOP_CHARACTERS = 64, 4096
 MOST_CANDIDATES = 4096
 
 
-def check_work(work: Append | Generate | Score, firm_tokens: int, facts: Facts) -> None:
+def check_work(work: Append | Generate | Score, firm_tokens: int, info: ModelInfo) -> None:
     """Raise if this work cannot be done on a session that has `firm_tokens`."""
-    check_tokens(work.tokens, facts)
+    check_tokens(work.tokens, info)
     length = firm_tokens + len(work.tokens)
     needed = length + (not isinstance(work, Append))
-    if needed > facts.limit_tokens:
-        raise ContextOverflow(f"{needed} tokens are needed, and the context holds {facts.limit_tokens}.")
+    if needed > info.limit_tokens:
+        raise ContextOverflow(f"{needed} tokens are needed, and the context holds {info.limit_tokens}.")
     if length == 0 and not isinstance(work, Append):
         raise UsageError("There is nothing to go on from: the session is empty.")
     if isinstance(work, Generate):
-        _check_generate(work, length, facts)
+        _check_generate(work, length, info)
     elif isinstance(work, Score):
-        _check_score(work, length, facts)
+        _check_score(work, length, info)
 
 
-def check_tokens(tokens: list[int], facts: Facts) -> None:
-    if tokens and not (min(tokens) >= 0 and max(tokens) < facts.vocab_size):
-        raise UsageError(f"Token ids must be from 0 to {facts.vocab_size - 1}.")
+def check_tokens(tokens: list[int], info: ModelInfo) -> None:
+    if tokens and not (min(tokens) >= 0 and max(tokens) < info.vocab_size):
+        raise UsageError(f"Token ids must be from 0 to {info.vocab_size - 1}.")
 
 
-def _check_generate(work: Generate, length: int, facts: Facts) -> None:
+def _check_generate(work: Generate, length: int, info: ModelInfo) -> None:
     if work.max_tokens < 1:
         raise UsageError(f"max_tokens is {work.max_tokens}; at least 1 is needed.")
     if len(work.stop) > MOST_STOPS or not all(0 < len(stop) <= MOST_STOP_CHARACTERS for stop in work.stop):
@@ -43,15 +43,15 @@ def _check_generate(work: Generate, length: int, facts: Facts) -> None:
         raise UsageError(f"stop_tokens takes up to {MOST_STOPS} tokens.")
     if not 0 <= work.spoken <= length:
         raise UsageError(f"spoken is {work.spoken}; the log has {length} tokens.")
-    check_sampling(work.sampling, facts.vocab_size)
-    check_tokens(work.prediction, facts)
+    check_sampling(work.sampling, info.vocab_size)
+    check_tokens(work.prediction, info)
 
 
-def _check_score(work: Score, length: int, facts: Facts) -> None:
+def _check_score(work: Score, length: int, info: ModelInfo) -> None:
     if len(work.candidates) > MOST_CANDIDATES:
         raise UsageError(f"Of {len(work.candidates)} candidates at most {MOST_CANDIDATES} can be scored.")
     longest = max(map(len, work.candidates), default=0)
-    if longest > SCORE_TOKENS or length + longest > facts.limit_tokens:
+    if longest > SCORE_TOKENS or length + longest > info.limit_tokens:
         raise UsageError(f"A candidate of {longest} tokens is too long to be scored.")
     for candidate in work.candidates:
-        check_tokens(candidate, facts)
+        check_tokens(candidate, info)

@@ -54,7 +54,7 @@ class Engine:
         best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
     ) -> None:
         self._runner = runner
-        self._facts = runner.facts
+        self._info = runner.info
         self._outbox = Outbox(send)
         self._costs = costs
         self._shelf = shelf
@@ -104,7 +104,7 @@ class Engine:
                     if running.id == turn:
                         self._stepper.finish(running, "interrupted")  # between passes: it need not wait
             case Open(session=session, tokens=tokens, tenant=tenant):
-                check_tokens(tokens, self._facts)
+                check_tokens(tokens, self._info)
                 self._sessions.open(session, tokens, tenant)
             case Rewind(session=session, length=length):
                 self._sessions.check_rewind(session, length)
@@ -129,14 +129,14 @@ class Engine:
             raise UsageError(f"Session {session.name} has a turn already; fork it, or wait.")
         if any(turn.id == work.turn for turn in self._scheduler):
             raise UsageError(f"There is a turn {work.turn} already.")
-        check_work(work, session.firm, self._facts)
+        check_work(work, session.committed_length, self._info)
         if typed:
             self._stepper.finish(typed, "replaced")  # text still being typed makes way for what comes next
         is_provisional = isinstance(work, Append) and work.is_provisional
-        firm = session.firm
+        committed_length = session.committed_length
         self._sessions.extend(session, work.tokens, is_provisional=is_provisional)
         turn = self._make_turn(work, session)
-        turn.firm_before = firm
+        turn.committed_before = committed_length
         session.claim = turn.claim
         self._scheduler.add(turn)
 
@@ -152,7 +152,7 @@ class Engine:
                 return GenerateTurn(
                     work,
                     session,
-                    facts=self._facts,
+                    info=self._info,
                     piece=runner.piece,
                     costs=self._costs,
                     constraint=self._compiler.compile(work.grammar) if work.grammar else None,
@@ -184,7 +184,7 @@ class Engine:
             sessions=len(self._sessions),
             turns=len(self._scheduler),
             kv_tokens=self._sessions.kv_tokens(),
-            kv_cells=self._facts.context_tokens,
+            kv_cells=self._info.context_tokens,
             parked_bytes=self._shelf.size_bytes if self._shelf else 0,
             tokens_prefilled=self._stepper.tokens_prefilled,
             tokens_generated=self._stepper.tokens_generated,

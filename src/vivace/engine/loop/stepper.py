@@ -14,7 +14,17 @@ import numpy as np
 from vivace.engine.kv.session import Claim, Sessions
 from vivace.engine.loop.outbox import Outbox
 from vivace.engine.loop.scheduler import Scheduler, is_overtaken
-from vivace.engine.runners.base import Decode, Draw, Facts, KVFull, Logits, OutOfMemory, Runner, Span, Stopped
+from vivace.engine.runners.base import (
+    Decode,
+    KVFull,
+    Logits,
+    ModelInfo,
+    OutOfMemory,
+    Runner,
+    SamplingSpec,
+    Span,
+    Stopped,
+)
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.turns.generate import GenerateTurn
 from vivace.engine.turns.turn import Turn
@@ -54,13 +64,13 @@ class Stepper:
         stats: Callable[[], StatsReply],
     ) -> None:
         self._decode: Decode | None = getattr(runner, "decode", None)
-        self._facts = runner.facts
+        self._info = runner.info
         self._sessions = sessions
         self._scheduler = scheduler
         self._outbox = outbox
         self._costs = costs
         self._stats = stats
-        self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.facts)
+        self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.info)
         self.tokens_prefilled = self.tokens_generated = 0
         self.answered = 0  # of the `Stats` that wait: so many had their answer inside of a pass
 
@@ -72,7 +82,7 @@ class Stepper:
         for place, lead in enumerate(order):
             try:
                 if self._decode and (draw := lead.draw):
-                    self._speak(lead, self._decode, draw, begun)
+                    self._decode_on_device(lead, self._decode, draw, begun)
                 else:
                     self._outbox.flush()
                     self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
@@ -98,12 +108,12 @@ class Stepper:
                 try:
                     turn.settle_grammar()
                 except VivaceError as error:
-                    name, length = turn.session.name, turn.firm_before
+                    name, length = turn.session.name, turn.committed_before
                     self.end(turn, Failed(turn.id, error.code, error.message))
                     self._sessions.rewind(name, length)
         return [turn for turn in self._scheduler.order() if not turn.is_waiting]
 
-    def _speak(self, turn: Turn, decode: Decode, draw: Draw, begun: float) -> None:
+    def _decode_on_device(self, turn: Turn, decode: Decode, draw: SamplingSpec, begun: float) -> None:
         """A pass of a turn whose next tokens the runner can choose itself."""
         session = turn.session
         self._sessions.seat(session, turn.claim)
@@ -128,11 +138,11 @@ class Stepper:
         """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
         limit = self._limit(lead)
         batch = [self._part(lead, limit, lead.claim)]
-        if not self._facts.shares_passes or lead.is_alone or self._scheduler.is_contended(lead):
+        if not self._info.shares_passes or lead.is_alone or self._scheduler.is_contended(lead):
             return batch
         total = batch[0].tokens
         for turn in others:
-            room = min(limit, self._facts.pass_tokens - total)
+            room = min(limit, self._info.pass_tokens - total)
             if turn.is_realtime != lead.is_realtime or turn.is_alone or room < 1:
                 continue
             try:
@@ -200,7 +210,7 @@ class Stepper:
         if not spans:
             return NO_ROWS
         turns = [part.turn for part in batch]
-        is_long = self._costs.ms(sum(part.tokens for part in batch)) > self._facts.stoppable_ms
+        is_long = self._costs.ms(sum(part.tokens for part in batch)) > self._info.stoppable_ms
         return self._sessions.forward(
             [turn.session for turn in turns],
             spans,
@@ -264,11 +274,11 @@ class Stepper:
         self._outbox.send(frame)
 
 
-def _chunk_tokens(costs: StepCosts, best: int, facts: Facts) -> int:
+def _chunk_tokens(costs: StepCosts, best: int, info: ModelInfo) -> int:
     """The largest prefill chunk that keeps to CHUNK_MS; a runner that can be stopped may take its best."""
-    sizes = [size for size in CHUNKS if size <= facts.pass_tokens]
+    sizes = [size for size in CHUNKS if size <= info.pass_tokens]
     chunk = max(size for size in sizes if size == 1 or costs.ms(size) <= CHUNK_MS)
-    if not facts.can_stop:
+    if not info.can_stop:
         return chunk
     best = max((size for size in sizes if size <= best and costs.ms(size) <= LONGEST_CHUNK_MS), default=1)
     return max(chunk, best, LEAST_CHUNK_TOKENS)

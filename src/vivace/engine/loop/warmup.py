@@ -18,7 +18,7 @@ def measure_costs(runner: Runner) -> dict[int, float]:
     _pass(runner, 1)
     begun = time.perf_counter()
     for _ in range(ROUNDS):
-        for size in (size for size in SIZES if size <= runner.facts.context_tokens):
+        for size in (size for size in SIZES if size <= runner.info.context_tokens):
             if size not in costs or time.perf_counter() - begun < ENOUGH_S:
                 costs[size] = min(_pass(runner, size), costs.get(size, float("inf")))
     return costs

@@ -139,7 +139,7 @@ def make_gpu_runner(job: Job, look: Look) -> Runner:
 
 def step_costs(job: Job, runner: Runner) -> StepCosts:
     """What was measured before was measured on the CPU."""
-    known = job.step_costs if runner.facts.device == "cpu" else {}
+    known = job.step_costs if runner.info.device == "cpu" else {}
     return StepCosts(known or runner.known_costs() or measure_costs(runner))
 
 
@@ -147,7 +147,7 @@ def make_shelf(job: Job, runner: Runner) -> Shelf | None:
     if not job.kv_folder or not job.kv_disk_bytes:
         return None
     try:
-        return Shelf(Path(job.kv_folder), kv_format=runner.facts.kv_format, limit_bytes=job.kv_disk_bytes)
+        return Shelf(Path(job.kv_folder), kv_format=runner.info.kv_format, limit_bytes=job.kv_disk_bytes)
     except OSError as error:
         print(f"KV cannot be kept on disk: {error}", file=sys.stderr)
         return None
@@ -165,18 +165,18 @@ def run(link: socket.socket, job: Job) -> None:
         runner = make_runner(job, tell=reasons.append)
         engine = Engine(runner, send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
     gc.freeze()  # what is loaded now stays: no search for garbage in it while somebody waits for a token
-    inbox, facts = Inbox(link), runner.facts
+    inbox, info = Inbox(link), runner.info
     send(
         Ready(
             model=job.model,
-            context_tokens=facts.context_tokens,
-            trained_tokens=facts.trained_tokens,
-            limit_tokens=facts.limit_tokens,
-            stretch=facts.stretch,
-            threads=facts.threads,
+            context_tokens=info.context_tokens,
+            trained_tokens=info.trained_tokens,
+            limit_tokens=info.limit_tokens,
+            stretch=info.stretch,
+            threads=info.threads,
             load_ms=(time.perf_counter() - begun) * 1e3,
             pid=os.getpid(),
-            device=facts.device,
+            device=info.device,
             why_no_gpu=" ".join(reasons),
         )
     )

@@ -98,12 +98,12 @@ class Grammars:
 
         yield
         pieces: list[bytes] = []
-        facts = self._runner.facts
-        while len(pieces) < facts.vocab_size:
-            next_ones = range(len(pieces), min(len(pieces) + PIECES_AT_ONCE, facts.vocab_size))
+        info = self._runner.info
+        while len(pieces) < info.vocab_size:
+            next_ones = range(len(pieces), min(len(pieces) + PIECES_AT_ONCE, info.vocab_size))
             pieces += map(self._runner.piece, next_ones)
             yield
-        vocabulary = Vocabulary(pieces, facts.end_tokens)
+        vocabulary = Vocabulary(pieces, info.end_tokens)
         yield
         plain = LLTokenizer(
             vocabulary,  # type: ignore[arg-type]  # it has all that a TokenizerWrapper has

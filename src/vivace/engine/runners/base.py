@@ -22,7 +22,7 @@ class Span(NamedTuple):
     want: int = 0
 
 
-class Facts(NamedTuple):
+class ModelInfo(NamedTuple):
     """What the engine must know of a loaded model."""
 
     name: str
@@ -59,7 +59,7 @@ class OutOfMemory(Exception):
     """The device has no memory left for this pass; nothing was changed."""
 
 
-class Draw(NamedTuple):
+class SamplingSpec(NamedTuple):
     """How a runner chooses tokens itself: the likeliest, or the one that `sampler` would draw."""
 
     temperature: float = 0.0
@@ -75,20 +75,20 @@ ShouldStop = Callable[[], bool]  # asked every few milliseconds while a pass run
 # So many passes of one token may be begun `ahead`, on what it says itself; whatever is asked next ends them.
 # What can be done `meanwhile` is called when the pass is under way, before the runner waits for it.
 Meanwhile = Callable[[], None]
-Decode = Callable[[Span, Draw, int, Meanwhile], list[int]]
+Decode = Callable[[Span, SamplingSpec, int, Meanwhile], list[int]]
 
 
 class Runner(Protocol):
     """What every runner can. One that also has `decode` (see `Decode`) is asked for it where it may be."""
 
-    facts: Facts
+    info: ModelInfo
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         """One pass over all spans. Rows come in the order of the spans; valid until the next call."""
         ...
 
     def save(self, seq: int) -> bytes:
-        """The KV of a sequence, for `load` by a runner with the same `facts.kv_format`."""
+        """The KV of a sequence, for `load` by a runner with the same `info.kv_format`."""
         ...
 
     def load(self, seq: int, state: bytes) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import llama_cpp as lc
 import numpy as np
 
-from vivace.engine.runners.base import Facts, KVFull, Logits, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Span, Stopped
 from vivace.errors import StartError
 from vivace.models.gguf_vocab import end_tokens, load_model, piece_of
 
@@ -43,7 +43,7 @@ class LlamaRunner:
         self._abort_callback = lc.ggml_abort_callback(self._ask_whether_to_stop)  # must outlive the context
         self._next_ask = 0.0
         self._trouble: Exception | None = None  # what went wrong in asking
-        self.facts = Facts(
+        self.info = ModelInfo(
             name=path.stem,
             context_tokens=lc.llama_n_ctx(self._context),
             trained_tokens=trained,
@@ -106,7 +106,7 @@ class LlamaRunner:
 
     def _logits(self, wanted: int) -> Logits:
         """All rows, seen in place: no 600 KB copy a row."""
-        vocab = self.facts.vocab_size
+        vocab = self.info.vocab_size
         if not wanted:
             return np.empty((0, vocab), np.float32)
         return np.ctypeslib.as_array(lc.llama_get_logits(self._context), (wanted, vocab))

@@ -36,7 +36,7 @@ class Specimen:
         self._runner = LlamaRunner(
             self._path, context_tokens=CONTEXT_TOKENS, threads=threads, use_extra_bufts=use_extra_bufts
         )
-        vocab = self._runner.facts.vocab_size
+        vocab = self._runner.info.vocab_size
         self._tokens = [(100 + 37 * n) % min(5000, vocab) for n in range(CONTEXT_TOKENS)]  # any will do
         self._fed = 0
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from vivace.engine.kv.session import Session
 from vivace.engine.output.grammar import Constraint
 from vivace.engine.output.sampler import Sampler
-from vivace.engine.runners.base import Draw, Facts, Logits, Span
+from vivace.engine.runners.base import Logits, ModelInfo, SamplingSpec, Span
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.speculation.drafter import Drafter
 from vivace.engine.turns.turn import Turn
@@ -27,14 +27,14 @@ class GenerateTurn(Turn):
         work: Generate,
         session: Session,
         *,
-        facts: Facts,
+        info: ModelInfo,
         piece: Callable[[int], bytes],
         costs: StepCosts,
         constraint: "Future[Constraint] | None",
     ) -> None:
         super().__init__(work, session)
         self._work = work
-        self._limit_tokens, self._draft_tokens = facts.limit_tokens, facts.draft_tokens
+        self._limit_tokens, self._draft_tokens = info.limit_tokens, info.draft_tokens
         self._most_tokens = work.max_tokens
         self._piece = piece
         self._costs = costs
@@ -44,7 +44,7 @@ class GenerateTurn(Turn):
         self._drafter: Drafter | None = None
         self._draft: list[int] = []
         self._quiet_passes = 0  # since the last draft
-        self._ends = facts.end_tokens | frozenset(work.stop_tokens)
+        self._ends = info.end_tokens | frozenset(work.stop_tokens)
         self._draw = _draw(work, self._ends)  # if it is there, no penalty counts tokens either
         self._stops = [stop.encode() for stop in work.stop]
         self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
@@ -81,7 +81,7 @@ class GenerateTurn(Turn):
         return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
 
     @property
-    def draw(self) -> Draw | None:  # type: ignore[override]
+    def draw(self) -> SamplingSpec | None:  # type: ignore[override]
         """Where nothing but the token itself is needed of a pass: it speaks, and no grammar looks on."""
         session = self.session
         is_next = len(session.log) == session.kv + 1 and self.output_tokens > 0
@@ -178,7 +178,7 @@ class GenerateTurn(Turn):
         return "length" if is_full or self.output_tokens >= self._most_tokens else ""
 
 
-def _draw(work: Generate, ends: frozenset[int]) -> Draw | None:
+def _draw(work: Generate, ends: frozenset[int]) -> SamplingSpec | None:
     """What a runner must know to choose this turn's tokens; None where it would need more than it can."""
     s = work.sampling
     is_plain = (
@@ -189,4 +189,4 @@ def _draw(work: Generate, ends: frozenset[int]) -> Draw | None:
     )
     if not is_plain:
         return None
-    return Draw(stops=ends) if s.temperature < COLD else Draw(s.temperature, s.seed, ends)
+    return SamplingSpec(stops=ends) if s.temperature < COLD else SamplingSpec(s.temperature, s.seed, ends)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from vivace.engine.kv.session import Claim, Session
-from vivace.engine.runners.base import Draw, Logits, Span
+from vivace.engine.runners.base import Logits, SamplingSpec, Span
 from vivace.engine.wire.frames import Append, Generate, Score, Waterfall
 
 Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
@@ -21,7 +21,9 @@ class Turn:
     is_alone = False  # its next pass cannot be shared with other turns
     is_waiting = False  # for something else than its turn
     needs_row = True  # its next pass must give logits, so at least the last token of the log is fed
-    draw: Draw | None = None  # how a runner may choose its next tokens itself; None: it needs the logits
+    draw: SamplingSpec | None = (
+        None  # how a runner may choose its next tokens itself; None: it needs the logits
+    )
     steps_ahead = 0  # that a runner may begin beyond its next pass
 
     def __init__(self, work: Append | Generate | Score, session: Session) -> None:
@@ -29,7 +31,7 @@ class Turn:
         self.session = session
         self.is_realtime = work.tier == "realtime"
         self.received = time.perf_counter()
-        self.firm_before = 0  # the session's length without this turn
+        self.committed_before = 0  # the session's length without this turn
         self.started = self.first_token = self.last_token = 0.0
         self.served_at = 0  # in ticks of the scheduler
         self.restore_s = self.prefill_s = self.runner_s = self.busy_s = self.draft_s = self.grammar_s = 0.0

@@ -61,7 +61,7 @@ class Tool(msgspec.Struct, frozen=True):
 Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]  # "": the family's own
 
 
-class Wish(msgspec.Struct, frozen=True):
+class OutputSpec(msgspec.Struct, frozen=True):
     """What may come next."""
 
     tools: tuple[Tool, ...] = ()  # those that may be called: all, or the allowed ones
@@ -74,41 +74,41 @@ class Wish(msgspec.Struct, frozen=True):
 # ---- out: what the model says ----------------------------------------------------------------------
 
 
-class Said(msgspec.Struct, frozen=True):
+class TextPart(msgspec.Struct, frozen=True):
     """More of the answer's text."""
 
     text: str
 
 
-class Mused(msgspec.Struct, frozen=True):
+class ReasoningPart(msgspec.Struct, frozen=True):
     """More reasoning."""
 
     text: str
 
 
-class CallBegan(msgspec.Struct, frozen=True):
+class CallStart(msgspec.Struct, frozen=True):
     """A call of a tool that is in `tools`; its name is whole."""
 
     tool: Tool
 
 
-class CallGrew(msgspec.Struct, frozen=True):
+class CallDelta(msgspec.Struct, frozen=True):
     """More of the call's arguments (JSON text), or of a custom tool's input (free text, unescaped)."""
 
     delta: str
 
 
-class CallEnded(msgspec.Struct, frozen=True):
+class CallEnd(msgspec.Struct, frozen=True):
     """The call is whole. Its arguments are all deltas together."""
 
 
-class CallBroke(msgspec.Struct, frozen=True):
+class CallError(msgspec.Struct, frozen=True):
     """What began as a call is none: it was cut off, or is malformed. `text` is all of it as written."""
 
     text: str
 
 
-Part = Said | Mused | CallBegan | CallGrew | CallEnded | CallBroke
+Part = TextPart | ReasoningPart | CallStart | CallDelta | CallEnd | CallError
 
 
 class Parser(Protocol):
@@ -152,14 +152,14 @@ class Family(Protocol):
         """
         ...
 
-    def answer(self, log: Sequence[int], wish: Wish) -> list[int]:
+    def answer(self, log: Sequence[int], wish: OutputSpec) -> list[int]:
         """Tokens after which the model speaks: none if `log` stops inside the message it is to continue."""
         ...
 
-    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
         """For the answer that begins after `log`, which ends with `answer`'s tokens."""
         ...
 
-    def grammar(self, wish: Wish) -> Grammar | None:
+    def grammar(self, wish: OutputSpec) -> Grammar | None:
         """What makes the answer obey the wish; None where any text does."""
         ...

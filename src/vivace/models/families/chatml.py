@@ -6,7 +6,7 @@ Owns the frame's tokens. Does not own the order of messages (`framing`), nor wha
 from collections.abc import Sequence
 
 from vivace.models.families.framing import Framed, Opened
-from vivace.models.families.wording import Own, Wording
+from vivace.models.families.wording import TemplateText, Wording
 from vivace.models.tokenizer import Tokenizer
 
 START, END = "<|im_start|>", "<|im_end|>"
@@ -17,9 +17,9 @@ class ChatML(Framed):
         super().__init__(tokenizer, start=tokenizer.control(START), end=tokenizer.control(END))
 
     def head(self, wording: Wording, role: str, *, is_first: bool) -> None:
-        wording.text(Own("" if is_first else "\n"))
+        wording.text(TemplateText("" if is_first else "\n"))
         wording.control(self.start)
-        wording.text(Own(f"{role}\n"))
+        wording.text(TemplateText(f"{role}\n"))
 
     def split(self, tokens: Sequence[int]) -> Opened:
         role, _, text = self.text(tokens).partition("\n")

@@ -8,11 +8,11 @@ own the frame's tokens, nor how tools, calls and outputs are written: those are 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vivace.models.families.base import Call, Effort, Entry, Message, Output, Thought, Tool, Wish
-from vivace.models.families.wording import Own, Wording, guarded, silent_markers
+from vivace.models.families.base import Call, Effort, Entry, Message, Output, OutputSpec, Thought, Tool
+from vivace.models.families.wording import TemplateText, Wording, guarded, silent_markers
 from vivace.models.tokenizer import Tokenizer
 
-Pieces = Sequence[str]  # `Own` words, and text of others
+Pieces = Sequence[str]  # `TemplateText` words, and text of others
 
 
 class Opened(NamedTuple):
@@ -55,7 +55,7 @@ class Framed:
             page.add(entry)
         return page.tokens()
 
-    def answer(self, log: Sequence[int], wish: Wish) -> list[int]:
+    def answer(self, log: Sequence[int], wish: OutputSpec) -> list[int]:
         page = Page(self, log)
         before = self.said_in(log)
         if before is None:
@@ -116,7 +116,7 @@ class Framed:
         """What an answer needs that stopped after this text, before it can end."""
         return ()
 
-    def opening(self, wish: Wish, before: str) -> Pieces:  # noqa: ARG002
+    def opening(self, wish: OutputSpec, before: str) -> Pieces:  # noqa: ARG002
         """What stands before the answer so that it is what was wished for. `grammar` begins behind it."""
         return ()
 
@@ -193,7 +193,7 @@ class Page:
                 self._wording.text(*self._family.begun_answer())
                 self._wording.cut()
         elif self._kind == "call":
-            self._wording.text(Own("\n"))
+            self._wording.text(TemplateText("\n"))
         self._wording.text(message.text)
         self._kind = "text" if message.is_open else "said"
 

@@ -9,7 +9,7 @@ midnight.
 import json
 from collections.abc import Sequence
 
-from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wish
+from vivace.models.families.base import Call, Grammar, Output, OutputSpec, Parser, Tool
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.definitions import definition
 from vivace.models.families.calls.json_call import BareCall, JsonCall, to_json
@@ -17,14 +17,14 @@ from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
 from vivace.models.families.calls.text_parser import Style, TextParser
 from vivace.models.families.framing import Framed, Opened, Pieces
 from vivace.models.families.qwen25 import CHANGED, json_arguments
-from vivace.models.families.wording import Own, Wording, silent_markers
+from vivace.models.families.wording import TemplateText, Wording, silent_markers
 from vivace.models.tokenizer import Tokenizer
 
 BEGIN, HEAD, END_HEAD = "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
 END, END_CALL, CALL = "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"
-_ENVIRONMENT = Own("Environment: ipython\n")
-_DATES = Own("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n")
-_TOOLS = Own(
+_ENVIRONMENT = TemplateText("Environment: ipython\n")
+_DATES = TemplateText("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n")
+_TOOLS = TemplateText(
     "You have access to the following functions. To call a function, please respond with JSON for a function "
     "call."
     'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
@@ -55,9 +55,9 @@ class Llama3(Framed):
         if is_first:
             wording.control(self._begin)
         wording.control(self.start)
-        wording.text(Own(role))
+        wording.text(TemplateText(role))
         wording.control(self._end_head)
-        wording.text(Own("\n\n"))
+        wording.text(TemplateText("\n\n"))
 
     def split(self, tokens: Sequence[int]) -> Opened:
         place = tokens.index(self._end_head) if self._end_head in tokens else len(tokens)
@@ -67,7 +67,7 @@ class Llama3(Framed):
         said = [] if text is None else [text]
         told = self._tools(tools)
         if not is_first:
-            return [*said, Own("\n\n" if said else ""), CHANGED, *told]
+            return [*said, TemplateText("\n\n" if said else ""), CHANGED, *told]
         return [*([_ENVIRONMENT] if tools else []), _DATES, *told, *said]
 
     def _tools(self, tools: Sequence[Tool]) -> Pieces:
@@ -77,15 +77,21 @@ class Llama3(Framed):
     def call(self, call: Call, *, behind: str) -> Pieces:
         glue = {"text": "\n", "call": "; "}.get(behind, "")
         name, arguments = to_json(call.name), json_arguments(call)
-        return [Own(f'{glue}{{"name": '), name, Own(', "parameters": '), arguments, Own("}")]
+        return [
+            TemplateText(f'{glue}{{"name": '),
+            name,
+            TemplateText(', "parameters": '),
+            arguments,
+            TemplateText("}"),
+        ]
 
     def output(self, output: Output, *, is_first: bool) -> Pieces:  # noqa: ARG002
         return [output.text]
 
     # ---- what the model says ----------------------------------------------------------------------
 
-    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
         return TextParser(callable_tools(wish), STYLE, before=self.said_in(log) or "")
 
-    def grammar(self, wish: Wish) -> Grammar | None:
+    def grammar(self, wish: OutputSpec) -> Grammar | None:
         return grammar_of(wish, FORM)

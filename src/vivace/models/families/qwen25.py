@@ -7,7 +7,7 @@ a code fence, and nothing else: that counts too.
 
 from collections.abc import Mapping, Sequence
 
-from vivace.models.families.base import Call, Grammar, Output, Parser, Tool, Wish
+from vivace.models.families.base import Call, Grammar, Output, OutputSpec, Parser, Tool
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.definitions import definition
 from vivace.models.families.calls.json_call import INPUT, BareCall, JsonCall, to_json
@@ -16,20 +16,20 @@ from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
 from vivace.models.families.calls.text_parser import Style, TextParser
 from vivace.models.families.chatml import ChatML
 from vivace.models.families.framing import Pieces
-from vivace.models.families.wording import Own
+from vivace.models.families.wording import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 SMOLLM_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-CHANGED = Own("The tools have changed. From now on there are only these.\n\n")
+CHANGED = TemplateText("The tools have changed. From now on there are only these.\n\n")
 # Qwen2.5-Coder's own template has two braces around the example, and the model then writes two. This is how
 # Qwen2.5 and Qwen3 have it.
-_TOOLS_BEGIN = Own(
+_TOOLS_BEGIN = TemplateText(
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
 )
-_TOOLS_END = Own(
+_TOOLS_END = TemplateText(
     "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
     '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": '
     "<args-json-object>}\n</tool_call>"
@@ -58,46 +58,46 @@ class Qwen25(ChatML):
     def system(self, text: str | None, tools: Sequence[Tool], *, is_first: bool) -> Pieces:
         head: list[str] = [] if text is None else [text]
         if text is None and is_first and self._default_system:
-            head = [Own(self._default_system)]
+            head = [TemplateText(self._default_system)]
         if not tools:
             return head
-        gap = [Own("\n\n")] if head else []
+        gap = [TemplateText("\n\n")] if head else []
         return [*head, *gap, *([] if is_first else [CHANGED]), *self.tools(tools)]
 
     def tools(self, tools: Sequence[Tool]) -> Pieces:
-        lines = [piece for tool in tools for piece in (Own("\n"), to_json(definition(tool)))]
+        lines = [piece for tool in tools for piece in (TemplateText("\n"), to_json(definition(tool)))]
         return [_TOOLS_BEGIN, *lines, _TOOLS_END]
 
     def call(self, call: Call, *, behind: str) -> Pieces:
         glue = "\n" if behind else ""
         name, arguments = to_json(call.name), json_arguments(call)
         return [
-            Own(f'{glue}{OPEN}\n{{"name": '),
+            TemplateText(f'{glue}{OPEN}\n{{"name": '),
             name,
-            Own(', "arguments": '),
+            TemplateText(', "arguments": '),
             arguments,
-            Own(f"}}\n{CLOSE}"),
+            TemplateText(f"}}\n{CLOSE}"),
         ]
 
     def output(self, output: Output, *, is_first: bool) -> Pieces:
         glue = "" if is_first else "\n"
-        return [Own(f"{glue}<tool_response>\n"), output.text, Own("\n</tool_response>")]
+        return [TemplateText(f"{glue}<tool_response>\n"), output.text, TemplateText("\n</tool_response>")]
 
     def closing(self, text: str) -> Pieces:
-        return [Own(f"\n{CLOSE}")] if text.rfind(OPEN) > text.rfind(CLOSE) else []
+        return [TemplateText(f"\n{CLOSE}")] if text.rfind(OPEN) > text.rfind(CLOSE) else []
 
     # ---- what the model says ----------------------------------------------------------------------
 
-    def opening(self, wish: Wish, before: str) -> Pieces:
+    def opening(self, wish: OutputSpec, before: str) -> Pieces:
         if wish.choice != "required" or not wish.tools or before.rfind(OPEN) > before.rfind(CLOSE):
             return ()
         glue = "\n" if before.strip() else ""
-        return [Own(f"{glue}{OPEN}\n")]
+        return [TemplateText(f"{glue}{OPEN}\n")]
 
-    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
         return TextParser(callable_tools(wish), self.style, before=self.said_in(log) or "")
 
-    def grammar(self, wish: Wish) -> Grammar | None:
+    def grammar(self, wish: OutputSpec) -> Grammar | None:
         return grammar_of(wish, FORM)
 
 

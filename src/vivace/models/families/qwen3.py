@@ -11,18 +11,18 @@ from typing import Literal
 
 import msgspec
 
-from vivace.models.families.base import Grammar, Parser, Wish
+from vivace.models.families.base import Grammar, OutputSpec, Parser
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.lark_grammar import Form, grammar_of
 from vivace.models.families.calls.text_parser import THINK, THOUGHT, Style, TextParser
 from vivace.models.families.framing import Pieces
 from vivace.models.families.qwen25 import CLOSE, FORM, OPEN, STYLE, Qwen25
-from vivace.models.families.wording import Own
+from vivace.models.families.wording import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
-BEGIN_THINKING = Own(f"{THINK}\n")
-END_THINKING = Own(f"\n{THOUGHT}\n\n")
-NO_THOUGHT = Own(f"{THINK}\n\n{THOUGHT}\n\n")
+BEGIN_THINKING = TemplateText(f"{THINK}\n")
+END_THINKING = TemplateText(f"\n{THOUGHT}\n\n")
+NO_THOUGHT = TemplateText(f"{THINK}\n\n{THOUGHT}\n\n")
 REASONING = (r"reasoning[lazy]: /(?s:.*)<\/think>/",)
 Thinking = Literal["wished", "always", "never"]
 
@@ -47,7 +47,7 @@ class Qwen3(Qwen25):
     def closing(self, text: str) -> Pieces:
         return [END_THINKING] if text.rfind(THINK) > text.rfind(THOUGHT) else super().closing(text)
 
-    def opening(self, wish: Wish, before: str) -> Pieces:
+    def opening(self, wish: OutputSpec, before: str) -> Pieces:
         if before or self._thinking == "never":
             return () if before.rfind(THINK) > before.rfind(THOUGHT) else super().opening(wish, before)
         if not self._thinks(wish):
@@ -56,13 +56,13 @@ class Qwen3(Qwen25):
         is_ours = self._thinking == "always" or self.grammar(wish) is not None
         return [BEGIN_THINKING] if is_ours else ()
 
-    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
         style = msgspec.structs.replace(self.style, has_reasoning=self._thinking != "never")
         return TextParser(callable_tools(wish), style, before=self.said_in(log) or "")
 
-    def grammar(self, wish: Wish) -> Grammar | None:
+    def grammar(self, wish: OutputSpec) -> Grammar | None:
         return grammar_of(wish, self.form, reasoning=REASONING if self._thinks(wish) else ())
 
-    def _thinks(self, wish: Wish) -> bool:
+    def _thinks(self, wish: OutputSpec) -> bool:
         is_wished = wish.effort not in ("none", "minimal", "low")
         return self._thinking == "always" or (self._thinking == "wished" and is_wished)

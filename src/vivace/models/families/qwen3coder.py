@@ -17,12 +17,14 @@ from vivace.models.families.calls.xml_form import XmlForm
 from vivace.models.families.framing import Pieces
 from vivace.models.families.qwen3 import Qwen3, Thinking
 from vivace.models.families.qwen25 import CHANGED, CLOSE, OPEN
-from vivace.models.families.wording import Own
+from vivace.models.families.wording import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
-SYSTEM = Own("You are Qwen, a helpful AI assistant that can interact with a computer to solve tasks.")
-_TOOLS_BEGIN = Own("# Tools\n\nYou have access to the following functions:\n\n<tools>")
-_TOOLS_END = Own(
+SYSTEM = TemplateText(
+    "You are Qwen, a helpful AI assistant that can interact with a computer to solve tasks."
+)
+_TOOLS_BEGIN = TemplateText("# Tools\n\nYou have access to the following functions:\n\n<tools>")
+_TOOLS_END = TemplateText(
     "\n</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
     "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"
     "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\n"
@@ -56,7 +58,7 @@ class Qwen3Coder(Qwen3):
             return head
         if text is None and is_first:
             head = [SYSTEM]
-        gap = [Own("\n\n")] if head else []
+        gap = [TemplateText("\n\n")] if head else []
         return [*head, *gap, *([] if is_first else [CHANGED]), *self.tools(tools)]
 
     def tools(self, tools: Sequence[Tool]) -> Pieces:
@@ -64,13 +66,13 @@ class Qwen3Coder(Qwen3):
 
     def call(self, call: Call, *, behind: str) -> Pieces:
         glue = {"text": "\n\n", "call": "\n"}.get(behind, "")
-        pieces: list[str] = [Own(f"{glue}{OPEN}\n"), f"<function={call.name}>\n"]
+        pieces: list[str] = [TemplateText(f"{glue}{OPEN}\n"), f"<function={call.name}>\n"]
         for key, value in _arguments(call).items():
             pieces += [f"<parameter={key}>\n{_shown(value)}\n</parameter>\n"]
-        return [*pieces, Own(f"</function>\n{CLOSE}")]
+        return [*pieces, TemplateText(f"</function>\n{CLOSE}")]
 
     def output(self, output: Output, *, is_first: bool) -> Pieces:  # noqa: ARG002
-        return [Own("<tool_response>\n"), output.text, Own("\n</tool_response>\n")]
+        return [TemplateText("<tool_response>\n"), output.text, TemplateText("\n</tool_response>\n")]
 
 
 def _told(tool: Tool) -> str:

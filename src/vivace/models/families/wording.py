@@ -12,7 +12,7 @@ from vivace.errors import StartError
 from vivace.models.tokenizer import Tokenizer
 
 
-class Own(str):
+class TemplateText(str):
     """Text of the template itself, whose markers are meant. Any other string is text of others."""
 
     __slots__ = ()
@@ -47,7 +47,7 @@ class Wording:
 
     def text(self, *pieces: str) -> None:
         for piece in pieces:
-            if isinstance(piece, Own) or not any(name in piece for name in self._guarded):
+            if isinstance(piece, TemplateText) or not any(name in piece for name in self._guarded):
                 self._run.append(piece)
             else:
                 self._quote(piece)

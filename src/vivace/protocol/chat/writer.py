@@ -36,8 +36,8 @@ from vivace.protocol.shapes.outcomes import (
     CallLost,
     CallText,
     Ended,
-    Musing,
     Outcome,
+    ReasoningDelta,
     Text,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
@@ -95,7 +95,7 @@ class ChatWriter:
         match outcome:
             case Text(delta=delta, logprobs=logprobs):
                 yield from self._say(delta, logprobs)
-            case Musing(delta=delta):
+            case ReasoningDelta(delta=delta):
                 self._drop_call()
                 self._thoughts.append(delta)
                 yield self._chunk(Delta(reasoning_content=delta))

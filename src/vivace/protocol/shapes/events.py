@@ -261,11 +261,11 @@ class CustomInputDone(_InItem, frozen=True, kw_only=True, tag="response.custom_t
     input: str
 
 
-class ReasoningDelta(_InPart, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
+class ReasoningTextDelta(_InPart, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
     delta: str
 
 
-class ReasoningDone(_InPart, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
+class ReasoningTextDone(_InPart, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
     text: str
 
 
@@ -318,8 +318,8 @@ AnyEvent = (
     | ArgumentsDone
     | CustomInputDelta
     | CustomInputDone
-    | ReasoningDelta
-    | ReasoningDone
+    | ReasoningTextDelta
+    | ReasoningTextDone
     | OutputItemDone
     | OutputItemInterrupted
     | ResponseCompleted

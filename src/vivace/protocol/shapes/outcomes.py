@@ -28,7 +28,7 @@ class Text(msgspec.Struct, frozen=True):
     logprobs: list[Any] = []  # one a token, in the shape of OpenAI's `logprobs`
 
 
-class Musing(msgspec.Struct, frozen=True):
+class ReasoningDelta(msgspec.Struct, frozen=True):
     """More reasoning."""
 
     delta: str
@@ -79,5 +79,7 @@ class Broken(msgspec.Struct, frozen=True):
     message: str
 
 
-Outcome = Queued | Started | Text | Musing | CallBegun | CallText | CallDone | CallLost | Ended | Broken
+Outcome = (
+    Queued | Started | Text | ReasoningDelta | CallBegun | CallText | CallDone | CallLost | Ended | Broken
+)
 Terminal = Ended | Broken

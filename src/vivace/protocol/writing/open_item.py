@@ -26,10 +26,10 @@ from vivace.protocol.shapes.events import (
     OutputText,
     OutputTextDelta,
     OutputTextDone,
-    ReasoningDelta,
-    ReasoningDone,
     ReasoningItem,
     ReasoningText,
+    ReasoningTextDelta,
+    ReasoningTextDone,
 )
 from vivace.protocol.shapes.outcomes import CallBegun
 
@@ -89,11 +89,11 @@ class OpenReasoning:
 
     def grown(self, delta: str) -> Draft:
         self._deltas.append(delta)
-        return ReasoningDelta, self._at | {"delta": delta}
+        return ReasoningTextDelta, self._at | {"delta": delta}
 
     def closed(self, status: str) -> Iterator[Draft]:
         item = self.item(status)
-        yield ReasoningDone, self._at | {"text": item.content[0].text}
+        yield ReasoningTextDone, self._at | {"text": item.content[0].text}
         yield ContentPartDone, self._at | {"part": item.content[0]}
         yield OutputItemDone, {"item": item, "output_index": self._index}
 

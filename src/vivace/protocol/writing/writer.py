@@ -42,9 +42,9 @@ from vivace.protocol.shapes.outcomes import (
     CallLost,
     CallText,
     Ended,
-    Musing,
     Outcome,
     Queued,
+    ReasoningDelta,
     Started,
     Text,
 )
@@ -173,7 +173,7 @@ class ResponseWriter:
             case Text(delta=delta, logprobs=logprobs):
                 message = yield from self._as(OpenMessage, "msg")
                 yield self._numbered(message.grown(delta, logprobs))
-            case Musing(delta=delta):
+            case ReasoningDelta(delta=delta):
                 reasoning = yield from self._as(OpenReasoning, "rs")
                 yield self._numbered(reasoning.grown(delta))
             case CallBegun():

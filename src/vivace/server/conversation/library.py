@@ -15,7 +15,7 @@ import msgspec
 from vivace.protocol.shapes.events import Response
 from vivace.protocol.shapes.items import InputItem
 from vivace.server.backends.base import Caller
-from vivace.server.conversation.token_log import Known, Session, Told
+from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 from vivace.server.store.base import Record, Store
 from vivace.server.store.problems import ParentGone
 from vivace.server.transport.listing import listed
@@ -32,11 +32,13 @@ class Library:
         self.store = store
         self._metrics = metrics or Metrics()
         self._capacity = capacity
-        self._stored: OrderedDict[str, Known] = OrderedDict()  # least recently used first
-        self._unstored: dict[str, OrderedDict[str, Known]] = {}  # by connection, as long as it is open
-        self._held: Counter[Known] = Counter()  # what a turn that is not over yet goes on from
+        self._stored: OrderedDict[str, StoredResponse] = OrderedDict()  # least recently used first
+        self._unstored: dict[
+            str, OrderedDict[str, StoredResponse]
+        ] = {}  # by connection, as long as it is open
+        self._held: Counter[StoredResponse] = Counter()  # what a turn that is not over yet goes on from
 
-    def peek(self, response_id: str, caller: Caller) -> Known | None:
+    def peek(self, response_id: str, caller: Caller) -> StoredResponse | None:
         """The response, if it is in memory and this caller may know it."""
         known = self._stored.get(response_id)
         if known and known.tenant == caller.tenant:
@@ -47,7 +49,7 @@ class Library:
             return mine[response_id]
         return next((held for held in self._held if held.id == response_id and _is_for(held, caller)), None)
 
-    async def find(self, response_id: str, caller: Caller) -> Known | None:
+    async def find(self, response_id: str, caller: Caller) -> StoredResponse | None:
         """The response; what was stored and is not in memory is brought back from the store."""
         if known := self.peek(response_id, caller):
             return known
@@ -57,7 +59,7 @@ class Library:
         known = await self._remembered(record)
         return self.peek(response_id, caller) or self.keep(known)  # another may have been quicker
 
-    def keep(self, known: Known) -> Known:
+    def keep(self, known: StoredResponse) -> StoredResponse:
         if known.is_stored:
             self._stored[known.id] = known
             if len(self._stored) > self._capacity:
@@ -68,19 +70,19 @@ class Library:
                 mine.popitem(last=False)
         return known
 
-    def hold(self, known: Known | None) -> None:
+    def hold(self, known: StoredResponse | None) -> None:
         """A turn goes on from it: it stays known to whom it is known, also if it is forgotten meanwhile."""
         if known:
             self._held[known] += 1
 
-    def release(self, known: Known | None) -> None:
+    def release(self, known: StoredResponse | None) -> None:
         """The turn is over."""
         if known and known in self._held:
             self._held[known] -= 1
             if not self._held[known]:
                 del self._held[known]
 
-    async def commit(self, known: Known, response: Response, events: bytes = b"") -> None:
+    async def commit(self, known: StoredResponse, response: Response, events: bytes = b"") -> None:
         """Remember how the response stands; durable when this returns, if it is to be stored at all."""
         known.output = msgspec.to_builtins(response.output)
         if known.is_stored:
@@ -92,7 +94,7 @@ class Library:
                 known.follows = False
                 await self.store.put(await self._record(known, response, events))
 
-    async def begin(self, known: Known, response: Response) -> None:
+    async def begin(self, known: StoredResponse, response: Response) -> None:
         """Write down that a response was promised, before there is anything of it."""
         await self.store.put(await self._record(known, response, b""))
 
@@ -103,7 +105,7 @@ class Library:
         output = msgspec.json.decode(record.response)["output"]
         return listed(items[: len(items) - len(output)], record.id)
 
-    async def history(self, known: Known | None) -> list[InputItem]:
+    async def history(self, known: StoredResponse | None) -> list[InputItem]:
         """Every item of the conversation up to and with this response's output."""
         parts: list[list[InputItem]] = []
         while known:
@@ -119,7 +121,7 @@ class Library:
         known = await self.find(response_id, caller)
         return await self.history(known) if known else None
 
-    async def _record(self, known: Known, response: Response, events: bytes) -> Record:
+    async def _record(self, known: StoredResponse, response: Response, events: bytes) -> Record:
         """Only what its parent does not have, if the parent is stored too."""
         parent = known.parent if known.parent and known.parent.is_stored and known.follows else None
         start = parent.length if parent else 0
@@ -157,16 +159,16 @@ class Library:
             del self._stored[response_id]
         return await self.store.delete(response_id, caller.tenant)
 
-    async def _remembered(self, record: Record) -> Known:
+    async def _remembered(self, record: Record) -> StoredResponse:
         log = await self.store.log(record.id, record.tenant)
         session = Session(_tokens(log.tokens), record.tenant) if log else None
-        known = Known(
+        known = StoredResponse(
             record.id,
             tenant=record.tenant,
             connection="",
             is_stored=True,
             model=record.model,
-            told=msgspec.json.decode(log.told if log else record.told, type=Told),
+            told=msgspec.json.decode(log.told if log else record.told, type=LogContents),
             session=session,
             length=len(session.log) if session else 0,
             input=_items.decode(record.input),
@@ -175,7 +177,7 @@ class Library:
         return known
 
 
-def _is_for(known: Known, caller: Caller) -> bool:
+def _is_for(known: StoredResponse, caller: Caller) -> bool:
     """Whether this caller may know it."""
     return known.tenant == caller.tenant and (known.is_stored or known.connection == caller.connection)
 

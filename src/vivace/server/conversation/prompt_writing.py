@@ -16,7 +16,7 @@ from vivace.server.backends.native.speech import Speech
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompting import Prompt, prompt_of
-from vivace.server.conversation.token_log import Session, Told
+from vivace.server.conversation.token_log import LogContents, Session
 from vivace.server.conversation.truncation import check_room, room_for_prompt, shortened
 
 LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is tokenized beside the event loop
@@ -30,7 +30,7 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     if previous and not turn.follows:  # another model's tokens mean nothing here: all is read anew
         before = await library.history(previous)
     begun = time.perf_counter()
-    turn.told = previous.told if previous and turn.follows else Told()
+    turn.told = previous.told if previous and turn.follows else LogContents()
     prompt = prompt_of(request, turn.told, previous, before)
     predicted = request.prediction.text if request.prediction else ""
     session = previous.continuation() if previous and turn.follows else Session(tenant=turn.caller.tenant)
@@ -77,7 +77,7 @@ async def _begin_shorter(
     request = msgspec.structs.replace(turn.request, input=[])
 
     def render(items: list[InputItem]) -> tuple[Prompt, list[int]]:
-        prompt = prompt_of(request, Told(), turn.previous, items)
+        prompt = prompt_of(request, LogContents(), turn.previous, items)
         return prompt, model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.wish.effort)
 
     kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool, Wish
+from vivace.models.families.base import Call, Entry, Message, Output, OutputSpec, Thought, Tool
 from vivace.protocol.shapes.items import CALLS, OUTPUTS, InputItem, joined
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.tools import Choice, parse_choice, parse_tools, tools_in_items
-from vivace.server.conversation.token_log import Known, Told
+from vivace.server.conversation.token_log import LogContents, StoredResponse
 
 
 class Prompt(msgspec.Struct):
@@ -20,8 +20,8 @@ class Prompt(msgspec.Struct):
 
     entries: list[Entry]
     tools: list[Tool]  # that the log does not tell of yet
-    wish: Wish
-    told: Told  # what the log tells of afterwards
+    wish: OutputSpec
+    told: LogContents  # what the log tells of afterwards
 
     @property
     def characters(self) -> int:
@@ -31,12 +31,15 @@ class Prompt(msgspec.Struct):
 
 
 def prompt_of(
-    request: ResponseCreate, told: Told, previous: Known | None, before: Sequence[InputItem] = ()
+    request: ResponseCreate,
+    told: LogContents,
+    previous: StoredResponse | None,
+    before: Sequence[InputItem] = (),
 ) -> Prompt:
     """`told` is what the log tells of; `before` are earlier items, where there is no log to go on from."""
     items = [*before, *request.items]
-    lite = tuple(tools_in_items(items)) or told.lite
-    given = [*parse_tools(request.tools or []), *lite]
+    inline_tools = tuple(tools_in_items(items)) or told.inline_tools
+    given = [*parse_tools(request.tools or []), *inline_tools]
     tools = [Tool(**msgspec.structs.asdict(tool)) for tool in given]
     digest = _digest(tools) if tools else told.tools
     entries: list[Entry] = []
@@ -50,13 +53,13 @@ def prompt_of(
         entries=entries,
         tools=tools if digest != told.tools else [],
         wish=_wish(request, tools, parse_choice(request.tool_choice, given)),
-        told=Told(request.instructions or told.instructions, digest, lite),
+        told=LogContents(request.instructions or told.instructions, digest, inline_tools),
     )
 
 
-def _wish(request: ResponseCreate, tools: Sequence[Tool], choice: Choice) -> Wish:
+def _wish(request: ResponseCreate, tools: Sequence[Tool], choice: Choice) -> OutputSpec:
     allowed = [tool for tool in tools if choice.names is None or tool.name in choice.names]
-    return Wish(
+    return OutputSpec(
         tools=() if choice.mode == "none" else tuple(allowed),
         choice=choice.mode,
         is_parallel=request.parallel_tool_calls is not False,
@@ -69,7 +72,9 @@ def _digest(tools: Sequence[Tool]) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(tools)).hexdigest()[:32]
 
 
-def _entry(item: InputItem, names: dict[str, str], previous: Known | None, *, is_last: bool) -> Entry | None:
+def _entry(
+    item: InputItem, names: dict[str, str], previous: StoredResponse | None, *, is_last: bool
+) -> Entry | None:
     if item.type in CALLS:
         return Call(item.name or "", item.call_text, item.call_id or "", item.type == "custom_tool_call")
     if item.type in OUTPUTS:

@@ -88,15 +88,15 @@ class Session:
         return tokens
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogContents(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a log tells of already, and need not be told again."""
 
     instructions: str | None = None
     tools: str = ""  # a digest
-    lite: tuple[Tool, ...] = ()  # those that came as an input item: they hold until others come
+    inline_tools: tuple[Tool, ...] = ()  # those that came as an input item: they hold until others come
 
 
-class Known:
+class StoredResponse:
     """A response that can be continued: where it ended, and what was said."""
 
     def __init__(
@@ -107,10 +107,10 @@ class Known:
         connection: str,
         is_stored: bool,
         model: str,
-        told: Told,
+        told: LogContents,
         session: Session | None,
         length: int = 0,
-        parent: "Known | None" = None,
+        parent: "StoredResponse | None" = None,
         follows: bool = True,
         input: list[InputItem] | None = None,
     ) -> None:
@@ -139,7 +139,7 @@ class Known:
 
     def call_name(self, call_id: str) -> str:
         """The tool of a call in this response or one before it; "" if it is not known."""
-        known: Known | None = self
+        known: StoredResponse | None = self
         while known:
             for item in known.output:
                 if item.get("call_id") == call_id:

@@ -20,7 +20,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Forget, Send, Start
 from vivace.protocol.connection.machine import Connection
 from vivace.protocol.shapes.events import AnyEvent, Terminal
-from vivace.protocol.shapes.outcomes import Broken, CallText, Musing, Outcome, Text
+from vivace.protocol.shapes.outcomes import Broken, CallText, Outcome, ReasoningDelta, Text
 from vivace.protocol.shapes.refusal import INTERNAL, ErrorFrame, frame_of, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, Turn
@@ -33,7 +33,7 @@ from vivace.server.watch.turn_watch import Watch
 
 LONGEST_S = 60 * 60.0
 TRY_AGAIN_LATER, RESTARTING = 1013, 1012
-TEXT = (Text, Musing, CallText)
+TEXT = (Text, ReasoningDelta, CallText)
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from vivace.protocol.shapes.outcomes import Broken
 from vivace.protocol.shapes.refusal import INTERNAL, mistake
 from vivace.protocol.writing.writer import ResponseWriter
 from vivace.server.backends.base import Caller, Turn
-from vivace.server.conversation.token_log import Known, Told
+from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.transport.sse import framed
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.desk import Desk
@@ -128,14 +128,14 @@ class Backgrounds:
             self.drop(live)
 
 
-def _promised(turn: Turn) -> Known:
-    return Known(
+def _promised(turn: Turn) -> StoredResponse:
+    return StoredResponse(
         turn.id,
         tenant=turn.caller.tenant,
         connection="",
         is_stored=True,
         model=turn.model,
-        told=Told(),
+        told=LogContents(),
         session=None,
         input=turn.request.items,
     )

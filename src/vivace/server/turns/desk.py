@@ -23,7 +23,7 @@ from vivace.server.backends.base import Backend, Caller, Taker, Turn
 from vivace.server.backends.native.backend import not_found
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.conversation.library import Library
-from vivace.server.conversation.token_log import Known, Told
+from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.transport.keys import Keys
 from vivace.server.turns.limits import Limits, RateRefused, Reservation, estimate_tokens
 from vivace.server.turns.queue import Ticket, TurnQueue
@@ -48,7 +48,7 @@ class Desk:
         self._queue = queue
         self._keys = keys
         self._watch = watch
-        self._previous: WeakKeyDictionary[Turn, Known] = WeakKeyDictionary()
+        self._previous: WeakKeyDictionary[Turn, StoredResponse] = WeakKeyDictionary()
         self._is_closing = False
 
     async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Turn:
@@ -90,7 +90,7 @@ class Desk:
         """Write a response down before its end is told; if that cannot be done, it has failed."""
         error: VivaceError
         try:
-            known: Known = getattr(turn, "known", None) or self._known(turn)
+            known: StoredResponse = getattr(turn, "known", None) or self._known(turn)
             await self.library.commit(known, event.response, events)
             return event
         except VivaceError as refused:
@@ -135,7 +135,7 @@ class Desk:
         response_id: str,
         caller: Caller,
         begin: Callable[[], Turn],
-        previous: Known | None,
+        previous: StoredResponse | None,
         reservation: Reservation,
         ticket: Ticket,
     ) -> Turn:
@@ -161,16 +161,16 @@ class Desk:
             self._previous[turn] = previous
         return turn
 
-    def _known(self, turn: Turn) -> Known:
+    def _known(self, turn: Turn) -> StoredResponse:
         """Of a turn that has no log here: an upstream's, or one that never came to its prompt."""
         parent = self._previous.get(turn)
-        known = Known(
+        known = StoredResponse(
             turn.id,
             tenant=turn.caller.tenant,
             connection=turn.caller.connection,
             is_stored=turn.request.is_stored,
             model=turn.model,
-            told=Told(),
+            told=LogContents(),
             session=None,
             parent=parent,
             follows=parent is not None and parent.session is None,

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 pytest.importorskip("msgspec", reason="the engine's packages are not installed")
 
 from tests.engine.desk import Desk  # noqa: E402
-from tests.engine.fixtures import PAYING, cuda_house  # noqa: E402
+from tests.engine.fixtures import PAYING, cuda_fixture  # noqa: E402
 from vivace.engine.output.sampler import Sampler  # noqa: E402
-from vivace.engine.runners.base import Draw, KVFull, Logits, Meanwhile, ShouldStop, Span  # noqa: E402
+from vivace.engine.runners.base import KVFull, Logits, Meanwhile, SamplingSpec, ShouldStop, Span  # noqa: E402
 from vivace.engine.runners.cuda.decode.graphs import Passes  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.wire.frames import Generate, Interrupt, Open, Sampling, Tokens  # noqa: E402
@@ -21,7 +21,7 @@ STOP = 120
 
 
 def make_runner(bits: int = 8) -> CudaRunner:
-    runner = cuda_house(bits).runner
+    runner = cuda_fixture(bits).runner
     assert isinstance(runner, CudaRunner)
     return runner
 
@@ -30,7 +30,7 @@ class ByLogits:
     """The same runner for an engine that does not know that it can choose."""
 
     def __init__(self, runner: CudaRunner) -> None:
-        self._runner, self.facts = runner, runner.facts
+        self._runner, self.info = runner, runner.info
         self.save, self.load, self.trim, self.share = runner.save, runner.load, runner.trim, runner.share
         self.known_costs, self.piece, self.close = runner.known_costs, runner.piece, runner.close
 
@@ -44,7 +44,7 @@ class Counting(CudaRunner):
     asked: list[tuple[int, int]]
 
     def decode(
-        self, span: Span, draw: Draw, ahead: int = 0, meanwhile: Meanwhile = lambda: None
+        self, span: Span, draw: SamplingSpec, ahead: int = 0, meanwhile: Meanwhile = lambda: None
     ) -> list[int]:
         self.asked.append((len(span.tokens), ahead))
         return super().decode(span, draw, ahead, meanwhile)
@@ -59,7 +59,7 @@ def test_an_engine_says_the_same_either_way(sampling: Sampling, use_drafts: bool
     runner.asked = []  # type: ignore[attr-defined]
     texts = []
     for each in (ByLogits(runner), runner):
-        for seq in range(runner.facts.sequences):
+        for seq in range(runner.info.sequences):
             runner.trim(seq, 0)
         desk = Desk(each, costs=PAYING)
         prediction = texts[0][:30] + texts[0][33:] if texts and use_drafts else []
@@ -114,7 +114,7 @@ def make_late(runner: CudaRunner) -> CudaRunner:
     return runner
 
 
-def oracle(text: list[int], count: int, draw: Draw) -> list[int]:
+def oracle(text: list[int], count: int, draw: SamplingSpec) -> list[int]:
     """What follows, one pass of one token after the other, chosen by the engine's own sampler."""
     runner, said = make_runner(), list(text)
     sampler = Sampler(Sampling(temperature=draw.temperature, seed=draw.seed), [])
@@ -128,8 +128,8 @@ def oracle(text: list[int], count: int, draw: Draw) -> list[int]:
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
-@pytest.mark.parametrize("draw", [Draw(), Draw(0.7, 99)], ids=["greedy", "drawn"])
-def test_whatever_is_asked_in_between(draw: Draw, is_late: bool, seed: int) -> None:
+@pytest.mark.parametrize("draw", [SamplingSpec(), SamplingSpec(0.7, 99)], ids=["greedy", "drawn"])
+def test_whatever_is_asked_in_between(draw: SamplingSpec, is_late: bool, seed: int) -> None:
     """Right and wrong drafts, steps ahead, trims, forks and other sequences: always the oracle's tokens."""
     chance = random.Random(seed)
     text = list(b"the beginning of everything ")
@@ -174,8 +174,8 @@ def test_what_an_earlier_pass_writes_late_is_not_taken() -> None:
     runner, text = make_runner(), list(b"the beginning of everything ")
     runner.forward([Span(0, 0, text)])
     runner.share(0, 1, len(text))
-    (wanted,) = runner.decode(Span(1, len(text), [65]), Draw())
-    runner.decode(Span(0, len(text), [66, 67]), Draw())
+    (wanted,) = runner.decode(Span(1, len(text), [65]), SamplingSpec())
+    runner.decode(Span(0, len(text), [66, 67]), SamplingSpec())
     runner.trim(0, len(text))
     if not torch.cuda.is_available():
         make_late(runner)
@@ -186,7 +186,7 @@ def test_what_an_earlier_pass_writes_late_is_not_taken() -> None:
         passes.ring.copy_(late)
 
     passes.clear_ring = clear_too_early  # type: ignore[method-assign]
-    assert runner.decode(Span(0, len(text), [65, 67]), Draw())[0] == wanted
+    assert runner.decode(Span(0, len(text), [65, 67]), SamplingSpec())[0] == wanted
 
 
 def test_nothing_is_begun_where_there_is_no_room() -> None:
@@ -196,21 +196,21 @@ def test_nothing_is_begun_where_there_is_no_room() -> None:
     runner.forward([Span(0, 0, [65] * 60)])
     length = 61
     for _ in range(4):
-        assert len(runner.decode(Span(0, length - 1, [65]), Draw(), 2)) == 1
+        assert len(runner.decode(Span(0, length - 1, [65]), SamplingSpec(), 2)) == 1
         length += 1
     with pytest.raises(KVFull):
-        runner.decode(Span(0, length - 1, [65]), Draw(), 2)
+        runner.decode(Span(0, length - 1, [65]), SamplingSpec(), 2)
     runner.trim(1, 1024)
-    assert len(runner.decode(Span(0, length - 1, [65]), Draw(), 2)) == 1
+    assert len(runner.decode(Span(0, length - 1, [65]), SamplingSpec(), 2)) == 1
 
 
 def test_a_stop_token_ends_what_follows() -> None:
     """A draft behind a stop token is not said, right as it may be."""
     text = list(b"and so on ")
-    wanted = oracle(text, 6, Draw())
+    wanted = oracle(text, 6, SamplingSpec())
     runner = make_runner()
     runner.forward([Span(0, 0, text[:-1])])
-    draw = Draw(stops=frozenset({wanted[2]}))
+    draw = SamplingSpec(stops=frozenset({wanted[2]}))
     first = wanted.index(wanted[2]) + 1
     said = runner.decode(Span(0, len(text) - 1, [text[-1], *wanted[:5]]), draw, 0)
     assert said == wanted[:first]
@@ -235,5 +235,5 @@ def test_a_second_turn_ends_the_steps_ahead() -> None:
     frames = [f.turn for f in desk.sent if isinstance(f, Tokens)]
     assert "y" in frames
     said = desk.tokens("x")
-    alone = oracle(list(b"one "), len(said), Draw())
+    alone = oracle(list(b"one "), len(said), SamplingSpec())
     assert said == alone

@@ -17,7 +17,7 @@ from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint  # noqa: E402
 from vivace.engine.wire.frames import Generate, Open  # noqa: E402
 from vivace.engine.wire.job import Job  # noqa: E402
-from vivace.models.families.base import Message, Wish  # noqa: E402
+from vivace.models.families.base import Message, OutputSpec  # noqa: E402
 from vivace.models.families.choose import family_for  # noqa: E402
 from vivace.models.tokenizer import load_tokenizer  # noqa: E402
 
@@ -34,12 +34,12 @@ def test_a_folder_on_the_gpu(tmp_path: Path, bits: int) -> None:
     )  # fmt: skip
     runner = make_runner(job)
     assert isinstance(runner, CudaRunner)
-    assert runner.facts.name == folder.name
+    assert runner.info.name == folder.name
     tokenizer = load_tokenizer(str(folder), folder)
-    assert runner.facts.end_tokens == tokenizer.end_tokens
+    assert runner.info.end_tokens == tokenizer.end_tokens
     family = family_for(tokenizer, str(folder))
     prompt = family.render([Message("user", "def reverse(text): return 'übrig'\n" * 8)])
-    prompt += family.answer(prompt, Wish())
+    prompt += family.answer(prompt, OutputSpec())
     desk = Desk(runner)
     desk.run(Open("s", list(prompt)), Generate("s", "t", max_tokens=TOKENS))
     said = desk.tokens("t")

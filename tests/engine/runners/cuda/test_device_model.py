@@ -8,7 +8,7 @@ np = pytest.importorskip("numpy")
 from dataclasses import replace  # noqa: E402
 
 from tests.engine.runners.cuda.test_runner import Letters  # noqa: E402
-from vivace.engine.runners.base import Draw, Span  # noqa: E402
+from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.kv.pool import rounded  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B  # noqa: E402
@@ -37,7 +37,7 @@ def test_greedy_tokens_at_length(bits: int, kv_bits: int, length: int, seed: int
         tokens: list[int] = []
         while len(tokens) < 24:
             span = Span(0, length - 1 + len(tokens), [(text + tokens)[-1]])
-            tokens += runner.decode(span, Draw(), ahead=2)
+            tokens += runner.decode(span, SamplingSpec(), ahead=2)
         runner.trim(0, length - 1)
         streams.append(tokens)
     assert streams[0] == streams[1]

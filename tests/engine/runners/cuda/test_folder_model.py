@@ -22,14 +22,14 @@ from tests.engine.runners.cuda.plain_machine import PlainMachine  # noqa: E402
 from tests.folders import CONFIG, write_config, write_model  # noqa: E402
 from vivace.bench.gpu.material import CODE_TOKENS, make_material  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
-from vivace.engine.runners.cuda.model.vocabulary import read_words  # noqa: E402
+from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model  # noqa: E402
 from vivace.engine.runners.cuda.weights.cache import identity_of, read_through_cache  # noqa: E402
 from vivace.engine.runners.cuda.weights.checkpoint import describe, read_checkpoint  # noqa: E402
 from vivace.engine.wire.frames import Generate, Open  # noqa: E402
 from vivace.errors import StartError  # noqa: E402
-from vivace.models.families.base import Message, Wish  # noqa: E402
+from vivace.models.families.base import Message, OutputSpec  # noqa: E402
 from vivace.models.families.choose import family_for  # noqa: E402
 from vivace.models.tokenizer import load_tokenizer  # noqa: E402
 
@@ -53,7 +53,7 @@ def open_on_cpu(folder: Path) -> CudaRunner:
     shape, weights = read_checkpoint(folder)
     model, dense = build_model(shape, weights, 16, "cpu", 512)
     return CudaRunner(
-        folder.name, model, dense, read_words(folder, shape.vocab), bits=16, context_tokens=512,
+        folder.name, model, dense, read_vocabulary(folder, shape.vocab), bits=16, context_tokens=512,
         identity=identity_of(folder), make_machine=PlainMachine, blocks=5,
     )  # fmt: skip
 
@@ -87,9 +87,9 @@ def test_a_turn_says_what_plain_torch_says(whole: Path) -> None:
     tokenizer = load_tokenizer(str(whole), whole)
     family = family_for(tokenizer, str(whole))
     prompt = family.render([Message("user", "def reverse(text): übrig?")])
-    prompt += family.answer(prompt, Wish())
+    prompt += family.answer(prompt, OutputSpec())
     runner = open_on_cpu(whole)
-    assert runner.facts.end_tokens == tokenizer.end_tokens
+    assert runner.info.end_tokens == tokenizer.end_tokens
     assert [runner.piece(token) for token in prompt] == [tokenizer.piece(token) for token in prompt]
     desk = Desk(runner)
     desk.run(Open("s", list(prompt)), Generate("s", "t", max_tokens=TOKENS))
@@ -142,12 +142,12 @@ def test_tied_words(folder: Path) -> None:
 
 def test_saved_kv_belongs_to_the_weights(folder: Path) -> None:
     """When any shard is another, what was saved before is not read."""
-    before = open_on_cpu(folder).facts.kv_format
-    assert open_on_cpu(folder).facts.kv_format == before
+    before = open_on_cpu(folder).info.kv_format
+    assert open_on_cpu(folder).info.kv_format == before
     shard = next(folder.glob("*00002-of*"))
     facts = shard.stat()
     os.utime(shard, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
-    assert open_on_cpu(folder).facts.kv_format != before
+    assert open_on_cpu(folder).info.kv_format != before
 
 
 def test_llama_3_positions(folder: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_tokenizer_of_another_model(folder: Path) -> None:
     told["added_tokens"].append({"id": 384, "content": "<more>"})
     (folder / "tokenizer.json").write_text(json.dumps(told))
     with pytest.raises(StartError, match="has 385 tokens, but its weights know 384"):
-        read_words(folder, 384)
+        read_vocabulary(folder, 384)
     (folder / "tokenizer.json").unlink()
     with pytest.raises(StartError, match=r"has no tokenizer\.json"):
-        read_words(folder, 384)
+        read_vocabulary(folder, 384)

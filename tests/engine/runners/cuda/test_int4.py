@@ -11,7 +11,7 @@ from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from tests.engine.runners.cuda.test_runner import Letters, some  # noqa: E402
 from vivace.bench.gpu.run import bytes_per_token  # noqa: E402
-from vivace.engine.runners.base import Draw, Span  # noqa: E402
+from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import SHARED_BYTES, Plan  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
@@ -23,10 +23,10 @@ from vivace.engine.runners.cuda.weights.int4 import (  # noqa: E402
     GROUP,
     MOST,
     SPANS,
-    Fours,
-    round_to_fours,
-    tile_fours,
-    untile_fours,
+    Int4Weights,
+    round_to_int4,
+    tile_int4,
+    untile_int4,
     widen,
 )
 from vivace.engine.runners.cuda.weights.layout import gate_up_pairs, pack, rotation_pairs, untile  # noqa: E402
@@ -42,12 +42,12 @@ CLOSE = 6e-3
 def four_rounded(plain: Plain) -> Plain:
     """The same weights as 4 bits have them, for the reference."""
     return Plain(
-        (name, widen(round_to_fours(each)) if name.endswith("_proj.weight") else each)
+        (name, widen(round_to_int4(each)) if name.endswith("_proj.weight") else each)
         for name, each in plain.items()
     )
 
 
-def random_fours(rows: int, columns: int, seed: int) -> Fours:
+def random_int4(rows: int, columns: int, seed: int) -> Int4Weights:
     draw = torch.Generator().manual_seed(seed)
     size = (rows, columns // GROUP)
 
@@ -55,16 +55,18 @@ def random_fours(rows: int, columns: int, seed: int) -> Fours:
         return torch.randint(least, most + 1, size, generator=draw, dtype=torch.uint8)
 
     integers = some_bytes(*size, GROUP, most=MOST)
-    return Fours(integers, some_bytes(*size, least=1), some_bytes(*size), torch.rand(rows, generator=draw))
+    return Int4Weights(
+        integers, some_bytes(*size, least=1), some_bytes(*size), torch.rand(rows, generator=draw)
+    )
 
 
 @given(tiles=integers(1, 4), blocks=integers(1, 5), seed=integers(0, 1 << 30))
 def test_tiles_hold_what_was_laid_into_them(tiles: int, blocks: int, seed: int) -> None:
     """Integers, steps and zeros come back as they were, from 4.5 bits a weight."""
-    before = random_fours(8 * tiles, 64 * blocks, seed)
-    laid = tile_fours(before)
+    before = random_int4(8 * tiles, 64 * blocks, seed)
+    laid = tile_int4(before)
     assert laid.nbytes == 8 * tiles * 64 * blocks * 9 // 16
-    for found, wanted in zip(untile_fours(laid, before.scales, 64 * blocks), before, strict=True):
+    for found, wanted in zip(untile_int4(laid, before.scales, 64 * blocks), before, strict=True):
         assert torch.equal(found, wanted)
 
 
@@ -78,7 +80,7 @@ def test_rounding(seed: int, exponent: float, offset: float, spread: float) -> N
     groups = torch.randn(5, 4, GROUP, generator=draw) + offset
     groups *= 10 ** (exponent + spread * torch.rand(5, 4, 1, generator=draw))
     groups[2] = 0.0
-    found = widen(round_to_fours(groups.flatten(1))).reshape(groups.shape)
+    found = widen(round_to_int4(groups.flatten(1))).reshape(groups.shape)
     width = groups.amax(-1).clamp(min=0) - groups.amin(-1).clamp(max=0)
     unit = width.amax(1, keepdim=True) / (255 * SPANS[-1])  # of a row: groups of small weights put up with it
     error = (found - groups).double().square().mean(-1).sqrt()
@@ -94,7 +96,7 @@ def test_a_file_in_groups_of_32_comes_out_nearly_as_it_went_in(seed: int, used: 
     integers[..., 0], integers[..., 1] = 0, used
     step = 0.2 + torch.rand(8, 16, 1, generator=draw)
     wanted = (step * (integers - used * torch.rand(8, 16, 1, generator=draw))).flatten(1)
-    assert distance(widen(round_to_fours(wanted)), wanted) < 0.015
+    assert distance(widen(round_to_int4(wanted)), wanted) < 0.015
 
 
 def test_the_prefill_multiplies_by_the_same_numbers(seed: int) -> None:
@@ -204,7 +206,7 @@ def test_prefill_then_passes_then_stream(prefill: str, seed: int) -> None:
     few = runner.forward([Span(0, 77, text[77:], want=3)]).copy()
     said: list[int] = []
     while len(said) < 3:
-        said += runner.decode(Span(0, 79 + len(said), [(text + said)[-1]]), Draw(), 1)
+        said += runner.decode(Span(0, 79 + len(said), [(text + said)[-1]]), SamplingSpec(), 1)
     whole = torch.tensor(text + said[:-1], device=device)
     wanted = reference.forward(shape, four_rounded(plain), whole, model.rotation).cpu()
     assert distance(torch.tensor(first), wanted[76:77]) < (0.1 if prefill == "fp8" else 0.03)

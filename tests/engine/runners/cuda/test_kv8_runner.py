@@ -6,11 +6,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 np = pytest.importorskip("numpy")
 pytest.importorskip("msgspec", reason="the engine's packages are not installed")
 
-from tests.engine.fixtures import cuda_house  # noqa: E402
+from tests.engine.fixtures import cuda_fixture  # noqa: E402
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from tests.engine.runners.cuda.test_runner import SHAPE, Letters, some  # noqa: E402
-from vivace.engine.runners.base import Draw, Span  # noqa: E402
+from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.kv.pool import rounded  # noqa: E402
 from vivace.engine.runners.cuda.load import kv_bytes  # noqa: E402
@@ -22,7 +22,7 @@ from vivace.engine.runners.cuda.weights.build import build_model, random_weights
 
 def make_runner(bits: int = 8, kv_bits: int = 8) -> CudaRunner:
     """Small, with plain torch in the place of the kernels where there is no GPU."""
-    runner = cuda_house(bits, kv_bits=kv_bits).runner
+    runner = cuda_fixture(bits, kv_bits=kv_bits).runner
     assert isinstance(runner, CudaRunner)
     return runner
 
@@ -31,7 +31,9 @@ def go_on(runner: CudaRunner, seq: int, text: list[int], count: int, ahead: int 
     """So many greedy tokens, with steps in flight."""
     said: list[int] = []
     while len(said) < count:
-        said += runner.decode(Span(seq, len(text) - 1 + len(said), [(text + said)[-1]]), Draw(), ahead)
+        said += runner.decode(
+            Span(seq, len(text) - 1 + len(said), [(text + said)[-1]]), SamplingSpec(), ahead
+        )
     return said
 
 
@@ -81,7 +83,7 @@ def test_saved_kv_goes_on_with_the_same_tokens() -> None:
 def test_a_save_in_one_format_never_loads_in_another(kv_bits: int) -> None:
     """Not by its name, and not by its bytes, even where their number would do."""
     runner, other = make_runner(kv_bits=kv_bits), make_runner(kv_bits=24 - kv_bits)
-    assert runner.facts.kv_format != other.facts.kv_format
+    assert runner.info.kv_format != other.info.kv_format
     pages = 9 if kv_bits == 16 else 16  # as many bytes in either format
     tokens = pages * 64
     runner.forward([Span(0, 0, [65] * 40)])
@@ -117,7 +119,7 @@ def test_drafts_do_not_change_the_text() -> None:
     said: list[int] = []
     while len(said) < 24:
         draft = [*alone[len(said) : len(said) + 5], 99]
-        said += runner.decode(Span(1, len(text) - 1 + len(said), [(text + said)[-1], *draft]), Draw())
+        said += runner.decode(Span(1, len(text) - 1 + len(said), [(text + said)[-1], *draft]), SamplingSpec())
     assert said[:24] == alone
 
 

@@ -9,7 +9,7 @@ np = pytest.importorskip("numpy")
 
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
-from vivace.engine.runners.base import Draw, KVFull, Span, Stopped  # noqa: E402
+from vivace.engine.runners.base import KVFull, SamplingSpec, Span, Stopped  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import TUNINGS  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
@@ -64,7 +64,7 @@ def test_prefill_then_passes_then_stream(bits: int, seed: int) -> None:
     assert distance(torch.tensor(few), wanted[87:]) < 0.05
     tokens: list[int] = []
     for _ in range(3):
-        tokens += runner.decode(Span(0, 89 + len(tokens), [(text + tokens)[-1]]), Draw(), ahead=1)
+        tokens += runner.decode(Span(0, 89 + len(tokens), [(text + tokens)[-1]]), SamplingSpec(), ahead=1)
     again = list(text)
     for token in tokens:
         row = runner.forward([Span(1, 0, again, want=1)])[0]
@@ -99,7 +99,7 @@ def test_a_draft_is_verified_with_what_its_tokens_would_have_alone(seed: int) ->
     runner.share(0, 1, 130)
     said = [7]
     for at in range(130, 148):
-        said += runner.decode(Span(1, at, said[-1:]), Draw())
+        said += runner.decode(Span(1, at, said[-1:]), SamplingSpec())
     passes: list[tuple[int, int]] = []
     run = runner._passes.run
 
@@ -108,7 +108,7 @@ def test_a_draft_is_verified_with_what_its_tokens_would_have_alone(seed: int) ->
         return run(tokens, start, *rest, **named)
 
     runner._passes.run = noted
-    assert runner.decode(Span(0, 130, said[:-1]), Draw()) == said[1:]
+    assert runner.decode(Span(0, 130, said[:-1]), SamplingSpec()) == said[1:]
     assert passes == [(130, 6), (136, 4), (140, 8)]
 
 
@@ -151,10 +151,10 @@ def test_full_and_stopped(seed: int) -> None:
 def test_costs_rise_with_the_size_of_a_pass() -> None:
     """Every size that a draft may have is measured, and a prefill never looks cheaper than they do."""
     pytest.importorskip("msgspec", reason="the engine's packages are not installed")
-    from tests.engine.fixtures import cuda_house
+    from tests.engine.fixtures import cuda_fixture
 
-    runner = cuda_house().runner
+    runner = cuda_fixture().runner
     costs = runner.known_costs()
     assert {1, 2, 4, 8, 16, 32, 64} <= costs.keys()
     assert costs[64] >= costs[32] > 0
-    assert runner.forward([Span(0, 0, [1] * 20, want=1)]).shape == (1, runner.facts.vocab_size)
+    assert runner.forward([Span(0, 0, [1] * 20, want=1)]).shape == (1, runner.info.vocab_size)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vivace.engine.runners.cuda.model.vocabulary import Words
+from vivace.engine.runners.cuda.model.vocabulary import GgufVocabulary
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
 from vivace.errors import StartError
 from vivace.models.tokenizer import GgufTokenizer
@@ -13,7 +13,7 @@ from vivace.models.tokenizer import GgufTokenizer
 def test_words_are_llama_cpps(smol: Path) -> None:
     """Every token of SmolLM2 stands for the same bytes, and the same tokens end a turn."""
     file, theirs = GgufFile(smol), GgufTokenizer(smol)
-    ours = Words(file.fields, smol.name)
+    ours = GgufVocabulary(file.fields, smol.name)
     count = len(file.fields["tokenizer.ggml.tokens"])
     file.close()
     assert ours.end_tokens == theirs.end_tokens
@@ -23,4 +23,4 @@ def test_words_are_llama_cpps(smol: Path) -> None:
 def test_other_vocabularies_are_refused() -> None:
     """A vocabulary that is not byte-level is named."""
     with pytest.raises(StartError, match="a vocabulary of the kind llama"):
-        Words({"tokenizer.ggml.model": "llama"}, "old.gguf")
+        GgufVocabulary({"tokenizer.ggml.model": "llama"}, "old.gguf")

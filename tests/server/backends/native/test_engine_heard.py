@@ -14,8 +14,8 @@ from vivace.protocol.shapes.outcomes import Ended
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.backends.native import engine_process, engine_supervisor
-from vivace.server.backends.native.engine_process import EngineLife
-from vivace.server.backends.native.engine_supervisor import EngineLink
+from vivace.server.backends.native.engine_process import EngineProcess
+from vivace.server.backends.native.engine_supervisor import EngineSupervisor
 
 LONG = "word " * 20  # with the template, more than one pass of 64 tokens
 
@@ -71,7 +71,7 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
 ) -> None:
     """Its process is ended, and who waits for it is told what it did and what to do."""
     monkeypatch.setattr(engine_process, "STUCK_S", 1.0)
-    life = EngineLife()
+    life = EngineProcess()
     with pytest.raises(StartError) as raised:
         await life.begin(job(tmp_path, load_ms=3e5, is_stuck=True))
     assert "hangs" in raised.value.message
@@ -83,7 +83,7 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
 async def test_an_engine_that_gets_on_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loads for longer than one that does nothing may."""
     monkeypatch.setattr(engine_process, "STUCK_S", 3.0)
-    life = EngineLife()
+    life = EngineProcess()
     ready = await life.begin(job(tmp_path, load_ms=5000))
     assert ready.load_ms > 1e3 * engine_process.STUCK_S
     await life.close()
@@ -95,7 +95,7 @@ async def test_an_engine_that_is_never_done_is_given_up(
     """Also if it is busy."""
     monkeypatch.setattr(engine_process, "LOADING_S", 1.0)
     with pytest.raises(StartError, match="hangs"):
-        await EngineLife().begin(job(tmp_path, load_ms=3e5))
+        await EngineProcess().begin(job(tmp_path, load_ms=3e5))
 
 
 async def test_whoever_asks_next_starts_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ async def test_whoever_asks_next_starts_another(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(engine_supervisor, "START_ATTEMPTS", 1)
     monkeypatch.setattr(engine_supervisor, "RETRY_AFTER_S", 0.0)
     file = tmp_path / "script.json"
-    link = EngineLink(job(tmp_path, load_ms=3e5, is_stuck=True))
+    link = EngineSupervisor(job(tmp_path, load_ms=3e5, is_stuck=True))
     waiting = await asyncio.gather(link.up(), link.up(), return_exceptions=True)
     assert [type(each) for each in waiting] == [StartError, StartError]
     assert not link.is_ready
@@ -117,7 +117,7 @@ async def test_whoever_asks_next_starts_another(tmp_path: Path, monkeypatch: pyt
 
 async def test_a_server_that_stops_does_not_wait_for_a_load(tmp_path: Path) -> None:
     """The process is ended with it, and nobody is left who would hear of its end."""
-    link = EngineLink(job(tmp_path, load_ms=3e5, is_stuck=True))
+    link = EngineSupervisor(job(tmp_path, load_ms=3e5, is_stuck=True))
     waiting = asyncio.create_task(link.up())
     await asyncio.sleep(0)
     await link.close()

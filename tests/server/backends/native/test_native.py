@@ -14,7 +14,7 @@ from vivace.server.backends.base import Caller
 from vivace.server.backends.native import model_slot
 from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.conversation.library import Library
-from vivace.server.conversation.token_log import Known, Session, Told
+from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 from vivace.server.store.sqlite import SqliteStore
 
 REPLY = "Fine, thanks."
@@ -46,7 +46,7 @@ class Talk:
         assert session is not None
         return session
 
-    def _known(self, response_id: str) -> Known:
+    def _known(self, response_id: str) -> StoredResponse:
         known = self.library.peek(response_id, Caller())
         assert known is not None
         return known
@@ -162,14 +162,14 @@ async def test_sessions_beyond_the_limit_are_closed_and_come_back(
 async def test_memory_forgets_what_was_longest_unused(settings: Settings) -> None:
     """It holds so many responses and no more; using one keeps it."""
 
-    def known(name: str) -> Known:
-        return Known(
+    def known(name: str) -> StoredResponse:
+        return StoredResponse(
             name,
             tenant="",
             connection="",
             is_stored=True,
             model="m",
-            told=Told(),
+            told=LogContents(),
             session=Session(),
             length=0,
         )

@@ -8,14 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivace.protocol.shapes.events import Usage, Waterfall
-from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallText, Ended, Musing, Outcome, Text
+from vivace.protocol.shapes.outcomes import (
+    CallBegun,
+    CallDone,
+    CallText,
+    Ended,
+    Outcome,
+    ReasoningDelta,
+    Text,
+)
 from vivace.server.backends.native.outbox import Outbox
 
 END = Ended("stop", Usage(0, 0, 0), Waterfall())
 OUTCOMES = st.lists(
     st.one_of(
         st.builds(Text, st.text(max_size=3), st.lists(st.integers(), max_size=2)),
-        st.builds(Musing, st.text(max_size=3)),
+        st.builds(ReasoningDelta, st.text(max_size=3)),
         st.builds(CallText, st.text(max_size=3)),
         st.just(CallBegun("f")),
         st.just(CallDone()),
@@ -31,7 +39,7 @@ def joined(outcomes: list[Outcome]) -> list[Outcome]:
         match last, outcome:
             case Text(), Text():
                 found[-1] = Text(last.delta + outcome.delta, last.logprobs + outcome.logprobs)
-            case (Musing(), Musing()) | (CallText(), CallText()):
+            case (ReasoningDelta(), ReasoningDelta()) | (CallText(), CallText()):
                 found[-1] = type(outcome)(last.delta + outcome.delta)  # type: ignore[union-attr]
             case _:
                 found.append(outcome)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.backends.upstream.fake import Asker, Fake, completed, responses
 from vivace.protocol.shapes.items import InputItem, Part
-from vivace.protocol.shapes.outcomes import CallBegun, CallText, Musing, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallText, ReasoningDelta, Text
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 PATCH = {"type": "custom", "name": "apply_patch"}
@@ -125,7 +125,7 @@ async def test_reasoning_is_told_once(fake: Fake, box: Asker) -> None:
     assert (await box.ask()).musing == "Raw."
     fake.play(responses(done(THOUGHT), done(MESSAGE), completed(THOUGHT, MESSAGE)))
     told = await box.ask()
-    assert told.outcomes[:2] == [Musing("Hm."), Text("Hello.")]
+    assert told.outcomes[:2] == [ReasoningDelta("Hm."), Text("Hello.")]
 
 
 @pytest.mark.parametrize(

@@ -90,14 +90,14 @@ def _load(
 
     from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
     from vivace.engine.runners.cuda.kernels.driver import Modules
-    from vivace.engine.runners.cuda.model.vocabulary import read_words
+    from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
     from vivace.engine.runners.cuda.runner import CudaRunner
     from vivace.engine.runners.cuda.weights.build import build_model
     from vivace.engine.runners.cuda.weights.cache import identity_of, read_through_cache
     from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 
     begun = time.perf_counter()
-    vocabulary, identity = read_words(path, shape.vocab), identity_of(path)  # before what takes long
+    vocabulary, identity = read_vocabulary(path, shape.vocab), identity_of(path)  # before what takes long
     blocks = torch.cuda.get_device_properties(0).multi_processor_count
     modules = Modules(folder / "kernels" if folder else None)
     sizes = fitting_passes(shape, bits)

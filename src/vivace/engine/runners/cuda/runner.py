@@ -15,12 +15,12 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import (
-    Draw,
-    Facts,
     KVFull,
     Logits,
     Meanwhile,
+    ModelInfo,
     OutOfMemory,
+    SamplingSpec,
     ShouldStop,
     Span,
     Stopped,
@@ -78,7 +78,7 @@ class CudaRunner:
         self._vocabulary = vocabulary
         rows = torch.empty(MOST_ROWS, shape.vocab, dtype=torch.float32)
         self._rows = rows.pin_memory() if device.type == "cuda" else rows
-        self.facts = Facts(
+        self.info = ModelInfo(
             name=name,
             context_tokens=pages * PAGE_TOKENS,
             trained_tokens=shape.trained_tokens,
@@ -96,7 +96,7 @@ class CudaRunner:
             shares_passes=False,
             stoppable_ms=8.0,
         )
-        mark = hashlib.blake2b(self.facts.kv_format.encode(), digest_size=MARK_BYTES)
+        mark = hashlib.blake2b(self.info.kv_format.encode(), digest_size=MARK_BYTES)
         self._mark = bytearray(mark.digest())
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
@@ -148,7 +148,7 @@ class CudaRunner:
         return found
 
     def decode(
-        self, span: Span, draw: Draw, ahead: int = 0, meanwhile: Meanwhile = lambda: None
+        self, span: Span, draw: SamplingSpec, ahead: int = 0, meanwhile: Meanwhile = lambda: None
     ) -> list[int]:
         """See `base.Decode`. Steps in flight are true, whatever is drafted: they are used up first."""
         (token, *draft), start = span.tokens, span.start
@@ -180,7 +180,9 @@ class CudaRunner:
             self._pages.reserve(span.seq, end, len(table) * PAGE_TOKENS + 1)
         self._passes.use_table(table)
 
-    def _verify(self, start: int, tokens: Sequence[int], draw: Draw, meanwhile: Meanwhile) -> list[int]:
+    def _verify(
+        self, start: int, tokens: Sequence[int], draw: SamplingSpec, meanwhile: Meanwhile
+    ) -> list[int]:
         """The draft behind the first token, as far as it is what the device chooses, and one more."""
         said: list[int] = []
         while True:
@@ -191,7 +193,9 @@ class CudaRunner:
                 if len(said) == len(tokens) or choice != tokens[len(said)] or choice in draw.stops:
                     return said
 
-    def _step(self, seq: int, start: int, token: int, draw: Draw, ahead: int, meanwhile: Meanwhile) -> int:
+    def _step(
+        self, seq: int, start: int, token: int, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile
+    ) -> int:
         room = len(self._pages.table(seq)) * PAGE_TOKENS - start  # steps that have a place to write to
         stream = self._stream
         if stream is None or not (stream.send(min(1 + ahead, room)) or stream.in_flight):
@@ -241,13 +245,13 @@ class CudaRunner:
 
     def warm_up(self) -> None:
         """Capture all graphs, and load what torch loads at its first use."""
-        self._passes.warm_up(self.facts.limit_tokens)
+        self._passes.warm_up(self.info.limit_tokens)
         self._prefill.warm_up()
 
     def known_costs(self) -> dict[int, float]:
         """Measured here and now: a draft is verified without its logits, which `forward` would bring over."""
         few = self._passes.sizes
-        many = [size for size in PREFILL_SIZES if few[-1] < size <= self.facts.limit_tokens]
+        many = [size for size in PREFILL_SIZES if few[-1] < size <= self.info.limit_tokens]
         costs = {size: min(self._pass_ms(size) for _ in range(3)) for size in (*few, *many)}
         self.trim(0, 0)
         if many:  # reads its weights once for all tokens, so it may be quicker than a pass over a few of them
@@ -262,7 +266,7 @@ class CudaRunner:
             self.forward([span])
         else:
             self._make_room(span, 0)
-            self._verify(0, span.tokens, Draw(), lambda: None)
+            self._verify(0, span.tokens, SamplingSpec(), lambda: None)
             self._passes.settle()
         return (time.perf_counter() - begun) * 1e3
 

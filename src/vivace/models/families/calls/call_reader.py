@@ -7,12 +7,21 @@ keeps all of them, so that nothing is lost if it turns out to be no call.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from vivace.models.families.base import CallBegan, CallEnded, CallGrew, Mused, Part, Said, Tool, Wish
+from vivace.models.families.base import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    OutputSpec,
+    Part,
+    ReasoningPart,
+    TextPart,
+    Tool,
+)
 
 
 class CallReader(Protocol):
-    has_begun: bool  # `CallBegan` was said
-    has_ended: bool  # and `CallEnded`
+    has_begun: bool  # `CallStart` was said
+    has_ended: bool  # and `CallEnd`
     is_over: bool  # nothing more of the text is its own
     is_wrong: bool  # it is no call
 
@@ -36,7 +45,7 @@ class CallReader(Protocol):
         ...
 
 
-def callable_tools(wish: Wish) -> dict[str, Tool]:
+def callable_tools(wish: OutputSpec) -> dict[str, Tool]:
     """By name; of two with the same name the first."""
     return {} if wish.choice == "none" else {tool.name: tool for tool in reversed(wish.tools)}
 
@@ -46,12 +55,12 @@ def joined(parts: Sequence[Part]) -> list[Part]:
     found: list[Part] = list(parts[:1])
     for part in parts[1:]:
         match found[-1], part:
-            case Said(text=before), Said(text=text):
-                found[-1] = Said(before + text)
-            case Mused(text=before), Mused(text=text):
-                found[-1] = Mused(before + text)
-            case CallGrew(delta=before), CallGrew(delta=delta):
-                found[-1] = CallGrew(before + delta)
+            case TextPart(text=before), TextPart(text=text):
+                found[-1] = TextPart(before + text)
+            case ReasoningPart(text=before), ReasoningPart(text=text):
+                found[-1] = ReasoningPart(before + text)
+            case CallDelta(delta=before), CallDelta(delta=delta):
+                found[-1] = CallDelta(before + delta)
             case _:
                 found.append(part)
     return found
@@ -78,13 +87,13 @@ class CallInMaking:
     def _begin(self) -> None:
         assert self._tool is not None
         self.has_begun = True
-        self._parts.append(CallBegan(self._tool))
+        self._parts.append(CallStart(self._tool))
 
     def _grow(self, delta: str) -> None:
         if delta:
             self._grown.append(delta)
-            self._parts.append(CallGrew(delta))
+            self._parts.append(CallDelta(delta))
 
     def _end(self) -> None:
         self.has_ended = True
-        self._parts.append(CallEnded())
+        self._parts.append(CallEnd())

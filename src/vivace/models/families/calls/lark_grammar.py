@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from vivace.models.families.base import Grammar, Tool, Wish
+from vivace.models.families.base import Grammar, OutputSpec, Tool
 from vivace.models.families.calls.definitions import parameters
 from vivace.models.families.calls.json_call import INPUT
 
@@ -43,7 +43,7 @@ class Form(Protocol):
         ...
 
 
-def grammar_of(wish: Wish, form: Form, *, reasoning: Sequence[str] = ()) -> Grammar | None:
+def grammar_of(wish: OutputSpec, form: Form, *, reasoning: Sequence[str] = ()) -> Grammar | None:
     """None where any text will do. `reasoning`: the rule of that name, of what goes before the answer."""
     tools = wish.tools if wish.choice != "none" else ()
     first = "reasoning " if reasoning else ""
@@ -58,7 +58,7 @@ def grammar_of(wish: Wish, form: Form, *, reasoning: Sequence[str] = ()) -> Gram
     return None
 
 
-def _schema_grammar(wish: Wish, tools: Sequence[Tool], form: Form, reasoning: Sequence[str]) -> Grammar:
+def _schema_grammar(wish: OutputSpec, tools: Sequence[Tool], form: Form, reasoning: Sequence[str]) -> Grammar:
     """An answer under a schema, or a call instead of it."""
     if not tools and not reasoning:
         return Grammar("json_schema", wish.schema)

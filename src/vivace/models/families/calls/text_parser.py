@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from vivace.models.families.base import CallBroke, Mused, Part, Said, Tool
+from vivace.models.families.base import CallError, Part, ReasoningPart, TextPart, Tool
 from vivace.models.families.calls.call_reader import CallReader, joined
 from vivace.models.families.calls.scanning import begun, is_begun, past_space
 
@@ -240,7 +240,7 @@ class TextParser:
             self._call, self._state = None, self._text
             text = "".join(self._led) + call.raw() + held
             if call.has_begun:
-                self._parts.append(CallBroke(text))
+                self._parts.append(CallError(text))
                 self._has_said = self._has_called = True
             else:
                 self._say_after_all(text)
@@ -272,11 +272,11 @@ class TextParser:
             text = "".join([*self._gap, text])
         self._gap = []
         self._has_said = True
-        self._parts.append(Said(text))
+        self._parts.append(TextPart(text))
 
     def _think(self, text: str) -> None:
         if text:
-            self._parts.append(Mused(text))
+            self._parts.append(ReasoningPart(text))
 
     def _take(self) -> list[Part]:
         parts, self._parts = self._parts, []

@@ -18,10 +18,10 @@ from vivace.models.families.base import (
     Grammar,
     Message,
     Output,
+    OutputSpec,
     Parser,
     Thought,
     Tool,
-    Wish,
 )
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.harmony.form import harmony_grammar, header_of
@@ -40,7 +40,7 @@ from vivace.models.families.harmony.parser import (
     Header,
 )
 from vivace.models.families.harmony.typescript import FUNCTIONS, namespaces, recipient
-from vivace.models.families.wording import Own, Wording, guarded
+from vivace.models.families.wording import TemplateText, Wording, guarded
 from vivace.models.tokenizer import Tokenizer
 
 
@@ -101,7 +101,7 @@ class Harmony:
             sheet.add(entry, entries[place + 1] if place + 1 < len(entries) else None)
         return sheet.tokens()
 
-    def answer(self, log: Sequence[int], wish: Wish) -> list[int]:
+    def answer(self, log: Sequence[int], wish: OutputSpec) -> list[int]:
         opened = self.opened(log)
         sheet = Sheet(self, log)
         if not opened or opened.header.role != "assistant":
@@ -116,7 +116,7 @@ class Harmony:
 
     # ---- what the model says ----------------------------------------------------------------------
 
-    def parser(self, wish: Wish, log: Sequence[int]) -> Parser:
+    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
         tools = callable_tools(wish)
         opened = self.opened(log) or Opened(Header(), None)
         parser = HarmonyParser(tools | {recipient(tool): tool for tool in tools.values()}, opened.header)
@@ -124,7 +124,7 @@ class Harmony:
             parser.resume(opened.body)
         return parser
 
-    def grammar(self, wish: Wish) -> Grammar | None:
+    def grammar(self, wish: OutputSpec) -> Grammar | None:
         return harmony_grammar(wish)
 
     # ---- what a log says --------------------------------------------------------------------------
@@ -212,7 +212,12 @@ class Sheet:
                 to = [f" to={self._recipients.get(entry.name, f'{FUNCTIONS}.{entry.name}')}", *kind]
                 self._say(COMMENTARY, to, entry.arguments, CALL)
             case Output():
-                self._begin(self._sender(entry), Own(" to=assistant"), Mark(CHANNEL), Own(COMMENTARY))
+                self._begin(
+                    self._sender(entry),
+                    TemplateText(" to=assistant"),
+                    Mark(CHANNEL),
+                    TemplateText(COMMENTARY),
+                )
                 self.direct(Mark(MESSAGE), entry.text)
                 self._end = END
         if not (isinstance(entry, Message) and entry.is_open):
@@ -220,12 +225,12 @@ class Sheet:
 
     def write(self, role: str, *texts: str) -> None:
         """A message without a channel; an empty line between its texts."""
-        self._begin(Own(role), Mark(MESSAGE))
+        self._begin(TemplateText(role), Mark(MESSAGE))
         self.direct("\n\n".join(filter(None, texts)))
         self._end = END
 
     def begin_answer(self) -> None:
-        self._begin(Own("assistant"))
+        self._begin(TemplateText("assistant"))
 
     def direct(self, *pieces: str) -> None:
         """Text, and control tokens where they are marked as such."""
@@ -253,7 +258,7 @@ class Sheet:
     def _say(self, channel: str, to: Sequence[str], text: str, end: str) -> None:
         """A message of the assistant's, but for its end."""
         self.begin_answer()
-        self.direct(Mark(CHANNEL), Own(channel), *to, Mark(MESSAGE), text)
+        self.direct(Mark(CHANNEL), TemplateText(channel), *to, Mark(MESSAGE), text)
         self._end = end
 
     def _add_answer(self, message: Message, following: Entry | None) -> None:
@@ -266,7 +271,7 @@ class Sheet:
             self.direct(message.text)
             self._end = RETURN if opened.header.channel == FINAL else END
         elif opened and is_ours and not opened.header.channel:
-            self.direct(Mark(CHANNEL), Own(FINAL), Mark(MESSAGE), message.text)
+            self.direct(Mark(CHANNEL), TemplateText(FINAL), Mark(MESSAGE), message.text)
             self._end = RETURN
         else:
             is_before_call = isinstance(following, Call) and not message.is_open

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vivace.models.families.base import Grammar, Tool, Wish
+from vivace.models.families.base import Grammar, OutputSpec, Tool
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.lark_grammar import TEXT, arguments_rule, json_rule, lark, literal, pattern
 from vivace.models.families.harmony.parser import CHANNEL, COMMENTARY, CONSTRAIN, FINAL, MESSAGE
@@ -23,7 +23,7 @@ _REST = "rest[lazy]: " + pattern(r"(?s:.*)<\|end\|>")
 _NEXT = "NEXT: " + pattern(r"\n?<\|start\|>assistant ?<\|channel\|>")
 
 
-def header_of(wish: Wish) -> Sequence[str]:
+def header_of(wish: OutputSpec) -> Sequence[str]:
     """The beginning of the answer's header that the wish makes certain; the grammar begins behind it."""
     tools = list(callable_tools(wish).values())
     if harmony_grammar(wish) is None:
@@ -38,7 +38,7 @@ def header_of(wish: Wish) -> Sequence[str]:
     return [CHANNEL] if tools else [CHANNEL, FINAL, MESSAGE]
 
 
-def harmony_grammar(wish: Wish) -> Grammar | None:
+def harmony_grammar(wish: OutputSpec) -> Grammar | None:
     """None where any text will do."""
     tools = list(callable_tools(wish).values())
     is_forced = bool(tools) and wish.choice == "required"
@@ -57,7 +57,7 @@ def harmony_grammar(wish: Wish) -> Grammar | None:
     return lark(f"start: (talk NEXT)* {last}", *talk, *([] if is_forced else [answer]), *common)
 
 
-def _thinks(wish: Wish) -> bool:
+def _thinks(wish: OutputSpec) -> bool:
     return wish.effort != "none"
 
 

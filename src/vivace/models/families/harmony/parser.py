@@ -6,7 +6,7 @@ for one. Does not own rendering (`harmony`).
 
 from collections.abc import Mapping
 
-from vivace.models.families.base import CallBroke, Mused, Part, Said, Tool
+from vivace.models.families.base import CallError, Part, ReasoningPart, TextPart, Tool
 from vivace.models.families.calls.call_reader import CallInMaking, joined
 from vivace.models.families.calls.json_reading import ValueReader, is_json_object
 from vivace.models.families.calls.scanning import past_space
@@ -64,8 +64,8 @@ class Body(CallInMaking):
         """The message is over, or nothing more comes of it."""
 
 
-class Words(Body):
-    def __init__(self, kind: type[Said] | type[Mused], *, is_apart: bool) -> None:
+class GgufVocabulary(Body):
+    def __init__(self, kind: type[TextPart] | type[ReasoningPart], *, is_apart: bool) -> None:
         super().__init__({})
         self._kind = kind
         self._before = "\n\n" if is_apart else ""
@@ -88,7 +88,7 @@ class FreeCall(Body):
 
     def close(self, *, is_cut: bool) -> None:
         if is_cut:
-            self._parts.append(CallBroke("".join(self._grown)))
+            self._parts.append(CallError("".join(self._grown)))
         else:
             self._end()
 
@@ -105,7 +105,7 @@ class JsonBody(Body):
 
     def feed(self, text: str) -> None:
         if self.is_wrong:
-            self._parts.append(Said(text))
+            self._parts.append(TextPart(text))
             return
         at = 0
         if not self._has_first:
@@ -119,7 +119,7 @@ class JsonBody(Body):
             self.is_wrong = at < len(text)
         self._raw.append(text[:at])
         if self.is_wrong:
-            self._parts += [CallBroke(self.raw()), Said(text[at:])]
+            self._parts += [CallError(self.raw()), TextPart(text[at:])]
 
     def close(self, *, is_cut: bool) -> None:  # noqa: ARG002
         if self.is_wrong:
@@ -129,7 +129,7 @@ class JsonBody(Body):
         if is_json_object("".join(self._grown)):
             self._end()
         else:
-            self._parts.append(CallBroke(self.raw()))
+            self._parts.append(CallError(self.raw()))
 
 
 class HarmonyParser:
@@ -139,13 +139,15 @@ class HarmonyParser:
         self._header: Header | None = header
         self._is_started = False  # a header was begun by its own token
         self._body: Body | None = None
-        self._last: type[Said] | type[Mused] | None = None  # kind of the last words, if nothing came since
+        self._last: type[TextPart] | type[ReasoningPart] | None = (
+            None  # kind of the last words, if nothing came since
+        )
         self._parts: list[Part] = []
 
     def resume(self, body: str) -> None:
         """The first message has its header already, and this much of its body; of a call all is told."""
         self._open(self._header or Header())
-        if self._body and not isinstance(self._body, Words):
+        if self._body and not isinstance(self._body, GgufVocabulary):
             self._body.feed(body)
 
     def feed(self, text: str) -> list[Part]:
@@ -183,8 +185,8 @@ class HarmonyParser:
             self._body = FreeCall(tool) if tool.is_custom else JsonBody(tool)
             self._last = None
         else:
-            kind = Mused if header.channel == ANALYSIS and not header.recipient else Said
-            self._body = Words(kind, is_apart=self._last is kind)
+            kind = ReasoningPart if header.channel == ANALYSIS and not header.recipient else TextPart
+            self._body = GgufVocabulary(kind, is_apart=self._last is kind)
             self._last = kind
         self._header = None
 
@@ -192,7 +194,7 @@ class HarmonyParser:
         if self._body:
             self._body.close(is_cut=is_cut)
         elif self._header and not self._is_started:
-            self._parts.append(Said(self._header.stray))
+            self._parts.append(TextPart(self._header.stray))
         self._take_body()
         self._body = self._header = None
         self._is_started = False
@@ -204,4 +206,4 @@ class HarmonyParser:
     def _take(self) -> list[Part]:
         self._take_body()
         parts, self._parts = self._parts, []
-        return [part for part in joined(parts) if part not in (Said(""), Mused(""))]
+        return [part for part in joined(parts) if part not in (TextPart(""), ReasoningPart(""))]

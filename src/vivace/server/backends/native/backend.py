@@ -19,13 +19,13 @@ from vivace.protocol.shapes.refusal import Refusal, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
 from vivace.server.backends.base import Caller
-from vivace.server.backends.native.engine_process import EngineLife
+from vivace.server.backends.native.engine_process import EngineProcess
 from vivace.server.backends.native.model_slot import LoadedModel, ModelSlot, find_model, present_models
 from vivace.server.backends.native.submission import End, Submission, early, reason_it_is_complete
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompt_writing import write_prompt
-from vivace.server.conversation.token_log import Known
+from vivace.server.conversation.token_log import StoredResponse
 from vivace.server.watch.metrics import Metrics
 
 STOP_TURNS_S = 3.0
@@ -83,7 +83,7 @@ class NativeBackend:
         turn = NativeTurn(response_id, request, model, caller, previous)
         self._turns[turn] = task = asyncio.create_task(self._drive(turn))
         turn.on_interrupt = self._canceller(turn)
-        task.add_done_callback(lambda _: self._bury(turn))
+        task.add_done_callback(lambda _: self._cleanup(turn))
         return turn
 
     async def stop_turns(self) -> None:
@@ -163,12 +163,12 @@ class NativeBackend:
 
         return cancel
 
-    def _bury(self, turn: NativeTurn) -> None:
+    def _cleanup(self, turn: NativeTurn) -> None:
         del self._turns[turn]
         if not turn.is_over:  # cancelled, perhaps before its first step
             self._end(turn, early(turn, "interrupted"))
 
-    def _conclude(self, turn: NativeTurn, model: LoadedModel, life: EngineLife, end: End) -> None:
+    def _conclude(self, turn: NativeTurn, model: LoadedModel, life: EngineProcess, end: End) -> None:
         """End the turn, or leave it to be submitted again."""
         assert turn.session is not None
         turn.on_interrupt = self._canceller(turn)
@@ -178,9 +178,9 @@ class NativeBackend:
             model.unseat(turn.session, life)  # how much of the log it has taken is not known
             turn.fail(RequestRefused(end.message, code=end.code))
         else:
-            self._mourn(turn, model)
+            self._on_engine_death(turn, model)
 
-    def _mourn(self, turn: NativeTurn, model: LoadedModel) -> None:
+    def _on_engine_death(self, turn: NativeTurn, model: LoadedModel) -> None:
         """The engine died under this turn."""
         turn.deaths += 1
         if reason := reason_it_is_complete(turn, model):
@@ -202,7 +202,7 @@ class NativeBackend:
         """Remember where the response ended, so that it can be continued."""
         if turn.session:
             turn.known = self._library.keep(
-                Known(
+                StoredResponse(
                     turn.id,
                     tenant=turn.caller.tenant,
                     connection=turn.caller.connection,

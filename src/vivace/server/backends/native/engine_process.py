@@ -42,7 +42,7 @@ TurnFrame = Tokens | Finished | Failed
 Handler = Callable[[TurnFrame | None], None]  # None: the engine has died
 
 
-class EngineLife(asyncio.Protocol):
+class EngineProcess(asyncio.Protocol):
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Ready] = loop.create_future()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from vivace.engine.wire.frames import StatsReply
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
-from vivace.server.backends.native.engine_process import EngineLife
+from vivace.server.backends.native.engine_process import EngineProcess
 
 START_ATTEMPTS = 2
 CALM_S = 60.0  # deaths longer ago than this are forgiven
@@ -32,13 +32,13 @@ HUNG_S = 60.0  # and after this it is ended
 log = logging.getLogger(__name__)
 
 
-class EngineLink:
+class EngineSupervisor:
     def __init__(self, job: Job, on_restart: Callable[[], None] = lambda: None) -> None:
         self.job = job
         self._on_restart = on_restart
         self._deaths: deque[float] = deque(maxlen=8)
         self._failed_at = 0.0
-        self._current: EngineLife | None = None
+        self._current: EngineProcess | None = None
         self._is_closing = False
         self._heard = asyncio.Event()  # the engine owes no answer, or there is none that could
         self._heard.set()
@@ -47,7 +47,7 @@ class EngineLink:
         self._coming = self._come_up()
 
     @property
-    def life(self) -> EngineLife | None:
+    def life(self) -> EngineProcess | None:
         """The engine process that is up and has said Ready, if one is."""
         return self._current
 
@@ -56,7 +56,7 @@ class EngineLink:
         """Whether a request would be answered now."""
         return self._current is not None and self._heard.is_set()
 
-    async def up(self) -> EngineLife:
+    async def up(self) -> EngineProcess:
         """Wait for an engine that is ready and answers; `StartError` if it cannot start."""
         while True:
             has_failed = self._coming.done() and not self._current
@@ -86,15 +86,15 @@ class EngineLink:
             await self._current.close()
             self._current = None
 
-    def _come_up(self) -> asyncio.Task[EngineLife]:
+    def _come_up(self) -> asyncio.Task[EngineProcess]:
         task = asyncio.create_task(self._begin_life())
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if none waits
         return task
 
-    async def _begin_life(self) -> EngineLife:
+    async def _begin_life(self) -> EngineProcess:
         await asyncio.sleep(self._delay_s())
         for attempt in range(1, START_ATTEMPTS + 1):
-            life = EngineLife()
+            life = EngineProcess()
             try:
                 ready = await life.begin(self.job)
             except StartError as error:
@@ -114,7 +114,7 @@ class EngineLink:
                 return life
         raise AssertionError("an attempt succeeds or raises")
 
-    async def _beat(self, life: EngineLife) -> None:
+    async def _beat(self, life: EngineProcess) -> None:
         """Ask for a sign of life, over and over, until there is none."""
         while not life.is_dead:
             answer = asyncio.ensure_future(life.stats())

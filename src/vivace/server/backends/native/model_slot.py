@@ -21,8 +21,8 @@ from vivace.models.families.base import Family
 from vivace.models.families.choose import family_for
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.server.backends.native.engine_process import EngineLife
-from vivace.server.backends.native.engine_supervisor import EngineLink
+from vivace.server.backends.native.engine_process import EngineProcess
+from vivace.server.backends.native.engine_supervisor import EngineSupervisor
 from vivace.server.conversation.token_log import Session
 from vivace.server.watch.metrics import Metrics
 
@@ -60,7 +60,7 @@ class LoadedModel:
     def __init__(self, settings: Settings, name: str, metrics: Metrics) -> None:
         self.name = name
         self._path = find_model(settings, name)
-        self.engine = EngineLink(make_job(settings, name, self._path), metrics.engine_restarted)
+        self.engine = EngineSupervisor(make_job(settings, name, self._path), metrics.engine_restarted)
         self._open: OrderedDict[str, Session] = OrderedDict()
 
     async def load(self) -> None:
@@ -68,7 +68,7 @@ class LoadedModel:
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
         self.family = family_for(self.tokenizer, self.name)
 
-    def seat(self, session: Session, life: EngineLife, *, is_whole: bool) -> None:
+    def seat(self, session: Session, life: EngineProcess, *, is_whole: bool) -> None:
         """See that this engine process has the session open; with its whole log, or ready to be sent it."""
         self._open[session.name] = session
         self._open.move_to_end(session.name)
@@ -78,14 +78,14 @@ class LoadedModel:
             session.open_in, session.known_tokens = life, length
             self._close_oldest(life)
 
-    def unseat(self, session: Session, life: EngineLife) -> None:
+    def unseat(self, session: Session, life: EngineProcess) -> None:
         """Let the engine forget a session; its log stays with us."""
         self._open.pop(session.name, None)
         if session.open_in is life and not life.is_dead:
             life.send(Close(session.name))
         session.open_in = None
 
-    def _close_oldest(self, life: EngineLife) -> None:
+    def _close_oldest(self, life: EngineProcess) -> None:
         idle = [session for session in self._open.values() if not session.is_busy]
         for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
             self.unseat(session, life)

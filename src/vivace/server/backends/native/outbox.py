@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
-from vivace.protocol.shapes.outcomes import Broken, CallText, Ended, Musing, Outcome, Queued, Text
+from vivace.protocol.shapes.outcomes import Broken, CallText, Ended, Outcome, Queued, ReasoningDelta, Text
 from vivace.server.backends.base import Taker
 
 
@@ -66,7 +66,7 @@ class Outbox:
             case Text(delta=delta, logprobs=logprobs):
                 self._more.append(delta)
                 self._logprobs += logprobs
-            case Musing(delta=delta) | CallText(delta=delta):
+            case ReasoningDelta(delta=delta) | CallText(delta=delta):
                 self._more.append(delta)
             case _:
                 return False
@@ -76,7 +76,7 @@ class Outbox:
         """Put the text that waits last together."""
         if self._more:
             last = self._waiting[-1]
-            assert isinstance(last, Text | Musing | CallText)
+            assert isinstance(last, Text | ReasoningDelta | CallText)
             whole = last.delta + "".join(self._more)
             if isinstance(last, Text):
                 self._waiting[-1] = Text(whole, last.logprobs + self._logprobs)

@@ -9,18 +9,26 @@ from typing import Any
 
 from vivace.engine.wire.frames import Chance, Chances
 from vivace.models.families.base import (
-    CallBegan,
-    CallBroke,
-    CallEnded,
-    CallGrew,
+    CallDelta,
+    CallEnd,
+    CallError,
+    CallStart,
     Family,
-    Mused,
+    OutputSpec,
     Part,
-    Said,
-    Wish,
+    ReasoningPart,
+    TextPart,
 )
 from vivace.models.tokenizer import Tokenizer
-from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallLost, CallText, Musing, Outcome, Text
+from vivace.protocol.shapes.outcomes import (
+    CallBegun,
+    CallDone,
+    CallLost,
+    CallText,
+    Outcome,
+    ReasoningDelta,
+    Text,
+)
 from vivace.protocol.writing.text_stream import TextStream
 
 
@@ -29,7 +37,7 @@ class Speech:
         self,
         family: Family,
         tokenizer: Tokenizer,
-        wish: Wish,
+        wish: OutputSpec,
         log: Sequence[int],
         stops: Sequence[str],
         *,
@@ -67,24 +75,24 @@ class Speech:
         return [self._outcome(part) for part in parts]
 
     def _outcome(self, part: Part) -> Outcome:
-        self._is_musing = isinstance(part, Mused)
+        self._is_musing = isinstance(part, ReasoningPart)
         match part:
-            case Said(text=text):
+            case TextPart(text=text):
                 logprobs, self._logprobs = self._logprobs, []
                 return Text(text, logprobs)
-            case Mused(text=text):
+            case ReasoningPart(text=text):
                 self._logprobs = []
-                return Musing(text)
-            case CallBegan(tool=tool):
+                return ReasoningDelta(text)
+            case CallStart(tool=tool):
                 self.is_in_call = True
                 return CallBegun(tool.name, tool.namespace, tool.is_custom, is_sure=self._is_sure)
-            case CallGrew(delta=delta):
+            case CallDelta(delta=delta):
                 return CallText(delta)
-            case CallEnded():
+            case CallEnd():
                 self.is_in_call = False
                 self._logprobs = []
                 return CallDone()
-            case CallBroke(text=text):
+            case CallError(text=text):
                 self.is_in_call = False
                 return CallLost(text)
 

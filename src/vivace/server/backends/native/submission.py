@@ -23,7 +23,7 @@ from vivace.engine.wire.frames import (
     Tokens,
     Waterfall,
 )
-from vivace.server.backends.native.engine_process import EngineLife, TurnFrame
+from vivace.server.backends.native.engine_process import EngineProcess, TurnFrame
 from vivace.server.backends.native.model_slot import LoadedModel
 from vivace.server.backends.native.turn import NativeTurn
 
@@ -35,7 +35,7 @@ End = Finished | Failed | None  # of a turn on an engine; None: the engine died
 
 
 class Submission:
-    def __init__(self, turn: NativeTurn, model: LoadedModel, life: EngineLife) -> None:
+    def __init__(self, turn: NativeTurn, model: LoadedModel, life: EngineProcess) -> None:
         assert turn.session is not None, "its prompt comes first"
         self.end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._turn = turn

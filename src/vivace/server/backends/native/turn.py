@@ -13,12 +13,21 @@ from vivace.engine.wire.frames import Chances, Finished, Grammar
 from vivace.engine.wire.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
-from vivace.protocol.shapes.outcomes import Broken, CallDone, CallLost, Ended, Musing, Outcome, Queued, Text
+from vivace.protocol.shapes.outcomes import (
+    Broken,
+    CallDone,
+    CallLost,
+    Ended,
+    Outcome,
+    Queued,
+    ReasoningDelta,
+    Text,
+)
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, Taker
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.backends.native.speech import Speech
-from vivace.server.conversation.token_log import Known, Session, Told
+from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 
 if TYPE_CHECKING:
     from vivace.server.watch.turn_watch import TurnWatch
@@ -29,7 +38,12 @@ class NativeTurn:
     taker: Taker | None = None
 
     def __init__(
-        self, response_id: str, request: ResponseCreate, model: str, caller: Caller, previous: Known | None
+        self,
+        response_id: str,
+        request: ResponseCreate,
+        model: str,
+        caller: Caller,
+        previous: StoredResponse | None,
     ) -> None:
         self.id = response_id
         self.request = request
@@ -38,9 +52,9 @@ class NativeTurn:
         self.previous = previous
         self.session: Session | None = None  # from when its prompt is in the log
         self.speech: Speech | None = None  # likewise
-        self.known: Known | None = None  # what can be continued, from when the turn is over
+        self.known: StoredResponse | None = None  # what can be continued, from when the turn is over
         self.follows = False  # its log begins with that of `previous`
-        self.told = Told()  # what the log tells of after this turn
+        self.told = LogContents()  # what the log tells of after this turn
         self.grammar: Grammar | None = None
         self.typed: list[int] = []  # a provisional tail, which is no part of the log
         self.prompt_tokens = 0  # the whole log before the answer
@@ -111,7 +125,7 @@ class NativeTurn:
                 length if isinstance(outcome, CallDone) else self.whole_length,
             )
             return
-        if self._item in (Text, Musing) and not isinstance(outcome, self._item):
+        if self._item in (Text, ReasoningDelta) and not isinstance(outcome, self._item):
             self.whole_length = self._said_length
         self._item, self._said_length = type(outcome), length
 

@@ -88,7 +88,7 @@ class UpstreamBackend:
         turn = UpstreamTurn(response_id, request, request.model or "", caller)
         self._turns[turn] = task = asyncio.create_task(self._drive(turn, peer, model))
         turn.on_interrupt = task.cancel
-        task.add_done_callback(lambda _: self._bury(turn, peer.upstream.name))
+        task.add_done_callback(lambda _: self._cleanup(turn, peer.upstream.name))
         return turn
 
     async def stop_turns(self) -> None:
@@ -126,7 +126,7 @@ class UpstreamBackend:
                 return peer, model
         return None
 
-    def _bury(self, turn: UpstreamTurn, name: str) -> None:
+    def _cleanup(self, turn: UpstreamTurn, name: str) -> None:
         del self._turns[turn]
         if not turn.is_over:  # cancelled, but not by an interrupt
             turn.end("interrupted")

@@ -8,7 +8,7 @@ outcomes go.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallText, Musing, Outcome, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallText, Outcome, ReasoningDelta, Text
 from vivace.protocol.writing.text_stream import TextStream
 
 MAX_ANSWER_CHARS = 32 * 1024 * 1024
@@ -50,7 +50,7 @@ class Teller:
     def muse(self, delta: str) -> None:
         if delta:
             self.count(delta)
-            self._take(None, Musing(delta))
+            self._take(None, ReasoningDelta(delta))
 
     def begin(self, call: CallBegun) -> int:
         """A call; its number names it from now on."""
@@ -92,9 +92,9 @@ class Teller:
                 self._logprobs += logprobs
                 self._say(self._stream.feed(_clean(delta).encode()))
                 return
-            case Musing(delta=delta):
+            case ReasoningDelta(delta=delta):
                 self.flush()
-                outcome = Musing(_clean(delta))
+                outcome = ReasoningDelta(_clean(delta))
             case CallBegun():
                 self.flush()
                 self._open = number

@@ -15,7 +15,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 from numpy.typing import NDArray
 
-from vivace.engine.runners.base import Draw, Meanwhile
+from vivace.engine.runners.base import Meanwhile, SamplingSpec
 from vivace.engine.runners.cuda.decode.chain import (
     ACTIVE,
     COUNT,
@@ -40,7 +40,7 @@ from vivace.engine.runners.cuda.decode.chain import (
 from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
 from vivace.engine.runners.cuda.kv.pool import bits_of
 
-GREEDY = Draw()
+GREEDY = SamplingSpec()
 MOST_NUMBER = 1 << 30
 ROUNDS_BETWEEN_LOOKS = 1 << 14  # of waiting: about 3 ms, longer than a step
 
@@ -149,7 +149,7 @@ class Passes:
         chosen: Pass,
         start: int,
         tokens: Sequence[int],
-        draw: Draw = GREEDY,
+        draw: SamplingSpec = GREEDY,
         *,
         step: int = 0,
         streams: bool = False,
@@ -167,7 +167,9 @@ class Passes:
         words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
         self.enqueue(lambda: chosen.buffers.inputs.copy_(chosen.staging, non_blocking=True))
 
-    def run(self, tokens: Sequence[int], start: int, draw: Draw = GREEDY, *, number: int = 0) -> Buffers:
+    def run(
+        self, tokens: Sequence[int], start: int, draw: SamplingSpec = GREEDY, *, number: int = 0
+    ) -> Buffers:
         """One pass over a few tokens; its logits are in the buffers once the stream has come so far."""
         chosen = self._prepared(len(tokens), start)
         self.write(chosen, start, tokens, draw, step=number)
@@ -178,7 +180,9 @@ class Passes:
         """How many of these tokens one pass may take, for each to come out as it would alone."""
         return self.sized(1).plan.cut_alike(start, tokens)
 
-    def choose(self, tokens: Sequence[int], start: int, draw: Draw, meanwhile: Meanwhile) -> Iterator[int]:
+    def choose(
+        self, tokens: Sequence[int], start: int, draw: SamplingSpec, meanwhile: Meanwhile
+    ) -> Iterator[int]:
         """One pass over a few tokens, and what would be said after each: no logits leave the device."""
         self._prepared(len(tokens), start)  # a trial run writes to the ring, too
         self.clear_ring(len(tokens))

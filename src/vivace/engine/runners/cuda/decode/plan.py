@@ -194,12 +194,14 @@ class Plan:
     def sizes(self, parts: int) -> dict[str, Size]:
         """The launches of a pass; `parts` clusters a key head share the attention."""
         shape, tuned, (split, warps) = self.shape, self.tuned, self.down
-        sixteens = (self.tokens + 15) // 16
+        token_tiles = (self.tokens + 15) // 16
         clusters = -(-shape.hidden // 8 // self._down_tiles(split))  # no more than that many tiles each need
         splits = parts * tuned.attention_cluster
 
         def product(tiles: int, blocks: int, k: int, stages: int, group: int) -> Size:
-            return Size((min(blocks, tiles), sixteens, 1), 288, 1, self._product_bytes(k, 8, stages, group))
+            return Size(
+                (min(blocks, tiles), token_tiles, 1), 288, 1, self._product_bytes(k, 8, stages, group)
+            )
 
         head_tiles = -(-shape.vocab // 8)
 
@@ -213,9 +215,9 @@ class Plan:
                                       shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_stages),
             "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
                                tuned.up_group),
-            "down_projection": Size((clusters * split, sixteens, 1), warps * 32 + 32, split,
+            "down_projection": Size((clusters * split, token_tiles, 1), warps * 32 + 32, split,
                                     self._down_bytes(tuned)),
-            "head": Size((min(self.blocks, head_tiles), sixteens, 1), 288, 1, self._head_bytes(tuned)),
+            "head": Size((min(self.blocks, head_tiles), token_tiles, 1), 288, 1, self._head_bytes(tuned)),
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
         }  # fmt: skip
 

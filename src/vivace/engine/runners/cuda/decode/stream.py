@@ -5,7 +5,7 @@ the device, greedily or with the draws of engine/output/sampler.py at temperatur
 penalties, grammars) needs the logits on the host. Does not own who may stream: see `runner`.
 """
 
-from vivace.engine.runners.base import Draw
+from vivace.engine.runners.base import SamplingSpec
 from vivace.engine.runners.cuda.decode.chain import RING_WORDS
 from vivace.engine.runners.cuda.decode.graphs import Passes
 
@@ -13,7 +13,7 @@ from vivace.engine.runners.cuda.decode.graphs import Passes
 class Stream:
     """Begins with `token` at position `start` of a sequence, whose pages are in use already."""
 
-    def __init__(self, passes: Passes, seq: int, start: int, token: int, draw: Draw) -> None:
+    def __init__(self, passes: Passes, seq: int, start: int, token: int, draw: SamplingSpec) -> None:
         self._passes, self._pass = passes, passes.sized(1)
         self.seq, self.draw = seq, draw
         self.start, self.token = start, token  # what the first step that was not taken yet is fed
@@ -33,7 +33,7 @@ class Stream:
         """The position behind all that its steps write."""
         return self.start + self.in_flight
 
-    def is_at(self, seq: int, start: int, token: int, draw: Draw) -> bool:
+    def is_at(self, seq: int, start: int, token: int, draw: SamplingSpec) -> bool:
         """Whether its next token is the one that follows `token` there."""
         return (self.seq, self.start, self.token, self.draw) == (seq, start, token, draw)
 

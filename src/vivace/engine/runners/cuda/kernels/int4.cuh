@@ -2,7 +2,7 @@
 // of its row. The tensor core multiplies the 16-bit activations by the integers; from that the zero times the sum of the
 // activations is taken, still in integers, and the group's sum is scaled in fp32. With one token or two most of the
 // tensor core's columns are free: up to four groups take their places side by side, and one scaling serves them
-// all. Owns the format (fours.py has the same in torch) and the sums of one warp and two tiles; where the weights and
+// all. Owns the format (int4.py has the same in torch) and the sums of one warp and two tiles; where the weights and
 // the activations come from is product.cuh's.
 
 #if HAS_DIGITS
@@ -23,7 +23,7 @@ struct Added { int x[COLUMN_TILES]; };                 // sums of SHARE groups' 
 #define HIGH_HALVES 0xf0f0f0f0u
 #define ONES 0x01010101u
 
-template <int COUNT> struct Fours {                    // COUNT groups of a row
+template <int COUNT> struct Int4Weights {                    // COUNT groups of a row
     static const int PASSES = (COUNT + SHARE - 1) / SHARE;
     static const int CHAINS = PASSES > 2 ? 1 : SHARE;  // tensor-core steps of a pass that need not wait for each other
 

@@ -206,7 +206,7 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
     // activations are taken in the same order, so the product is unchanged.
     static const int LOADS = SLICE / WARPS / 32;             // 32 columns each
     static const int KEPT = LOADS * COLUMN_TILES * X_BITS / 4 <= KEEP_REGISTERS ? LOADS : 0;  // else read for each tile
-    typedef Fours<LOADS> Groups;                             // of 4-bit weights; their sums of activations: kept, too
+    typedef Int4Weights<LOADS> Groups;                             // of 4-bit weights; their sums of activations: kept, too
     static const int ADDED = WIDTH == 4 && Groups::PASSES * COLUMN_TILES <= 2 * KEEP_REGISTERS ? Groups::PASSES : 0;
 
     DEVICE Right load_right(int i) {

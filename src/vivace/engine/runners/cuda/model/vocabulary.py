@@ -11,13 +11,13 @@ from typing import Any
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
 from vivace.errors import StartError
 from vivace.models.byte_level import END_NAMES, byte_letters, spelled_bytes
-from vivace.models.folder_vocab import FolderWords
+from vivace.models.folder_vocab import FolderVocabulary
 
 _NORMAL, _USER_DEFINED = 1, 4  # token types; all others (control, unknown, unused) stand for no bytes
 _END_FIELDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
-class Words:
+class GgufVocabulary:
     """Pieces and end tokens, as the runner's seam wants them."""
 
     def __init__(self, fields: dict[str, Any], name: str) -> None:
@@ -39,14 +39,14 @@ class Words:
         return self._pieces[token] if token < len(self._pieces) else b""
 
 
-def read_words(path: Path, vocab_size: int) -> Words | FolderWords:
+def read_vocabulary(path: Path, vocab_size: int) -> GgufVocabulary | FolderVocabulary:
     """Of a GGUF file or a folder, whose weights know so many tokens."""
     if not path.is_dir():
         file = GgufFile(path)
-        words = Words(file.fields, path.name)
+        words = GgufVocabulary(file.fields, path.name)
         file.close()
         return words
-    found = FolderWords(path)
+    found = FolderVocabulary(path)
     if found.size > vocab_size:
         raise StartError(
             f"The tokenizer of {path.name} has {found.size} tokens, but its weights know {vocab_size}.",

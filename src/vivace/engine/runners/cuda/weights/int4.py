@@ -19,7 +19,7 @@ BLOCK = 2 * GROUP  # columns; their integers are the two halves of a byte
 BLOCK_BYTES = TILE_ROWS * GROUP + 2 * TILE_ROWS * 2
 
 
-class Fours(NamedTuple):
+class Int4Weights(NamedTuple):
     """All but the scales are bytes. A weight is (16 × integer − zero) × step × scale."""
 
     integers: torch.Tensor  # [rows, groups, 32]
@@ -28,13 +28,13 @@ class Fours(NamedTuple):
     scales: torch.Tensor  # [rows]
 
 
-def round_to_fours(weight: torch.Tensor) -> Fours:
+def round_to_int4(weight: torch.Tensor) -> Int4Weights:
     starts = range(0, len(weight), ROWS_AT_ONCE)
     parts = [_round_rows(weight[start : start + ROWS_AT_ONCE]) for start in starts]
-    return Fours(*(torch.cat(each) for each in zip(*parts, strict=True)))
+    return Int4Weights(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
-def _round_rows(weight: torch.Tensor) -> Fours:
+def _round_rows(weight: torch.Tensor) -> Int4Weights:
     groups = weight.float().reshape(len(weight), -1, GROUP)
     least = groups.amin(-1).clamp(max=0.0)  # zero itself is always on the scale
     width = groups.amax(-1).clamp(min=0.0) - least
@@ -47,7 +47,7 @@ def _round_rows(weight: torch.Tensor) -> Fours:
             best, error = found, off
             continue
         is_better = off < error
-        best = Fours(
+        best = Int4Weights(
             torch.where(is_better[..., None], found.integers, best.integers),
             torch.where(is_better, found.step, best.step),
             torch.where(is_better, found.zero, best.zero),
@@ -58,36 +58,38 @@ def _round_rows(weight: torch.Tensor) -> Fours:
     return best
 
 
-def _with_step(groups: torch.Tensor, steps: torch.Tensor, least: torch.Tensor, unit: torch.Tensor) -> Fours:
+def _with_step(
+    groups: torch.Tensor, steps: torch.Tensor, least: torch.Tensor, unit: torch.Tensor
+) -> Int4Weights:
     step = torch.round(steps).clamp(1, 255)
     size = step * unit
     zero = torch.round(-16 * least / size).clamp(0, 255)
     integers = torch.round(groups / size[..., None] + zero[..., None] / 16).clamp(0, MOST)
     byte = torch.uint8
-    return Fours(integers.to(byte), step.to(byte), zero.to(byte), unit.squeeze(1) / 16)
+    return Int4Weights(integers.to(byte), step.to(byte), zero.to(byte), unit.squeeze(1) / 16)
 
 
-def _widen_groups(fours: Fours) -> torch.Tensor:
-    size = fours.step.float() * fours.scales[:, None]
-    return (16 * fours.integers.float() - fours.zero.float()[..., None]) * size[..., None]
+def _widen_groups(int4: Int4Weights) -> torch.Tensor:
+    size = int4.step.float() * int4.scales[:, None]
+    return (16 * int4.integers.float() - int4.zero.float()[..., None]) * size[..., None]
 
 
-def widen(fours: Fours) -> torch.Tensor:
+def widen(int4: Int4Weights) -> torch.Tensor:
     """The matrix that the kernels multiply by: [rows, columns] of fp32."""
-    return _widen_groups(fours).flatten(1)
+    return _widen_groups(int4).flatten(1)
 
 
-def tile_fours(fours: Fours) -> torch.Tensor:
+def tile_int4(int4: Int4Weights) -> torch.Tensor:
     """[tile][64 columns]: [row][32 bytes: columns 0 … 31 low, 32 … 63 high], [2 groups][row][step, zero]"""
-    rows, groups, _ = fours.integers.shape
+    rows, groups, _ = int4.integers.shape
     size = (rows // TILE_ROWS, TILE_ROWS, groups // 2, 2)
-    halves = fours.integers.reshape(*size, GROUP)
+    halves = int4.integers.reshape(*size, GROUP)
     bytes_ = (halves[..., 0, :] | halves[..., 1, :] << 4).transpose(1, 2).flatten(2)
-    steps = torch.stack([fours.step.reshape(size), fours.zero.reshape(size)], dim=-1)
+    steps = torch.stack([int4.step.reshape(size), int4.zero.reshape(size)], dim=-1)
     return torch.cat([bytes_, steps.permute(0, 2, 3, 1, 4).flatten(2)], dim=-1).reshape(-1)
 
 
-def untile_fours(tiles: torch.Tensor, scales: torch.Tensor, columns: int) -> Fours:
+def untile_int4(tiles: torch.Tensor, scales: torch.Tensor, columns: int) -> Int4Weights:
     blocks = tiles.reshape(-1, columns // BLOCK, BLOCK_BYTES)
     count = len(blocks)  # of tiles
     bytes_, steps = blocks[..., : TILE_ROWS * GROUP], blocks[..., TILE_ROWS * GROUP :]
@@ -95,4 +97,4 @@ def untile_fours(tiles: torch.Tensor, scales: torch.Tensor, columns: int) -> Fou
     integers = torch.stack([halves & 15, halves >> 4], dim=-2)  # [tile, row, block, 2, 32]
     pairs = steps.reshape(count, -1, 2, TILE_ROWS, 2)
     step, zero = pairs.permute(4, 0, 3, 1, 2).reshape(2, -1, columns // GROUP)
-    return Fours(integers.reshape(len(step), -1, GROUP), step, zero, scales)
+    return Int4Weights(integers.reshape(len(step), -1, GROUP), step, zero, scales)

@@ -3,7 +3,7 @@
 Tiles of 8 rows; in a tile, blocks of 32 columns (16-bit) or 64 (8-bit); in a block, 16 bytes for each of
 32 lanes. Lane (g, t) holds row g, columns 8t … 8t+7 of each 32. Every load of a warp is then 512
 consecutive bytes. Rows that must meet (rotation pairs, gate and up) are put 4 and 4 into one tile. Owns
-the permutation and the rounding to 8 bits; the kernels in `kernels/` undo it. 4 bits are `fours`'s.
+the permutation and the rounding to 8 bits; the kernels in `kernels/` undo it. 4 bits are `int4`'s.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM
-from vivace.engine.runners.cuda.weights.int4 import round_to_fours, tile_fours, untile_fours, widen
+from vivace.engine.runners.cuda.weights.int4 import round_to_int4, tile_int4, untile_int4, widen
 
 TILE_ROWS = 8
 
@@ -50,8 +50,8 @@ def pack(weight: torch.Tensor, bits: int, order: torch.Tensor | None = None) -> 
         values, scales = round_to_8_bits(rows)
         return Matrix(tile(values, 64), scales)
     if bits == 4:
-        fours = round_to_fours(rows)
-        return Matrix(tile_fours(fours), fours.scales)
+        int4 = round_to_int4(rows)
+        return Matrix(tile_int4(int4), int4.scales)
     scales = torch.ones(rows.shape[0], dtype=torch.float32, device=rows.device)
     return Matrix(tile(rows.to(torch.bfloat16), 32), scales)
 
@@ -75,7 +75,7 @@ def tile(rows: torch.Tensor, block: int) -> torch.Tensor:
 def untile(matrix: Matrix, columns: int) -> torch.Tensor:
     """The matrix that the kernels multiply by, rows in tile order; a prefill with 4 bits, too."""
     if matrix.tiles.dtype == torch.uint8:
-        return widen(untile_fours(*matrix, columns))
+        return widen(untile_int4(*matrix, columns))
     parts = 2 if matrix.tiles.dtype == torch.int8 else 1
     count = matrix.tiles.numel() // columns
     split = matrix.tiles.reshape(count // TILE_ROWS, columns // (32 * parts), TILE_ROWS, 4, parts, 8)
