@@ -44,7 +44,7 @@ PLATFORMS = (
 
 def prepare(model: Path, data: Path, python: str) -> None:
     """Fill dist/lease: piece-00 …, and `things` with wheels, tokens and the file's checksum."""
-    sys.path.insert(0, str(ROOT / "bench"))
+    sys.path.insert(0, str(ROOT / "benchmarks"))
     import msgspec
 
     from gpu_fix import make_broken  # type: ignore[import-not-found,unused-ignore]
@@ -119,7 +119,7 @@ class Lease:
         for wheel in sorted((self.things / "wheels").glob("*.whl")) if not site.exists() else ():
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
-        paths = [str(ROOT / "src"), str(ROOT), str(ROOT / "bench"), str(site)]
+        paths = [str(ROOT / "src"), str(ROOT), str(ROOT / "benchmarks"), str(site)]
         sys.path[:0] = paths
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
         if not self.model.exists() and any(self.work.glob("piece-*")):
