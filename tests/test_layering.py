@@ -13,6 +13,7 @@ SOURCE = REPOSITORY / "src" / "vivace"
 LAYERS = [
     "errors",
     "config",
+    "fairness",
     "models",
     "engine",
     "protocol",

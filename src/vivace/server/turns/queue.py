@@ -14,39 +14,35 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from heapq import heapify, heappop, heapreplace, nlargest
+from heapq import heapify, heappop, heapreplace
 from typing import Literal, Self
 
 from vivace.engine.wire.frames import Tier
+from vivace.fairness import FairCounters, RealtimeShare
 from vivace.protocol.shapes.outcomes import Queued
 from vivace.server.turns.limits import RateRefused
 
 MAX_RUNNING, MAX_WAITING = 64, 256
-REALTIME_ADMISSIONS = 19  # in a row at most, while background waits
 KEPT = 8  # one in so many
 FIRST_GUESS_S = 5.0  # of a turn's duration, before one has ended
 NEWEST_WEIGHT = 0.2  # of the last turn in the mean duration
 LEAST_RETRY_S = 1.0
-SPARE_ACCOUNTS = 64
-
-Account = tuple[Tier, str]  # what was served in one tier is no credit in the other
 
 
 class Entry:
     """One turn in the line."""
 
-    def __init__(self, number: int, account: Account, tokens: float, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, number: int, tier: Tier, key: str, tokens: float, on_change: Callable[[], None]
+    ) -> None:
         self.number = number
-        self.account = account
+        self.tier: Tier = tier
+        self.key = key
         self.tokens = tokens  # charged when it is admitted
         self.on_change = on_change  # its state or its position is another
         self.state: Literal["waiting", "running", "left"] = "waiting"
         self.position = 0  # 1: next; 0: does not wait
         self.began_at = 0.0
-
-    @property
-    def tier(self) -> Tier:
-        return self.account[0]
 
 
 class Line:
@@ -58,9 +54,8 @@ class Line:
         self._waiting: dict[Tier, dict[str, deque[Entry]]] = {"realtime": {}, "background": {}}
         self._waiting_count = 0
         self._running: dict[Tier, int] = {"realtime": 0, "background": 0}
-        self._served: dict[Account, float] = {}
-        self._level: dict[Tier, float] = {"realtime": 0.0, "background": 0.0}  # of whom was admitted last
-        self._realtime_in_row = 0  # admissions while background waited
+        self._served: dict[Tier, FairCounters] = {"realtime": FairCounters(), "background": FairCounters()}
+        self._share = RealtimeShare()
         self._mean_s: float | None = None
         self._entered = 0
 
@@ -79,9 +74,9 @@ class Line:
         """A place at the end of the key's own; it may be admitted at once. Raises `RateRefused`."""
         self._refuse_if_full(tier, key)
         self._entered += 1
-        entry = Entry(self._entered, (tier, key), max(tokens, 1.0), on_change)
+        entry = Entry(self._entered, tier, key, max(tokens, 1.0), on_change)
         if key not in self._waiting[tier]:
-            self._served[entry.account] = max(self._served.get(entry.account, 0.0), self._lowest(tier))
+            self._served[tier].join(key, self._waiting[tier])
             self._waiting[tier][key] = deque()
         self._waiting[tier][key].append(entry)
         self._waiting_count += 1
@@ -97,30 +92,30 @@ class Line:
             if tokens != 0:  # what never began does not tell how long a turn takes
                 self._learn(self._clock() - entry.began_at)
             if tokens is not None:
-                served = self._served.get(entry.account, self._level[entry.tier])
-                self._served[entry.account] = max(0.0, served + tokens - entry.tokens)
+                self._served[entry.tier].charge(entry.key, tokens - entry.tokens)
         else:
             return
         entry.state = "left"
         entry.on_change()
         self._advance()
         if not any(self._running.values()):
-            self._served.clear()  # nobody is here: nobody has a claim on anybody
+            for served in self._served.values():
+                served.clear()
 
     def order(self) -> list[Entry]:
         """Those who wait, in the order in which they will be admitted if nobody else comes."""
         realtime, background = (self._fair_order(tier) for tier in ("realtime", "background"))
-        order, in_row = list[Entry](), self._realtime_in_row
+        order, share = list[Entry](), self._share.copy()
         while realtime and background:
-            is_background = in_row >= REALTIME_ADMISSIONS
+            is_background = share.is_other_due
             order.append((background if is_background else realtime).popleft())
-            in_row = 0 if is_background else in_row + 1
+            share.count(is_realtime=not is_background, is_other_waiting=True)
         return [*order, *realtime, *background]
 
     def _fair_order(self, tier: Tier) -> deque[Entry]:
         """What taking the key served least, again and again, comes to."""
         heap = [
-            (self._served[(tier, key)], entries[0].number, 0, entries)
+            (self._served[tier][key], entries[0].number, 0, entries)
             for key, entries in self._waiting[tier].items()
         ]
         heapify(heap)
@@ -150,8 +145,7 @@ class Line:
         realtime, background = self._first("realtime"), self._first("background")
         if not self._slots_left("background"):
             return realtime
-        is_due = self._realtime_in_row >= REALTIME_ADMISSIONS
-        return (background or realtime) if is_due else (realtime or background)
+        return (background or realtime) if self._share.is_other_due else (realtime or background)
 
     def _slots_left(self, tier: Tier) -> int:
         left = self._max_running - sum(self._running.values())
@@ -160,42 +154,28 @@ class Line:
 
     def _first(self, tier: Tier) -> Entry | None:
         heads = (entries[0] for entries in self._waiting[tier].values())
-        return min(heads, key=lambda entry: (self._served[entry.account], entry.number), default=None)
+        served = self._served[tier]
+        return min(heads, key=lambda entry: (served[entry.key], entry.number), default=None)
 
     def _admit(self, entry: Entry) -> None:
-        self._level[entry.tier] = max(self._level[entry.tier], self._served[entry.account])
-        self._served[entry.account] += entry.tokens
+        self._served[entry.tier].pick(entry.key, entry.tokens)
         self._take_out(entry)
-        is_waited_for = entry.tier == "realtime" and bool(self._waiting["background"])
-        self._realtime_in_row = self._realtime_in_row + 1 if is_waited_for else 0
+        self._share.count(
+            is_realtime=entry.tier == "realtime", is_other_waiting=bool(self._waiting["background"])
+        )
         self._running[entry.tier] += 1
         entry.state, entry.began_at = "running", self._clock()
         entry.on_change()
 
     def _take_out(self, entry: Entry) -> None:
-        tier, key = entry.account
+        tier, key = entry.tier, entry.key
         entries = self._waiting[tier][key]
         entries.remove(entry)
         self._waiting_count -= 1
         entry.position = 0
         if not entries:
             del self._waiting[tier][key]
-            self._forget_old_accounts()
-
-    def _lowest(self, tier: Tier) -> float:
-        """What the least served of the waiting keys has had; if none waits, where the last one stood."""
-        return min((self._served[(tier, key)] for key in self._waiting[tier]), default=self._level[tier])
-
-    def _forget_old_accounts(self) -> None:
-        """Of those who do not wait, keep the few that have had the most; the others are near a newcomer."""
-        if len(self._served) <= self._waiting_count + 2 * SPARE_ACCOUNTS:
-            return
-        waiting = {(tier, key) for tier, keys in self._waiting.items() for key in keys}
-        absent = [account for account in self._served if account not in waiting]
-        most = nlargest(
-            SPARE_ACCOUNTS, absent, lambda account: self._served[account] - self._level[account[0]]
-        )
-        self._served = {account: self._served[account] for account in (*waiting, *most)}
+            self._served[tier].forget(self._waiting[tier])
 
     def _refuse_if_full(self, tier: Tier, key: str) -> None:
         places = self._max_waiting - self._waiting_count
