@@ -333,6 +333,23 @@ def test_e_opens_an_editor_and_asks_again(task_home: Home) -> None:
     assert (task_home.work / "task.py").read_text() == NEW.replace("upper", "lower")
 
 
+def test_an_editor_that_restores_the_old_text_leaves_nothing_to_write(task_home: Home) -> None:
+    """e, the old text again, then y: there is nothing to change, which is said, and exit code 0."""
+    editor = task_home.folder / "editor.sh"
+    editor.write_text("#!/bin/sh\nsed -i.bak 's/[.]upper()//' \"$1\"\n")
+    editor.chmod(0o755)
+    task_home.extra["EDITOR"] = str(editor)
+    terminal = Terminal(task_home, "edit", "task.py", "shout")
+    terminal.wait_for("Apply?")
+    terminal.type("e\n")
+    terminal.wait_for("nothing to change")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert "Nothing written" in terminal.shown
+    assert (task_home.work / "task.py").read_text() == TASK
+    assert task_home.run("undo").code == 1, "there is nothing to take back either"
+
+
 def test_ctrl_c_at_the_question_ends_with_130(task_home: Home) -> None:
     """Ctrl-C instead of an answer: nothing written, exit code 130."""
     terminal = Terminal(task_home, "edit", "task.py", "shout")

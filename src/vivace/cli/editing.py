@@ -152,12 +152,14 @@ class Editing:
         while True:
             answer = input("Apply? [y]es, [n]o, [e]dit: ").strip().lower()
             if answer in ("y", "yes"):
-                return proposal
+                return proposal if proposal.changes_bytes else None
             if answer in ("n", "no"):
                 return None
             if answer in ("e", "edit"):
                 proposal = _edited(proposal, instruction)
                 self._screen.show_diff(proposal.rows)
+                if not proposal.changes_bytes:
+                    self._screen.say("There is nothing to change: this is the file as it is.")
                 for problem in proposal.problems:
                     self._screen.say(f"Careful: {problem}")
 

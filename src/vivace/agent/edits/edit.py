@@ -50,6 +50,11 @@ class Proposal:
     rows: list[Row]  # the whole diff, with hunk headers
     problems: list[str]  # why it must not be written; empty when it may
 
+    @property
+    def changes_bytes(self) -> bool:
+        """Return whether the file would differ at all. A change of line ends alone has no rows."""
+        return self.new_bytes != self.source.raw
+
 
 EditEvent = Located | Writing | Proposal
 
