@@ -1,7 +1,7 @@
 """All settings in one frozen place, and the only reader of `VIVACE_*` and `XDG_*` variables.
 
 Order, last wins: defaults, `config.toml`, `VIVACE_*` variables, command-line flags (`Settings.having`).
-An unknown key is an error. Does not own derived values such as thread counts: see `engine.plan`.
+An unknown key is an error. Does not own derived values such as thread counts: see `engine.tuning.profile`.
 """
 
 import os
@@ -22,11 +22,15 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a user may set. Every field is a key of `config.toml` and, in capitals, a `VIVACE_` variable."""
 
-    cache_dir: Path  # models, wheels: may be deleted, comes back by download
-    state_dir: Path  # token, logs, undo journal: not to be deleted lightly
-    model: str = DEFAULT_MODEL
-    context_tokens: int = 16384  # KV cells shared by all sessions
-    session_tokens: int = 0  # the longest one session may be; 0: what its model was trained for; more: YaRN
+    # Models, parked KV and tuned weights: what is deleted here is downloaded or made again.
+    # Default: `$XDG_CACHE_HOME/vivace`, or `~/.cache/vivace`.
+    cache_dir: Path
+    # Token, keys, stored responses, logs and the undo journal: what is deleted here is lost.
+    # Default: `$XDG_STATE_HOME/vivace`, or `~/.local/state/vivace`.
+    state_dir: Path
+    model: str = DEFAULT_MODEL  # a name from `vivace models`, a .gguf file, or a folder of safetensors
+    context_tokens: int = 16384  # KV cells, shared by all sessions
+    session_tokens: int = 0  # the longest a session may be; 0: what the model was trained for; more: YaRN
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: an NVIDIA GPU if one can be used, else the CPU
     weight_bits: Literal[8, 16, 4] = 8  # on an NVIDIA GPU; 16: exact and slower; 4: faster, rounded more
     kv_bits: Literal[16, 8] = 16  # on an NVIDIA GPU; 8: nearly twice the context in the same memory, rounded
@@ -34,19 +38,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tune: Literal["auto", "never"] = "auto"  # never: the model as downloaded, nothing measured
     kv_disk_gib: float = 4.0  # KV of parked sessions and of common beginnings of prompts; 0: none on disk
     port: int = 8377  # the warm server takes a free one if this is taken
-    idle_minutes: float = 30.0
+    idle_minutes: float = 30.0  # the server ends after this time without a request
     drain_seconds: float = 30.0  # for running answers to finish when the server is told to stop
-    log_format: Literal["text", "json"] = "text"
+    log_format: Literal["text", "json"] = "text"  # of the server's log; json: one object a line
     keep_days: float = 30.0  # stored responses; 0: for ever
     max_running: Annotated[int, msgspec.Meta(ge=1)] = 64  # turns at once; more wait
     max_waiting: Count = 256  # turns in line; more are refused
     requests_per_minute: Count = 0  # of each key, unless it has limits of its own; 0: no limit
-    tokens_per_minute: Count = 0
-    background_requests_per_minute: Count = 0
-    background_tokens_per_minute: Count = 0
-    hub_url: str = "https://huggingface.co"
-    offline: bool = False
-    upstreams: dict[str, Any] = {}  # [upstreams.NAME]: other servers that answer for their models
+    tokens_per_minute: Count = 0  # the same for tokens, read and written together
+    background_requests_per_minute: Count = 0  # the same for background requests, which count apart
+    background_tokens_per_minute: Count = 0  # the same for their tokens
+    hub_url: str = "https://huggingface.co"  # asked first for models; a mirror may be named
+    offline: bool = False  # never download: what is missing is an error
+    # Other servers that answer for their own models, each a table `[upstreams.NAME]`.
+    upstreams: dict[str, Any] = {}
 
     @property
     def models_dir(self) -> Path:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--port", type=int, help="Listen here; without it, at any free port.")
+@click.option(
+    "--port", type=int, help="Listen here. Without it: at the port of the settings, or at a free one."
+)
 @click.option("--model", help="A name from `vivace models`, a .gguf file, or a folder of safetensors.")
 @click.option(
     "--upstream",

@@ -27,9 +27,9 @@ class Frame(msgspec.Struct, tag_field="type", tag=str.lower):
 class Open(Frame):
     """Begin a session. A token prefix that the same tenant has in KV already is not prefilled again."""
 
-    session: str
-    tokens: list[int] = []
-    tenant: str = ""
+    session: str  # a name that the server chooses
+    tokens: list[int] = []  # the beginning of the log, if the session existed on a former engine
+    tenant: str = ""  # KV is shared between sessions of one tenant only
 
 
 class Append(Frame):
@@ -57,16 +57,16 @@ class Sampling(msgspec.Struct, frozen=True):
     repetition_penalty: float = 1.0  # divides the logits of tokens that are in the log
     presence_penalty: float = 0.0  # taken off tokens that this turn has said
     frequency_penalty: float = 0.0  # and this for each time it said them
-    logit_bias: dict[int, float] = {}
-    seed: int = 0
-    top_logprobs: int | None = None  # report each token's log-probability, and those of so many likeliest
+    logit_bias: dict[int, float] = {}  # added to the logits of these tokens
+    seed: int = 0  # a token is drawn with the key (seed, position)
+    top_logprobs: int | None = None  # report each token's log-probability, and those of the N likeliest
 
 
 class Grammar(msgspec.Struct, frozen=True):
     """What the output must look like."""
 
-    kind: Literal["json_schema", "regex", "lark"]
-    text: str
+    kind: Literal["json_schema", "regex", "lark"]  # the language of `text`
+    text: str  # the grammar itself
 
 
 class Generate(Frame):
@@ -75,7 +75,7 @@ class Generate(Frame):
     session: str
     turn: str
     tokens: list[int] = []
-    max_tokens: int = 1024
+    max_tokens: int = 1024  # of the answer
     sampling: Sampling = Sampling()
     stop: list[str] = []  # generation ends with the token that completes one of these
     stop_tokens: list[int] = []  # besides the model's own end-of-turn tokens
@@ -83,7 +83,8 @@ class Generate(Frame):
     prediction: list[int] = []  # what the output will resemble; drafts are taken from it first
     use_drafts: bool = True
     tier: Tier = "realtime"
-    spoken: int = 0  # so many of the log's last tokens are the beginning of this answer, from a former life
+    # This many of the log's last tokens are the beginning of this answer, made on a former engine.
+    spoken: int = 0
 
 
 class Score(Frame):
@@ -127,11 +128,13 @@ class Park(Frame):
 
 
 class Close(Frame):
+    """End a session. Its KV is free for others."""
+
     session: str
 
 
 class Stats(Frame):
-    pass
+    """Ask how the engine is. It answers with one `StatsReply`, also in the middle of a long pass."""
 
 
 # ---- engine → server -------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ class Finished(Frame):
     turn: str
     reason: str
     waterfall: Waterfall
-    scores: list[float] = []
+    scores: list[float] = []  # of a `Score`: one a candidate, in their order
 
 
 class Failed(Frame):
@@ -216,13 +219,15 @@ class Failed(Frame):
 
 
 class StatsReply(Frame):
-    sessions: int
-    turns: int
-    kv_tokens: int
-    kv_cells: int
-    parked_bytes: int
-    tokens_prefilled: int
-    tokens_generated: int
+    """How the engine is, as an answer to `Stats`."""
+
+    sessions: int  # open ones
+    turns: int  # running and waiting ones
+    kv_tokens: int  # cells in use
+    kv_cells: int  # cells there are
+    parked_bytes: int  # KV on disk
+    tokens_prefilled: int  # since the engine's start
+    tokens_generated: int  # since the engine's start
     uptime_s: float
 
 

@@ -79,7 +79,7 @@ class Waterfall(msgspec.Struct, frozen=True):
 
     total_ms: float = 0.0  # request read → terminal event
     queue_ms: float = 0.0  # waiting: for the engine to start or switch, then for its first step on this turn
-    tokenize_ms: float = 0.0
+    tokenize_ms: float = 0.0  # text to tokens
     first_token_ms: float = 0.0  # request read → first token back at the server
     server_ms: float = 0.0  # what is left of the total: frames, events, text
     restore_ms: float = 0.0  # KV read back from disk
@@ -91,10 +91,10 @@ class Waterfall(msgspec.Struct, frozen=True):
     cached_tokens: int = 0  # prompt tokens whose KV was already there, in memory or on disk
     restored_tokens: int = 0  # those of them that came from disk
     new_tokens: int = 0  # prompt tokens prefilled by this turn
-    output_tokens: int = 0
+    output_tokens: int = 0  # generated tokens
     steps: int = 0  # forward passes of the model
-    draft_accepted: int = 0  # drafted tokens that the model said too
-    draft_rejected: int = 0
+    draft_accepted: int = 0  # drafted tokens that the model chose too
+    draft_rejected: int = 0  # drafted tokens that the model did not choose
     restarts: int = 0  # times the engine died under this turn
 
 
@@ -108,17 +108,17 @@ class ResponseError(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """In the queue."""
+    """A turn's place in the queue."""
 
     position: int  # 1: next
-    estimate_s: float
+    estimate_s: float  # until it begins, in seconds
 
 
 class Extension(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What OpenAI's response has no place for."""
+    """What OpenAI's response has no field for."""
 
-    waterfall: Waterfall | None = None
-    queue: Place | None = None
+    waterfall: Waterfall | None = None  # of a response that is over
+    queue: Place | None = None  # of a response that waits
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,8 +148,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     truncation: str = "disabled"
     service_tier: str = "default"
     prompt_cache_key: str | None = None
+    # Ours: log-probabilities of the request's `candidates`, in their order.
     scores: list[float] | UnsetType = UNSET
-    vivace: Extension | UnsetType = UNSET
+    vivace: Extension | UnsetType = UNSET  # Ours: what OpenAI's response has no field for.
 
     @property
     def output_text(self) -> str:
@@ -210,9 +211,9 @@ class OutputItemDone(_Item, frozen=True, tag="response.output_item.done"):
 class OutputItemInterrupted(Event, frozen=True, kw_only=True, tag="response.output_item.interrupted"):
     """The item never became whole, and is not part of the response: a client drops what it has of it."""
 
-    response_id: str
-    item_id: str
-    output_index: int
+    response_id: str  # the response that the item was part of
+    item_id: str  # the item to drop
+    output_index: int  # its place in the output
 
 
 class _InPart(Event, frozen=True, kw_only=True):
@@ -275,9 +276,9 @@ class ReasoningTextDone(_InPart, frozen=True, kw_only=True, tag="response.reason
 class Steer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A steering submission; `input` where it is given back."""
 
-    previous_response_id: str
-    id: str | None = None
-    input: Any = None
+    previous_response_id: str  # the response that is steered
+    id: str | None = None  # of an accepted steer
+    input: Any = None  # what was sent, where it is given back
 
 
 class SteerProblem(msgspec.Struct, frozen=True):
@@ -287,22 +288,30 @@ class SteerProblem(msgspec.Struct, frozen=True):
 
 
 class SteerAccepted(Event, frozen=True, kw_only=True, tag="response.steer.accepted"):
-    steer: Steer
+    """The steer will be carried by the response that follows, or given back in `response.steer.failed`."""
+
+    steer: Steer  # with its new id
 
 
 class SteerPending(Event, frozen=True, kw_only=True, tag="response.steer.pending"):
-    steer: Steer
+    """The response ended in tool calls: the steer waits for a `response.create` with their outputs."""
+
+    steer: Steer  # as it was accepted
     required_input: list[Any]  # stubs of the tool outputs that are waited for
-    reason: str = "waiting_for_required_input"
+    reason: str = "waiting_for_required_input"  # always this
 
 
 class SteerFailed(Event, frozen=True, kw_only=True, tag="response.steer.failed"):
-    steer: Steer
-    error: SteerProblem
+    """The steer was refused, or was accepted and no response will carry it."""
+
+    steer: Steer  # with its input, which is given back
+    error: SteerProblem  # code and message
 
 
 class InterruptAccepted(Event, frozen=True, kw_only=True, tag="response.interrupt.accepted"):
-    response_id: str
+    """The response will end; its end comes as an event of its own."""
+
+    response_id: str  # the response that ends
 
 
 AnyEvent = (

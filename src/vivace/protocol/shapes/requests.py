@@ -1,18 +1,9 @@
 """What a client may ask for: the body of `POST /v1/responses`, and the messages on a WebSocket.
 
 Fields of OpenAI's API that we do not use are passed over; a field we would have to obey and cannot is
-refused by name. Our own additions:
-
-- `stop`: a string or a list; the answer ends before the first of them, and no part of it is ever sent.
-- `seed`: the same seed after the same input gives the same answer.
-- `prediction`: text that the answer will resemble, as in OpenAI's chat completions. It never changes the
-  answer, only how soon it is there.
-- `top_k`, `min_p`, `repetition_penalty`, `presence_penalty`, `frequency_penalty`, `logit_bias` (by token id).
-- `generate: false`: prefill only. With `candidates: [text, …]`, also the log-probability of each as what
-  the assistant would say next, as `scores` of the completed response.
-- `is_provisional: true` (with `generate: false`): text that is still being typed, prefilled with the lowest
-  claim. It is no part of the response: go on from the same `previous_response_id` with what was typed.
-- A last input message of the assistant's with `status: "in_progress"` is continued, not closed.
+refused by name. The comment of a field that OpenAI's Responses API does not have begins with "Ours:", and
+docs/reference/wire.md shows it. A last input message of the assistant's with `status: "in_progress"` is
+continued, not closed.
 
 Owns parsing and checking. Does not own what a request does.
 """
@@ -80,19 +71,27 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = None
-    stream_id: str | None = None
+    stream_id: str | None = None  # on a WebSocket: the lane
     background: bool | None = None
-    generate: bool | None = None
+    generate: bool | None = None  # false: prefill the input and generate nothing
     max_output_tokens: Count | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    # Ours: choose among the `top_k` likeliest tokens; 0: among all.
     top_k: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = 0
+    # Ours: leave out tokens less likely than this share of the likeliest one.
     min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    # Ours: divides the logits of tokens that are in the log already; 1: no change.
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=10)] = 1.0
+    # Ours: taken off the logits of tokens that this answer has, as in chat completions.
     presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] = 0.0
+    # Ours: the same, for each time that it has them.
     frequency_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] = 0.0
+    # Ours: added to the logits of these token ids, as in chat completions.
     logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] = {}
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    # Ours: `{"type": "content", "content": TEXT}`, text that the answer will resemble, as in chat
+    # completions. It never changes the answer, only how soon it is there.
     prediction: Prediction | None = None
     store: bool | None = None
     metadata: dict[MetadataKey, MetadataValue] | None = None
@@ -105,13 +104,18 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
     truncation: Literal["auto", "disabled"] | None = None
     service_tier: str | None = None
     prompt_cache_key: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
-    prompt_cache_options: CacheOptions | None = None
+    prompt_cache_options: CacheOptions | None = None  # `prewarm: true` is `generate: false`
     client_metadata: dict[str, Any] | None = None
-    conversation: Any = None
-    prompt: Any = None
+    conversation: Any = None  # refused
+    prompt: Any = None  # refused
+    # Ours: one text or up to 16. The answer ends before the first of them, and no part of it is ever sent.
     stop: StopText | Annotated[list[StopText], msgspec.Meta(max_length=16)] | None = None
-    seed: Seed | None = None
+    seed: Seed | None = None  # Ours: the same seed after the same input gives the same answer.
+    # Ours: with `generate: false`. The log-probability of each text as what the assistant would say next
+    # comes as `scores` of the completed response. The candidates leave no trace in the conversation.
     candidates: Annotated[list[str], msgspec.Meta(min_length=1, max_length=256)] | None = None
+    # Ours: with `generate: false`. The input is text that is still being typed. It gives way to realtime
+    # turns and is no part of the response: go on from the same `previous_response_id` with what was typed.
     is_provisional: bool = False
 
     @property
@@ -179,15 +183,20 @@ class _Sized(msgspec.Struct):
 
 
 class ResponseCancel(msgspec.Struct):
-    response_id: str
+    """End a running response. What it said so far stays; it ends as `response.incomplete`."""
+
+    response_id: str  # the response to end
 
 
 class ResponseSteer(msgspec.Struct):
-    """OpenAI's dialect of steering. `steering` checks it: what is wrong is told in an event of its own."""
+    """Say something to a running response. It ends as it is, and a new response that has read this follows.
 
-    previous_response_id: str
-    input: msgspec.Raw  # JSON
-    unknown: list[str] = []  # names of fields that it must not have
+    OpenAI's dialect of steering. What is wrong with a steer is told in an event of its own.
+    """
+
+    previous_response_id: str  # the response that runs
+    input: msgspec.Raw  # a string, or messages of the user's with `input_text`
+    unknown: list[str] = []  # internal: names of other fields, for which the steer is refused
 
 
 class _Target(msgspec.Struct):
@@ -195,10 +204,10 @@ class _Target(msgspec.Struct):
 
 
 class ResponseInterrupt(msgspec.Struct):
-    """Codex's: the next `response.create` continues from this response with the new message."""
+    """End a running response. The next `response.create` continues from it. Codex's dialect of steering."""
 
-    response_id: str
-    mode: str = ""  # discard_partial_items: what was not whole is forgotten
+    response_id: str  # the response to end
+    mode: str = ""  # `discard_partial_items`: an item that is not whole is forgotten
 
 
 class Envelope(msgspec.Struct):

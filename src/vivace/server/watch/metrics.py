@@ -1,6 +1,6 @@
 """What the server counts: `GET /metrics`, with the names vLLM's users know under the prefix `vivace:`.
 
-Owns which numbers there are; docs/reference/metrics.md lists them, and a test compares. Does not own the text
+Owns which numbers there are; docs/reference/metrics.md is generated from them. Does not own the text
 format (`metrics_text`), nor when something happens: the server calls. No label ever holds a key, an id or any
 text of a turn, and names that clients choose make a bounded number of series.
 """
@@ -50,13 +50,15 @@ class Metrics:
         ).value = 1
 
         self._kv_used = page.gauge(
-            "kv_cache_usage_perc", "Used share of the KV cells; 1 is all.", "model_name"
+            "kv_cache_usage_perc", "Used share of the KV cells; 1 is all of them.", "model_name"
         )
         self._is_up = page.gauge("engine_up", "1 if the engine is ready to answer.", "model_name")
         self._sessions = page.gauge("engine_sessions", "Sessions that the engine knows.", "model_name")
         self._parked = page.gauge("kv_parked_bytes", "KV of idle sessions on disk.", "model_name")
         self._prefilled = page.counter(
-            "engine_prefilled_tokens_total", "Tokens prefilled since the engine's start.", "model_name"
+            "engine_prefilled_tokens_total",
+            "Tokens prefilled since the engine's start, typed-ahead text included.",
+            "model_name",
         )
         self._generated = page.counter(
             "engine_generated_tokens_total", "Tokens generated since the engine's start.", "model_name"
@@ -64,19 +66,27 @@ class Metrics:
         self._restarts = page.counter("engine_restarts_total", "Engines started after one had died.").at()
         self._sockets = page.gauge("sockets_open", "WebSockets that are open.").at()
         self._upstream_requests = page.counter(
-            "upstream_requests_total", "Requests to upstreams, by how they ended.", "upstream", "outcome"
+            "upstream_requests_total",
+            "Requests to upstreams: completed, failed, timeout, cancelled, other.",
+            "upstream",
+            "outcome",
         )
         self._queue_refusals = page.counter(
-            "queue_refusals_total", "Requests refused because the queue was full.", "tier"
+            "queue_refusals_total", "Requests refused (429) because the queue was full.", "tier"
         )
         self._rate_refusals = page.counter(
-            "rate_refusals_total", "Requests refused by a key's limits.", "tier", "limit"
+            "rate_refusals_total",
+            "Requests refused (429) by a key's limit on requests or tokens a minute.",
+            "tier",
+            "limit",
         )
         self._store_write = page.histogram(
             "store_write_seconds", "Time to make a response durable.", SHORT_S
         ).at()
         self._lag = page.histogram(
-            "loop_lag_seconds", "How late the event loop came to a timer, ten times a second.", SHORT_S
+            "loop_lag_seconds",
+            "How late the event loop came to a timer that is set ten times a second.",
+            SHORT_S,
         ).at()
         self._lag_worst = page.gauge(
             "loop_lag_max_seconds", "The worst lag of the last 10 to 20 seconds."

@@ -45,57 +45,96 @@ class TurnFamilies:
     def __init__(self, page: Page) -> None:
         by = TURN_LABELS
         self.running = page.gauge("num_requests_running", "Turns that an engine or upstream works on.", *by)
-        self.waiting = page.gauge("num_requests_waiting", "Turns accepted and not begun.", *by)
+        self.waiting = page.gauge("num_requests_waiting", "Turns that were accepted and have not begun.", *by)
         self.first_token = page.histogram(
-            "time_to_first_token_seconds", "From the request to its first token.", FIRST_TOKEN_S, *by
+            "time_to_first_token_seconds",
+            "From the request to its first token, waiting included.",
+            FIRST_TOKEN_S,
+            *by,
         )
         self.between = page.histogram(
-            "inter_token_latency_seconds", "Between two frames of tokens of a turn.", TOKEN_S, *by
+            "inter_token_latency_seconds",
+            "Between two frames of tokens of a turn. One pass of the model gives one frame.",
+            TOKEN_S,
+            *by,
         )
         self.per_token = page.histogram(
             "request_time_per_output_token_seconds",
-            "A turn's mean time a token, after the first.",
+            "A turn's decode time divided by its tokens after the first; one value a turn.",
             TOKEN_S,
             *by,
         )
         self.whole = page.histogram(
-            "e2e_request_latency_seconds", "From the request to its own end: stop or length.", REQUEST_S, *by
+            "e2e_request_latency_seconds",
+            "From the request to its end; only turns that came to their own end (stop, length).",
+            REQUEST_S,
+            *by,
         )
         self.queue = page.histogram(
-            "request_queue_time_seconds", "Waiting for a place, an engine, its first pass.", REQUEST_S, *by
+            "request_queue_time_seconds",
+            "Waiting for a place, for an engine to start or switch, for the first pass.",
+            REQUEST_S,
+            *by,
         )
         self.prefill = page.histogram(
-            "request_prefill_time_seconds", "Passes over the prompt.", REQUEST_S, *by
+            "request_prefill_time_seconds",
+            "Passes over the prompt; an upstream's is not known.",
+            REQUEST_S,
+            *by,
         )
         self.decode = page.histogram(
-            "request_decode_time_seconds", "From the first token to the last.", REQUEST_S, *by
+            "request_decode_time_seconds",
+            "From the first token to the last; only turns that came to their own end.",
+            REQUEST_S,
+            *by,
         )
-        self.prompt_size = page.histogram("request_prompt_tokens", "Prompt tokens of a turn.", TOKENS, *by)
+        self.prompt_size = page.histogram(
+            "request_prompt_tokens", "Prompt tokens of a turn, cached ones too.", TOKENS, *by
+        )
         self.answer_size = page.histogram(
             "request_generation_tokens", "Generated tokens of a turn.", TOKENS, *by
         )
         self.prompt = page.counter("prompt_tokens_total", "Prompt tokens, cached ones too.", *by)
-        self.generation = page.counter("generation_tokens_total", "Generated tokens.", *by)
+        self.generation = page.counter("generation_tokens_total", "Generated tokens, as they come.", *by)
         self.queried = page.counter(
             "prefix_cache_queries_total", "Prompt tokens that were looked for in the KV.", *by
         )
-        self.hits = page.counter("prefix_cache_hits_total", "Prompt tokens whose KV was there.", *by)
-        self.restored = page.counter(
-            "kv_restored_tokens_total", "Those of the hits that came from disk.", *by
+        self.hits = page.counter(
+            "prefix_cache_hits_total", "Prompt tokens whose KV was there, in memory or on disk.", *by
         )
-        self.drafted = page.counter("spec_decode_num_draft_tokens_total", "Tokens drafted.", *by)
+        self.restored = page.counter(
+            "kv_restored_tokens_total", "Prompt tokens whose KV was read back from disk.", *by
+        )
+        self.drafted = page.counter(
+            "spec_decode_num_draft_tokens_total", "Tokens drafted, accepted and rejected ones.", *by
+        )
         self.accepted = page.counter(
-            "spec_decode_num_accepted_tokens_total", "Drafted tokens that the model said too.", *by
+            "spec_decode_num_accepted_tokens_total", "Drafted tokens that the model chose too.", *by
         )
         self.rejected = page.counter(
-            "spec_decode_num_rejected_tokens_total", "Drafted tokens that it did not.", *by
+            "spec_decode_num_rejected_tokens_total", "Drafted tokens that the model did not choose.", *by
         )
-        self.passes = page.counter("forward_passes_total", "Forward passes that turns took part in.", *by)
+        self.passes = page.counter(
+            "forward_passes_total",
+            "Forward passes that turns took part in; one that two turns share counts for both.",
+            *by,
+        )
         self.success = page.counter(
-            "request_success_total", "Turns that are over, by how they ended.", *by, "finished_reason"
+            "request_success_total",
+            "Turns that are over: stop, length, abort, error, prefill (nothing was to be generated), score.",
+            *by,
+            "finished_reason",
         )
-        self.aborts = page.counter("request_aborts_total", "Turns ended early, by why.", *by, "reason")
-        self.failures = page.counter("request_failures_total", "Turns that failed, by code.", *by, "code")
+        self.aborts = page.counter(
+            "request_aborts_total",
+            "Turns ended early: interrupted, steered, cancelled, client_gone, slow_client, deadline, "
+            "shutdown, other.",
+            *by,
+            "reason",
+        )
+        self.failures = page.counter(
+            "request_failures_total", "Turns that failed, by the code of their error.", *by, "code"
+        )
         self.to_free = page.histogram(
             "abort_to_free_seconds",
             "From an abort to when nothing of the turn is held any more.",
