@@ -13,7 +13,9 @@ from vivace.models.progress import Silent
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Settings that touch nothing of the user's."""
-    return Settings(cache_dir=tmp_path / "cache", state_dir=tmp_path / "state", port=0, threads=1)
+    return Settings(
+        cache_dir=tmp_path / "cache", state_dir=tmp_path / "state", port=0, threads=1, allow_scripted=True
+    )
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     background_tokens_per_minute: Count = 0  # the same for their tokens
     hub_url: str = "https://huggingface.co"  # asked first for models; a mirror may be named
     offline: bool = False  # never download: what is missing is an error
+    allow_scripted: bool = False  # load models `scripted:FILE`: for tests and benchmarks only
     # Other servers that answer for their own models, each a table `[upstreams.NAME]`.
     upstreams: dict[str, Any] = {}
 

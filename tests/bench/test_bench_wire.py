@@ -135,7 +135,10 @@ def test_every_token_has_its_stamp(tmp_path: Path, is_engineless: bool) -> None:
     model = script(
         tmp_path, replies=replies, step_ms=2, is_paced=True, stamps=str(stamps), is_engineless=is_engineless
     )
-    with EngineProcess(Job(model, "", context_tokens=4096)) as engine, engine.session() as session:
+    with (
+        EngineProcess(Job(model, "", context_tokens=4096, allow_scripted=True)) as engine,
+        engine.session() as session,
+    ):
         before = time.monotonic_ns()
         turn = engine.run(Generate(session, "", prompt("say two"), use_drafts=False))
     made = made_ns(stamps, 1, 30)
@@ -150,7 +153,10 @@ def test_every_token_has_its_stamp(tmp_path: Path, is_engineless: bool) -> None:
 def test_a_player_can_be_interrupted(tmp_path: Path) -> None:
     """It ends within its reply, and answers the next turn."""
     model = script(tmp_path, replies={"": "x" * 10_000}, step_ms=1, is_engineless=True)
-    with EngineProcess(Job(model, "", context_tokens=4096)) as engine, engine.session() as session:
+    with (
+        EngineProcess(Job(model, "", context_tokens=4096, allow_scripted=True)) as engine,
+        engine.session() as session,
+    ):
         turn = engine.wait_for_tokens(engine.begin(Generate(session, "", prompt("go"))), 3)
         engine.interrupt(turn)
         assert engine.finish(turn).reason == "interrupted"
@@ -162,7 +168,10 @@ def test_a_script_can_speak_a_real_vocabulary(tmp_path: Path, smol: Path) -> Non
     model = script(tmp_path, replies={"": talk.CALL_TEXT}, vocabulary=str(smol))
     tokenizer = load_tokenizer(model, None)
     text = [tokenizer.control("<|im_start|>"), *tokenizer.encode("assistant\n")]
-    with EngineProcess(Job(model, "", context_tokens=4096)) as engine, engine.session() as session:
+    with (
+        EngineProcess(Job(model, "", context_tokens=4096, allow_scripted=True)) as engine,
+        engine.session() as session,
+    ):
         turn = engine.run(Generate(session, "", text))
     assert b"".join(map(tokenizer.piece, turn.tokens)).decode() == talk.CALL_TEXT
     assert len(turn.tokens) < len(talk.CALL_TEXT) / 2

@@ -32,7 +32,7 @@ MATERIAL = Material(
 def asker(tmp_path: Path) -> Iterator[Asker]:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"replies": {"": REPLY}, "step_ms": 1}))
-    with EngineProcess(Job(f"scripted:{script}", "", context_tokens=4096)) as engine:
+    with EngineProcess(Job(f"scripted:{script}", "", context_tokens=4096, allow_scripted=True)) as engine:
         yield Asker(engine, MATERIAL, decoded=20, rounds=3)
 
 

@@ -49,7 +49,12 @@ class Home:
     def env(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("VIVACE_", "XDG_", "NO_COLOR"))}
         mine = {"VIVACE_CACHE_DIR": f"{self.folder}/cache", "VIVACE_STATE_DIR": f"{self.folder}/state"}
-        mine |= {"XDG_CONFIG_HOME": f"{self.folder}/config", "VIVACE_PORT": "0", "VIVACE_THREADS": "1"}
+        mine |= {
+            "XDG_CONFIG_HOME": f"{self.folder}/config",
+            "VIVACE_PORT": "0",
+            "VIVACE_ALLOW_SCRIPTED": "1",
+            "VIVACE_THREADS": "1",
+        }
         return kept | mine | ({"VIVACE_MODEL": self.model} if self.model else {}) | self.extra
 
     def script(self, replies: dict[str, str], **script: Any) -> None:

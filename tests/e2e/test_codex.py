@@ -38,7 +38,14 @@ def start(program: Path, tmp_path: Path) -> Iterator[Start]:
 
     def begin(model: str, **changes: Any) -> tuple[Codex, Settings]:
         settings = Settings(
-            tmp_path / "cache", tmp_path / "state", model=model, port=0, threads=1, tune="never", **changes
+            tmp_path / "cache",
+            tmp_path / "state",
+            model=model,
+            port=0,
+            threads=1,
+            tune="never",
+            allow_scripted=True,
+            **changes,
         )
         started.append((Codex(program, tmp_path, warm.ensure_server(settings), model), settings))
         return started[-1]

@@ -61,7 +61,13 @@ def test_qwen_code_edits_a_file(program: Path, tmp_path: Path, outside: Outside)
     script.write_text(json.dumps({"replies": replies, "context_tokens": ROOM}))
     model = f"scripted:{script}"
     settings = Settings(
-        tmp_path / "cache", tmp_path / "state", model=model, port=0, threads=1, context_tokens=ROOM
+        tmp_path / "cache",
+        tmp_path / "state",
+        model=model,
+        port=0,
+        threads=1,
+        context_tokens=ROOM,
+        allow_scripted=True,
     )
     (tmp_path / ".qwen").mkdir()
     (tmp_path / ".qwen" / "settings.json").write_text(settings_of_the_guide())

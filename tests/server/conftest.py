@@ -34,6 +34,7 @@ def _server(folder: Path, model: str) -> Iterator[Settings]:
         state_dir=folder / "state",
         port=0,
         model=model,
+        allow_scripted=True,
         context_tokens=4096,
         threads=1,  # on a busy machine two threads wait for each other: ten times slower
     )

@@ -34,7 +34,9 @@ class EngineProcess:
     def __init__(self, model: str, path: str = "") -> None:
         self.link, theirs = socket.socketpair()
         self.link.settimeout(60)
-        job = json.dumps({"model": model, "path": path, "context_tokens": 2048, "threads": 1})
+        job = json.dumps(
+            {"model": model, "path": path, "context_tokens": 2048, "threads": 1, "allow_scripted": True}
+        )
         command = [sys.executable, "-m", "vivace.engine.loop.worker", str(theirs.fileno()), job]
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inside]:
     folder = tmp_path_factory.mktemp("slow")
     model = script(folder, replies={"brief": "Fine.", "": TEXT}, step_ms=0.2)
-    settings = Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model)
+    settings = Settings(
+        cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model, allow_scripted=True
+    )
     async with served_here(settings, send_buffer_bytes=4096) as inside:
         yield inside
 

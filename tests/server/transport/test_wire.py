@@ -28,7 +28,13 @@ async def inside(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Insi
     folder = tmp_path_factory.mktemp("wire")
     model = script(folder, replies={"": "never said"}, step_ms=3_600_000)
     settings = Settings(
-        cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model, max_running=1
+        cache_dir=folder / "cache",
+        state_dir=folder,
+        port=0,
+        threads=1,
+        model=model,
+        max_running=1,
+        allow_scripted=True,
     )
     async with served_here(settings) as served:
         yield served

@@ -30,7 +30,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     model = script(
         folder, replies={"long": "word " * 150, "": "Hello there."}, step_ms=2, context_tokens=16384
     )
-    settings = Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model)
+    settings = Settings(
+        cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model, allow_scripted=True
+    )
     settings = settings.having(max_running=8, max_waiting=4)
     warm.ensure_server(settings)
     until_ready(settings)

@@ -34,9 +34,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 def settings_in(folder: Path, **changes: object) -> Settings:
     replies = {"brief": "Fine.", "call": CALL, "": "x" * 3000}
     model = script(folder, replies=replies, step_ms=1)
-    return Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model).having(
-        **changes
-    )
+    return Settings(
+        cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model, allow_scripted=True
+    ).having(**changes)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -30,7 +30,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     folder = tmp_path_factory.mktemp("crowded")
     replies = {"call": CALL, "": "word " * 200}
     model = script(folder, replies=replies, step_ms=1, prefill_token_ms=0.05, context_tokens=16384)
-    settings = Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model)
+    settings = Settings(
+        cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model, allow_scripted=True
+    )
     settings = settings.having(max_running=8, max_waiting=64)
     warm.ensure_server(settings)
     until_ready(settings)

@@ -50,7 +50,9 @@ async def test_a_client_that_is_given_up_is_told_of_once(
     """We say why its connection is closed, and nobody speaks of an answer that was left unfinished."""
     monkeypatch.setattr(wire, "BLOCKED_S", 0.2)
     model = script(tmp_path, replies={"": TEXT}, step_ms=0.2)
-    settings = Settings(cache_dir=tmp_path / "c", state_dir=tmp_path, port=0, threads=1, model=model)
+    settings = Settings(
+        cache_dir=tmp_path / "c", state_dir=tmp_path, port=0, threads=1, model=model, allow_scripted=True
+    )
     with caplog.at_level(logging.WARNING):
         async with served_here(settings, send_buffer_bytes=4096) as inside:
             _, writer = await asyncio.open_connection(sock=narrow_socket(inside.address), limit=1)

@@ -63,6 +63,7 @@ def open_server(settings: Settings, model: str) -> Iterator[BenchServer]:
             idle_minutes=IDLE_MINUTES,
             kv_disk_gib=0.0,  # what an earlier run left on disk would make a cold start warm
             tune="never",
+            allow_scripted=True,
         )
         child = _start(own)
         try:

@@ -63,7 +63,7 @@ def main() -> None:
     import uvloop
 
     ours, theirs = socket.socketpair()
-    job = msgspec.json.encode(Job(sys.argv[1], "", context_tokens=4096)).decode()
+    job = msgspec.json.encode(Job(sys.argv[1], "", context_tokens=4096, allow_scripted=True)).decode()
     command = [sys.executable, "-m", "vivace.engine.loop.worker", str(theirs.fileno()), job]
     with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL):
         theirs.close()

@@ -80,9 +80,21 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr)
 
 
+def is_scripted(job: Job) -> bool:
+    """Return whether the job's model is a script; raise if it may not be one."""
+    if not job.model.startswith(SCRIPTED):
+        return False
+    if not job.allow_scripted:
+        raise StartError(
+            f"{job.model} is a script, and this engine may not play one.",
+            "Scripted models are for tests: set allow_scripted to use one.",
+        )
+    return True
+
+
 def make_runner(job: Job, look: Look = look, tell: Callable[[str], None] = _say) -> Runner:
     """What computes the job; `tell` hears why a GPU that is there does not."""
-    if job.model.startswith(SCRIPTED):
+    if is_scripted(job):
         from vivace.testing.scripted import Script, ScriptedRunner
 
         return ScriptedRunner(msgspec.convert(script_of(job.model), Script))
@@ -192,7 +204,7 @@ def run(link: socket.socket, job: Job) -> None:
 
 def play(link: socket.socket, job: Job) -> bool:
     """Play the job's script without an engine, if it asks for that."""
-    if not job.model.startswith(SCRIPTED) or not script_of(job.model).get("is_engineless"):
+    if not is_scripted(job) or not script_of(job.model).get("is_engineless"):
         return False
     from vivace.testing.player import Player
 

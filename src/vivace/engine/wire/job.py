@@ -31,6 +31,7 @@ class Job(msgspec.Struct, frozen=True):
     weight_bits: int = 8  # on the GPU: 8, 16 or 4
     kv_bits: int = 16  # on the GPU: 16 or 8
     gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
+    allow_scripted: bool = False  # the model may be a script
     gpu_prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
 
 
@@ -50,6 +51,7 @@ def make_job(settings: Settings, name: str, path: Path | None) -> Job:
         weight_bits=settings.weight_bits,
         kv_bits=settings.kv_bits,
         gpu_folder=str(settings.cache_dir / "gpu"),
+        allow_scripted=settings.allow_scripted,
         kv_folder=str(settings.kv_dir),
         kv_disk_bytes=int(settings.kv_disk_gib * 2**30),
     )

@@ -27,6 +27,12 @@ def mistake() -> Refusal:
     return Refusal("The server made a mistake; its log says more.", code=INTERNAL, status=500)
 
 
+def model_not_found(model: str, hint: str = "") -> Refusal:
+    """The answer to a name that nobody serves, or that this caller may not use: in OpenAI's words."""
+    message = f"The model {model[:200]!r} does not exist or you do not have access to it."
+    return Refusal(message, hint, code="model_not_found", status=404, param="model")
+
+
 class ErrorBody(msgspec.Struct, frozen=True):
     message: str
     type: str

@@ -28,6 +28,11 @@ class Caller(msgspec.Struct, frozen=True):
     traceparent: str = ""  # of the trace that this is a part of
     secret_hash: bytes = b""  # of the key, to see whether it is still one; "": this user
 
+    @property
+    def is_owner(self) -> bool:
+        """Whether this is the token of this user, who may name model files. Keys get what is listed."""
+        return self.key == LOCAL.id
+
 
 Taker = Callable[[Outcome], bool]  # whether it took it; if not, the listener will
 
@@ -62,8 +67,8 @@ class Backend(Protocol):
         """Names of the models that can be asked for now."""
         ...
 
-    def serves(self, model: str) -> bool:
-        """Whether requests for this model are for this backend."""
+    def serves(self, model: str, caller: Caller) -> bool:
+        """Return whether this caller may ask this backend for the model. Keys may ask for listed ones."""
         ...
 
     async def discover(self) -> None:

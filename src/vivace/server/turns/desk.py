@@ -16,7 +16,7 @@ import msgspec
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued, Started
-from vivace.protocol.shapes.refusal import INTERNAL, Refusal, mistake
+from vivace.protocol.shapes.refusal import INTERNAL, Refusal, mistake, model_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import new_response_id
 from vivace.server.backends.base import Backend, Caller, Taker, Turn
@@ -64,7 +64,7 @@ class Desk:
                 raise not_found(request.previous_response_id)
             request.model = request.model or previous.model
         request.model = request.model or self._backends[0].models()[0]
-        backend = await self._backend(request.model)
+        backend = await self._backend(request.model, caller)
         tokens = estimate_tokens(_size(request), request.max_output_tokens)
         try:
             reservation = self._limits.reserve(caller.account, request.tier, tokens)
@@ -119,14 +119,16 @@ class Desk:
         self.close_door()
         await asyncio.gather(*(backend.stop_turns() for backend in self._backends))
 
-    async def _backend(self, model: str) -> Backend:
+    async def _backend(self, model: str, caller: Caller) -> Backend:
         for backend in self._backends:
-            if backend.serves(model):
+            if backend.serves(model, caller):
                 return backend
         for backend in self._backends:
             await backend.discover()
-            if backend.serves(model):
+            if backend.serves(model, caller):
                 return backend
+        if not caller.is_owner:
+            raise model_not_found(model)
         return self._backends[0]  # says what is wrong with the name
 
     def _admit(

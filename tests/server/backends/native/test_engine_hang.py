@@ -38,7 +38,9 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Insi
     folder = tmp_path_factory.mktemp("hang")
     replies = {"call": CALL, "brief": "Fine.", "": TEXT}
     model = script(folder, replies=replies, step_ms=2, prefill_token_ms=0.2, context_tokens=16384)
-    settings = Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model)
+    settings = Settings(
+        cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model, allow_scripted=True
+    )
     assert engine_supervisor.BEAT_S + engine_supervisor.SILENT_S < 3.0, "the truth within three seconds"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_supervisor, "BEAT_S", 0.05)

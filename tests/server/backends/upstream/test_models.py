@@ -48,10 +48,11 @@ async def test_a_prefixed_name_always_means_its_upstream(fake: Fake) -> None:
     """Whatever follows is the model's name there, slashes included."""
     fake.play(says("x"))
     async with Asker(fake, api="chat", models=[]) as box:
-        assert box.backend.serves("box/org/model")
-        assert not box.backend.serves("box/")
-        assert not box.backend.serves("other/model")
-        assert not box.backend.serves("box")
+        assert box.backend.serves("box/org/model", Caller())
+        assert not box.backend.serves("box/org/model", Caller(key="key_1")), "a key gets what is listed"
+        assert not box.backend.serves("box/", Caller())
+        assert not box.backend.serves("other/model", Caller())
+        assert not box.backend.serves("box", Caller())
         turn = box.begin(model="box/org/model")
         assert turn.model == "box/org/model"
         await until(lambda: turn.is_over)
@@ -62,11 +63,11 @@ async def test_listed_models_have_their_bare_names(fake: Fake) -> None:
     """They are listed under both; asked for once, when it is needed."""
     fake.play(routes(models=lists("a", "org/b"), completions=says("x")))
     async with Asker(fake, api="chat") as box:
-        assert not box.backend.serves("a")  # not yet known
+        assert not box.backend.serves("a", Caller())  # not yet known
         await box.backend.discover()
-        assert box.backend.serves("a")
-        assert box.backend.serves("org/b")
-        assert not box.backend.serves("c")
+        assert box.backend.serves("a", Caller())
+        assert box.backend.serves("org/b", Caller())
+        assert not box.backend.serves("c", Caller())
         assert box.backend.models() == ["box/a", "box/org/b"]
         await box.backend.discover()
         assert len(fake.calls) == 1
@@ -80,8 +81,8 @@ async def test_models_of_the_settings_are_not_asked_for(fake: Fake) -> None:
         box.backend.start()
         await box.backend.discover()
         assert box.backend.models() == ["box/a"]
-        assert box.backend.serves("a")
-        assert not box.backend.serves("b")
+        assert box.backend.serves("a", Caller())
+        assert not box.backend.serves("b", Caller())
     assert not fake.calls
 
 
@@ -99,7 +100,7 @@ async def test_a_list_that_cannot_be_had_is_no_error(fake: Fake, monkeypatch: py
             fake.play(script)
             await box.backend.discover()
             assert box.backend.models() == []
-            assert box.backend.serves("box/a")
+            assert box.backend.serves("box/a", Caller())
         await box.backend.discover()
         fake.play(lists("a"))
         await box.backend.discover()
@@ -108,7 +109,7 @@ async def test_a_list_that_cannot_be_had_is_no_error(fake: Fake, monkeypatch: py
         fake.play(bad[0])
         await box.backend.discover()
         await box.backend.discover()
-        assert box.backend.serves("a")
+        assert box.backend.serves("a", Caller())
 
 
 async def test_a_list_that_hangs_is_waited_for_no_longer_than_needed(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from vivace.config import Settings
 from vivace.engine.wire.frames import Failed, Finished
 from vivace.errors import RequestRefused, VivaceError
-from vivace.protocol.shapes.refusal import Refusal, mistake
+from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
 from vivace.server.backends.base import Caller
@@ -59,9 +59,9 @@ class NativeBackend:
         """The models that are on this machine, the one that is used first."""
         return list(dict.fromkeys([self._settings.model, *present_models(self._settings)]))
 
-    def serves(self, model: str) -> bool:
+    def serves(self, model: str, caller: Caller) -> bool:
         try:
-            find_model(self._settings, model)
+            self._check_model(model, caller)
         except Refusal:
             return False
         return True
@@ -79,7 +79,7 @@ class NativeBackend:
             if previous is None:
                 raise not_found(request.previous_response_id)
         model = request.model or (previous.model if previous else self._settings.model)
-        find_model(self._settings, model)
+        self._check_model(model, caller)
         turn = NativeTurn(response_id, request, model, caller, previous)
         self._turns[turn] = task = asyncio.create_task(self._drive(turn))
         turn.on_interrupt = self._canceller(turn)
@@ -128,6 +128,12 @@ class NativeBackend:
             device=ready.device if ready else "cpu",
             why_no_gpu=ready.why_no_gpu if ready else "",
         )
+
+    def _check_model(self, name: str, caller: Caller) -> None:
+        """Raise a `Refusal` unless the model is here and this caller may use it."""
+        if not caller.is_owner and name not in self.models():
+            raise model_not_found(name)
+        find_model(self._settings, name)
 
     async def _load_default(self) -> None:
         try:

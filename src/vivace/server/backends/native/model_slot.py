@@ -20,7 +20,7 @@ from vivace.models.catalog import CATALOG
 from vivace.models.families.base import Family
 from vivace.models.families.choose import family_for
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
-from vivace.protocol.shapes.refusal import Refusal
+from vivace.protocol.shapes.refusal import Refusal, model_not_found
 from vivace.server.backends.native.engine_process import EngineProcess
 from vivace.server.backends.native.engine_supervisor import EngineSupervisor
 from vivace.server.conversation.token_log import Session
@@ -32,6 +32,8 @@ MAX_OPEN_SESSIONS = 32
 def find_model(settings: Settings, name: str) -> Path | None:
     """The model's file (None for a scripted one), or a `Refusal` that says how to get it."""
     if name.startswith(SCRIPTED):
+        if not settings.allow_scripted:
+            raise model_not_found(name, "Scripted models are for tests: set allow_scripted to use one.")
         return None
     try:
         if store.is_present(settings, name):

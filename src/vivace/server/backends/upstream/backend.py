@@ -55,9 +55,10 @@ class UpstreamBackend:
         self._refresh()
         return [f"{name}/{model}" for name, peer in self._peers.items() for model in peer.models.names]
 
-    def serves(self, model: str) -> bool:
+    def serves(self, model: str, caller: Caller) -> bool:
         self._refresh()
-        return self._find(model) is not None
+        found = self._find(model)
+        return found is not None and (caller.is_owner or found[1] in found[0].models)
 
     async def discover(self) -> None:
         """Wait until the lists are there, or cannot be had: before a name that nobody knows is refused."""
