@@ -97,7 +97,7 @@ def _measure_format(job: Job, material: Material, copy_tb_s: float) -> Section:
         steer = measure_steer(asker)
         _say(f"{job.weight_bits}-bit: edits")
         return {
-            "weightbytes_per_token": token_bytes,
+            "weight_bytes_per_token": token_bytes,
             "decode": decode,
             "first_token_ms": first,
             "steer": steer,
