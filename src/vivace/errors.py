@@ -68,6 +68,12 @@ class ServerGone(VivaceError):
     code = "server_gone"
 
 
+class TurnFault(VivaceError):
+    """Something of ours broke in one turn; other turns go on."""
+
+    code = "server_error"
+
+
 class RequestRefused(VivaceError):
     """The server answered with an error body."""
 

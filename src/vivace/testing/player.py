@@ -12,6 +12,7 @@ import time
 
 import msgspec
 
+from vivace.engine.faults import failure
 from vivace.engine.wire.frames import (
     Append,
     Failed,
@@ -91,6 +92,12 @@ class Player:
                 pass  # sessions: there are none
 
     def _begin(self, work: Generate) -> None:
+        try:
+            self._play(work)
+        except Exception as error:  # noqa: BLE001 - the boundary of a turn
+            self._send(failure(work.turn, error))
+
+    def _play(self, work: Generate) -> None:
         prompt = b"".join(map(self._pieces.piece, work.tokens)).decode("utf-8", "replace")
         row, reply = self._script.reply_to(prompt)
         if not self._turns:

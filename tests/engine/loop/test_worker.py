@@ -124,3 +124,15 @@ def test_a_file_that_is_no_model_could_not_start(tmp_path: Path) -> None:
     assert engine.process.returncode == 3
     assert "broken.gguf" in said
     assert "Traceback" not in said
+
+
+def test_a_player_fails_a_turn_that_it_cannot_play(tmp_path: Path) -> None:
+    """A prompt that is no text ends its turn; the next one is played."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"replies": {"": "x"}, "is_engineless": True}))
+    engine = EngineProcess(f"scripted:{script}")
+    engine.next(Ready)
+    engine.send(Generate("s", "bad", [-1]), Generate("s", "good", [65], max_tokens=1))
+    assert engine.next(Failed).turn == "bad"
+    assert engine.next(Tokens).turn == "good"
+    engine.close()

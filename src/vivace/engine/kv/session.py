@@ -7,8 +7,18 @@ sampling or files (`shelf`). Invariant: the KV of `session.seq` holds exactly `l
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from vivace.engine.faults import ENDING, log_fault, only_logged
 from vivace.engine.kv.shelf import Parked, Shelf, common_length
-from vivace.engine.runners.base import KVFull, Logits, Runner, ShouldStop, Span
+from vivace.engine.runners.base import (
+    DecodingRunner,
+    KVFull,
+    Logits,
+    OutOfMemory,
+    Runner,
+    SamplingSpec,
+    ShouldStop,
+    Span,
+)
 from vivace.engine.speculation.suffix import History
 from vivace.errors import UsageError
 
@@ -130,6 +140,36 @@ class Sessions:
     def close(self, name: str) -> None:
         self._release(self._by_name.pop(name))
 
+    def drop(self, name: str) -> None:
+        """Forget a session that may not be what the server takes it for, if it is there."""
+        if session := self._by_name.pop(name, None):
+            self._release(session)
+
+    def forget_kv(self, session: Session) -> None:
+        """Have a session's whole log prefilled again: what is in its KV is not known."""
+        if session.seq != NO_SEQ:
+            self._runner.trim(session.seq, 0)
+        session.kv = 0
+
+    def check_runner(self, fault: BaseException) -> None:
+        """Raise `fault` if the runner computes nothing any more: then it was not a turn's own."""
+        try:
+            for seq in self.scratch:
+                self._runner.trim(seq, 0)
+            probe = Span(self.scratch[0], 0, [0], want=1)
+            self._runner.forward([probe])
+            if isinstance(self._runner, DecodingRunner):
+                self._runner.trim(probe.seq, 0)
+                self._runner.decode(probe, SamplingSpec(), 0, lambda: None)
+        except (KVFull, OutOfMemory):
+            pass
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised as what it is: the engine's end
+            log_fault("The runner fails in whatever it is asked", error)
+            raise fault from None
+        self._runner.trim(self.scratch[0], 0)
+
     def park(self, name: str) -> None:
         """Move a session's KV to disk."""
         session = self.get(name)
@@ -177,9 +217,10 @@ class Sessions:
         if best is not None:
             self._runner.share(best.seq, session.seq, length)
             session.kv = length
-            if best.origin and self._shelf:
-                self._shelf.touch(best.origin)
-            self._keep_prefix(session, best)
+            with only_logged("A prefix could not be kept on disk"):
+                if best.origin and self._shelf:
+                    self._shelf.touch(best.origin)
+                self._keep_prefix(session, best)
 
     def _keep_prefix(self, session: Session, other: Session) -> None:
         """Keep on disk what two sessions begin with and then leave: instructions, tools, examples."""
@@ -194,11 +235,13 @@ class Sessions:
         """Take a longer beginning of the log from disk, if there is one and it fits."""
         if self._shelf is None:
             return
-        found = self._shelf.find(session.tenant, session.log)
-        if found is None or found.length < session.kv + LEAST_RESTORED_TOKENS:
-            return
-        state = self._shelf.read(found.parked)
-        if state is None:
+        found, state = None, None
+        with only_logged("Parked KV could not be read"):
+            found = self._shelf.find(session.tenant, session.log)
+            if found is None or found.length < session.kv + LEAST_RESTORED_TOKENS:
+                return
+            state = self._shelf.read(found.parked)
+        if found is None or state is None:
             return
         if self._load(session, state, len(found.parked.tokens)):
             session.kv = len(found.parked.tokens)
@@ -217,6 +260,8 @@ class Sessions:
                 return True
             except ValueError:  # written by something else: not worth more than a prefill
                 return False
+            except ENDING:
+                raise
             except KVFull:
                 if self.kv_tokens() + tokens <= self._runner.info.context_tokens:
                     return False  # there is room: it is the state that is wrong
@@ -224,11 +269,18 @@ class Sessions:
                     self._make_room([session], None)
                 except KVFull:
                     return False
+            except BaseException as error:  # noqa: BLE001 - a state is worth a prefill, no more
+                log_fault("Parked KV could not be loaded", error)
+                self._runner.trim(session.seq, 0)
+                return False
 
     def preload(self) -> None:
         """Load the kept prefixes, the latest first, as long as they take a small share of the cells."""
         left = int(self._runner.info.context_tokens * PRELOADED_SHARE)
-        for parked in self._shelf.prefixes() if self._shelf else []:
+        prefixes: list[Parked] = []
+        with only_logged("The kept prefixes could not be read"):
+            prefixes = self._shelf.prefixes() if self._shelf else []
+        for parked in prefixes:
             if len(parked.tokens) > left or len(self._free) < len(self.scratch):
                 continue
             left -= len(parked.tokens)
@@ -284,7 +336,8 @@ class Sessions:
             self.trim(session, session.committed_length)  # text that is still being typed is not kept
             if session.kv >= LEAST_RESTORED_TOKENS:
                 tokens = session.log[: session.kv]
-                self._shelf.park(session.tenant, tokens, lambda: self._runner.save(session.seq))
+                with only_logged("KV could not be parked"):
+                    self._shelf.park(session.tenant, tokens, lambda: self._runner.save(session.seq))
         self._release(session)
 
     def _release(self, session: Session) -> None:

@@ -18,6 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from vivace.engine.faults import log_fault
+
 _HEADER = struct.Struct("<8sQQI")  # magic, tokens, bytes of state, checksum; then the tokens, then the state
 _MAGIC = b"vivakv1\n"
 _SALT_BYTES = 32
@@ -213,7 +215,9 @@ def _write(parked: Parked, state: bytes) -> None:
         fresh.replace(parked.path)
         if parked.is_forgotten:
             parked.path.unlink(missing_ok=True)
-    except OSError:  # the disk is full, or the folder is gone
+    except Exception as error:  # noqa: BLE001 - the boundary of the thread: it logs, and the file is lost
+        if not isinstance(error, OSError):  # the disk is full, or the folder is gone
+            log_fault("KV could not be written", error)
         parked.is_lost = True
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)

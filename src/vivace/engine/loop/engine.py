@@ -7,6 +7,7 @@ sockets (`worker`).
 
 import time
 
+from vivace.engine.faults import ENDING, failure
 from vivace.engine.kv.session import Session, Sessions
 from vivace.engine.kv.shelf import Shelf
 from vivace.engine.loop.admission import check_tokens, check_work
@@ -24,7 +25,6 @@ from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import (
     Append,
     Close,
-    Failed,
     Fork,
     Generate,
     Interrupt,
@@ -92,8 +92,25 @@ class Engine:
         """Take one frame. Work is queued for `step`; everything else happens now."""
         try:
             self._dispatch(frame)
-        except VivaceError as error:
-            self._outbox.send(Failed(getattr(frame, "turn", ""), error.code, error.message))
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the boundary of a frame: it answers
+            self._answer_fault(frame, error)
+
+    def _answer_fault(self, frame: ToEngine, error: BaseException) -> None:
+        """Answer a frame that was refused or met a fault. A session that met a fault is not used again."""
+        turn = ""
+        match frame:
+            case Append() | Generate() | Score():
+                turn = frame.turn  # the session's log is as it was before it
+            case Open() | Rewind() | Fork() | Park() | Close():
+                if not isinstance(error, VivaceError):
+                    self._sessions.drop(frame.session)
+            case _:
+                raise error
+        if not isinstance(error, VivaceError):
+            self._sessions.check_runner(error)
+        self._outbox.send(failure(turn, error))
 
     def _dispatch(self, frame: ToEngine) -> None:
         match frame:
@@ -134,8 +151,12 @@ class Engine:
             self._stepper.finish(typed, "replaced")  # text still being typed makes way for what comes next
         is_provisional = isinstance(work, Append) and work.is_provisional
         committed_length = session.committed_length
-        self._sessions.extend(session, work.tokens, is_provisional=is_provisional)
-        turn = self._make_turn(work, session)
+        try:
+            self._sessions.extend(session, work.tokens, is_provisional=is_provisional)
+            turn = self._make_turn(work, session)
+        except BaseException:
+            self._sessions.rewind(session.name, committed_length)
+            raise
         turn.committed_before = committed_length
         session.claim = turn.claim
         self._scheduler.add(turn)

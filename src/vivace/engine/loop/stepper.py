@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vivace.engine.faults import ENDING, failure, log_fault
 from vivace.engine.kv.session import Claim, Sessions
 from vivace.engine.loop.outbox import Outbox
 from vivace.engine.loop.scheduler import Scheduler, is_overtaken
 from vivace.engine.runners.base import (
-    Decode,
+    DecodingRunner,
     KVFull,
     Logits,
     ModelInfo,
@@ -63,7 +64,7 @@ class Stepper:
         best_chunk_tokens: int,
         stats: Callable[[], StatsReply],
     ) -> None:
-        self._decode: Decode | None = getattr(runner, "decode", None)
+        self._decoder = runner if isinstance(runner, DecodingRunner) else None
         self._info = runner.info
         self._sessions = sessions
         self._scheduler = scheduler
@@ -72,6 +73,7 @@ class Stepper:
         self._stats = stats
         self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.info)
         self.tokens_prefilled = self.tokens_generated = 0
+        self._apart: set[str] = set()  # turns that were in a pass that failed: each runs in passes of its own
         self.answered = 0  # of the `Stats` that wait: so many had their answer inside of a pass
 
     def step(self, begun: float, arrivals: Arrivals) -> bool:
@@ -81,8 +83,8 @@ class Stepper:
             order = self._settle_grammars(order)
         for place, lead in enumerate(order):
             try:
-                if self._decode and (draw := lead.draw):
-                    self._decode_on_device(lead, self._decode, draw, begun)
+                if self._decoder and (draw := lead.draw):
+                    self._decode_on_device(lead, self._decoder, draw, begun)
                 else:
                     self._outbox.flush()
                     self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
@@ -93,11 +95,14 @@ class Stepper:
                     break
                 if lead is not self._scheduler.senior:
                     continue
-                error = ContextOverflow("The KV of this engine is too small for this turn.")
-                self.end(lead, Failed(lead.id, error.code, error.message))
+                self._fail(lead, ContextOverflow("The KV of this engine is too small for this turn."))
             except OutOfMemory:
                 message = "The GPU has no memory left for this turn; a shorter one, or a later one, may do."
                 self.end(lead, Failed(lead.id, "out_of_memory", message))
+            except ENDING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the boundary of a turn
+                self._fail(lead, error)
             break
         return bool(order)
 
@@ -107,13 +112,14 @@ class Stepper:
             if isinstance(turn, GenerateTurn) and turn.is_waiting:
                 try:
                     turn.settle_grammar()
-                except VivaceError as error:
-                    name, length = turn.session.name, turn.committed_before
-                    self.end(turn, Failed(turn.id, error.code, error.message))
-                    self._sessions.rewind(name, length)
+                except ENDING:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - the boundary of a turn
+                    self._fail(turn, error)
+                    self._sessions.rewind(turn.session.name, turn.committed_before)
         return [turn for turn in self._scheduler.order() if not turn.is_waiting]
 
-    def _decode_on_device(self, turn: Turn, decode: Decode, draw: SamplingSpec, begun: float) -> None:
+    def _decode_on_device(self, turn: Turn, runner: DecodingRunner, draw: SamplingSpec, begun: float) -> None:
         """A pass of a turn whose next tokens the runner can choose itself."""
         session = turn.session
         self._sessions.seat(session, turn.claim)
@@ -123,7 +129,7 @@ class Stepper:
         meanwhile = self._outbox.flush
         try:
             said = self._sessions.with_room(
-                [session], lambda: decode(span, draw, ahead, meanwhile), turn.claim
+                [session], lambda: runner.decode(span, draw, ahead, meanwhile), turn.claim
             )
         finally:
             meanwhile()  # whatever became of this pass: the tokens before it were said
@@ -138,21 +144,30 @@ class Stepper:
         """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
         limit = self._limit(lead)
         batch = [self._part(lead, limit, lead.claim)]
-        if not self._info.shares_passes or lead.is_alone or self._scheduler.is_contended(lead):
+        if not self._info.shares_passes or self._is_alone(lead) or self._scheduler.is_contended(lead):
             return batch
         total = batch[0].tokens
         for turn in others:
             room = min(limit, self._info.pass_tokens - total)
-            if turn.is_realtime != lead.is_realtime or turn.is_alone or room < 1:
+            if turn.is_realtime != lead.is_realtime or self._is_alone(turn) or room < 1:
                 continue
             try:
                 part = self._part(turn, room, None)
             except KVFull:
                 continue
+            except ENDING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the boundary of a turn
+                self._fail(turn, error)
+                continue
             if self._costs.ms(total + part.tokens) <= self._costs.ms(total) + self._costs.ms(part.tokens):
                 batch.append(part)
                 total += part.tokens
         return batch
+
+    def _is_alone(self, turn: Turn) -> bool:
+        """Whether the turn's next pass is shared with no other turn."""
+        return turn.is_alone or turn.id in self._apart
 
     def _limit(self, turn: Turn) -> int:
         """Tokens that the turn may have in a pass."""
@@ -187,6 +202,12 @@ class Stepper:
             if len(batch) == 1:
                 raise
             return self._run(batch[:1], begun, arrivals)
+        except (Stopped, *ENDING):
+            raise
+        except BaseException as error:
+            if len(batch) == 1:
+                raise
+            return self._separate(batch, error)
         finally:
             for part in batch:
                 part.turn.let_go()
@@ -204,6 +225,13 @@ class Stepper:
             self._take(turn, fed, rows[:wanted], spent_s, begun)
             rows = rows[wanted:]
         return None
+
+    def _separate(self, batch: list[Part], error: BaseException) -> None:
+        """Run each turn of a pass that failed alone from now on, on new KV: that shows whose fault it was."""
+        log_fault(f"A pass of {len(batch)} turns failed; each of them is tried alone", error)
+        for turn, _ in batch:
+            self._apart.add(turn.id)
+            self._sessions.forget_kv(turn.session)
 
     def _forward(self, batch: list[Part], arrivals: Arrivals) -> Logits:
         spans = [span for part in batch for span in part.spans]
@@ -242,15 +270,19 @@ class Stepper:
         if not said_before:
             turn.prefill_s += spent_s
             self.tokens_prefilled += fed
+        reason, fault = "", None
         try:
             reason = turn.take_tokens(outcome) if isinstance(outcome, list) else turn.take(outcome)
-        except VivaceError as error:
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the boundary of a turn
+            fault = error
+        if turn.rejected:
+            self._sessions.trim(session, session.kv - turn.rejected)
+        if fault:
             if isinstance(turn, GenerateTurn) and turn.fresh:
-                self._outbox.send(Tokens(turn.id, turn.fresh, turn.chances))
-            return self.end(turn, Failed(turn.id, error.code, error.message))
-        finally:
-            if turn.rejected:
-                self._sessions.trim(session, session.kv - turn.rejected)
+                self._outbox.send(Tokens(turn.id, turn.fresh, turn.chances[: len(turn.fresh)]))
+            return self._fail(turn, fault)
         said = turn.output_tokens - said_before
         self.tokens_generated += said
         self._scheduler.charge(turn, tokens_said=said)
@@ -267,9 +299,17 @@ class Stepper:
         scores = turn.scores if reason == "scored" else []
         self.end(turn, Finished(turn.id, reason, turn.waterfall(), scores))
 
+    def _fail(self, turn: Turn, error: BaseException) -> None:
+        """End one turn by what went wrong in it. Raise if it is the runner that is broken."""
+        if not isinstance(error, VivaceError):
+            self._sessions.forget_kv(turn.session)
+            self._sessions.check_runner(error)
+        self.end(turn, failure(turn.id, error))
+
     def end(self, turn: Turn, frame: Finished | Failed) -> None:
         """The one end of every turn: nothing of it runs any more when its last frame goes out."""
         self._scheduler.remove(turn)
+        self._apart.discard(turn.id)
         turn.session.claim = None
         self._outbox.send(frame)
 

@@ -160,8 +160,8 @@ def make_shelf(job: Job, runner: Runner) -> Shelf | None:
         return None
     try:
         return Shelf(Path(job.kv_folder), kv_format=runner.info.kv_format, limit_bytes=job.kv_disk_bytes)
-    except OSError as error:
-        print(f"KV cannot be kept on disk: {error}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - whatever is on the disk, an engine can do without
+        print(f"KV cannot be kept on disk: {error!r}", file=sys.stderr)
         return None
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vivace.engine.faults import ENDING
 from vivace.engine.output.grammar_check import Checker, compile_grammar, refusal
 from vivace.engine.output.sampler import Mask
 from vivace.engine.runners.base import Runner
@@ -65,7 +66,9 @@ class Grammars:
             return True  # whoever compiles now may do it all
         try:
             self._step()
-        except Exception as error:  # noqa: BLE001 - nobody asked for it: who does will be told
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - nobody asked for it: who does will be told
             print(f"Grammars could not be prepared: {error!r}", file=sys.stderr)
             self._can_prepare = False
         finally:

@@ -129,6 +129,9 @@ class Checker:
         except (EOFError, BrokenPipeError):
             self._replace()
             raise refusal(grammar, "it is too large or too deeply nested to compile") from None
+        except BaseException:
+            self.close()  # an answer that may still come must not be taken for the next one's
+            raise
 
     def _replace(self) -> None:
         """End the process and start another now: the next grammar need not wait for it to come up."""

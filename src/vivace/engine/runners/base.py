@@ -5,7 +5,7 @@ know sessions, turns, sampling or text.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,16 +70,11 @@ class SamplingSpec(NamedTuple):
 ShouldStop = Callable[[], bool]  # asked every few milliseconds while a pass runs
 
 
-# A pass whose tokens the runner chooses: (span, draw, ahead, meanwhile) → tokens. The span is a log's last
-# token and a draft of what follows. It gives the draft as far as it would have said the same, and one more.
-# So many passes of one token may be begun `ahead`, on what it says itself; whatever is asked next ends them.
-# What can be done `meanwhile` is called when the pass is under way, before the runner waits for it.
-Meanwhile = Callable[[], None]
-Decode = Callable[[Span, SamplingSpec, int, Meanwhile], list[int]]
+Meanwhile = Callable[[], None]  # what can be done while a pass runs
 
 
 class Runner(Protocol):
-    """What every runner can. One that also has `decode` (see `Decode`) is asked for it where it may be."""
+    """What every runner can do."""
 
     info: ModelInfo
 
@@ -112,3 +107,17 @@ class Runner(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class DecodingRunner(Runner, Protocol):
+    """A runner that can choose tokens itself. It is asked to where a turn needs nothing but its tokens."""
+
+    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> list[int]:
+        """Run one pass over a log's last token and a draft of what follows it; return the tokens chosen.
+
+        Those are the draft as far as the model says the same, and one token more. Up to `ahead` passes of one
+        token each may be begun beyond this one, on what the runner chose itself; whatever is asked next ends
+        them. `meanwhile` is called when the pass is under way, before the runner waits for it.
+        """
+        ...

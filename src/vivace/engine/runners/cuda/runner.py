@@ -150,7 +150,7 @@ class CudaRunner:
     def decode(
         self, span: Span, draw: SamplingSpec, ahead: int = 0, meanwhile: Meanwhile = lambda: None
     ) -> list[int]:
-        """See `base.Decode`. Steps in flight are true, whatever is drafted: they are used up first."""
+        """See `base.DecodingRunner`. Steps in flight are valid whatever is drafted: they are used first."""
         (token, *draft), start = span.tokens, span.start
         assert len(draft) < self._passes.sizes[-1]
         if self._stream and not self._stream.is_at(span.seq, start, token, draw):
