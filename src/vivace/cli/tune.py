@@ -77,11 +77,11 @@ def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
 
 def _tuned(settings: "Settings", path: Path, *, with_costly: bool) -> "Profile":
     from vivace.cli.progress import TerminalProgress
-    from vivace.engine.tuning.surroundings import Surroundings
+    from vivace.engine.tuning.host import Host
     from vivace.engine.tuning.tune import tune
 
-    around = Surroundings(progress=TerminalProgress())
-    return tune(settings, settings.model, path, around, with_costly=with_costly)
+    host = Host(progress=TerminalProgress())
+    return tune(settings, settings.model, path, host, with_costly=with_costly)
 
 
 def _mention_server(settings: "Settings") -> None:

@@ -17,9 +17,9 @@ from vivace.engine.tuning import keys
 from vivace.engine.tuning.child import COMMAND, Child, VariantFailed
 from vivace.engine.tuning.choose import PASS_TOKENS
 from vivace.engine.tuning.formats import COSTLY, Q8_0, Format, Likeness, compare, quality_problem
-from vivace.engine.tuning.making import make
+from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.profile import Profile, tuned, weights_for
-from vivace.engine.tuning.surroundings import Surroundings
+from vivace.engine.tuning.requantise import make
 from vivace.engine.tuning.tune import tune
 from vivace.engine.tuning.wire import Done, Load, Passes, Read, Requantise, Scores, Times
 from vivace.errors import VivaceError
@@ -55,7 +55,7 @@ def child() -> Iterator[Child]:
 def tuned_smol(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Profile]:
     folder = tmp_path_factory.mktemp("tuned")
     settings = Settings(cache_dir=folder / "cache", state_dir=folder / "state", threads=1)
-    return settings, tune(settings, "smollm2-135m", smol, Surroundings())
+    return settings, tune(settings, "smollm2-135m", smol, Host())
 
 
 def test_a_real_model_is_tuned(tuned_smol: tuple[Settings, Profile], smol: Path) -> None:
@@ -80,7 +80,7 @@ def test_nothing_unused_stays(tuned_smol: tuple[Settings, Profile]) -> None:
 
 def likeness(smol: Path, folder: Path, format: Format) -> Likeness:
     target = folder / f"{format.name}.gguf"
-    make(smol, target, format, 150_000_000, Surroundings())
+    make(smol, target, format, 150_000_000, Host())
     scores = []
     for path in (smol, target):
         child = Child()
@@ -126,7 +126,7 @@ def test_an_unreadable_model_is_an_error_for_people(settings: Settings, tmp_path
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF but not really")
     with pytest.raises(VivaceError, match=r"broken\.gguf cannot be measured") as caught:
-        tune(settings, "broken", broken, Surroundings())
+        tune(settings, "broken", broken, Host())
     assert "used as downloaded" in caught.value.hint
     assert not keys.is_decided(settings, broken)
 
@@ -155,16 +155,16 @@ def test_a_full_disk_leaves_no_half_file(smol: Path, tmp_path: Path) -> None:
     limited = ("sh", "-c", f"ulimit -f 20000; exec {' '.join(COMMAND)}")
     target = tmp_path / "made" / "smol.Q8_0.gguf"
     with pytest.raises(VariantFailed, match="could not write it"):
-        make(smol, target, Q8_0, 150_000_000, Surroundings(start_child=lambda: Child(limited)))
+        make(smol, target, Q8_0, 150_000_000, Host(start_child=lambda: Child(limited)))
     assert list(target.parent.iterdir()) == []
 
 
 def test_a_disk_without_room_is_not_even_begun(smol: Path, tmp_path: Path) -> None:
     """The space is checked first, with room to spare."""
     machine = FakeMachine()
-    around = Surroundings(free_bytes=lambda _: 600_000_000, start_child=machine.start)
+    host = Host(free_bytes=lambda _: 600_000_000, start_child=machine.start)
     with pytest.raises(VariantFailed, match=r"which has 0\.6 GB free"):
-        make(smol, tmp_path / "x.gguf", Q8_0, 150_000_000, around)
+        make(smol, tmp_path / "x.gguf", Q8_0, 150_000_000, host)
     assert machine.started == 0
 
 
@@ -183,7 +183,7 @@ def test_a_killed_quantisation_leaves_no_half_file(smol: Path, tmp_path: Path) -
                 os.kill(children[-1].pid, signal.SIGKILL)
 
     with pytest.raises(VariantFailed, match="killed"):
-        make(smol, target, Q8_0, 150_000_000, Surroundings(progress=Watcher(), start_child=start))
+        make(smol, target, Q8_0, 150_000_000, Host(progress=Watcher(), start_child=start))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,10 +192,10 @@ def test_ctrl_c_leaves_no_half_file(settings: Settings, smol: Path) -> None:
     code = f"""
 from pathlib import Path
 from vivace.config import Settings
-from vivace.engine.tuning.surroundings import Surroundings
+from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.tune import tune
 settings = Settings(cache_dir=Path({str(settings.cache_dir)!r}), state_dir=Path("/nowhere"), threads=1)
-tune(settings, "smol", Path({str(smol)!r}), Surroundings())
+tune(settings, "smol", Path({str(smol)!r}), Host())
 """
     folder = store.tuned_dir(settings)
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as tuner:
@@ -218,8 +218,8 @@ def test_two_tunings_at_once_measure_once(settings: Settings, tmp_path: Path) ->
             is_waiting.set()
 
     other = FakeMachine()
-    around = Surroundings(progress=Watcher(), start_child=other.start)
-    second = threading.Thread(target=lambda: found.append(tune(settings, "m", model, around)))
+    host = Host(progress=Watcher(), start_child=other.start)
+    second = threading.Thread(target=lambda: found.append(tune(settings, "m", model, host)))
 
     def start_second_and_wait(_name: str, request: object) -> None:
         if isinstance(request, Requantise):
@@ -227,7 +227,7 @@ def test_two_tunings_at_once_measure_once(settings: Settings, tmp_path: Path) ->
             assert is_waiting.wait(DEADLINE_S)
 
     first = FakeMachine(fail=start_second_and_wait)
-    profile = tune(settings, "m", model, Surroundings(busy_share=lambda: 0.0, start_child=first.start))
+    profile = tune(settings, "m", model, Host(busy_share=lambda: 0.0, start_child=first.start))
     second.join(DEADLINE_S)
     assert found == [profile]
     assert other.started == 0

@@ -32,14 +32,16 @@ class VariantFailed(Exception):
 
 
 class Child:
-    def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
+    """A probe process. `has_own_session`: Ctrl-C does not reach it, and whoever started it must end it."""
+
+    def __init__(self, command: tuple[str, ...] = COMMAND, *, has_own_session: bool = True) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            start_new_session=True,  # Ctrl-C is ours, and we end it
+            start_new_session=has_own_session,
         )
         self._rest = b""
 

@@ -24,6 +24,11 @@ def profile_path(settings: Settings, path: Path) -> Path:
     return store.tuned_dir(settings) / f"{file_prefix(path)}.{machine_key()}.{library_version()}.json"
 
 
+def journal_path(settings: Settings, path: Path) -> Path:
+    """Where an unfinished tuning keeps what it has measured."""
+    return profile_path(settings, path).with_suffix(".unfinished")
+
+
 def is_decided(settings: Settings, path: Path) -> bool:
     """Whether this file was measured under these circumstances, or someone did not want that."""
     return profile_path(settings, path).exists()

@@ -1,7 +1,8 @@
-"""Measures variants side by side: a brief look at each, then rounds that go around all that are left.
+"""Measures variants side by side: a brief look at each, then rounds over all that are left.
 
-Each variant has a child of its own, kept between rounds if memory allows, so that a slower or busier minute
-of the machine meets all of them alike. Owns the seats, the order and the time it may take. Does not choose.
+Each variant has a child process of its own, kept between rounds if memory allows, so that a slower or busier
+minute of the machine meets all of them alike. Owns the candidates, the order of measuring and the time it may
+take. Does not choose (`choose`).
 """
 
 import time
@@ -20,7 +21,7 @@ from vivace.engine.tuning.choose import (
     edit_ms,
 )
 from vivace.engine.tuning.formats import compare, quality_problem
-from vivace.engine.tuning.surroundings import Surroundings
+from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.wire import Done, Load, Passes, Prefill, Read, Scores, Times
 
 ROUNDS, FEWEST_ROUNDS = 3, 2
@@ -37,12 +38,12 @@ OVERHEAD_BYTES = 400_000_000  # of a loaded variant beside its weights
 T = TypeVar("T")
 
 
-class Seat:
-    """A variant, its child, and what was measured of it."""
+class Candidate:
+    """A variant, its child process, and what was measured of it."""
 
-    def __init__(self, variant: Variant, around: Surroundings, *, stays: bool) -> None:
-        self.entry = Measured(variant)
-        self._around = around
+    def __init__(self, entry: Measured, host: Host, *, stays: bool) -> None:
+        self.entry = entry
+        self._host = host
         self._stays = stays
         self._child: Child | None = None
 
@@ -51,7 +52,7 @@ class Seat:
         return not self.entry.problem and not self.entry.dropped
 
     def do(self, work: Callable[[Child], T]) -> T | None:
-        """Have the child do this; None if the variant fails, which then has a problem."""
+        """Return what the child answers; None if the variant fails, which then has a problem."""
         try:
             self._child = self._child or self._load()
             return work(self._child)
@@ -69,10 +70,10 @@ class Seat:
 
     def _load(self) -> Child:
         variant = self.entry.variant
-        needed, available = needed_bytes(variant), self._around.available_bytes()
+        needed, available = needed_bytes(variant), self._host.available_bytes()
         if needed > available:
             raise VariantFailed(f"it needs {needed / 1e9:.1f} GB of memory, {available / 1e9:.1f} are free")
-        child = self._around.start_child()
+        child = self._host.start_child()
         try:
             child.ask(Load(variant.path, variant.use_extra_bufts, variant.threads), Done)
             _warm_up(child)
@@ -86,32 +87,34 @@ def needed_bytes(variant: Variant) -> int:
     return variant.size_bytes + OVERHEAD_BYTES
 
 
-def look_briefly(seats: Sequence[Seat], around: Surroundings) -> None:
-    """Look at each, and leave out what is clearly not worth more time."""
-    for seat in seats:
-        with around.step(f"Loading {seat.entry.variant.label}"):
-            seat.do(_warm_up)
-    looks: dict[Seat, list[dict[int, float]]] = {seat: [] for seat in seats}
-    with around.step("A brief look at each"):
+def look_briefly(candidates: Sequence[Candidate], host: Host) -> None:
+    """Look at each candidate, and drop what is clearly not worth more time."""
+    for candidate in candidates:
+        with host.step(f"Loading {candidate.entry.variant.label}"):
+            candidate.do(_warm_up)
+    looks: dict[Candidate, list[dict[int, float]]] = {candidate: [] for candidate in candidates}
+    with host.step("A brief look at each"):
         for doubt in BRIEF_DOUBTS:
-            for seat in seats:
-                taken = seat.do(_brief_passes) if seat.is_usable else None
+            for candidate in candidates:
+                taken = candidate.do(_brief_passes) if candidate.is_usable else None
                 if taken:
-                    looks[seat].append(taken)
-            _drop_losers({seat: _brief_edit_ms(looks[seat]) for seat in seats if seat.is_usable}, doubt)
+                    looks[candidate].append(taken)
+            usable = [candidate for candidate in candidates if candidate.is_usable]
+            _drop_losers({candidate: _brief_edit_ms(looks[candidate]) for candidate in usable}, doubt)
 
 
-def _drop_losers(edits: dict[Seat, float], doubt: float) -> None:
-    """What is slower than the first, or does without repacking and gains nothing by that."""
+def _drop_losers(edits: dict[Candidate, float], doubt: float) -> None:
+    """Drop what is slower than the first, or does without repacking and gains nothing by that."""
     usual_ms = next(iter(edits.values()), 0.0)
-    for seat, ms in list(edits.items())[1:]:
-        twin_ms = next((edits[other] for other in edits if _is_repacked_twin(other, seat)), None)
+    for candidate, ms in list(edits.items())[1:]:
+        twin_ms = next((edits[other] for other in edits if _is_repacked_twin(other, candidate)), None)
         if twin_ms and ms > twin_ms * (1 - FREE_MARGIN) * doubt:
-            seat.entry.dropped = f"no faster than repacked (an edit {ms / twin_ms - 1:+.0%} in a brief look)"
+            change = f"an edit {ms / twin_ms - 1:+.0%} in a brief look"
+            candidate.entry.dropped = f"no faster than repacked ({change})"
         elif ms > usual_ms * CLEARLY_SLOWER * doubt:
-            seat.entry.dropped = f"slower (an edit {ms / usual_ms - 1:+.0%} in a brief look)"
-        if seat.entry.dropped:
-            seat.close()
+            candidate.entry.dropped = f"slower (an edit {ms / usual_ms - 1:+.0%} in a brief look)"
+        if candidate.entry.dropped:
+            candidate.close()
 
 
 def _brief_edit_ms(looks: Sequence[dict[int, float]]) -> float:
@@ -120,44 +123,57 @@ def _brief_edit_ms(looks: Sequence[dict[int, float]]) -> float:
     return edit_ms(Round(best[BRIEF_SIZES[-1]] * PREFILL_TOKENS / BRIEF_SIZES[-1], best))
 
 
-def _is_repacked_twin(other: Seat, plain: Seat) -> bool:
+def _is_repacked_twin(other: Candidate, plain: Candidate) -> bool:
     one, two = other.entry.variant, plain.entry.variant
     return (one.path, one.threads) == (two.path, two.threads) and one.use_extra_bufts > two.use_extra_bufts
 
 
-def check_quality(seats: Sequence[Seat], around: Surroundings) -> None:
-    """Let all read the sample; those that read it otherwise than the first have a problem."""
-    with around.step("Comparing what they say"):
-        original = seats[0].do(_read)
-        for seat in seats[1:]:
-            scores = seat.do(_read) if original and seat.is_usable else None
+def check_quality(candidates: Sequence[Candidate], host: Host) -> None:
+    """Let all read the sample text. Those that read it otherwise than the first get a problem."""
+    with host.step("Comparing what they say"):
+        original = candidates[0].do(_read)
+        for candidate in candidates[1:]:
+            scores = candidate.do(_read) if original and candidate.is_usable else None
             if original and scores:
-                seat.entry.likeness = compare(original, scores)
-                if seat.entry.variant.quality != "costly":  # those are only looked at: measured all the same
-                    seat.entry.problem = quality_problem(seat.entry.likeness)
+                candidate.entry.likeness = compare(original, scores)
+                if candidate.entry.variant.quality != "costly":  # costly ones are measured only to be shown
+                    candidate.entry.problem = quality_problem(candidate.entry.likeness)
 
 
-def measure_rounds(seats: Sequence[Seat], around: Surroundings, rounds: int = ROUNDS) -> None:
-    """Go around the seats; stop before it takes too long."""
+def measure_rounds(
+    candidates: Sequence[Candidate],
+    host: Host,
+    rounds: int = ROUNDS,
+    on_round: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Measure all candidates in turn, `rounds` times; stop before it takes too long.
+
+    Rounds that an earlier tuning has measured count. `on_round` hears how many there are after each.
+    """
+    usable = [candidate for candidate in candidates if candidate.is_usable]
+    begun = min((len(candidate.entry.rounds) for candidate in usable), default=rounds)
+    for candidate in usable:
+        del candidate.entry.rounds[begun:]  # a round counts only where all took part
     began = time.monotonic()
-    for number in range(rounds):
+    for number in range(begun, rounds):
         spent_s = time.monotonic() - began
         if number >= FEWEST_ROUNDS and spent_s * (number + 1) / number > ROUNDS_S:
             return
-        with around.step(f"Measuring, round {number + 1} of {rounds}"):
-            for seat in seats:
-                taken = seat.do(_full_round) if seat.is_usable else None
+        with host.step(f"Measuring, round {number + 1} of {rounds}"):
+            for candidate in usable:
+                taken = candidate.do(_full_round) if candidate.is_usable else None
                 if taken:
-                    seat.entry.rounds.append(taken)
+                    candidate.entry.rounds.append(taken)
+        on_round(number + 1)
 
 
-def measure_chunks(seat: Seat, around: Surroundings) -> dict[int, float]:
-    """Milliseconds of a prefilled token by the size of the chunk; a second time if the first was quick."""
+def measure_chunks(candidate: Candidate, host: Host) -> dict[int, float]:
+    """Return milliseconds of a prefilled token by chunk size. Measure twice if the first time was quick."""
     began = time.monotonic()
-    with around.step("Trying prefill chunks"):
-        taken = [seat.do(_chunk_round)]
+    with host.step("Trying prefill chunks"):
+        taken = [candidate.do(_chunk_round)]
         if time.monotonic() - began < CHUNKS_S:
-            taken.append(seat.do(_chunk_round))
+            taken.append(candidate.do(_chunk_round))
     whole = [costs for costs in taken if costs]
     return {chunk: min(costs[chunk] for costs in whole) for chunk in CHUNKS} if whole else {}
 

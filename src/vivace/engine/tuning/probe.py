@@ -3,7 +3,7 @@
     python -m vivace.engine.tuning.probe
 
 Ends when stdin ends, so it never outlives the tuner by more than one request. Owns the process: what
-llama.cpp prints goes to stderr, whatever goes wrong becomes an answer. Does not own the work (`specimen`).
+llama.cpp prints goes to stderr, and whatever goes wrong becomes an answer. Does not measure (`timed_runner`).
 """
 
 import os
@@ -28,26 +28,26 @@ from vivace.engine.tuning.wire import (
 from vivace.errors import VivaceError
 
 if TYPE_CHECKING:
-    from vivace.engine.tuning.specimen import Specimen
+    from vivace.engine.tuning.timed_runner import TimedRunner
 
 
 class Probe:
     """Holds at most one loaded variant."""
 
     def __init__(self) -> None:
-        self._held: Specimen | None = None
+        self._held: TimedRunner | None = None
 
     def answer(self, request: Request) -> Answer:
-        from vivace.engine.tuning import specimen  # llama.cpp: loaded after the environment is set
+        from vivace.engine.tuning import timed_runner  # llama.cpp: loaded after the environment is set
 
         match request:
             case Describe(path):
-                return specimen.describe(path)
+                return timed_runner.describe(path)
             case Requantise():
-                specimen.requantise(request)
+                timed_runner.requantise(request)
                 return Done()
             case Load(path, use_extra_bufts, threads):
-                self._held = specimen.Specimen(path, threads, use_extra_bufts=use_extra_bufts)
+                self._held = timed_runner.TimedRunner(path, threads, use_extra_bufts=use_extra_bufts)
                 return Done()
         assert self._held is not None, "Load comes first"
         match request:

@@ -20,7 +20,7 @@ VERSION = 1  # of this file's shape; another one is not read
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """The outcome of one tuning, or the wish not to tune."""
+    """The result of one tuning, or the wish not to tune."""
 
     model: str
     source: str  # fingerprint of the file as downloaded

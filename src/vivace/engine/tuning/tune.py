@@ -1,7 +1,7 @@
 """Finds out how this machine runs one model best, and keeps the answer until something changes.
 
 Owns the lock (of two tunings of one file the second waits and takes over what the first found), the profile
-that is written, and that nothing stays behind which no profile names. Does not measure (`contest`).
+that is written, and that nothing stays behind which no profile names. Does not measure (`search`).
 """
 
 import fcntl
@@ -15,24 +15,43 @@ from msgspec.structs import replace
 
 from vivace.config import Settings
 from vivace.engine.tuning import choose
-from vivace.engine.tuning.contest import Contest, Outcome
 from vivace.engine.tuning.cpu import cpu_features
-from vivace.engine.tuning.keys import file_prefix, fingerprint, library_version, machine_key
+from vivace.engine.tuning.host import Host
+from vivace.engine.tuning.journal import Journal
+from vivace.engine.tuning.keys import file_prefix, fingerprint, journal_path, library_version, machine_key
 from vivace.engine.tuning.profile import Profile, decode, now, tuned, write
-from vivace.engine.tuning.surroundings import Surroundings
+from vivace.engine.tuning.search import SearchResult, VariantSearch
 from vivace.errors import VivaceError
 from vivace.models import store
 
 
+class AlreadyTuning(Exception):
+    """Another process tunes this file."""
+
+
 def tune(
-    settings: Settings, model: str, path: Path, around: Surroundings, *, with_costly: bool = False
+    settings: Settings,
+    model: str,
+    path: Path,
+    host: Host,
+    *,
+    with_costly: bool = False,
+    is_background: bool = False,
 ) -> Profile:
-    """Measure, choose and remember what is best for the model file at `path`."""
+    """Measure, choose and remember what is best for the model file at `path`.
+
+    In the background, go on with what an unfinished tuning has measured; raise `AlreadyTuning` instead of
+    waiting for another process.
+    """
     path = path.resolve()
     try:
-        with _only_one(settings, path, around) as has_waited:
+        with _only_one(settings, path, host, may_wait=not is_background) as has_waited:
             found = tuned(settings, path) if has_waited else None
-            return found or _tune(settings, model, path, around, with_costly=with_costly)
+            if found is None:
+                journal = Journal.open(journal_path(settings, path), is_fresh=not is_background)
+                found = _tune(settings, model, path, host, journal, with_costly=with_costly)
+                journal.remove()
+            return found
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         raise VivaceError(
@@ -41,24 +60,25 @@ def tune(
         ) from error
 
 
-def _tune(settings: Settings, model: str, path: Path, around: Surroundings, *, with_costly: bool) -> Profile:
-    busy_share = around.busy_share()
-    contest = Contest(path, store.tuned_dir(settings), file_prefix(path), around)
+def _tune(
+    settings: Settings, model: str, path: Path, host: Host, journal: Journal, *, with_costly: bool
+) -> Profile:
+    busy_share = host.busy_share()
+    search = VariantSearch(path, store.tuned_dir(settings), file_prefix(path), host, journal)
     try:
-        outcome = contest.run(settings.threads, with_costly=with_costly)
-        contest.close()  # so that what is busy now is not us
-        busy_share = max(busy_share, around.busy_share())
-        profile = replace(_profile(model, path, outcome, busy_share), is_threads_given=settings.threads > 0)
+        result = search.run(settings.threads, with_costly=with_costly)
+        search.close()  # so that what is busy now is not us
+        busy_share = max(busy_share, host.busy_share())
+        profile = replace(_profile(model, path, result, busy_share), is_threads_given=settings.threads > 0)
         write(settings, path, profile)
     finally:
-        contest.close()
+        search.close()
         sweep(settings, path)
     return profile
 
 
 def sweep(settings: Settings, path: Path) -> None:
-    """Delete what is of no use: profiles of this machine for another llama.cpp, weights that no profile of
-    any machine names, and beginnings of such files."""
+    """Delete profiles of this machine for another llama.cpp, and weights that no machine's profile names."""
     prefix = f"{file_prefix(path)}."
     ours = [file for file in store.tuned_dir(settings).glob("*") if file.name.startswith(prefix)]
     named = {_made_file(file) for file in ours if file.suffix == ".json"}
@@ -79,8 +99,8 @@ def _made_file(file: Path) -> str:
     return profile.made_file
 
 
-def _profile(model: str, path: Path, outcome: Outcome, busy_share: float) -> Profile:
-    variant, chunk_costs = outcome.winner.variant, outcome.chunk_costs
+def _profile(model: str, path: Path, result: SearchResult, busy_share: float) -> Profile:
+    variant, chunk_costs = result.winner.variant, result.chunk_costs
     return Profile(
         model=model,
         source=fingerprint(path),
@@ -88,29 +108,31 @@ def _profile(model: str, path: Path, outcome: Outcome, busy_share: float) -> Pro
         library=library_version(),
         state="measured",
         when=now(),
-        why=outcome.why,
+        why=result.why,
         made_file=Path(variant.path).name if variant.is_made else "",
         made_bytes=variant.size_bytes if variant.is_made else 0,
         format=variant.format,
         use_extra_bufts=variant.use_extra_bufts,
         threads=variant.threads,
         chunk_tokens=choose.choose_chunk(chunk_costs) if chunk_costs else 0,
-        step_costs=choose.step_costs(outcome.winner.rounds),
+        step_costs=choose.step_costs(result.winner.rounds),
         chunk_costs=chunk_costs,
         cpu=cpu_features(),
         busy_share=round(busy_share, 2),
-        entries=outcome.entries,
+        entries=result.entries,
     )
 
 
 @contextmanager
-def _only_one(settings: Settings, path: Path, around: Surroundings) -> Iterator[bool]:
-    """Hold the lock of this file's tuning; yields whether another one had to end first."""
+def _only_one(settings: Settings, path: Path, host: Host, *, may_wait: bool) -> Iterator[bool]:
+    """Hold the lock of this file's tuning; yield whether another process had to end first."""
     descriptor = store.open_tuning_lock(settings, path.stem)
     try:
         has_waited = not store.try_lock(descriptor)
+        if has_waited and not may_wait:
+            raise AlreadyTuning
         if has_waited:
-            with around.step("Waiting for another tuning of this model"):
+            with host.step("Waiting for another tuning of this model"):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield has_waited
     finally:

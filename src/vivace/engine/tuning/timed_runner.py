@@ -30,7 +30,7 @@ _NAMES = {
 }
 
 
-class Specimen:
+class TimedRunner:
     def __init__(self, path: str, threads: int, *, use_extra_bufts: bool) -> None:
         self._path = Path(path)
         self._runner = LlamaRunner(

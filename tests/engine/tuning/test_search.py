@@ -1,4 +1,4 @@
-"""The contest between variants on machines of our making: nothing is computed, every time is given."""
+"""The search between variants on machines of our making: nothing is computed, every time is given."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import pytest
 
 from tests.engine.tuning.fake_children import Q8_0, SOURCE, FakeMachine
 from vivace.config import Settings
-from vivace.engine.tuning import contest, keys
+from vivace.engine.tuning import keys, search
 from vivace.engine.tuning.child import VariantFailed
 from vivace.engine.tuning.choose import Measured
 from vivace.engine.tuning.formats import Format
+from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.profile import Profile, weights_for
-from vivace.engine.tuning.surroundings import Surroundings
 from vivace.engine.tuning.tune import tune
 from vivace.engine.tuning.wire import Describe, Load, Prefill, Read, Requantise
 from vivace.errors import VivaceError
@@ -32,8 +32,8 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def around(machine: FakeMachine, *, disk: int = PLENTY, memory: int = PLENTY) -> Surroundings:
-    return Surroundings(
+def host(machine: FakeMachine, *, disk: int = PLENTY, memory: int = PLENTY) -> Host:
+    return Host(
         free_bytes=lambda _: disk,
         available_bytes=lambda: memory,
         busy_share=lambda: 0.0,
@@ -42,7 +42,7 @@ def around(machine: FakeMachine, *, disk: int = PLENTY, memory: int = PLENTY) ->
 
 
 def run(settings: Settings, model: Path, machine: FakeMachine, **limits: int) -> Profile:
-    found = tune(settings, "m", model, around(machine, **limits))
+    found = tune(settings, "m", model, host(machine, **limits))
     assert machine.alive == 0, "every child is ended"
     return found
 
@@ -112,7 +112,7 @@ def test_a_format_that_changes_the_text_is_refused(settings: Settings, model: Pa
 def test_costly_formats_are_shown_and_never_chosen(settings: Settings, model: Path) -> None:
     """With --all they are measured, even if the sample does not betray them, and their files go again."""
     machine = FakeMachine(speed={(name, True, 2): 9.0 for name in ("Q4_0", "IQ4_NL")})
-    profile = tune(settings, "m", model, around(machine), with_costly=True)
+    profile = tune(settings, "m", model, host(machine), with_costly=True)
     assert entry(profile, "Q4_0").rounds
     assert (profile.made_file, made(settings)) == ("", [])
 
@@ -173,7 +173,7 @@ def test_special_kernels_that_crash_are_avoided(settings: Settings, model: Path)
         child.ask = ask
         return child
 
-    found = Surroundings(available_bytes=lambda: PLENTY, busy_share=lambda: 0.0, start_child=start)  # type: ignore[arg-type]
+    found = Host(available_bytes=lambda: PLENTY, busy_share=lambda: 0.0, start_child=start)  # type: ignore[arg-type]
     profile = tune(settings, "m", model, found)
     assert (profile.made_file, profile.use_extra_bufts) == ("", False)
 
@@ -198,8 +198,8 @@ def test_more_or_fewer_threads_are_tried(
     settings: Settings, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The winner is tried with other numbers of threads; the best one is kept, with its own costs."""
-    monkeypatch.setattr(contest, "choose_threads", lambda _wanted: 4)
-    monkeypatch.setattr(contest, "usable_cpus", lambda: 8)
+    monkeypatch.setattr(search, "choose_threads", lambda _wanted: 4)
+    monkeypatch.setattr(search, "usable_cpus", lambda: 8)
     machine = FakeMachine(speed={(Q8_0, True, 4): 1.5, (Q8_0, True, 3): 1.2, (Q8_0, True, 8): 2.0})
     profile = run(settings.having(threads=0), model, machine)
     assert (profile.format, profile.threads) == ("Q8_0", 8)
@@ -211,7 +211,7 @@ def test_a_slow_machine_leaves_out_what_matters_less(
     settings: Settings, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it takes too long, chunks are not measured; the choice of weights is."""
-    monkeypatch.setattr(contest, "LATE_S", 0.0)
+    monkeypatch.setattr(search, "LATE_S", 0.0)
     profile = run(settings, model, FakeMachine(speed={(Q8_0, True, 2): 1.33}))
     assert (profile.format, profile.chunk_tokens) == ("Q8_0", 0)
 
@@ -224,10 +224,10 @@ def test_few_numbers_of_threads_are_candidates(
     monkeypatch: pytest.MonkeyPatch, usual: int, usable: int, candidates: list[int]
 ) -> None:
     """All logical CPUs where a core has two, one fewer, half of many; never more than a container may use."""
-    monkeypatch.setattr(contest, "choose_threads", lambda wanted: wanted or usual)
-    monkeypatch.setattr(contest, "usable_cpus", lambda: usable)
-    assert contest.thread_candidates(0) == candidates
-    assert contest.thread_candidates(5) == [5]
+    monkeypatch.setattr(search, "choose_threads", lambda wanted: wanted or usual)
+    monkeypatch.setattr(search, "usable_cpus", lambda: usable)
+    assert search.thread_candidates(0) == candidates
+    assert search.thread_candidates(5) == [5]
 
 
 def test_made_files_of_other_machines_stay(settings: Settings, model: Path) -> None:
@@ -263,6 +263,6 @@ def test_the_guard_does_not_trust_names(
 ) -> None:
     """A lossy format that was declared neutral by mistake would still be refused by the sample."""
     lossy = Format("Q4_0", 2, 4.8, "neutral")
-    monkeypatch.setattr(contest, "requantisations", lambda _bits, **_: [lossy])
+    monkeypatch.setattr(search, "requantisations", lambda _bits, **_: [lossy])
     profile = run(settings, model, FakeMachine(speed={("Q4_0", True, 2): 3.0}, change={"Q4_0": 0.1}))
     assert profile.made_file == ""

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from vivace.engine.tuning.child import VariantFailed
 from vivace.engine.tuning.formats import Format
+from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.keys import usable_cpus
-from vivace.engine.tuning.surroundings import Surroundings
 from vivace.engine.tuning.wire import Done, Requantise
 
 SPARE_BYTES = 500_000_000  # stay free on the disk
 
 
-def make(source: Path, target: Path, format: Format, size_bytes: int, around: Surroundings) -> None:
+def make(source: Path, target: Path, format: Format, size_bytes: int, host: Host) -> None:
     """Write `source` as `format` to `target`, about `size_bytes` large, unless it is there."""
     if target.exists():
         return
@@ -25,8 +25,8 @@ def make(source: Path, target: Path, format: Format, size_bytes: int, around: Su
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part.unlink(missing_ok=True)
-        _check_space(target.parent, size_bytes, around)
-        _write(source, part, format, size_bytes, around)
+        _check_space(target.parent, size_bytes, host)
+        _write(source, part, format, size_bytes, host)
         _sync(part)
         part.replace(target)
         _sync(target.parent)
@@ -36,30 +36,30 @@ def make(source: Path, target: Path, format: Format, size_bytes: int, around: Su
         part.unlink(missing_ok=True)
 
 
-def _check_space(folder: Path, size_bytes: int, around: Surroundings) -> None:
-    free_bytes = around.free_bytes(folder)
+def _check_space(folder: Path, size_bytes: int, host: Host) -> None:
+    free_bytes = host.free_bytes(folder)
     if free_bytes < size_bytes + SPARE_BYTES:
         needed = f"{(size_bytes + SPARE_BYTES) / 1e9:.1f} GB"
         raise VariantFailed(f"it needs {needed} in {folder}, which has {free_bytes / 1e9:.1f} GB free")
 
 
-def _write(source: Path, part: Path, format: Format, size_bytes: int, around: Surroundings) -> None:
+def _write(source: Path, part: Path, format: Format, size_bytes: int, host: Host) -> None:
     written_bytes = 0
 
     def look() -> None:
         nonlocal written_bytes
         now_bytes = part.stat().st_size if part.exists() else 0
-        around.progress.advance(now_bytes - written_bytes)
+        host.progress.advance(now_bytes - written_bytes)
         written_bytes = now_bytes
 
     job = Requantise(str(source), str(part), format.file_type, usable_cpus())
-    with around.step(f"Making a {format.name} copy", size_bytes):
-        child = around.start_child()
+    with host.step(f"Making a {format.name} copy", size_bytes):
+        child = host.start_child()
         try:
             child.ask(job, Done, while_waiting=look)
             look()
         except VariantFailed as failure:
-            full = around.free_bytes(part.parent) < SPARE_BYTES
+            full = host.free_bytes(part.parent) < SPARE_BYTES
             raise VariantFailed(
                 f"{failure}: the disk of {part.parent} is full" if full else str(failure)
             ) from failure

@@ -1,6 +1,6 @@
-"""What the tuner takes from its surroundings: room on the disk, memory, children, rest, a watcher.
+"""What the tuner asks of this machine: free disk and memory, load, child processes; and whom it tells.
 
-Owns how each is asked for, so that tests can say otherwise. Does not decide anything.
+Owns how each is asked, so that tests can answer otherwise. Does not decide anything.
 """
 
 import shutil
@@ -43,16 +43,17 @@ def _cpu_ticks() -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Host:
     progress: Progress = field(default_factory=Silent)
     free_bytes: Callable[[Path], int] = _free_bytes  # on the disk of a folder
     available_bytes: Callable[[], int] = _available_bytes  # of memory
     busy_share: Callable[[], float] = _busy_share  # of the CPUs, now
     start_child: Callable[[], Child] = Child
+    on_step: Callable[[int, int], None] = lambda _number, _total: None  # step `number` of `total` begins
 
     @contextmanager
     def step(self, label: str, total_bytes: int = 0) -> Iterator[None]:
-        """One step of the work, for whoever watches; it also ends if the work does not."""
+        """Show one step of the work while the block runs."""
         self.progress.begin(label, total_bytes)
         try:
             yield
