@@ -1,4 +1,4 @@
-"""When tuning happens by itself, and what is said of it."""
+"""What commands say of tuning: the table, doctor, status, and the line after it has changed something."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +7,16 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from vivace.cli import connection, tune
+from vivace.cli import connection, serve, tune
 from vivace.cli.doctor import doctor
 from vivace.config import Settings
-from vivace.engine.tuning import keys, profile
+from vivace.engine.tuning import profile
 from vivace.engine.tuning.choose import Measured, Round, Variant
 from vivace.engine.tuning.formats import Likeness
 from vivace.engine.tuning.profile import Profile
-from vivace.errors import UsageError, VivaceError
+from vivace.errors import UsageError
+from vivace.protocol.rundir import news_file
+from vivace.protocol.shapes.status import TuningStatus
 
 MB = 1_000_000
 ROUND = Round(1600.0, {1: 50.0, 8: 80.0, 16: 100.0, 32: 200.0, 64: 400.0})
@@ -76,81 +78,6 @@ def tuner(monkeypatch: pytest.MonkeyPatch, work: Callable[[Path], Profile]) -> l
     return called
 
 
-def test_the_first_use_tunes_and_the_second_does_not(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It says how long it takes and that Ctrl-C skips it, then what was chosen; and it happens once."""
-    called = tuner(monkeypatch, measured)
-    tune.tune_once(settings)
-    tune.tune_once(settings)
-    assert len(called) == 1
-    said = capsys.readouterr().err
-    assert "about a minute. Ctrl-C skips it" in said
-    assert "Q4_K_M as downloaded is best here." in said
-
-
-@pytest.mark.parametrize("size_bytes", [98 * MB, 20_000 * MB])
-def test_small_and_huge_models_are_not_tuned_by_themselves(
-    settings: Settings, model: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int
-) -> None:
-    """A small model is quick as it is; a huge one would take minutes that nobody asked for."""
-    called = tuner(monkeypatch, measured)
-    sized(model, size_bytes)
-    tune.tune_once(settings)
-    assert called == []
-
-
-@pytest.mark.parametrize(
-    ("tune_setting", "is_watched", "may_tune", "calls"),
-    [("auto", True, True, 1), ("auto", False, True, 0), ("never", True, True, 0), ("auto", True, False, 0)],
-)
-def test_only_where_a_person_watches(
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    tune_setting: str,
-    is_watched: bool,
-    may_tune: bool,
-    calls: int,
-) -> None:
-    """Scripts and tests never wait for it, a setting turns it off, and doctor does without."""
-    called = tuner(monkeypatch, measured)
-    monkeypatch.setattr(connection, "is_watched", lambda: is_watched)
-    connection.with_model_here(settings.having(tune=tune_setting), may_tune=may_tune)
-    assert len(called) == calls
-
-
-def test_ctrl_c_skips_it_for_good(
-    settings: Settings, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command goes on with the file as downloaded, the next one does not ask, doctor mentions it."""
-
-    def interrupted(_path: Path) -> Profile:
-        raise KeyboardInterrupt
-
-    called = tuner(monkeypatch, interrupted)
-    tune.tune_once(settings)
-    tune.tune_once(settings)
-    assert len(called) == 1
-    assert "Skipped: the model is used as downloaded" in capsys.readouterr().err
-    assert profile.weights_for(settings, model).path == model
-    assert "not measured (Skipped at the first start.)" in say_doctor("--quick")
-
-
-def test_a_failure_never_stops_the_command(
-    settings: Settings, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What went wrong is said once, the model is used as downloaded, and the reason is in doctor."""
-
-    def failing(_path: Path) -> Profile:
-        raise VivaceError("The disk is full.")
-
-    tuner(monkeypatch, failing)
-    tune.tune_once(settings)
-    assert "The disk is full. The model is used as downloaded." in capsys.readouterr().err
-    assert keys.is_decided(settings, model)
-    assert "The disk is full." in say_doctor("--quick")
-
-
 def say_doctor(*arguments: str) -> str:
     return CliRunner().invoke(doctor, arguments, catch_exceptions=False, standalone_mode=False).output
 
@@ -159,7 +86,10 @@ def say_doctor(*arguments: str) -> str:
 def test_doctor_says_when_nothing_was_measured() -> None:
     """Not measured is no problem, but doctor says how to do it."""
     said = say_doctor("--quick")
-    assert "✓ weights   as downloaded, not measured on this machine: `vivace doctor --tune` does it" in said
+    assert (
+        "✓ weights   as downloaded; measured when the server is idle, or now with `vivace doctor --tune`"
+        in said
+    )
 
 
 def test_doctor_says_what_was_measured(settings: Settings, model: Path) -> None:
@@ -183,6 +113,33 @@ def test_the_table_has_a_line_for_each_variant(monkeypatch: pytest.MonkeyPatch) 
     assert "differs by 0.100 nats a token; costs quality: never chosen" in lines[4]
     assert "128 tokens at a time" in lines[7]
     assert "busy (50% of its CPUs)" in lines[8]
+
+
+def test_the_next_command_tells_what_has_changed_once(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server leaves a line; the next command shows it on stderr, and the one after does not."""
+    settings.run_dir.mkdir(parents=True)
+    news_file(settings).write_text("Measured while idle: Q8_0 is faster.\n")
+    connection._tell_news(settings)
+    connection._tell_news(settings)
+    assert capsys.readouterr().err == "Measured while idle: Q8_0 is faster.\n"
+
+
+@pytest.mark.parametrize(
+    ("tuning", "words"),
+    [
+        (TuningStatus("waiting"), "waiting: it begins when the server has been idle for a while"),
+        (TuningStatus("waiting", text="others use the processor"), "waiting: others use the processor"),
+        (TuningStatus("running", 3, 8), "measuring how to run the model best, step 3 of 8"),
+        (TuningStatus("done", text="Q8_0 is faster."), "done: Q8_0 is faster."),
+        (TuningStatus("off"), 'off (tune = "never" in your settings)'),
+        (TuningStatus("failed", text="No room."), "the model is used as downloaded: No room."),
+    ],
+)
+def test_status_says_how_far_tuning_is(tuning: TuningStatus, words: str) -> None:
+    """Waiting, running, done: in one line each."""
+    assert serve._tuning(tuning) == words
 
 
 @pytest.mark.usefixtures("model")

@@ -158,7 +158,7 @@ def test_a_folder_is_a_model(settings: Settings, tmp_path: Path, monkeypatch: py
     assert is_present(settings, f"{folder}/")
     monkeypatch.chdir(folder)
     assert model_path(settings, "./").name == folder.name
-    assert with_model_here(settings.having(model="./"), may_tune=False).model == str(folder.resolve())
+    assert with_model_here(settings.having(model="./")).model == str(folder.resolve())
     for name in ("/" + "x" * 5000, "~nobody-of-that-name/x", "/no\0thing"):
         with pytest.raises(UsageError, match="There is no model"):
             model_path(settings, name)

@@ -4,6 +4,7 @@ Owns the order of those steps for every command that talks to a model. Does not 
 """
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,22 +13,19 @@ from typing import TypeVar
 
 from vivace.agent.model import Model
 from vivace.cli.progress import TerminalProgress
-from vivace.cli.tune import is_watched, tune_once
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
 from vivace.errors import ServerGone
 from vivace.models.store import is_present
 from vivace.models.tokenizer import SCRIPTED
+from vivace.protocol.rundir import news_file
 
 T = TypeVar("T")
 
 
-def with_model_here(settings: Settings, *, may_tune: bool = True) -> Settings:
-    """Settings whose model is on this machine, under a name that the server understands too.
-
-    Where a person watches, a model's first use here begins with finding out how to run it best.
-    """
+def with_model_here(settings: Settings) -> Settings:
+    """Return settings whose model is on this machine, under a name that the server understands too."""
     if settings.is_elsewhere(settings.model):
         return settings
     settings = settings.having(model=_absolute(settings.model))
@@ -37,8 +35,6 @@ def with_model_here(settings: Settings, *, may_tune: bool = True) -> Settings:
         from vivace.models.download import ensure  # ssl and http.client: 25 ms that a warm start does not pay
 
         ensure(settings, settings.model, TerminalProgress())
-    if may_tune and settings.tune == "auto" and is_watched():
-        tune_once(settings)
     return settings
 
 
@@ -52,6 +48,7 @@ def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
 
 
 async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
+    _tell_news(settings)
     address = ensure_server(settings, _note)
     async with ResponsesClient(address) as client:
         return await work(Model(client, settings.model))
@@ -63,6 +60,14 @@ def _absolute(model: str) -> str:
     path = Path(model.removeprefix(SCRIPTED))
     is_here = path.is_file() or (os.sep in model and path.is_dir())  # a folder may have a model's name
     return f"{scripted}{path.resolve()}" if is_here else model
+
+
+def _tell_news(settings: Settings) -> None:
+    """Show the line that the server has left for its user, once."""
+    file = news_file(settings)
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        _note(file.read_text("utf-8").strip())
+        file.unlink(missing_ok=True)
 
 
 def _note(text: str) -> None:

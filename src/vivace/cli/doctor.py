@@ -131,7 +131,7 @@ def _tuning(settings: "Settings", path: "Path") -> list[Finding]:
     elif settings.tune == "never":
         value = "as downloaded (from your settings)"
     else:
-        value = "as downloaded, not measured on this machine: `vivace doctor --tune` does it"
+        value = "as downloaded; measured when the server is idle, or now with `vivace doctor --tune`"
     threads = weights_for(settings, path).threads
     return [Finding("weights", value), Finding("threads", _threads(settings, threads))]
 
@@ -173,7 +173,7 @@ def _speed(settings: "Settings") -> list[Finding]:
         return model.waterfalls[-1]
 
     try:
-        turn = with_model(with_model_here(settings, may_tune=False), work)
+        turn = with_model(with_model_here(settings), work)
     except VivaceError as error:
         return [Finding("speed", error.message, error.hint or "See `vivace status`.")]
     prefill = turn.new_tokens / max(turn.prefill_ms, 0.001) * 1e3

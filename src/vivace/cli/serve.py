@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from vivace.protocol.shapes.status import EngineStatus, ServerStatus
+    from vivace.protocol.shapes.status import EngineStatus, ServerStatus, TuningStatus
 
 
 @click.command()
@@ -106,12 +106,29 @@ def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
         "gpu": f"not used. {engine.why_no_gpu}" if engine.why_no_gpu else "",
         "engine": f"pid {engine.pid}, {use}" if engine.is_ready else "not running",
         "context": _context(engine) if engine.is_ready else "",
+        "tuning": _tuning(found.tuning) if found.tuning else "",
         "token": token_file,
         "log": log_file,
     }
     for name, value in rows.items():
         if value:
             click.echo(f"{name:<7} {value}")
+
+
+def _tuning(tuning: "TuningStatus") -> str:
+    why = f": {tuning.text}" if tuning.text else ""
+    match tuning.state:
+        case "running":
+            return f"measuring how to run the model best, step {tuning.step} of {tuning.steps}"
+        case "waiting":
+            return f"waiting{why or ': it begins when the server has been idle for a while'}"
+        case "off":
+            return 'off (tune = "never" in your settings)'
+        case "unsuited":
+            return f"none{why}"
+        case "failed":
+            return f"the model is used as downloaded{why}"
+    return f"done{why}"
 
 
 def _context(engine: "EngineStatus") -> str:

@@ -1,7 +1,7 @@
-"""Tuning as a person sees it: on demand (`vivace doctor --tune`), and once before a model's first use.
+"""Tuning in the foreground, as a person sees it: `vivace doctor --tune`.
 
-Owns the words, the table, and when tuning happens by itself. Does not measure or choose: `engine.tuning`
-does, and is imported only when it is needed.
+Owns the words and the table. Does not measure or choose: `engine.tuning` does, and is imported only when it
+is needed. Does not tune by itself: the server does, when it is idle (`server.tuning`).
 """
 
 import sys
@@ -13,37 +13,7 @@ if TYPE_CHECKING:
     from vivace.engine.tuning.choose import Measured
     from vivace.engine.tuning.profile import Profile
 
-SMALLEST_BYTES = 500_000_000  # a smaller model is quick as it is: not tuned by itself
-LARGEST_BYTES = 3_000_000_000  # a larger one would take minutes, which nobody has asked for
 BUSY_SHARE = 0.3  # of the CPUs used by others: then we say that the machine was busy
-LATER = "`vivace doctor --tune` measures it later."
-
-
-def tune_once(settings: "Settings") -> None:
-    """Tune the model before its first use if a person is there to see it. Never stops what was asked for."""
-    from vivace.engine.tuning.keys import is_decided
-    from vivace.models.store import model_path
-
-    path = model_path(settings, settings.model)
-    if not _is_worth_it(path) or is_decided(settings, path):
-        return
-    _say(f"Finding out how this machine runs {settings.model} best: once, about a minute. Ctrl-C skips it.")
-    from vivace.errors import VivaceError
-
-    try:
-        _say(_tuned(settings, path, with_costly=False).why)
-        _mention_server(settings)
-    except KeyboardInterrupt:
-        _skip(settings, path, "Skipped at the first start.")
-        _say(f"Skipped: the model is used as downloaded. {LATER}")
-    except VivaceError as error:
-        _skip(settings, path, error.message)
-        _say(f"{error.message} The model is used as downloaded. {LATER}")
-
-
-def is_watched() -> bool:
-    """Whether a person sees what we do and can stop it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
@@ -89,20 +59,6 @@ def _mention_server(settings: "Settings") -> None:
 
     if find_server(settings):
         _say("The server that runs now goes on as before; `vivace stop`, and the next one takes it up.")
-
-
-def _is_worth_it(path: Path) -> bool:
-    return path.is_file() and SMALLEST_BYTES <= path.stat().st_size <= LARGEST_BYTES
-
-
-def _skip(settings: "Settings", path: Path, why: str) -> None:
-    """Remember not to try again by itself; where that cannot be written, the next start tries again."""
-    import contextlib
-
-    from vivace.engine.tuning.profile import skipped, write
-
-    with contextlib.suppress(OSError):
-        write(settings, path, skipped(settings.model, path, why))
 
 
 def _say(text: str) -> None:

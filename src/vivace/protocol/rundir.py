@@ -30,5 +30,10 @@ def server_file(settings: Settings) -> Path:
     return settings.run_dir / "server.json"
 
 
+def news_file(settings: Settings) -> Path:
+    """One line that the next command tells its user; gone when it was told."""
+    return settings.run_dir / "news.txt"
+
+
 def log_file(settings: Settings) -> Path:
     return settings.run_dir / "server.log"

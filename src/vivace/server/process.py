@@ -35,6 +35,7 @@ from vivace.server.transport.keys import Keys
 from vivace.server.transport.responses_route import ResponsesRoute
 from vivace.server.transport.websocket import SocketRoute
 from vivace.server.transport.wire import HttpWire, SocketWire
+from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.background import Backgrounds
 from vivace.server.turns.desk import Desk
@@ -117,6 +118,7 @@ async def _serve(
     activity, metrics, tracing = Activity(), Metrics(), start_tracing()
     watch, library = Watch(metrics, tracing), Library(store, metrics)
     native = NativeBackend(settings, library, metrics)
+    tuner = BackgroundTuner(settings, native, activity)
     queue = TurnQueue(settings.max_running, settings.max_waiting)
     keys = Keys(store)
     upstreams = UpstreamBackend(
@@ -125,7 +127,7 @@ async def _serve(
     desk = Desk([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
     sockets = SocketRoute(desk, activity, watch)
     app = build_app(
-        about=About(settings, native, desk, activity, watch, port),
+        about=About(settings, native, desk, activity, watch, port, tuner),
         responses=ResponsesRoute(desk, Backgrounds(desk, activity), activity),
         chat=ChatRoute(desk.begin, activity, desk.commit),
         sockets=sockets,
@@ -154,6 +156,7 @@ async def _serve(
     metrics.announce_models(desk.models())
     keeping = asyncio.create_task(_sweep(store, settings.keep_days))
     lagging = asyncio.create_task(measure_loop_lag(metrics))
+    tuning = asyncio.create_task(tuner.run())
     native.start()
     upstreams.start()
     try:
@@ -162,6 +165,8 @@ async def _serve(
         idle.cancel()
         keeping.cancel()
         lagging.cancel()
+        tuning.cancel()
+        await asyncio.wait([tuning])  # its process goes before the engine does
         await native.close()
         await upstreams.close()
         await keys.close()

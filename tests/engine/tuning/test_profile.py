@@ -49,13 +49,13 @@ def test_what_was_measured_is_used(settings: Settings, model: Path) -> None:
     found = remember(settings, model)
     made = store.tuned_dir(settings) / found.made_file
     assert weights_for(settings, model) == (made, 4, False, 128, {1: 50.0, 16: 120.0})
-    assert keys.is_decided(settings, model)
+    assert keys.profile_path(settings, model).exists()
 
 
 def test_without_a_measurement_the_file_is_used_as_it_is(settings: Settings, model: Path) -> None:
     """No profile: the file as downloaded, threads by the machine, nothing known of costs."""
     assert weights_for(settings, model) == (model, 0, True, 0, {})
-    assert not keys.is_decided(settings, model)
+    assert not keys.profile_path(settings, model).exists()
 
 
 def test_the_users_threads_win(settings: Settings, model: Path) -> None:
@@ -82,7 +82,7 @@ def test_other_circumstances_are_not_believed(
     monkeypatch.setattr(keys, changed, lambda: "other")
     monkeypatch.setattr(profile, changed, lambda: "other")
     assert weights_for(settings, model).path == model
-    assert not keys.is_decided(settings, model)
+    assert not keys.profile_path(settings, model).exists()
 
 
 def test_another_file_of_the_same_name_is_not_believed(settings: Settings, model: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_broken_profile_is_no_profile(settings: Settings, model: Path, text: s
 def test_a_skipped_tuning_is_remembered_and_not_used(settings: Settings, model: Path) -> None:
     """Skipping decides: nobody is asked again, and the file is used as downloaded."""
     profile.write(settings, model, profile.skipped("m", model, "Skipped."))
-    assert keys.is_decided(settings, model)
+    assert keys.profile_path(settings, model).exists()
     assert weights_for(settings, model).path == model
 
 

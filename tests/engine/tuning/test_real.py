@@ -128,7 +128,7 @@ def test_an_unreadable_model_is_an_error_for_people(settings: Settings, tmp_path
     with pytest.raises(VivaceError, match=r"broken\.gguf cannot be measured") as caught:
         tune(settings, "broken", broken, Host())
     assert "used as downloaded" in caught.value.hint
-    assert not keys.is_decided(settings, broken)
+    assert not keys.profile_path(settings, broken).exists()
 
 
 def test_a_child_never_outlives_its_tuner(smol: Path) -> None:

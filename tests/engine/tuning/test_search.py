@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_loaded_is_an_error(settings: Settings, model: Pat
     with pytest.raises(VivaceError, match="no GGUF") as caught:
         run(settings, model, fail_for(SOURCE, Describe, "no GGUF file"))
     assert "used as downloaded" in caught.value.hint
-    assert not keys.is_decided(settings, model)
+    assert not keys.profile_path(settings, model).exists()
 
 
 def test_more_or_fewer_threads_are_tried(

@@ -29,11 +29,6 @@ def journal_path(settings: Settings, path: Path) -> Path:
     return profile_path(settings, path).with_suffix(".unfinished")
 
 
-def is_decided(settings: Settings, path: Path) -> bool:
-    """Whether this file was measured under these circumstances, or someone did not want that."""
-    return profile_path(settings, path).exists()
-
-
 def file_prefix(path: Path) -> str:
     """How the names of all files begin that tuning makes for the model file at `path`."""
     return f"{path.resolve().stem}.{fingerprint(path)}"

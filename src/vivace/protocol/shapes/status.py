@@ -3,6 +3,8 @@
 Owns shapes only.
 """
 
+from typing import Literal
+
 import msgspec
 
 
@@ -33,6 +35,15 @@ class EngineStatus(msgspec.Struct, frozen=True):
     why_no_gpu: str = ""  # if there is one that could not be used
 
 
+class TuningStatus(msgspec.Struct, frozen=True):
+    """How far the server is with measuring how this machine runs the model best."""
+
+    state: Literal["off", "waiting", "running", "done", "unsuited", "failed"]
+    step: int = 0  # while it runs: step of steps
+    steps: int = 0
+    text: str = ""  # what was chosen and why, or what it waits for
+
+
 class ServerStatus(msgspec.Struct, frozen=True):
     """`GET /v1/vivace/status`."""
 
@@ -43,3 +54,4 @@ class ServerStatus(msgspec.Struct, frozen=True):
     answers: int  # running now
     log_file: str
     engine: EngineStatus
+    tuning: TuningStatus | None = None

@@ -17,6 +17,7 @@ from vivace.protocol.shapes.status import Health, ServerStatus
 from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.transport.answers import json_response
 from vivace.server.transport.codex_catalog import codex_card
+from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.desk import Desk
 from vivace.server.watch.metrics_text import CONTENT_TYPE
@@ -32,6 +33,7 @@ class About:
         activity: Activity,
         watch: Watch,
         port: int,
+        tuner: BackgroundTuner,
     ) -> None:
         self._settings = settings
         self._native = native
@@ -39,6 +41,7 @@ class About:
         self._activity = activity
         self._watch = watch
         self._port = port
+        self._tuner = tuner
 
     async def healthz(self, _: Request) -> Response:
         """The server lives."""
@@ -81,6 +84,7 @@ class About:
             answers=self._activity.answers,
             log_file=str(self._settings.run_dir / "server.log"),
             engine=await self._native.status(),
+            tuning=self._tuner.status,
         )
         return json_response(status)
 

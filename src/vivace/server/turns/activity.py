@@ -15,6 +15,8 @@ class Activity:
         self.answers = 0
         self._none_under_way = asyncio.Event()
         self._none_under_way.set()
+        self._some_under_way = asyncio.Event()
+        self._some_ended = asyncio.Event()
 
     def touch(self) -> None:
         self._last_used = time.monotonic()
@@ -25,16 +27,27 @@ class Activity:
         self.touch()
         self.answers += 1
         self._none_under_way.clear()
+        self._some_under_way.set()
         try:
             yield
         finally:
             self.touch()
             self.answers -= 1
+            self._some_ended.set()
             if not self.answers:
+                self._some_under_way.clear()
                 self._none_under_way.set()
 
     async def all_answered(self) -> None:
         await self._none_under_way.wait()
+
+    async def some_answer(self) -> None:
+        """Return when an answer has ended since the start."""
+        await self._some_ended.wait()
+
+    async def some_answer_under_way(self) -> None:
+        """Return when an answer is under way."""
+        await self._some_under_way.wait()
 
     async def unused_for(self, idle_s: float) -> None:
         """Return when nothing was asked for and nothing ran for that long."""

@@ -135,6 +135,13 @@ class NativeBackend:
             raise model_not_found(name)
         find_model(self._settings, name)
 
+    async def take_up_tuning(self) -> bool:
+        """Restart the engine if tuning found a better way to run its model; return whether it did.
+
+        Running turns end first, and new ones wait for the new engine.
+        """
+        return await self._slot.renew()
+
     async def _load_default(self) -> None:
         try:
             async with self._slot.hold(self._settings.model) as model:

@@ -65,6 +65,15 @@ class LoadedModel:
         self.engine = EngineSupervisor(make_job(settings, name, self._path), metrics.engine_restarted)
         self._open: OrderedDict[str, Session] = OrderedDict()
 
+    def is_outdated(self, settings: Settings) -> bool:
+        """Whether an engine started now would load other weights, or compute with them in another way."""
+        old, new = self.engine.job, make_job(settings, self.name, self._path)
+        return (old.path, old.use_extra_bufts, old.chunk_tokens) != (
+            new.path,
+            new.use_extra_bufts,
+            new.chunk_tokens,
+        ) or (new.threads not in (0, old.threads))
+
     async def load(self) -> None:
         """The engine process loads its model at the same time."""
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
@@ -119,6 +128,15 @@ class ModelSlot:
         finally:
             self._holders -= 1
             self._free.set()
+
+    async def renew(self) -> bool:
+        """Load the same model anew if it is to be run otherwise now; return whether that was so."""
+        async with self._turnstile:
+            loaded = self._loaded
+            if loaded is None or not loaded.is_outdated(self._settings):
+                return False
+            await self._change_to(loaded.name)
+            return True
 
     async def close(self) -> None:
         if self._loaded:
