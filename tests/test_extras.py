@@ -38,7 +38,7 @@ def test_what_is_here_is_not_installed_again() -> None:
 def test_a_clone_installs_what_pyproject_says(extra: Extra) -> None:
     """With the versions that were tested."""
     command = install_command(extra)
-    assert command[1:4] == ["-m", "pip", "install"]
+    assert command[1:5] == ["-P", "-m", "pip", "install"]
     assert command[command.index("-c") + 1] == str(CLONE / "constraints.txt")
     assert all(any(module.split(".")[0] in word for word in command) for module in extra.modules)
 

@@ -14,6 +14,7 @@ LAYERS = [
     "errors",
     "config",
     "fairness",
+    "child_python",
     "models",
     "engine",
     "protocol",

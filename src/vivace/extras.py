@@ -8,11 +8,11 @@ import importlib.metadata
 import importlib.util
 import re
 import subprocess
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from vivace.child_python import module_command
 from vivace.errors import StartError, UsageError
 
 CLONE = Path(__file__).parent.parent.parent
@@ -56,7 +56,7 @@ def find_extra(name: str) -> Extra:
 
 def install_command(extra: Extra, clone: Path = CLONE) -> list[str]:
     """What installs it here: the versions that were tested, in a clone."""
-    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command = module_command("pip", "install", "--disable-pip-version-check", "--no-input")
     project = clone / "pyproject.toml"
     if project.is_file():
         wanted = tomllib.loads(project.read_text("utf-8"))["project"]["optional-dependencies"][extra.name]

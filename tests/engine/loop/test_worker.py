@@ -3,13 +3,13 @@
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from vivace.child_python import module_command
 from vivace.engine.wire.frames import (
     Failed,
     Finished,
@@ -37,7 +37,7 @@ class EngineProcess:
         job = json.dumps(
             {"model": model, "path": path, "context_tokens": 2048, "threads": 1, "allow_scripted": True}
         )
-        command = [sys.executable, "-m", "vivace.engine.loop.worker", str(theirs.fileno()), job]
+        command = module_command("vivace.engine.loop.worker", str(theirs.fileno()), job)
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.bench.gpu.material import Material
+from vivace.child_python import module_command
 
 CONTEXT, DECODED, ROUNDS = 1024, 128, 3
 PATIENCE_S = 240.0
@@ -31,7 +32,7 @@ def measure_peers(checkpoint: Path, gpu_folder: Path, material: Material) -> dic
 
 
 def _ask(name: str, asked: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "vivace.bench.gpu.peer", name]
+    command = module_command("vivace.bench.gpu.peer", name)
     try:
         done = subprocess.run(
             command, input=json.dumps(asked), capture_output=True, text=True, timeout=PATIENCE_S, check=False

@@ -15,6 +15,7 @@ from typing import cast
 
 import msgspec
 
+from vivace.child_python import module_command
 from vivace.engine.wire.frames import Generate, pack
 from vivace.engine.wire.job import Job
 from vivace.protocol.rundir import HOST
@@ -64,7 +65,7 @@ def main() -> None:
 
     ours, theirs = socket.socketpair()
     job = msgspec.json.encode(Job(sys.argv[1], "", context_tokens=4096, allow_scripted=True)).decode()
-    command = [sys.executable, "-m", "vivace.engine.loop.worker", str(theirs.fileno()), job]
+    command = module_command("vivace.engine.loop.worker", str(theirs.fileno()), job)
     with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL):
         theirs.close()
         uvloop.run(relay(ours))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from vivace.child_python import module_command
 from vivace.engine.wire.frames import Grammar
 from vivace.errors import StartError, UsageError
 
@@ -29,12 +30,7 @@ CHECK_S = 0.3  # an honest schema takes 1 ms, one with 1,000 alternatives 100
 START_S = 20.0  # for the process to come up; 0.2 s on an idle machine
 MEMORY_BYTES = 200 * 1024 * 1024  # that one grammar may need
 STACK_BYTES = 1024 * 1024  # a thread of the engine has 2 MB or more: what passes here has room there
-COMMAND = (
-    sys.executable,
-    "-P",
-    "-m",
-    "vivace.engine.output.grammar_check",
-)  # -P: no modules from the user's folder
+COMMAND = module_command("vivace.engine.output.grammar_check")
 
 # The slowest step found (a constant of 100 KB) takes 0.15 s; llguidance's own limits allow several. A string
 # with a maxLength has five states a character, 0.6 KB each: 200,000 are enough for 37,000 characters.

@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,9 +16,10 @@ from typing import TypeVar
 
 import msgspec
 
+from vivace.child_python import module_command
 from vivace.engine.tuning.wire import Answer, Request, Trouble
 
-COMMAND = (sys.executable, "-P", "-m", "vivace.engine.tuning.probe")  # -P: no modules from the user's folder
+COMMAND = tuple(module_command("vivace.engine.tuning.probe"))
 LIMIT_S = 600.0  # for one request: writing a large file in another format is the longest
 TICK_S = 0.1
 READ_BYTES = 1 << 16

@@ -6,7 +6,6 @@ Owns the process, its socket and its last words on stderr. Does not restart anyt
 import asyncio
 import logging
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import cast
 
 import msgspec
 
+from vivace.child_python import module_command
 from vivace.engine.wire.frames import (
     Failed,
     Finished,
@@ -62,8 +62,9 @@ class EngineProcess(asyncio.Protocol):
         ours, theirs = socket.socketpair()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "vivace.engine.loop.worker"),
-                *(str(theirs.fileno()), msgspec.json.encode(job).decode()),
+                *module_command(
+                    "vivace.engine.loop.worker", str(theirs.fileno()), msgspec.json.encode(job).decode()
+                ),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
