@@ -154,11 +154,11 @@ class Prefill:
         layer, kv = self._dense[index], self._kv[index]
         self._add_norm(layer.attention_gain, size, has_delta=index > 0)
         rows, q, mixed = self._rows[:size], self._q[:size], self._mixed[:size]
-        torch.addmm(layer.dense_bias, self._y[:size], layer.qkv.T, out=rows)
+        _matmul(self._y[:size], layer.qkv, rows, layer.dense_bias)
         one = Size((size, 1, 1), 256, 1, 0)
         self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv)
         self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._readable(kv), mixed)
-        torch.mm(mixed, layer.out.T, out=self._delta[:size])
+        _matmul(mixed, layer.out, self._delta[:size])
         self._feed_forward(index, size)
 
     def _readable(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -172,10 +172,10 @@ class Prefill:
     def _feed_forward(self, index: int, size: int) -> None:
         layer, shape = self._dense[index], self._model.shape
         self._add_norm(layer.ffn_gain, size, has_delta=True)
-        torch.mm(self._y[:size], layer.gate_up.T, out=self._gate_up[:size])
+        _matmul(self._y[:size], layer.gate_up, self._gate_up[:size])
         eights = Size((-(-size * shape.ffn // 8 // 256), 1, 1), 256, 1, 0)
         self._launch("silu_product", eights, self._gate_up[:size], self._h[:size], size)
-        torch.mm(self._h[:size], layer.down.T, out=self._delta[:size])
+        _matmul(self._h[:size], layer.down, self._delta[:size])
 
     def _add_norm(self, gain: torch.Tensor, size: int, *, has_delta: bool) -> None:
         rows = Size((size, 1, 1), 256, 1, 32)
@@ -186,7 +186,26 @@ class Prefill:
         self._machine.run(Launch(kernel, size, arguments, overlaps=False))
 
     def _logits(self, y: torch.Tensor) -> torch.Tensor:
-        return (y @ self._model.dense_head.T).float()
+        head = self._model.dense_head
+        logits = torch.empty(len(y), len(head), dtype=y.dtype, device=y.device)
+        _matmul(y, head, logits)
+        return logits.float()
+
+
+def _matmul(
+    rows: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None = None
+) -> None:
+    """Write rows @ weight.T + bias to `out`. Sum in 32 bits and round once, as a GPU does.
+
+    A CPU without bf16 instructions takes 1.5 s where the same product in 32 bits takes 10 ms.
+    """
+    if not rows.is_cuda:
+        product = rows.float() @ weight.float().T
+        out.copy_(product if bias is None else product + bias.float())
+    elif bias is None:
+        torch.mm(rows, weight.T, out=out)
+    else:
+        torch.addmm(bias, rows, weight.T, out=out)
 
 
 class Fp8Prefill(Prefill):
