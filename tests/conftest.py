@@ -1,6 +1,7 @@
 """Shared by all tests: settings in a folder of their own, and the small real model."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,16 @@ import pytest
 from vivace.config import Settings, load_settings
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
+
+
+def pytest_configure() -> None:
+    """Give Ctrl-C back to the programs that tests start, where the check itself is to ignore it.
+
+    A shell starts `./check &` with SIGINT ignored, and a child inherits that through exec. A handler is not
+    inherited: one that does nothing leaves this process deaf and gives its children the default.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
 @pytest.fixture
