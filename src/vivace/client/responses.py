@@ -1,41 +1,34 @@
-"""The Responses API over one WebSocket that stays open: what the CLI, the agent and the screen speak.
+"""The Responses API over one WebSocket that stays open: what the CLI, the agent and every face speak.
 
-Owns the connection and turning answers into events or typed errors. One turn at a time: the next `stream`
-waits for the one before. Does not retry: on `ServerGone` the caller asks `warm` for a server again.
+Owns the connection's life. Turns of different lanes run at the same time on one socket; turns of one lane run
+one after the other. Nothing is sent twice: a lost connection ends every turn on it with `ServerGone`, and the
+next turn opens a new one, where only stored responses can be continued (`previous_response_not_found` for the
+others). A socket takes new turns for 55 minutes, since the server refuses them after 60; then the next turn
+opens another one, and the old one closes when its turns are over. Does not start servers: that is `warm`.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
-import msgspec
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
-
+from vivace.client.socket import ResponsesSocket, open_socket
+from vivace.client.turn import Turn
 from vivace.client.warm import ServerAddress
-from vivace.errors import RequestRefused, ServerGone
-from vivace.protocol.shapes.events import (
-    AnyEvent,
-    Response,
-    ResponseCompleted,
-    ResponseCreated,
-    ResponseFailed,
-    ResponseIncomplete,
-)
-from vivace.protocol.shapes.refusal import ErrorFrame
+from vivace.protocol.shapes.events import AnyEvent, Response
 
-OPEN_S = 10.0
-
-_decode = msgspec.json.Decoder(AnyEvent | ErrorFrame).decode
+MAX_AGE_S = 55 * 60.0
 
 
 class ResponsesClient:
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(self, address: ServerAddress, *, max_age_s: float = MAX_AGE_S) -> None:
         self._address = address
-        self._socket: ClientConnection | None = None
-        self._in_turn = asyncio.Lock()
-        self._abandoned: str | None = None  # a cancelled response whose last events are still to come
+        self._max_age_s = max_age_s
+        self._socket: ResponsesSocket | None = None
+        self._retired: list[ResponsesSocket] = []  # too old for new turns; some still run
+        self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> "ResponsesClient":
         await self._connected()
@@ -44,120 +37,52 @@ class ResponsesClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close()
-
-    async def stream(self, request: dict[str, Any]) -> AsyncGenerator[AnyEvent]:
-        """The events of one turn, to its terminal event. Leaving early cancels the turn.
-
-        `request` is the body of a create. Raises `RequestRefused` for an error frame or a failed response,
-        `ServerGone` when the connection is lost.
-        """
-        async with self._in_turn:
-            socket = await self._connected()
-            response_id: str | None = None
-            is_over = False
-            try:
-                await self._send(socket, {"type": "response.create"} | request)
-                async for event in self._events(socket):
-                    if isinstance(event, ResponseCreated):
-                        response_id = event.response.id
-                    is_over = event.is_terminal
-                    yield _checked(event)
-                    if is_over:
-                        return
-            except RequestRefused:
-                is_over = True
-                raise
-            finally:
-                if not is_over:
-                    await self._abandon(socket, response_id)
-
-    async def complete(self, request: dict[str, Any]) -> Response:
-        """The finished response: completed, or incomplete with the reason in it."""
-        async for event in self.stream(request):
-            if isinstance(event, ResponseCompleted | ResponseIncomplete):
-                return event.response
-        raise AssertionError("a stream ends with a terminal event or raises")
-
-    async def prefill(self, request: dict[str, Any]) -> Response:
-        """Put the input into the KV and generate nothing; continue from the response's id."""
-        return await self.complete(request | {"generate": False})
-
-    async def score(self, request: dict[str, Any], candidates: list[str]) -> list[float]:
-        """Log-probability of each candidate as what the assistant would say next."""
-        response = await self.complete(request | {"generate": False, "candidates": candidates})
-        assert isinstance(response.scores, list)
-        return response.scores
-
-    async def _connected(self) -> ClientConnection:
-        if self._socket is None:
-            self._abandoned = None
-            self._socket = await _open(self._address)
-        return self._socket
-
-    async def _close(self) -> None:
-        socket, self._socket = self._socket, None
-        if socket:
+        sockets = [*self._retired, *([self._socket] if self._socket else [])]
+        self._socket, self._retired = None, []
+        for socket in sockets:
             await socket.close()
 
-    async def _send(self, socket: ClientConnection, message: dict[str, Any]) -> None:
+    @asynccontextmanager
+    async def turn(self, request: dict[str, Any], *, lane: str | None = None) -> AsyncIterator[Turn]:
+        """Begin a turn, behind those of the same lane. Leaving the block cancels it if it still runs.
+
+        `request` is the body of a create. At most 32 lanes can be named on one connection.
+        """
+        turn = (await self._connected()).begin(request, lane)
         try:
-            await socket.send(msgspec.json.encode(message).decode())
-        except ConnectionClosed as error:
-            raise await self._gone() from error
+            yield turn
+        finally:
+            turn.cancel()
 
-    async def _events(self, socket: ClientConnection) -> AsyncIterator[AnyEvent]:
-        """Events of the turn that was just sent: the rest of an abandoned one before it is dropped."""
-        while True:
-            try:
-                message = _decode(await socket.recv(decode=False))
-            except ConnectionClosed as error:
-                raise await self._gone() from error
-            if self._abandoned:
-                if not isinstance(message, ErrorFrame) and message.is_terminal:
-                    self._abandoned = None
-            elif isinstance(message, ErrorFrame):
-                body = message.error
-                raise RequestRefused(body.message, code=body.code, status=message.status)
-            else:
-                yield message
+    async def stream(self, request: dict[str, Any], *, lane: str | None = None) -> AsyncGenerator[AnyEvent]:
+        """Yield the events of one turn, to its end. Closing the generator cancels the turn."""
+        async with self.turn(request, lane=lane) as turn:
+            async for event in turn:
+                yield event
 
-    async def _abandon(self, socket: ClientConnection, response_id: str | None) -> None:
-        """End a turn that nobody wants any more. Without its id, the connection has to go."""
-        if socket is not self._socket:
-            return
-        if response_id is None:
+    async def complete(self, request: dict[str, Any], *, lane: str | None = None) -> Response:
+        """Return the finished response: completed, or incomplete with the reason in it."""
+        async with self.turn(request, lane=lane) as turn:
+            return await turn.response()
+
+    async def prefill(self, request: dict[str, Any], *, lane: str | None = None) -> Response:
+        """Put the input into the KV and generate nothing; continue from the response's id."""
+        return await self.complete(request | {"generate": False}, lane=lane)
+
+    async def _connected(self) -> ResponsesSocket:
+        async with self._opening:
+            await self._close_retired()
+            socket = self._socket
+            if socket and socket.is_open and time.monotonic() - socket.opened_at < self._max_age_s:
+                return socket
+            if socket:
+                self._retired.append(socket)
             self._socket = None
-            socket.transport.abort()
-            return
-        self._abandoned = response_id
-        await self._send(socket, {"type": "response.cancel", "response_id": response_id})
+            self._socket = await open_socket(self._address)
+            return self._socket
 
-    async def _gone(self) -> ServerGone:
-        await self._close()
-        return ServerGone("The connection to the server was lost.", "Try again; `vivace status` says more.")
-
-
-async def _open(address: ServerAddress) -> ClientConnection:
-    try:
-        return await connect(
-            address.socket_url,
-            additional_headers={"Authorization": f"Bearer {address.token}"},
-            compression=None,
-            max_size=None,
-            open_timeout=OPEN_S,
-            proxy=None,
-        )
-    except InvalidStatus as error:
-        status = error.response.status_code
-        raise RequestRefused(f"The server refused the connection ({status}).", status=status) from error
-    except (OSError, TimeoutError, InvalidHandshake) as error:
-        raise ServerGone(f"The server cannot be reached: {error}.", "See `vivace status`.") from error
-
-
-def _checked(event: AnyEvent) -> AnyEvent:
-    if isinstance(event, ResponseFailed):
-        error = event.response.error
-        assert error is not None
-        raise RequestRefused(error.message, code=error.code, status=500)
-    return event
+    async def _close_retired(self) -> None:
+        done = [socket for socket in self._retired if socket.is_idle]
+        self._retired = [socket for socket in self._retired if socket not in done]
+        for socket in done:
+            await socket.close()

@@ -166,11 +166,16 @@ async def test_an_open_message_can_be_warmed_and_continued(smol_client: Response
 
 async def test_candidates_are_scored(smol_client: ResponsesClient) -> None:
     """The likelier continuation has the higher log-probability, and none leaves a trace."""
-    request = {"input": "What is the capital of France? One word."}
-    scores = await smol_client.score(request, ["Paris", "Berlin", "xq zzv"])
+    request = {
+        "input": "What is the capital of France? One word.",
+        "generate": False,
+        "candidates": ["Paris", "Berlin", "xq zzv"],
+    }
+    scores = (await smol_client.complete(request)).scores
+    assert isinstance(scores, list)
     assert scores[0] > scores[1] > scores[2]
     assert all(score < 0 for score in scores)
-    again = await smol_client.score(request, ["Paris", "Berlin", "xq zzv"])
+    again = (await smol_client.complete(request)).scores
     assert again == pytest.approx(scores, abs=0.05)
 
 
