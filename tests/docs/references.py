@@ -16,12 +16,13 @@ from pathlib import Path
 from tests import REPOSITORY
 
 SUFFIXES = (".py", ".md", ".sh", ".cuh", ".h", ".toml", ".txt", ".cmake", ".yaml", ".png", ".jsonl")
-ROOTS = ("src", "tests", "docs", "setup", "benchmarks", "examples", ".ci", ".github")
+ROOTS = ("src", "tests", "docs", "setup", "tools", "benchmarks", "examples", ".ci", ".github")
 NOT_HERE = {  # files that are the user's or another program's
     "config.toml",
     "commit_edits.jsonl",
     "tokenizer_config.json",
     "app.py:Task.done",
+    "watch.py",
     "time_per_output_token_seconds",  # vLLM's
 }
 ASIDE = ("benchmarks/cases/", "tests/docs/")  # old texts, and names that are wrong on purpose
