@@ -178,10 +178,13 @@ async def _serve(
 
 
 async def _sweep(store: Store, keep_days: float) -> None:
-    """Forget what is older than the user wants to keep."""
+    """Forget what is older than the user wants to keep. A disk that fails now may work at the next sweep."""
     while keep_days:
-        if count := await store.sweep(int(time.time() - keep_days * 86400)):
-            log.info("forgot %d responses older than %g days", count, keep_days)
+        try:
+            if count := await store.sweep(int(time.time() - keep_days * 86400)):
+                log.info("forgot %d responses older than %g days", count, keep_days)
+        except Exception as error:  # noqa: BLE001 - the boundary of a task that runs as long as the server
+            log.warning("old responses could not be removed: %s", error)
         await asyncio.sleep(SWEEP_EVERY_S)
 
 

@@ -123,3 +123,45 @@ async def test_a_server_that_stops_does_not_wait_for_a_load(tmp_path: Path) -> N
     await link.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+# ---- death just after loading -------------------------------------------------------------------------
+
+
+class DiesWhenReady(EngineProcess):
+    """An engine whose `Ready` and whose end come in the same instant, the first time."""
+
+    count = 0
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.ready.done() and not DiesWhenReady.count:
+            DiesWhenReady.count += 1
+            assert self._transport is not None
+            self._transport.abort()
+            self.connection_lost(None)
+
+
+async def test_an_engine_that_dies_as_soon_as_it_is_ready_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is started: nobody is given the dead one."""
+    monkeypatch.setattr(engine_supervisor, "EngineProcess", DiesWhenReady)
+    monkeypatch.setattr(DiesWhenReady, "count", 0)
+    link = EngineSupervisor(job(tmp_path, replies={"": "x"}))
+    assert not (await link.up()).is_dead
+    assert DiesWhenReady.count == 1
+    await link.close()
+
+
+async def test_a_turn_on_a_dead_engine_hears_of_it(tmp_path: Path) -> None:
+    """Whoever attaches after the death is told, as those before it were."""
+    life = EngineProcess()
+    await life.begin(job(tmp_path, replies={"": "x"}))
+    life.kill()
+    while not life.is_dead:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    heard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    life.attach("turn", heard.set_result)
+    assert await asyncio.wait_for(heard, 10) is None
+    await life.close()

@@ -79,9 +79,12 @@ class EngineProcess(asyncio.Protocol):
         self._stderr = asyncio.create_task(self._read_stderr(self._process))
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=ours)
         try:
-            return await self._loaded(job)
+            ready = await self._loaded(job)
         except EOFError:
             raise await self._why() from None
+        if self.is_dead:  # its end came together with `Ready`
+            raise await self._why()
+        return ready
 
     async def _loaded(self, job: Job) -> Ready:
         """Wait as long as it gets on; a slow disk may take minutes."""
@@ -133,8 +136,11 @@ class EngineProcess(asyncio.Protocol):
             self._transport.write(pack(frame))
 
     def attach(self, turn: str, handler: Handler) -> None:
-        """Let `handler` have every frame of `turn`, up to and with its end."""
-        self._handlers[turn] = handler
+        """Give `handler` every frame of `turn`, up to and with its end; of a dead engine only that end."""
+        if self.is_dead:
+            asyncio.get_running_loop().call_soon(handler, None)
+        else:
+            self._handlers[turn] = handler
 
     async def stats(self) -> StatsReply:
         if self.is_dead:
