@@ -52,15 +52,17 @@ find_environment() {
     return 1
 }
 
-# $1 as above: makes or completes the environment; ends the script if that cannot be done
+# $1 as above, then the command that is to run: makes or completes the environment; ends the script if it cannot
 set_up() {
+    mark=$1
+    shift
     . "$root/setup/prerequisites.sh"
     require_prerequisites
     trap 'exit 130' INT
-    "$python" -EsB "$root/setup/install.py" --root "$root" --machine-key "$machine_key" --stamp "$stamp" --mark "$1" ||
+    "$python" -EsB "$root/setup/install.py" --root "$root" --machine-key "$machine_key" --stamp "$stamp" --mark "$mark" -- "$@" ||
         exit $?
     trap - INT
-    find_environment "$1" && return
+    find_environment "$mark" && return
     echo "The set-up ended well, but $root/.venvs has no environment for this machine. Please report this." >&2
     exit 3
 }

@@ -13,12 +13,15 @@ import stat
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 from native import PACKAGE, NativeBuild, cache_folder, pip
-from steps import StepFailed, Steps, tail
+from steps import StepFailed, Steps, percent_fraction, tail
 
 COULD_NOT_START, INTERRUPTED = 3, 130
+FETCHING_NEEDS = ("msgspec",)  # what the code that fetches models imports
+PACKAGE_NEEDS = ("diskcache", "jinja2", "numpy", "typing-extensions")  # of the package that is compiled
 PROGRAM = """#!/bin/sh
 '''exec' "$(dirname "$0")/python" "$0" "$@"
 ' '''
@@ -58,6 +61,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--machine-key", required=True)
     parser.add_argument("--stamp", required=True)
     parser.add_argument("--mark", choices=["ready", "ready-dev"], required=True)
+    parser.add_argument("command", nargs="*")  # what is to be run afterwards
     return parser.parse_args()
 
 
@@ -71,28 +75,49 @@ def wait_for_lock(lock: int) -> None:
 
 
 def install(arguments: argparse.Namespace, environment: Path, steps: Steps) -> None:
+    """Compile, and meanwhile install packages and fetch the model that the command will ask for."""
     began_s = time.monotonic()
     if (environment / "ready").exists():
         say(f"Bringing Vivace up to date. Log: {steps.log}")
     else:
         say(f"Setting Vivace up for this machine. This happens once, a few minutes. Log: {steps.log}")
     constraints = arguments.root / "constraints.txt"
-    python = make_environment(environment, steps)
-    wheel = NativeBuild(arguments.root / "setup", constraints, cache_folder(), arguments.machine_key).wheel(
-        steps, python
-    )
     wanted = requirements(arguments.root / "pyproject.toml", with_dev=arguments.mark == "ready-dev")
-    install_packages(steps, python, wheel, constraints, wanted)
+    python = make_environment(environment, steps)
     link_program(arguments.root, environment)
-    steps.run(
-        "Compiling Python files", [str(python), "-Es", "-m", "compileall", "-q", f"{arguments.root}/src"]
-    )
-    steps.run(
-        "Looking whether it starts", [str(python), "-Es", "-c", "import llama_cpp, msgspec, vivace.config"]
-    )
-    mark(environment, arguments.mark, arguments.stamp)
-    point_editors(arguments.root / ".venv", environment)
+    try:
+        fetch_model(steps, python, constraints, arguments.command)
+        build = NativeBuild(arguments.root / "setup", constraints, cache_folder(), arguments.machine_key)
+        if not build.is_cached:
+            install_beside(steps, python, constraints, wanted)
+        wheel = build.wheel(steps, python)
+        install_packages(steps, python, wheel, constraints, wanted)
+        code = [str(python), "-Es", "-m", "compileall", "-q", f"{arguments.root}/src"]
+        steps.run("Compiling Python files", code)
+        try_out = [str(python), "-EsP", "-c", "import llama_cpp, msgspec, vivace.config"]
+        steps.run("Looking whether it starts", try_out)
+        mark(environment, arguments.mark, arguments.stamp)
+        point_editors(arguments.root / ".venv", environment)
+        steps.finish("model")
+    finally:
+        steps.end_all()
     say(f"Vivace is set up ({time.monotonic() - began_s:.0f} s).")
+
+
+def fetch_model(steps: Steps, python: Path, constraints: Path, command: list[str]) -> None:
+    """Start to fetch the model if the command will ask for one. Should that fail, the command tries again."""
+    if command[:1] not in (["edit"], ["ask"]):
+        return
+    steps.run("Getting ready", [*pip(python), "install", "-c", str(constraints), *FETCHING_NEEDS])
+    fetch = [str(python), "-EsP", "-m", "vivace.models.prefetch", *command]
+    steps.start_beside("Fetching the model", "model", fetch, percent_fraction)
+
+
+def install_beside(steps: Steps, python: Path, constraints: Path, wanted: list[str]) -> None:
+    """Start to install all that need not wait for the compiler. What fails here is said by the last pip."""
+    rest = [line for line in wanted if not line.startswith(PACKAGE)]
+    command = [*pip(python), "install", "--prefer-binary", "-c", str(constraints), *rest, *PACKAGE_NEEDS]
+    steps.start_beside("Installing Python packages", "packages", command, collected_fraction(constraints))
 
 
 def make_environment(environment: Path, steps: Steps) -> Path:
@@ -119,18 +144,24 @@ def requirements(pyproject: Path, *, with_dev: bool) -> list[str]:
 
 
 def install_packages(steps: Steps, python: Path, wheel: Path, constraints: Path, wanted: list[str]) -> None:
-    """Our own wheel first, by force: an older build of the same version would otherwise stay."""
+    """Install our own wheel first, by force: an older build of the same version would otherwise stay."""
+    steps.finish("packages")
     command = [*pip(python), "install", "--no-deps", "--force-reinstall", str(wheel)]
     steps.run(f"Installing {PACKAGE}", command)
+    command = [*pip(python), "install", "--prefer-binary", "-c", str(constraints), *wanted]
+    steps.run("Installing Python packages", command, collected_fraction(constraints))
+
+
+def collected_fraction(constraints: Path) -> Callable[[bytes], float]:
+    """Return how to tell from pip's lines how much of its work is done."""
     total, seen = sum("==" in line for line in constraints.read_text("utf-8").splitlines()), 0
 
-    def fraction(line: bytes) -> float | None:
+    def fraction(line: bytes) -> float:
         nonlocal seen
         seen += line.startswith((b"Collecting ", b"Requirement already satisfied"))
         return min(0.9, seen / total)
 
-    command = [*pip(python), "install", "--prefer-binary", "-c", str(constraints), *wanted]
-    steps.run("Installing Python packages", command, fraction)
+    return fraction
 
 
 def link_program(root: Path, environment: Path) -> None:

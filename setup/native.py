@@ -43,6 +43,10 @@ class NativeBuild:
         recipe = b"".join((self.setup / name).read_bytes() for name in RECIPE)
         return hashlib.sha256(own.encode() + recipe).hexdigest()[:12]
 
+    @property
+    def is_cached(self) -> bool:
+        return any(self.wheels.glob("*.whl"))
+
     def wheel(self, steps: Steps, python: Path) -> Path:
         """The finished wheel: from the cache, or built, tried and put there."""
         self.work.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
-"""One step of the set-up: run a command, keep every word of it in the log, show that it moves.
+"""The steps of the set-up: run commands, keep every word of them in logs, show that they move.
 
-Owns the child process, its signals, and the drawing on stderr (a bar on a terminal, one line elsewhere).
+Owns the child processes, their signals, and the drawing on stderr: one line on a terminal, with a bar for the
+present step and a figure for each that runs beside it; a line for each tenth elsewhere.
 Does not know what the steps are for: `install` and `native` do. Standard library only.
 """
 
@@ -22,6 +23,7 @@ TAIL_LINES = 12
 ATTEMPTS = 3
 CUT_SHORT = "do not match the hashes|incomplete ?read|connection (broken|reset|aborted)|read timed out"
 CLEAR_LINE = "\r\x1b[K"
+Fraction = Callable[[bytes], float | None]
 COMPILED = re.compile(rb"\s*\[\s*(\d+)(?:/(\d+)\]|%\])")  # ninja's [12/78] or make's [ 15%]
 
 
@@ -33,8 +35,45 @@ class StepFailed(Exception):
         self.hint = hint
 
 
+class Command:
+    """A running command: its output goes to a log, and each line may tell what fraction is done."""
+
+    def __init__(self, title: str, process: "subprocess.Popen[bytes]", fraction: Fraction, log: Path) -> None:
+        self.title, self.process, self.fraction = title, process, fraction
+        self.word = ""  # how it is called while it runs beside another one
+        self.log = log.open("ab")
+        self.began_s = time.monotonic()
+        self.done = 0.0
+        self.has_ended = False
+        self._rest = b""
+
+    @property
+    def ended_well(self) -> bool:
+        return self.has_ended and self.process.returncode == 0
+
+    def read(self) -> None:
+        """Take what it has said; at the end of its output wait for its end."""
+        assert self.process.stdout is not None
+        data = os.read(self.process.stdout.fileno(), 1 << 16)
+        if not data:
+            self.process.wait()
+            self.close()
+            return
+        self.log.write(data)
+        self.log.flush()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        told = [value for line in lines if (value := self.fraction(line)) is not None]
+        self.done = max([self.done, *told])
+
+    def close(self) -> None:
+        assert self.process.stdout is not None
+        self.has_ended = True
+        self.process.stdout.close()
+        self.log.close()
+
+
 class Steps:
-    """Runs commands one after the other into one log."""
+    """Runs commands one after the other into one log, and others beside them into logs of their own."""
 
     def __init__(self, log: Path, environ: Mapping[str, str], lock: int) -> None:
         self.log = log
@@ -43,6 +82,9 @@ class Steps:
             lock  # children hold it too: a set-up killed hard does not let a second one in beside its pip
         )
         self.is_terminal = sys.stderr.isatty()
+        self._beside: list[Command] = []
+        self._selector = selectors.DefaultSelector()
+        self._tenths = 0
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(b"")
 
@@ -50,7 +92,7 @@ class Steps:
         self,
         title: str,
         command: Sequence[str],
-        fraction: Callable[[bytes], float | None] = lambda _: None,
+        fraction: Fraction = lambda _: None,
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """Run `command`; each line of its output may tell what `fraction` of the step is done.
@@ -64,18 +106,55 @@ class Steps:
                 raise StepFailed(f"{title}: failed", self._hint())
             print("  A download was cut short. Once more …", file=sys.stderr, flush=True)
 
-    def _try(
+    def start_beside(
+        self, title: str, word: str, command: Sequence[str], fraction: Fraction = lambda _: None
+    ) -> None:
+        """Start `command` beside the steps that follow, where it is shown as `word`.
+
+        It may fail: what it should have done is then done, or missed, later.
+        """
+        if not self.is_terminal:
+            print(f"  {title} beside it …", file=sys.stderr, flush=True)
+        log = self.log.with_name(f"{self.log.stem}.{word}.log")
+        log.write_bytes(b"")
+        started = self._start(title, command, fraction, {}, log)
+        started.word = word
+        self._beside.append(started)
+
+    def finish(self, word: str) -> None:
+        """Wait for what was started beside as `word`, if it still runs; show it like a step."""
+        for beside in [each for each in self._beside if each.word == word]:
+            self._tell(beside.title)
+            self._follow(beside)
+
+    def end_all(self) -> None:
+        """End what still runs beside."""
+        for beside in self._beside:
+            _end_group(beside.process)
+        self._beside.clear()
+
+    def _try(self, title: str, command: Sequence[str], fraction: Fraction, extra: Mapping[str, str]) -> bool:
+        self._tell(title)
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(f"\n=== {title}: {shlex.join(command)}\n")
+        current = self._start(title, command, fraction, extra, self.log)
+        try:
+            self._follow(current)
+        except BaseException:
+            _end_group(current.process)
+            self._clear()
+            raise
+        self._close(current)
+        return current.ended_well
+
+    def _start(
         self,
         title: str,
         command: Sequence[str],
-        fraction: Callable[[bytes], float | None],
+        fraction: Fraction,
         extra: Mapping[str, str],
-    ) -> bool:
-        began_s = time.monotonic()
-        if not self.is_terminal:
-            print(f"  {title} …", file=sys.stderr, flush=True)
-        with self.log.open("a", encoding="utf-8") as log:
-            log.write(f"\n=== {title}: {shlex.join(command)}\n")
+        log: Path,
+    ) -> Command:
         process = subprocess.Popen(
             command,
             env=self.environ | dict(extra),
@@ -85,52 +164,55 @@ class Steps:
             start_new_session=True,
             pass_fds=(self.lock,),
         )
-        try:
-            self._follow(process, title, fraction, began_s)
-            ended_well = process.wait() == 0
-        except BaseException:
-            _end_group(process)
-            self._clear()
-            raise
-        self._close(title, began_s, ended_well)
-        return ended_well
-
-    def _follow(
-        self,
-        process: "subprocess.Popen[bytes]",
-        title: str,
-        fraction: Callable[[bytes], float | None],
-        began_s: float,
-    ) -> None:
         assert process.stdout is not None
-        done, rest = 0.0, b""
-        with self.log.open("ab") as log, selectors.DefaultSelector() as selector, process.stdout as output:
-            selector.register(output, selectors.EVENT_READ)
-            while True:
-                if selector.select(TICK_SECONDS):
-                    data = os.read(output.fileno(), 1 << 16)
-                    if not data:
-                        return
-                    log.write(data)
-                    log.flush()
-                    *lines, rest = (rest + data).split(b"\n")
-                    done = max([done, *(value for line in lines if (value := fraction(line)) is not None)])
-                self._draw(title, done, began_s)
+        started = Command(title, process, fraction, log)
+        self._selector.register(process.stdout, selectors.EVENT_READ, started)
+        return started
 
-    def _draw(self, title: str, done: float, began_s: float) -> None:
+    def _follow(self, current: Command) -> None:
+        """Read and draw until `current` has ended."""
+        self._tenths = 0
+        while not current.has_ended:
+            for key, _ in self._selector.select(TICK_SECONDS):
+                command: Command = key.data
+                command.read()
+                if command.has_ended:
+                    self._selector.unregister(key.fileobj)
+                    if command in self._beside:
+                        self._beside.remove(command)
+                        self._close(command)
+            self._draw(current)
+
+    def _tell(self, title: str) -> None:
         if not self.is_terminal:
+            print(f"  {title} …", file=sys.stderr, flush=True)
+
+    def _draw(self, current: Command) -> None:
+        done = min(1.0, current.done)
+        if not self.is_terminal:
+            if int(10 * done) > self._tenths and not current.has_ended:  # every line stays: a few are enough
+                self._tenths = int(10 * done)
+                print(f"  {current.title}: {10 * self._tenths}%", file=sys.stderr, flush=True)
             return
-        full = int(min(1.0, done) * BAR_CELLS)
-        bar = f" {'█' * full}{'░' * (BAR_CELLS - full)} {min(1.0, done):4.0%}" if done else ""
-        line = f"  {title}{bar} {_clock(time.monotonic() - began_s)}"
-        sys.stderr.write(CLEAR_LINE + line[: shutil.get_terminal_size().columns - 1])
+        others = [other for other in self._beside if other is not current]
+        beside = "".join(f" · {other.word}{f' {other.done:.0%}' if other.done else ''}" for other in others)
+        columns = shutil.get_terminal_size().columns - 1
+        clock = f" {_clock(time.monotonic() - current.began_s)}"
+        taken = len(f"  {current.title}  100%{clock}{beside}")
+        cells = max(4, min(BAR_CELLS, columns - taken))
+        full = int(done * cells)
+        bar = f" {'█' * full}{'░' * (cells - full)} {done:4.0%}" if current.done else ""
+        sys.stderr.write(CLEAR_LINE + f"  {current.title}{bar}{clock}{beside}"[:columns])
         sys.stderr.flush()
 
-    def _close(self, title: str, began_s: float, ended_well: bool) -> None:
-        mark = "✓" if ended_well else "✗"
-        if self.is_terminal or not ended_well:
+    def _close(self, command: Command) -> None:
+        mark = "✓" if command.ended_well else "✗"
+        is_needed = not command.word  # what ran beside is done again if it must be
+        if self.is_terminal or (not command.ended_well and is_needed):
             self._clear()
-            print(f"{mark} {title}  {_clock(time.monotonic() - began_s)}", file=sys.stderr, flush=True)
+            if command.ended_well or is_needed:
+                took = _clock(time.monotonic() - command.began_s)
+                print(f"{mark} {command.title}  {took}", file=sys.stderr, flush=True)
 
     def _clear(self) -> None:
         if self.is_terminal:
@@ -186,6 +268,12 @@ def compiled_fraction(line: bytes) -> float | None:
     if not match:
         return None
     return int(match[1]) / int(match[2] or 100)
+
+
+def percent_fraction(line: bytes) -> float | None:
+    """How far a command is that says `37%` in a line of its own."""
+    number = line.strip().removesuffix(b"%")
+    return int(number) / 100 if number.isdigit() else None
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:

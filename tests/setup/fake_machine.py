@@ -58,6 +58,7 @@ case "$*" in
     *" pip "*" wheel "*) word=wheel ;;
     *" pip "*" install "*) word=install ;;
     *smoke.py*) word=smoke ;;
+    *vivace.models.prefetch*) word=prefetch ;;
     */bin/vivace*) word=program ;;
     *ruff*format*) word=format ;;
     *) word=other ;;
@@ -76,6 +77,7 @@ case $word in
         printf '[1/2] cc\\n[2/2] cc\\n%s\\n' "$CMAKE_ARGS"
         cp "$fake/llama_cpp_python-0-py3-none-any.whl" "$2"
         ;;
+    prefetch) printf '50%%\\n' ;;
     program) shift; printf '<%s>' "$@"; printf '\\n' ;;
 esac
 """

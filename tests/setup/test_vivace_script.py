@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.setup.fake_machine import WARM_TOOLS, FakeMachine
+from tests.setup.fake_machine import WARM_TOOLS, FakeMachine, wait_until
 
 
 @pytest.fixture
@@ -59,6 +59,61 @@ def test_relative_call_works(machine: FakeMachine) -> None:
     machine.start()
     again = machine.start("x", script=Path("./vivace"), cwd=machine.clone)
     assert again.stdout == "<x>\n"
+
+
+def test_the_model_is_fetched_while_the_compiler_runs(machine: FakeMachine) -> None:
+    """A command that will ask for a model: its download and the packages do not wait for the compiler."""
+    machine.hold("wheel")
+    process = machine.begin("edit", "a file.py", "--model", "smollm2-135m", "do it")
+    machine.wait_for("wheel")
+    wait_until(lambda: bool(machine.calls("vivace.models.prefetch")))
+    wait_until(lambda: bool(machine.calls("websockets")))
+    assert machine.calls("prefetch edit a file.py --model smollm2-135m do it")
+    machine.let_go("wheel")
+    output, errors = process.communicate(timeout=30)
+    assert output == "<edit><a file.py><--model><smollm2-135m><do it>\n", errors
+    assert "Fetching the model beside it" in errors
+
+
+@pytest.mark.parametrize("command", [(), ("--help",), ("models",), ("undo",)])
+def test_other_commands_fetch_no_model(machine: FakeMachine, command: tuple[str, ...]) -> None:
+    """A gigabyte is fetched only for what needs it."""
+    machine.start(*command)
+    assert machine.calls("prefetch") == []
+
+
+def test_the_set_up_waits_for_the_model(machine: FakeMachine) -> None:
+    """Where the network is slower than the compiler, the wait is shown by the set-up."""
+    machine.hold("prefetch")
+    process = machine.begin("ask", "why?")
+    machine.wait_for("prefetch")
+    wait_until(lambda: any(machine.clone.glob(".venvs/*/ready")))
+    assert process.poll() is None
+    machine.let_go("prefetch")
+    output, errors = process.communicate(timeout=30)
+    assert output == "<ask><why?>\n"
+    assert "  Fetching the model …" in errors
+
+
+def test_a_model_that_cannot_be_fetched_does_not_stop_the_set_up(machine: FakeMachine) -> None:
+    """The command itself tries again, and says what is wrong."""
+    (machine.fake / "fail-prefetch").write_text("no network\n")
+    assert machine.start("ask", "why?").stdout == "<ask><why?>\n"
+
+
+def test_ctrl_c_ends_what_runs_beside(machine: FakeMachine) -> None:
+    """The download stops with the set-up: the next start need not wait for it."""
+    machine.hold("prefetch")
+    machine.hold("wheel")
+    process = machine.begin("ask", "why?")
+    machine.wait_for("prefetch")
+    machine.wait_for("wheel")
+    machine.press_ctrl_c(process)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    machine.let_go("prefetch")
+    machine.let_go("wheel")
+    assert "Waiting" not in machine.start("ask", "why?").stderr
 
 
 @pytest.mark.parametrize("file", ["constraints.txt", "pyproject.toml", "setup/llama.cmake"])
@@ -131,7 +186,7 @@ def test_two_first_starts_at_once(machine: FakeMachine) -> None:
     machine.let_go("install")
     assert first.communicate(timeout=30)[0] == "<first>\n"
     assert second.communicate(timeout=30)[0] == "<second>\n"
-    assert len(machine.calls(" install ")) == 2  # the wheel, and the packages
+    assert len(machine.calls(" install ")) == 3  # packages beside the compiler, the wheel, and what is left
 
 
 @pytest.mark.parametrize(
@@ -164,7 +219,8 @@ def test_download_that_was_cut_short_is_tried_again(machine: FakeMachine, word: 
     (machine.fake / f"fail-{word}-once").write_text(CUT_SHORT)
     result = machine.start("x")
     assert result.stdout == "<x>\n", result.stderr
-    assert result.stderr.count("A download was cut short.") == 1
+    is_beside = word == "install"  # the first one is: what it could not do is done by a later one
+    assert result.stderr.count("A download was cut short.") == (0 if is_beside else 1)
 
 
 def test_download_that_is_always_cut_short_is_given_up(machine: FakeMachine) -> None:
