@@ -222,18 +222,18 @@ async def test_a_thousand_messages_at_once_let_others_go_first(
 ) -> None:
     """All of them are there already: even so the loop goes round after each."""
     rounds, taken = [0], Counter[int]()
-    take = SocketSession._take
+    receive = SocketSession._receive
 
     def counting(self: SocketSession, text: str | None) -> object:
         taken[rounds[0]] += 1
-        return take(self, text)
+        return receive(self, text)
 
     async def go_round() -> None:
         while True:
             rounds[0] += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(SocketSession, "_take", counting)
+    monkeypatch.setattr(SocketSession, "_receive", counting)
     async with talking(inside.address, max_queue=None) as talker:
         going = asyncio.create_task(go_round())
         for _ in range(1000):

@@ -8,7 +8,6 @@ A refused request is answered in its lane's order; a message that is no request 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import msgspec
 
@@ -18,6 +17,7 @@ from vivace.protocol.connection.ending import EXPIRED, LEAVING, Ending
 from vivace.protocol.connection.interruption import Interruption
 from vivace.protocol.connection.lanes import Lane, Lanes, Running, continues
 from vivace.protocol.connection.memory import Memory
+from vivace.protocol.connection.messages import Message, parse_message
 from vivace.protocol.connection.steering import (
     NOT_ACTIVE,
     NOT_CREATED,
@@ -31,14 +31,10 @@ from vivace.protocol.shapes.events import AnyEvent, Terminal
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.shapes.refusal import ErrorFrame, Refusal, frame_of
 from vivace.protocol.shapes.requests import (
-    MAX_BODY_BYTES,
+    ResponseCancel,
     ResponseCreate,
-    check_lane,
-    parse_cancel,
-    parse_create,
-    parse_envelope,
-    parse_interrupt,
-    parse_steer,
+    ResponseInterrupt,
+    ResponseSteer,
 )
 from vivace.protocol.writing.writer import ResponseWriter, new_response_id
 
@@ -59,30 +55,28 @@ class Connection:
     # ---- from the client --------------------------------------------------------------------------
 
     def receive(self, text: str) -> list[Action]:
-        """A message from the client."""
+        """Parse and handle a message."""
+        return self.handle(parse_message(text))
+
+    def handle(self, message: Message) -> list[Action]:
+        """Handle a message from the client."""
         if self._is_over:
             return []
-        stream_id: str | None = None
         try:
-            if len(text) > MAX_BODY_BYTES:
-                raise Refusal("The message is too large.", code="request_too_large", status=413)
-            envelope = parse_envelope(text)
-            stream_id = _lane_of(envelope.stream_id, is_needed=envelope.type == "response.create")
-            match envelope.type:
-                case "response.create":
-                    return self._create(text, stream_id)
-                case "response.cancel":
-                    return self._interruption.cancel(parse_cancel(text).response_id)
-                case "response.interrupt":
-                    return self._interruption.interrupt(parse_interrupt(text))
-                case "response.steer":
-                    return self._interruption.steer(parse_steer(text), len(text), self._ending)
-                case "response.processed":
-                    return []  # Codex has read a response to its end; an error would hit its next turn
-                case other:
-                    raise Refusal(f"Unknown message type {other!r:.80}.", code="unknown_type", param="type")
+            if message.is_request:
+                return self._create(message)
+            match message.body:
+                case ResponseCancel(response_id=response_id):
+                    return self._interruption.cancel(response_id)
+                case ResponseInterrupt() as asked:
+                    return self._interruption.interrupt(asked)
+                case ResponseSteer() as asked:
+                    return self._interruption.steer(asked, message.size, self._ending)
+                case Refusal() as error:
+                    raise error
+            return []
         except Refusal as error:
-            return [Send(frame_of(error, stream_id))]
+            return [Send(frame_of(error, message.stream_id))]
 
     def receive_bytes(self) -> list[Action]:
         if self._is_over:
@@ -90,20 +84,23 @@ class Connection:
         error = Refusal("Messages are JSON in text frames, not binary ones.", code="invalid_frame")
         return [Send(frame_of(error))]
 
-    def _create(self, text: str, stream_id: str | None) -> list[Action]:
+    def _create(self, message: Message) -> list[Action]:
+        stream_id, size = message.stream_id, message.size
         asked: ResponseCreate | ErrorFrame
         if self._ending:
             asked = frame_of(self._ending.refusal, stream_id)
         else:
-            self._lanes.check(stream_id, len(text))
-            asked = _parsed(text, stream_id)
+            self._lanes.check(stream_id, size)
+            body = message.body
+            assert isinstance(body, ResponseCreate | Refusal)
+            asked = frame_of(body, stream_id) if isinstance(body, Refusal) else body
         lane = self._lanes.find(stream_id)
-        is_told_now = lane is None or lane.is_idle or not self._lanes.has_room(len(text))
+        is_told_now = lane is None or lane.is_idle or not self._lanes.has_room(size)
         if isinstance(asked, ErrorFrame) and is_told_now:
             return [Send(asked)]
         if isinstance(asked, ResponseCreate):
             self._memory.need(asked.previous_response_id)
-        return self._advance(self._lanes.put(stream_id, asked, len(text)))
+        return self._advance(self._lanes.put(stream_id, asked, size))
 
     # ---- from the backend -------------------------------------------------------------------------
 
@@ -243,35 +240,6 @@ class Connection:
         refusal = self._ending.refusal
         last_words = [Send(frame_of(refusal))] if self._ending.is_leaving else []
         return [*last_words, Close(self._ending.close_code, refusal.code)]
-
-
-def _lane_of(given: Any, *, is_needed: bool) -> str | None:
-    """The lane that a message names; one that cannot be is refused only where it matters."""
-    if given is None:
-        return None
-    stream_id = given if isinstance(given, str) else ""
-    try:
-        check_lane(stream_id)
-    except Refusal:
-        if is_needed:
-            raise
-        return None
-    return stream_id
-
-
-def _parsed(text: str, stream_id: str | None) -> ResponseCreate | ErrorFrame:
-    try:
-        request = parse_create(text)
-        if request.background:
-            raise Refusal(
-                "A WebSocket has no background responses.",
-                "Ask for one with POST /v1/responses.",
-                code="unsupported_parameter",
-                param="background",
-            )
-        return request
-    except Refusal as error:
-        return frame_of(error, stream_id)
 
 
 def _sends(messages: Iterable[AnyEvent | ErrorFrame]) -> Iterator[Send]:

@@ -1,8 +1,9 @@
 """The WebSocket shell: performs the actions of `protocol.connection`, and reports what came of them.
 
 Owns the socket, its reader and the tasks that listen to turns. Does not decide anything about the protocol.
-The reader is always reading, so that a client that goes away is noticed at once and its turns end. A client
-that takes nothing for ten seconds is given up; until then what its turns say is joined, not heaped up.
+The reader starts what a message asks for and reads on, so that a cancel is obeyed and a client that goes away
+is noticed at once. A client that takes nothing for ten seconds is given up; until then what its turns say is
+joined, and it is read from only while few answers wait for it.
 """
 
 import asyncio
@@ -19,19 +20,22 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from vivace.errors import VivaceError
 from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Forget, Send, Start
 from vivace.protocol.connection.machine import Connection
+from vivace.protocol.connection.messages import Message
 from vivace.protocol.shapes.events import AnyEvent, Terminal
 from vivace.protocol.shapes.outcomes import Broken, CallText, Outcome, ReasoningDelta, Text
 from vivace.protocol.shapes.refusal import INTERNAL, ErrorFrame, frame_of, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, Turn
 from vivace.server.transport.auth import caller_of
-from vivace.server.transport.lane_order import Lane, LaneOrder
+from vivace.server.transport.lane_order import Lane, LaneOrder, Place
+from vivace.server.transport.parsing import MessageParser
 from vivace.server.transport.wire import BLOCKED_S, WIRE, SocketWire
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.desk import Desk
 from vivace.server.watch.turn_watch import Watch
 
 LONGEST_S = 60 * 60.0
+MAX_UNSENT = 256  # answers to messages that wait to be sent; a client that has more is not read from
 TRY_AGAIN_LATER, RESTARTING = 1013, 1012
 TEXT = (Text, ReasoningDelta, CallText)
 
@@ -84,22 +88,28 @@ class SocketSession:
         self._turns: dict[str, Turn] = {}
         self._cancelled: dict[str, Cancel] = {}  # before they had begun
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unsent: set[asyncio.Task[None]] = set()  # what was read, and is not answered yet
+        self._parser = MessageParser(self._handle)
         self._order = LaneOrder()
         self._is_gone = False
 
     async def run(self) -> None:
         """Read until the client goes away, then end what it left running."""
-        age = asyncio.get_running_loop().call_later(LONGEST_S, self._spawn_expiry)
+        age = asyncio.get_running_loop().call_later(LONGEST_S, self._expire)
         try:
             while (message := await self._websocket.receive())["type"] == "websocket.receive":
                 if self._is_gone:  # given up; what it had sent before is not looked at any more
                     break
                 self._activity.touch()
-                await self._perform(self._take(message.get("text")))
+                self._receive(message.get("text"))
                 await asyncio.sleep(0)  # a thousand may have come at once: others are served in between
+                await self._parser.has_room()
+                while len(self._unsent) >= MAX_UNSENT:
+                    await asyncio.wait(self._unsent, return_when=asyncio.FIRST_COMPLETED)
         finally:
             age.cancel()
             self._is_gone = True
+            self._parser.close()
             for turn in self._turns.values():
                 self._watch.gone(turn)
             await self._perform(self._machine.closed())
@@ -112,23 +122,44 @@ class SocketSession:
     async def close(self) -> None:
         await self._close(RESTARTING, "The server is restarting.")
 
-    def _spawn_expiry(self) -> None:
-        self._spawn(self._perform(self._machine.expire()))
+    def _expire(self) -> None:
+        self._start(self._machine.expire())
 
-    def _take(self, text: str | None) -> list[Action]:
+    def _receive(self, text: str | None) -> None:
+        if text is None:
+            self._start(self._machine.receive_bytes())
+        else:
+            self._parser.put(text)
+
+    def _handle(self, message: Message) -> None:
         """The boundary of a message: whatever goes wrong here is logged and answered."""
         try:
-            return self._machine.receive_bytes() if text is None else self._machine.receive(text)
+            actions = self._machine.handle(message)
         except Exception:
             log.exception("a message failed")
-            return [Send(frame_of(mistake()))]
+            actions = [Send(frame_of(mistake()))]
+        self._start(actions)
 
-    async def _perform(self, actions: Sequence[Action], turn: Turn | None = None) -> None:
-        """In their order, and behind all that is under way in the same lanes. Only a cancel never waits."""
+    def _start(self, actions: Sequence[Action]) -> None:
+        """Perform actions without waiting for them."""
+        if actions:
+            task = self._spawn(self._perform(actions))
+            self._unsent.add(task)
+            task.add_done_callback(self._unsent.discard)
+
+    def _perform(self, actions: Sequence[Action], turn: Turn | None = None) -> Coroutine[Any, Any, None]:
+        """Take a place in the actions' lanes now; return what performs them, in their order.
+
+        Each waits for all that is under way in its lane. Only a cancel never waits.
+        """
         for action in actions:
             if isinstance(action, Cancel):
                 self._interrupt(action.response_id, action)
-        places = self._order.enter(self._lanes_of(actions))
+        return self._perform_in_order(actions, turn, self._order.enter(self._lanes_of(actions)))
+
+    async def _perform_in_order(
+        self, actions: Sequence[Action], turn: Turn | None, places: dict[Lane, Place]
+    ) -> None:
         try:
             for place in places.values():
                 if place:
@@ -160,10 +191,11 @@ class SocketSession:
             case Close(code=code, reason=reason):
                 await self._close(code, reason)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _interrupt(self, response_id: str, cancel: Cancel) -> None:
         if turn := self._turns.get(response_id):
