@@ -7,9 +7,9 @@ would be the same bytes, read by the same call.
 """
 
 import dataclasses
-import glob
 import json
 import os
+import re
 from pathlib import Path
 
 from vivace.engine.runners.cuda.model.reference import Plain
@@ -40,10 +40,16 @@ def read_through_cache(path: Path, cache: Path) -> tuple[Shape, Plain]:
     part = kept.with_suffix(f".{os.getpid()}.part")
     save_file(dict(weights), str(part), metadata={"shape": json.dumps(dataclasses.asdict(shape))})
     part.replace(kept)
-    for stale in cache.glob(f"{glob.escape(path.stem)}-*.safetensors"):  # several gigabytes each
-        if stale != kept:
-            stale.unlink(missing_ok=True)
+    _delete_stale(cache, path, kept)
     return shape, weights
+
+
+def _delete_stale(cache: Path, path: Path, kept: Path) -> None:
+    """Delete what was made of earlier versions of the same file: several gigabytes each."""
+    ours = re.compile(rf"{re.escape(path.stem)}-[0-9a-f]+-[0-9a-f]+-v\d+\.safetensors")
+    for file in cache.iterdir():
+        if file != kept and ours.fullmatch(file.name):
+            file.unlink(missing_ok=True)
 
 
 def identity_of(path: Path) -> str:
