@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from vivace.engine.loop.engine import Engine
-from vivace.engine.loop.worker import Inbox
+from vivace.engine.loop.link import Link
 from vivace.engine.runners.base import Meanwhile, SamplingSpec, Span
 from vivace.engine.speculation.costs import StepCosts
-from vivace.engine.wire.frames import Close, Finished, FromEngine, Generate, Open, pack
+from vivace.engine.wire.frames import Close, Finished, FromEngine, Generate, Open
 from vivace.testing.scripted import Script, ScriptedRunner
 
 TOKENS = 1000
@@ -58,12 +58,12 @@ def measure(step_us: float) -> None:
     ours, theirs = socket.socketpair()
     reader = multiprocessing.get_context("fork").Process(target=read_all, args=(theirs,), daemon=True)
     reader.start()
-    runner, ends, inbox = Clock(step_us * 1e-6), [], Inbox(ours)
+    runner, ends, link = Clock(step_us * 1e-6), [], Link(ours)
 
     def send(frame: FromEngine) -> None:
         if isinstance(frame, Finished):
             ends.append(frame)
-        ours.sendall(pack(frame))
+        link.send(frame)
 
     engine = Engine(runner, send, StepCosts({1: 1.0, 64: 2.0}))
     for number in range(TURNS):
@@ -71,9 +71,9 @@ def measure(step_us: float) -> None:
         engine.handle(Open(name, [ord("b")] * 50))
         engine.handle(Generate(name, name, [ord("c")], max_tokens=TOKENS, use_drafts=False))
         while not engine.is_idle:
-            for frame in inbox.take(0.0):
+            for frame in link.receive(0.0):
                 engine.handle(frame)
-            engine.step(inbox.peek)
+            engine.step(link.peek)
         engine.handle(Close(name))
     reader.terminate()
     gaps = np.array(runner.gaps[TOKENS:]) * 1e6

@@ -11,6 +11,7 @@ import pytest
 
 from vivace.child_python import module_command
 from vivace.engine.wire.frames import (
+    Append,
     Failed,
     Finished,
     Frame,
@@ -19,6 +20,7 @@ from vivace.engine.wire.frames import (
     Interrupt,
     Loading,
     Open,
+    Park,
     Ready,
     Stats,
     StatsReply,
@@ -31,11 +33,12 @@ F = TypeVar("F", bound=Frame)
 
 
 class EngineProcess:
-    def __init__(self, model: str, path: str = "") -> None:
+    def __init__(self, model: str, path: str = "", **wishes: object) -> None:
         self.link, theirs = socket.socketpair()
         self.link.settimeout(60)
         job = json.dumps(
             {"model": model, "path": path, "context_tokens": 2048, "threads": 1, "allow_scripted": True}
+            | wishes
         )
         command = module_command("vivace.engine.loop.worker", str(theirs.fileno()), job)
         self.process = subprocess.Popen(
@@ -135,4 +138,27 @@ def test_a_player_fails_a_turn_that_it_cannot_play(tmp_path: Path) -> None:
     engine.send(Generate("s", "bad", [-1]), Generate("s", "good", [65], max_tokens=1))
     assert engine.next(Failed).turn == "bad"
     assert engine.next(Tokens).turn == "good"
+    engine.close()
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["Park", "close"])
+def test_what_was_parked_is_written_when_the_process_ends(tmp_path: Path, is_told: bool) -> None:
+    """Twenty sessions, a `Park` each and at once the end of the socket, or its end alone: all go on later."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"replies": {"": "x"}}))
+    wishes = {"kv_folder": str(tmp_path / "kv"), "kv_disk_bytes": 1 << 24}
+    engine = EngineProcess(f"scripted:{script}", **wishes)
+    engine.next(Ready)
+    for number in range(20):
+        engine.send(Open(f"s{number}"), Append(f"s{number}", "t", [number, *range(100)]))
+        engine.next(Finished)
+    if is_told:
+        engine.send(*(Park(f"s{number}") for number in range(20)))
+    engine.close()
+    assert engine.process.returncode == 0
+    engine = EngineProcess(f"scripted:{script}", **wishes)
+    engine.next(Ready)
+    for number in range(20):
+        engine.send(Open(f"s{number}"), Append(f"s{number}", "t", [number, *range(100)]))
+        assert engine.next(Finished).waterfall.restored_tokens == 101
     engine.close()

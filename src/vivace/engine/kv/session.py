@@ -4,7 +4,9 @@ Owns logs, sequence ids, whose KV is shared, and what is parked when the KV is f
 sampling or files (`shelf`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from vivace.engine.faults import ENDING, log_fault, only_logged
@@ -45,7 +47,7 @@ class Session:
         self.restored_tokens = 0  # how much of `kv` came from disk when it was last seated
         self.first_prompt_tokens = 0  # the log when its first turn began
         self.origin: Parked | None = None  # the file that a prefix was loaded from
-        self.used = 0  # when it was last worked on, in ticks of `Sessions`
+        self.used = 0.0  # when it was last worked on
         self.claim: Claim | None = None  # of the turn that runs or waits on it: there is never a second one
         self.is_fork = False
         self._history: History | None = None
@@ -82,7 +84,6 @@ class Sessions:
         self._prefixes: list[Session] = []  # loaded at start; nobody's turn, so they are the first to go
         self._free = list(range(runner.info.sequences - SCRATCH_SEQS))
         self.scratch = range(runner.info.sequences - SCRATCH_SEQS, runner.info.sequences)
-        self._tick = 0
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -177,6 +178,14 @@ class Sessions:
             raise UsageError(f"Session {name} has a turn; it cannot be parked.")
         self._evict(session)
 
+    def park_all(self, limit_s: float) -> None:
+        """Move the KV of every session to disk, those used last first, as far as `limit_s` allows."""
+        end = time.perf_counter() + limit_s
+        for session in sorted(self._by_name.values(), key=lambda session: -session.used):
+            if time.perf_counter() >= end:
+                return
+            self._evict(session)
+
     def kv_tokens(self) -> int:
         """Tokens held in the KV, shared ones counted once for each session that holds them."""
         return sum(session.kv for session in self._holders())
@@ -191,8 +200,7 @@ class Sessions:
 
         `claim`: what it may take from sessions that run; None: nothing.
         """
-        self._tick += 1
-        session.used = self._tick
+        session.used = time.time()
         if session.seq == NO_SEQ:
             if not self._free:
                 self._make_room([session], claim)
@@ -337,7 +345,8 @@ class Sessions:
             if session.kv >= LEAST_RESTORED_TOKENS:
                 tokens = session.log[: session.kv]
                 with only_logged("KV could not be parked"):
-                    self._shelf.park(session.tenant, tokens, lambda: self._runner.save(session.seq))
+                    save = partial(self._runner.save, session.seq)
+                    self._shelf.park(session.tenant, tokens, save, used=session.used)
         self._release(session)
 
     def _release(self, session: Session) -> None:

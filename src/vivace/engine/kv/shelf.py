@@ -73,15 +73,24 @@ class Shelf:
         """What a tenant is called here: nobody can tell who it is, or find its files without the salt."""
         return _digest(self._salt, b"tenant:" + tenant.encode())
 
-    def park(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes]) -> None:
-        """Put a session's KV down. Files that it has outgrown go."""
+    def park(
+        self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes], used: float | None = None
+    ) -> None:
+        """Put a session's KV down, unless a longer file begins with it. Files that it has outgrown go.
+
+        `used`: when the session was last worked on, if that is not now.
+        """
         packed = array("i", tokens)
-        if not self._put(tenant, packed, save, ".session"):
-            return
-        for other in self._of(tenant):
-            is_shorter = len(other.tokens) < len(packed) and not other.is_prefix
-            if is_shorter and common_length(other.tokens, packed) == len(other.tokens):
-                self._forget(other)
+        sessions = [parked for parked in self._of(tenant) if not parked.is_prefix]
+        alike = [(parked, common_length(parked.tokens, packed)) for parked in sessions]
+        for other, length in alike:
+            if length == len(packed) < len(other.tokens):
+                return self.touch(other)
+        if self._put(tenant, packed, save, ".session", used):
+            for other, length in alike:
+                if length == len(other.tokens) < len(packed):
+                    self._forget(other)
+        return None
 
     def keep_prefix(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes]) -> None:
         packed = array("i", tokens)
@@ -137,7 +146,14 @@ class Shelf:
     def _of(self, tenant: str) -> list[Parked]:
         return [parked for parked in self._parked.values() if parked.tenant == tenant and not parked.is_lost]
 
-    def _put(self, tenant: str, packed: "array[int]", save: Callable[[], bytes], suffix: str) -> bool:
+    def _put(
+        self,
+        tenant: str,
+        packed: "array[int]",
+        save: Callable[[], bytes],
+        suffix: str,
+        used: float | None = None,
+    ) -> bool:
         """Whether it is there now, or will be when it is written."""
         path = self._folder / tenant / (_digest(self._salt, packed.tobytes()) + suffix)
         if path in self._parked and not self._parked[path].is_lost:
@@ -150,7 +166,8 @@ class Shelf:
         waiting = sum(len(parked.unwritten or b"") for parked in self._parked.values())
         if waiting + len(state) > MOST_UNWRITTEN_BYTES:
             self.flush()
-        parked = Parked(tenant, path, packed, len(state) + 4 * len(packed) + _HEADER.size, time.time())
+        size_bytes = len(state) + 4 * len(packed) + _HEADER.size
+        parked = Parked(tenant, path, packed, size_bytes, time.time() if used is None else used)
         parked.unwritten = state
         self._parked[path] = parked
         self._make_room()
@@ -212,6 +229,7 @@ def _write(parked: Parked, state: bytes) -> None:
             file.write(_header(tokens, state))
             file.write(tokens)
             file.write(state)
+        os.utime(fresh, (parked.used, parked.used))  # the file's time tells the next engine
         fresh.replace(parked.path)
         if parked.is_forgotten:
             parked.path.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ from vivace.engine.wire.frames import (
     StatsReply,
     ToEngine,
 )
+from vivace.engine.wire.job import PARK_S
 from vivace.errors import UsageError, VivaceError
 
 REST_S = 2.0  # an engine that had no turn for so long prepares what later ones may need
@@ -82,6 +83,8 @@ class Engine:
         return PAUSE_S if self._compiler.prepare() else None
 
     def close(self) -> None:
+        """Park all sessions, as far as there is time for it, and end what runs beside the loop."""
+        self._sessions.park_all(PARK_S)
         self._compiler.close()
         if self._shelf:
             self._shelf.close()

@@ -9,7 +9,6 @@ frames mean (`engine`).
 
 import gc
 import os
-import select
 import signal
 import socket
 import sys
@@ -21,59 +20,20 @@ import msgspec
 
 from vivace.engine.kv.shelf import Shelf
 from vivace.engine.loop.engine import Engine
+from vivace.engine.loop.link import Link
 from vivace.engine.loop.loading import telling
 from vivace.engine.loop.warmup import measure_costs
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.gpu_check import LEAST_CAPABILITY, Found, Look, check_machine, look
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.tuning.cpu import choose_threads
-from vivace.engine.wire.frames import FrameError, FromEngine, Ready, ToEngine, engine_unpacker, pack
+from vivace.engine.wire.frames import Ready
 from vivace.engine.wire.job import Job
 from vivace.errors import COULD_NOT_START, StartError, VivaceError
 from vivace.models.folder import ELSEWHERE
 from vivace.models.tokenizer import SCRIPTED, script_of
 
-READ_BYTES = 1 << 20
 SPIN_COUNT = "100"  # threads soon sleep at a barrier: see benchmarks/threads.py
-
-
-class Inbox:
-    """Frames from the server: read when the engine is between passes, and looked at inside of a long one."""
-
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
-        self._poll = select.poll()
-        self._poll.register(link, select.POLLIN)
-        self._unpacker = engine_unpacker()
-        self._waiting: list[ToEngine] = []
-        self.is_closed = False
-        self.error: FrameError | None = None  # why it is closed, if the other side sent nonsense
-
-    def take(self, wait_s: float | None) -> list[ToEngine]:
-        """All that came, in order; the first of it is waited for so long, None: until it or the end comes."""
-        self._read()
-        while not self._waiting and not self.is_closed and wait_s != 0.0:
-            self._poll.poll(None if wait_s is None else wait_s * 1e3)
-            self._read()
-            wait_s = None if wait_s is None else 0.0
-        taken, self._waiting = self._waiting, []
-        return taken
-
-    def peek(self) -> list[ToEngine] | None:
-        """What has come and was not taken yet; None if nobody is there any more."""
-        self._read()
-        return None if self.is_closed else self._waiting
-
-    def _read(self) -> None:
-        while not self.is_closed and self._poll.poll(0):
-            try:
-                data = self._link.recv(READ_BYTES)
-                self._waiting += self._unpacker.feed(data)
-            except OSError:
-                data = b""
-            except FrameError as error:
-                data, self.error = b"", error
-            self.is_closed = not data
 
 
 def _say(words: str) -> None:
@@ -165,20 +125,16 @@ def make_shelf(job: Job, runner: Runner) -> Shelf | None:
         return None
 
 
-def run(link: socket.socket, job: Job) -> None:
+def run(link: Link, job: Job) -> None:
     """Load the model, say `Ready`, then serve until the other side closes."""
     begun = time.perf_counter()
-
-    def send(frame: FromEngine) -> None:
-        link.sendall(pack(frame))
-
     reasons: list[str] = []
-    with telling(send):
+    with telling(link.send):
         runner = make_runner(job, tell=reasons.append)
-        engine = Engine(runner, send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
+        engine = Engine(runner, link.send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
     gc.freeze()  # what is loaded now stays: no search for garbage in it while somebody waits for a token
-    inbox, info = Inbox(link), runner.info
-    send(
+    info = runner.info
+    link.send(
         Ready(
             model=job.model,
             context_tokens=info.context_tokens,
@@ -192,14 +148,21 @@ def run(link: socket.socket, job: Job) -> None:
             why_no_gpu=" ".join(reasons),
         )
     )
-    while not inbox.is_closed:
-        for frame in inbox.take(engine.rest() if engine.is_idle else 0.0):
+    serve(engine, link)
+    if link.error:
+        raise link.error
+
+
+def serve(engine: Engine, link: Link) -> None:
+    """Do what frames ask for, one pass at a time, until the other side closes."""
+    while not link.is_closed:
+        for frame in link.receive(engine.rest() if engine.is_idle else 0.0):
             engine.handle(frame)
-        if not engine.is_idle and not inbox.is_closed:
-            engine.step(inbox.peek)
+        if not engine.is_idle and not link.is_closed:
+            engine.step(link.peek)
+    for frame in link.receive(0.0):  # they came before the end, in the middle of a pass
+        engine.handle(frame)
     engine.close()
-    if inbox.error:
-        raise inbox.error
 
 
 def play(link: socket.socket, job: Job) -> bool:
@@ -220,7 +183,7 @@ def main() -> int:
     try:
         job = msgspec.json.decode(text, type=Job)
         if not play(link, job):
-            run(link, job)
+            run(Link(link), job)
     except VivaceError as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)
         return COULD_NOT_START

@@ -11,6 +11,8 @@ import msgspec
 from vivace.config import Settings
 from vivace.engine.tuning.profile import weights_for
 
+PARK_S = 5.0  # an engine whose socket ends begins no new file of KV after this; then it writes what waits
+
 Device = Literal["auto", "cpu", "cuda"]
 
 

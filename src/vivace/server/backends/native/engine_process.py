@@ -28,10 +28,10 @@ from vivace.engine.wire.frames import (
     pack,
     server_unpacker,
 )
-from vivace.engine.wire.job import Job
+from vivace.engine.wire.job import PARK_S, Job
 from vivace.errors import StartError
 
-EXIT_S = 2.0  # an engine that was told to end and is still there after this is killed
+EXIT_S = PARK_S + 5.0  # an engine that was told to end and is still there after this is killed
 STDERR_LINES = 20
 STUCK_S = 60.0  # an engine that does nothing for so long while it loads is ended
 LOADING_S = 1800.0  # and so is one that is never done
