@@ -188,7 +188,7 @@ class NativeBackend:
         if isinstance(end, Finished):
             self._end(turn, end)
         elif isinstance(end, Failed):
-            model.unseat(turn.session, life)  # how much of the log it has taken is not known
+            model.close_session(turn.session, life)  # how much of the log it has taken is not known
             turn.fail(RequestRefused(end.message, code=end.code))
         else:
             self._on_engine_death(turn, model)

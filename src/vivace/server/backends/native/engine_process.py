@@ -155,15 +155,15 @@ class EngineProcess(asyncio.Protocol):
         if self._process and self._process.returncode is None:
             self._process.kill()
 
-    async def close(self) -> None:
-        """End the process: politely, by closing its socket; then not."""
+    async def close(self, patience_s: float = EXIT_S) -> None:
+        """End the process: close its socket, and kill it if it is still there after `patience_s`."""
         self.on_death = None
         self.ready.cancel()  # nobody waits for it now
         if self._transport:
             self._transport.close()
         if self._process:
             try:
-                await asyncio.wait_for(self._process.wait(), EXIT_S)
+                await asyncio.wait_for(self._process.wait(), patience_s)
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from vivace.engine.wire.frames import StatsReply
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
-from vivace.server.backends.native.engine_process import EngineProcess
+from vivace.server.backends.native.engine_process import EXIT_S, EngineProcess
 
 START_ATTEMPTS = 2
 CALM_S = 60.0  # deaths longer ago than this are forgiven
@@ -75,7 +75,8 @@ class EngineSupervisor:
         except (TimeoutError, EOFError):
             return None
 
-    async def close(self) -> None:
+    async def close(self, patience_s: float = EXIT_S) -> None:
+        """End the engine. It may first finish what it was told, for `patience_s`, if it answers."""
         self._is_closing = True
         self._coming.cancel()
         if self._beating:
@@ -83,7 +84,7 @@ class EngineSupervisor:
         with contextlib.suppress(asyncio.CancelledError, StartError):
             await self._coming
         if self._current:
-            await self._current.close()
+            await self._current.close(patience_s if self._heard.is_set() else EXIT_S)
             self._current = None
 
     def _come_up(self) -> asyncio.Task[EngineProcess]:

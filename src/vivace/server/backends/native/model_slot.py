@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from vivace.config import Settings
-from vivace.engine.wire.frames import Close, Open
+from vivace.engine.wire.frames import Close, Open, Park
 from vivace.engine.wire.job import make_job
 from vivace.errors import UsageError
 from vivace.models import store
@@ -27,6 +27,7 @@ from vivace.server.conversation.token_log import Session
 from vivace.server.watch.metrics import Metrics
 
 MAX_OPEN_SESSIONS = 32
+PARKING_S = 10.0  # for an engine that ends to put the KV of idle sessions on disk
 
 
 def find_model(settings: Settings, name: str) -> Path | None:
@@ -79,7 +80,7 @@ class LoadedModel:
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
         self.family = family_for(self.tokenizer, self.name)
 
-    def seat(self, session: Session, life: EngineProcess, *, is_whole: bool) -> None:
+    def open_session(self, session: Session, life: EngineProcess, *, is_whole: bool) -> None:
         """See that this engine process has the session open; with its whole log, or ready to be sent it."""
         self._open[session.name] = session
         self._open.move_to_end(session.name)
@@ -87,19 +88,36 @@ class LoadedModel:
             length = len(session.log) if is_whole else 0
             life.send(Open(session.name, session.log.first(length), session.tenant))
             session.open_in, session.known_tokens = life, length
-            self._close_oldest(life)
+            self._park_oldest(life)
 
-    def unseat(self, session: Session, life: EngineProcess) -> None:
+    def close_session(self, session: Session, life: EngineProcess) -> None:
         """Let the engine forget a session; its log stays with us."""
         self._open.pop(session.name, None)
-        if session.open_in is life and not life.is_dead:
+        if session.open_in is life:
             life.send(Close(session.name))
         session.open_in = None
 
-    def _close_oldest(self, life: EngineProcess) -> None:
-        idle = [session for session in self._open.values() if not session.is_busy]
-        for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
-            self.unseat(session, life)
+    async def close(self) -> None:
+        """Park every idle session, then end the engine."""
+        life = self.engine.life
+        if life and self.engine.is_ready:
+            for session in reversed(self._idle()):  # the latest first: time may run out
+                self._park(session, life)
+        await self.engine.close(PARKING_S)
+
+    def _idle(self) -> list[Session]:
+        """The open sessions without a turn, least recently used first."""
+        return [session for session in self._open.values() if not session.is_busy]
+
+    def _park_oldest(self, life: EngineProcess) -> None:
+        for session in self._idle()[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
+            self._park(session, life)
+
+    def _park(self, session: Session, life: EngineProcess) -> None:
+        """Let the engine put a session's KV on disk, from where its next turn has it, and forget it."""
+        if session.open_in is life:
+            life.send(Park(session.name))
+        self.close_session(session, life)
 
 
 class ModelSlot:
@@ -140,7 +158,7 @@ class ModelSlot:
 
     async def close(self) -> None:
         if self._loaded:
-            await self._loaded.engine.close()
+            await self._loaded.close()
 
     async def _change_to(self, name: str) -> LoadedModel:
         while self._holders:
@@ -149,7 +167,7 @@ class ModelSlot:
         find_model(self._settings, name)  # before the present one is given up
         old, self._loaded = self._loaded, None
         if old:
-            await old.engine.close()
+            await old.close()
         loaded = LoadedModel(self._settings, name, self._metrics)
         try:
             await loaded.load()

@@ -47,7 +47,7 @@ class Submission:
     def begin(self) -> None:
         turn, session = self._turn, self._session
         self._life.attach(turn.id, self._hear)
-        self._model.seat(session, self._life, is_whole=bool(turn.typed))
+        self._model.open_session(session, self._life, is_whole=bool(turn.typed))
         self._life.send(_work(turn, self._model))
         turn.submitted = turn.submitted or time.perf_counter()
         if turn.watch:
@@ -66,7 +66,7 @@ class Submission:
             try:
                 self._turn.hear(frame.tokens, frame.chances, is_behind=self._life.is_behind)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
-                self._model.unseat(self._session, self._life)  # which ends the turn there
+                self._model.close_session(self._session, self._life)  # which ends the turn there
                 self.end.set_exception(error)
                 return
             if self._turn.speech and self._turn.speech.is_stopped:  # the engine saw it too, or died before
@@ -95,7 +95,7 @@ class Submission:
         if isinstance(frame, Finished):
             self._life.send(Rewind(session.name, len(session.log)))
         elif isinstance(frame, Failed):
-            self._model.unseat(session, self._life)
+            self._model.close_session(session, self._life)
         session.release(self)
 
 
