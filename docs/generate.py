@@ -7,137 +7,19 @@ own the prose around them. `tests/docs/test_reference.py` runs `--check`.
 
 import ast
 import inspect
-import io
 import re
 import sys
-import tokenize
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from code_shapes import SOURCE, Field, Shape, fields_table, section, shapes, table, told_table
+
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src" / "vivace"
 PAGES = ROOT / "docs" / "reference"
 OURS = "Ours: "  # begins the comment of a field that OpenAI's API does not have
 REGION = re.compile(r"(<!-- generated: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Field:
-    name: str
-    kind: str  # its type, as a reader writes it
-    default: str  # as in the source; "" if it must be given
-    text: str
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A class whose fields are documented."""
-
-    name: str
-    text: str
-    fields: list[Field]
-
-
-# ---- reading the source -----------------------------------------------------------------------------
-
-
-def shapes(file: str) -> dict[str, Shape]:
-    """Return the classes of a module of src/vivace, by name, in the order of the file."""
-    source = (SOURCE / file).read_text("utf-8")
-    comments = dict(_comments(source))
-    lines = source.splitlines()
-    body = ast.parse(source).body
-    aliases = {ast.unparse(node.targets[0]): node.value for node in body if isinstance(node, ast.Assign)}
-    classes = [node for node in body if isinstance(node, ast.ClassDef)]
-    return {
-        node.name: Shape(
-            node.name,
-            " ".join((ast.get_docstring(node) or "").split()),
-            [
-                _field(statement, aliases, comments, lines)
-                for statement in node.body
-                if isinstance(statement, ast.AnnAssign) and "ClassVar" not in ast.dump(statement.annotation)
-            ],
-        )
-        for node in classes
-    }
-
-
-def _comments(source: str) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("# ").removeprefix("type: ignore")
-
-
-def _field(
-    statement: ast.AnnAssign, aliases: dict[str, ast.expr], comments: dict[int, str], lines: list[str]
-) -> Field:
-    above = []
-    row = statement.lineno - 1
-    while row in comments and lines[row - 1].lstrip().startswith("#"):
-        above.append(comments[row])
-        row -= 1
-    assert statement.end_lineno is not None
-    behind = [comments.get(row, "") for row in range(statement.lineno, statement.end_lineno + 1)]
-    return Field(
-        ast.unparse(statement.target),
-        _kind(statement.annotation, aliases),
-        ast.unparse(statement.value) if statement.value else "",
-        " ".join(filter(None, [*reversed(above), *behind])),
-    )
-
-
-def _kind(annotation: ast.expr, aliases: dict[str, ast.expr]) -> str:
-    """Return a type as a reader writes it: aliases and `Annotated` resolved, `Literal` as its values."""
-    match annotation:
-        case ast.BinOp(left, ast.BitOr(), ast.Constant(None) | ast.Name("UnsetType")):
-            return _kind(left, aliases)  # what may be left out has a default, which is shown
-        case ast.BinOp(left, ast.BitOr(), right):
-            return f"{_kind(left, aliases)} or {_kind(right, aliases)}"
-        case ast.Subscript(ast.Name("Annotated"), ast.Tuple([inner, *_])):
-            return _kind(inner, aliases)
-        case ast.Subscript(ast.Name("Literal"), ast.Tuple(values)):
-            return " or ".join(str(ast.literal_eval(value)) for value in values)
-        case ast.Subscript(ast.Name(outer), ast.Tuple(inner)):
-            return f"{outer}[{', '.join(_kind(each, aliases) for each in inner)}]"
-        case ast.Subscript(ast.Name(outer), inner):
-            return f"{outer}[{_kind(inner, aliases)}]"
-        case ast.Name(alias) if alias in aliases:
-            return _kind(aliases[alias], aliases)
-        case ast.Attribute(attr="Raw"):
-            return "JSON"
-    return ast.unparse(annotation)
-
-
-# ---- writing tables ---------------------------------------------------------------------------------
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def fields_table(fields: Iterable[Field]) -> str:
-    rows = [
-        [f"`{one.name}`", f"`{one.kind}`", f"`{one.default}`" if one.default else "must be given", one.text]
-        for one in fields
-    ]
-    return table(["field", "type", "default", "meaning"], rows)
-
-
-def told_table(fields: Iterable[Field]) -> str:
-    """Return a table of what the server sends: nothing there is left to choose, so no defaults."""
-    return table(
-        ["field", "type", "meaning"], [[f"`{one.name}`", f"`{one.kind}`", one.text] for one in fields]
-    )
-
-
-def section(shape: Shape, *, level: str = "###") -> str:
-    parts = [f"{level} `{shape.name}`", shape.text, fields_table(shape.fields) if shape.fields else ""]
-    return "\n\n".join(part for part in parts if part)
 
 
 # ---- the pages --------------------------------------------------------------------------------------
@@ -329,6 +211,41 @@ def socket_events() -> str:
     return "\n\n".join(parts)
 
 
+def refusals() -> str:
+    """Return every code with which protocol and server refuse a request, with one of its sentences."""
+    found: dict[str, tuple[set[str], list[str]]] = {}
+    for file in sorted([*(SOURCE / "protocol").rglob("*.py"), *(SOURCE / "server").rglob("*.py")]):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            given = {each.arg: each.value for each in node.keywords} if isinstance(node, ast.Call) else {}
+            match given.get("code"):
+                case ast.Constant(str(code)):
+                    assert isinstance(node, ast.Call)
+                    statuses, sentences = found.setdefault(code, (set(), []))
+                    statuses.add(_status(given.get("status")))
+                    sentences += [text for each in node.args[:1] if (text := _sentence(each))]
+    rows = [
+        [f"`{code}`", ", ".join(sorted(statuses)), next(iter(sentences), "")]
+        for code, (statuses, sentences) in sorted(found.items())
+    ]
+    return table(["code", "status", "for example"], rows)
+
+
+def _status(given: ast.expr | None) -> str:
+    if given is None:
+        return "400"
+    return str(given.value) if isinstance(given, ast.Constant) else "varies"
+
+
+def _sentence(given: ast.expr) -> str:
+    """Return a message as it stands in the source, with … for what is filled in; "" if it is not there."""
+    match given:
+        case ast.Constant(str(text)):
+            return text
+        case ast.JoinedStr(values):
+            return "".join(_sentence(each) or "…" for each in values)
+    return ""
+
+
 def metrics() -> str:
     from vivace.server.watch.metrics import Metrics
 
@@ -351,6 +268,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "extension": extension,
     "messages": messages,
     "socket events": socket_events,
+    "refusals": refusals,
     "metrics": metrics,
 }
 
