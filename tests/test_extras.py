@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from vivace.cli.extras import extras
+from vivace.cli.commands.extras import extras
 from vivace.errors import StartError, UsageError
 from vivace.extras import CLONE, EXTRAS, Extra, find_extra, install_command
 

@@ -31,7 +31,7 @@ from vivace.bench.wire.run import run_wire_bench
 from vivace.bench.wire.stamps import made_ns, noise
 from vivace.bench.wire.streams import EventReader, FrameReader, framed
 from vivace.bench.wire.turns import ask_http, ask_socket
-from vivace.cli.bench import bench
+from vivace.cli.commands.bench import bench
 from vivace.config import Settings
 from vivace.engine.wire.frames import Generate
 from vivace.engine.wire.job import Job

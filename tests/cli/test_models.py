@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from vivace.cli.models import models
-from vivace.cli.progress import TerminalProgress
+from vivace.cli.commands.models import models
+from vivace.cli.show.progress import TerminalProgress
 from vivace.errors import ModelUnavailable, UsageError
 from vivace.models.catalog import QWEN, SMOLLM2
 

@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from vivace.cli import connection, serve, tune
-from vivace.cli.doctor import doctor
+from vivace.cli import connection, tune
+from vivace.cli.commands import serve
+from vivace.cli.commands.doctor import doctor
 from vivace.config import Settings
 from vivace.engine.tuning import profile
 from vivace.engine.tuning.choose import Measured, Round, Variant

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from vivace.cli.models import models
+from vivace.cli.commands.models import models
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable
 from vivace.models import store

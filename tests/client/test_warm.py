@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from tests.server.serving import fetch, script, until, until_ready
 from vivace import __version__
-from vivace.cli import serve as commands
+from vivace.cli.commands import serve as commands
 from vivace.client import warm
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server, find_server, stop_server
@@ -259,7 +259,7 @@ def test_status_and_stop_commands(shell: Settings, start: Start, model: str) -> 
 
 def test_serve_in_the_foreground(shell: Settings, model: str) -> None:
     """`serve` says where it is, refuses to be a second one, and ends with 0 on Ctrl-C."""
-    code = "from vivace.cli.serve import serve; serve()"
+    code = "from vivace.cli.commands.serve import serve; serve()"
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", code, "--model", model],
         stdout=subprocess.PIPE,

@@ -47,6 +47,16 @@ def test_ask_comes_out_as_it_is_written(home: Home) -> None:
     assert rest.startswith(" two three four")
 
 
+def test_ask_gives_events_to_programs(home: Home) -> None:
+    """--json: deltas and the waterfall, one a line, and errors in the same form."""
+    home.script({"": "one two"})
+    done = home.run("ask", "count", "--json")
+    assert "".join(event["text"] for event in done.events if event["type"] == "delta") == "one two"
+    assert done.events[-1]["type"] == "waterfall"
+    missing = home.run("ask", "count", "missing.py", "--json")
+    assert (missing.code, missing.events[-1]["code"]) == (2, "file_problem")
+
+
 def test_a_model_may_be_a_file_named_from_here(home: Home, smol: Path) -> None:
     """--model takes a file by a relative name, although the server works in another folder."""
     (home.work / "small.gguf").symlink_to(smol)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vivace.agent.model import Model
-from vivace.cli.progress import TerminalProgress
+from vivace.cli.show.progress import TerminalProgress
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings

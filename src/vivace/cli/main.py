@@ -11,7 +11,7 @@ import sys
 import click
 
 from vivace import __version__
-from vivace.cli import ask, bench, doctor, edit, extras, keys, models, serve
+from vivace.cli.commands import ask, bench, doctor, edit, extras, keys, models, serve
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -47,7 +47,7 @@ for command in (
 
 def main() -> int:
     """Run one command; every way it can end has its exit code."""
-    from vivace.cli.screen import complain
+    from vivace.cli.show.screen import complain
 
     try:
         code = app(prog_name="vivace", standalone_mode=False)
@@ -78,7 +78,7 @@ def _has_reader() -> bool:
 
 def _usage(error: click.ClickException) -> int:
     """What the command line's parser refuses: its own words, and where to read more."""
-    from vivace.cli.screen import complain
+    from vivace.cli.show.screen import complain
 
     context = getattr(error, "ctx", None)
     if context is not None and isinstance(error, click.exceptions.NoArgsIsHelpError):

@@ -26,7 +26,7 @@ def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
 
     settings = settings.having(tune="auto")  # asked for now
     if not is_present(settings, settings.model):
-        from vivace.cli.progress import TerminalProgress
+        from vivace.cli.show.progress import TerminalProgress
         from vivace.models.download import ensure
 
         ensure(settings, settings.model, TerminalProgress())
@@ -46,7 +46,7 @@ def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
 
 
 def _tuned(settings: "Settings", path: Path, *, with_costly: bool) -> "Profile":
-    from vivace.cli.progress import TerminalProgress
+    from vivace.cli.show.progress import TerminalProgress
     from vivace.engine.tuning.host import Host
     from vivace.engine.tuning.tune import tune
 

@@ -1,6 +1,6 @@
 """How long work tells someone that it moves on, without knowing who looks.
 
-Owns the `Progress` contract and its silent form. Does not draw: `cli.progress` does.
+Owns the `Progress` contract and its silent form. Does not draw: `cli.show` does.
 """
 
 from typing import Protocol

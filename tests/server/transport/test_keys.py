@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from vivace.cli.keys import keys as command
+from vivace.cli.commands.keys import keys as command
 from vivace.config import load_settings
 from vivace.errors import UsageError
 from vivace.server.store.base import Key

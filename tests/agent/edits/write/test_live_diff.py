@@ -19,6 +19,10 @@ def diffed(old: list[str], new: list[str]) -> LiveDiff:
     return diff
 
 
+def whole(diff: LiveDiff, context: int = 3) -> list[Row]:
+    return [row for hunk in diff.hunks(context) for row in hunk.rows_with_header]
+
+
 def without(rows: list[Row], tag: str) -> list[str]:
     return [row.text for row in rows if row.tag not in (tag, "@")]
 
@@ -49,7 +53,7 @@ def test_final_is_a_unified_diff(old: list[str], new: list[str], above: list[str
     diff.feed(new)
     result, at = [], 0
     file = above + old + below
-    for row in diff.final():
+    for row in whole(diff):
         if row.tag == "@":
             line, _, count = row.text.split()[1].removeprefix("-").partition(",")
             start = int(line) - (count != "0")
@@ -68,14 +72,14 @@ def test_final_is_a_unified_diff(old: list[str], new: list[str], above: list[str
 def test_whole_context_is_the_live_rows(old: list[str], new: list[str]) -> None:
     """With unlimited context the final diff is one hunk with exactly the live rows."""
     diff = diffed(old, new)
-    final = diff.final(context=1000)
+    final = whole(diff, context=1000)
     assert final[1:] == diff.rows() if old != new else final == []
 
 
 @given(TEXT)
 def test_same_text_has_no_hunks(text: list[str]) -> None:
     """An answer equal to the old text differs nowhere."""
-    assert diffed(text, text).final() == []
+    assert whole(diffed(text, text)) == []
     assert {row.tag for row in diffed(text, text).rows()} <= {" "}
 
 
@@ -84,7 +88,7 @@ def test_header_is_as_difflib_writes_it() -> None:
     old = [f"line {number}" for number in range(30)]
     new = [*old[:10], "changed", *old[11:20], *old[22:]]
     expected = [line for line in difflib.unified_diff(old, new, lineterm="") if line.startswith("@@")]
-    assert [row.text for row in diffed(old, new).final() if row.tag == "@"] == expected
+    assert [row.text for row in whole(diffed(old, new)) if row.tag == "@"] == expected
 
 
 def test_deleted_lines_show_once_passed() -> None:
@@ -117,4 +121,4 @@ def test_partial_line_is_context_while_it_may_be() -> None:
 
 def test_empty_old_text_has_the_usual_header() -> None:
     """A unit that is all new begins at line 0 of the old file, as diff writes it."""
-    assert diffed([], ["a", "b"]).final()[0] == Row("@", "@@ -0,0 +1,2 @@")
+    assert whole(diffed([], ["a", "b"]))[0] == Row("@", "@@ -0,0 +1,2 @@")

@@ -6,6 +6,7 @@ does not own colours, widths or the terminal.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 _ADD, _DELETE, _MATCH = 0, 1, 2
@@ -17,6 +18,27 @@ class Row(NamedTuple):
 
     tag: str
     text: str
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """One change with the lines around it. An empty side stands before its line `first`."""
+
+    old_first: int  # line numbers of the file, from 1
+    old_count: int
+    new_first: int
+    new_count: int
+    rows: tuple[Row, ...]
+
+    @property
+    def rows_with_header(self) -> list[Row]:
+        old, new = _span(self.old_first, self.old_count), _span(self.new_first, self.new_count)
+        return [Row("@", f"@@ -{old} +{new} @@"), *self.rows]
+
+    @property
+    def new_text(self) -> str:
+        """Return the lines of the new side, each closed by "\\n"."""
+        return "".join(f"{row.text}\n" for row in self.rows if row.tag != "-")
 
 
 class LiveDiff:
@@ -35,7 +57,7 @@ class LiveDiff:
         above: Sequence[str] = (),
         below: Sequence[str] = (),
     ) -> None:
-        """`above` and `below` are the file's lines around the unit, for context in `final`."""
+        """`above` and `below` are the file's lines around the unit, for context in `hunks`."""
         self._old, self._new = list(old_lines), list[str]()
         self._first_line, self._above, self._below = first_line, list(above), list(below)
         self._gains = _gains(self._old)
@@ -64,13 +86,13 @@ class LiveDiff:
             return list(self._rows)
         return [*self._rows, Row(" " if self._is_expected(partial) else "+", partial)]
 
-    def final(self, context: int = 3) -> list[Row]:
-        """The unified diff: hunks with `context` lines around each change and line numbers of the file."""
+    def hunks(self, context: int = 3) -> list[Hunk]:
+        """Return the changes, with `context` lines around each and line numbers of the file."""
         self.close()
         above, below = self._above[max(0, len(self._above) - context) :], self._below[:context]
         rows = [Row(" ", line) for line in above] + self.rows() + [Row(" ", line) for line in below]
         start = self._first_line - len(above)
-        return [row for first, last in _hunks(rows, context) for row in _hunk(rows, first, last, start)]
+        return [_hunk(rows, first, last, start) for first, last in _ranges(rows, context)]
 
     def _align(self, line: str) -> None:
         """score[j]: the best for the new lines so far against old[:j]. A match gains, a skip costs 1."""
@@ -133,7 +155,7 @@ def _gains(old_lines: list[str]) -> list[int]:
     return [gain(line) for line in old_lines]
 
 
-def _hunks(rows: list[Row], context: int) -> list[tuple[int, int]]:
+def _ranges(rows: list[Row], context: int) -> list[tuple[int, int]]:
     """Index ranges [first, last) of the rows around changes, joined where they touch."""
     hunks: list[tuple[int, int]] = []
     for index, row in enumerate(rows):
@@ -147,11 +169,15 @@ def _hunks(rows: list[Row], context: int) -> list[tuple[int, int]]:
     return hunks
 
 
-def _hunk(rows: list[Row], first: int, last: int, start: int) -> list[Row]:
-    inside = rows[first:last]
-    old = _span(start + sum(row.tag != "+" for row in rows[:first]), sum(row.tag != "+" for row in inside))
-    new = _span(start + sum(row.tag != "-" for row in rows[:first]), sum(row.tag != "-" for row in inside))
-    return [Row("@", f"@@ -{old} +{new} @@"), *inside]
+def _hunk(rows: list[Row], first: int, last: int, start: int) -> Hunk:
+    before, inside = rows[:first], rows[first:last]
+    return Hunk(
+        old_first=start + sum(row.tag != "+" for row in before),
+        old_count=sum(row.tag != "+" for row in inside),
+        new_first=start + sum(row.tag != "-" for row in before),
+        new_count=sum(row.tag != "-" for row in inside),
+        rows=tuple(inside),
+    )
 
 
 def _span(line: int, count: int) -> str:

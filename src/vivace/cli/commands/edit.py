@@ -1,9 +1,14 @@
 """`vivace edit` and `vivace undo`: their arguments.
 
-Owns the options. Does not own the conversation about the edit (`editing`) nor the edit (`agent.edits`).
+Owns the options. Does not own what they start (`editing`) nor the edit (`agent.edits`).
 """
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from vivace.agent.edits.flow import Approval
 
 EFFORTS = ("low", "medium", "high", "xhigh")
 
@@ -35,14 +40,13 @@ def edit(
     verbose: bool,
 ) -> int:
     """Change one function, class or piece of a file."""
-    from vivace.cli.editing import Editing, Mode
+    from vivace.cli.editing import choose_presenter, edit_file
     from vivace.config import load_settings
 
     del effort
-    mode = Mode(
-        may_write=yes and not diff, asks=not (yes or diff or as_json), as_json=as_json, verbose=verbose
-    )
-    return Editing(load_settings().having(model=model), mode).run(target, instruction)
+    presenter = choose_presenter(as_json=as_json, verbose=verbose)
+    approval: Approval = "never" if diff or (as_json and not yes) else "always" if yes else "ask"
+    return edit_file(load_settings().having(model=model), presenter, approval, target, instruction)
 
 
 @click.command()

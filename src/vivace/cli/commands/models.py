@@ -46,7 +46,7 @@ def _list() -> None:
 @click.option("--offline", is_flag=True, help="Use no network; fail if the model is not here.")
 def pull(name: str, offline: bool) -> None:
     """Download a model, or go on with a download that stopped."""
-    from vivace.cli.progress import TerminalProgress
+    from vivace.cli.show.progress import TerminalProgress
     from vivace.config import load_settings
     from vivace.models.catalog import card
     from vivace.models.download import ensure

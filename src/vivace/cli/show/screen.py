@@ -44,12 +44,14 @@ class Screen:
         self.stream.write(clean(text, keep="\n\t"))
         self.stream.flush()
 
+    @property
+    def is_live_due(self) -> bool:
+        """Return whether the live region may be drawn again: on a terminal, 30 times a second at most."""
+        return self.is_terminal and not (self._drawn and time.monotonic() - self._drawn_at < REDRAW_S)
+
     def draw_live(self, rows: Sequence[Row]) -> None:
-        """Show the last rows that fit, in place of those shown before; not more often than REDRAW_S."""
-        now = time.monotonic()
-        if not self.is_terminal or (self._drawn and now - self._drawn_at < REDRAW_S):
-            return
-        self._drawn_at = now
+        """Show the last rows that fit, in place of those shown before."""
+        self._drawn_at = time.monotonic()
         size = shutil.get_terminal_size()
         shown = rows[-max(3, size.lines - 2) :]
         lines = [self._diff_line(row, size.columns) for row in shown]

@@ -37,7 +37,7 @@ def doctor(as_json: bool, quick: bool, tunes: bool, with_costly: bool) -> int:
     """Check this machine: CPU, memory, model, folders, server, speed."""
     import msgspec
 
-    from vivace.cli.screen import Screen
+    from vivace.cli.show.screen import Screen
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED, UsageError
 

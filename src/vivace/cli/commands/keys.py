@@ -82,7 +82,7 @@ def rm(id_or_name: str) -> None:
 
 
 def _list() -> None:
-    from vivace.cli.screen import clean
+    from vivace.cli.show.screen import clean
 
     known = _known()
     if not known:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vivace.cli.bench_wire import wire
+from vivace.cli.commands.bench_wire import wire
 
 DEFAULT_PLOT = Path("vivace-bench-engine.png")
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import time
 
-from vivace.cli.screen import Screen, cut
+from vivace.cli.show.screen import Screen, cut
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TURN_S = 0.1

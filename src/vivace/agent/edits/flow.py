@@ -1,0 +1,122 @@
+"""One edit from the user's words to the file: locate, write, check, decide, apply.
+
+Owns the order of the steps, for every face. What happens is shown to a `Presenter`, which also answers the
+one question. Interrupted at any await, it leaves the file as it was: the file is written in one step that
+cannot be interrupted, by the journal, and nothing is awaited behind it.
+"""
+
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vivace.agent.edits.apply.journal import Entry, Journal
+from vivace.agent.edits.edit import Aim, propose
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.events import (
+    AgentEvent,
+    DiffGrew,
+    EditApplied,
+    EditDecided,
+    EditNotApplied,
+    EditProposed,
+    EditStarted,
+    Reason,
+    TimesMeasured,
+    TurnTimes,
+    WritingEnded,
+)
+from vivace.agent.model import Model
+from vivace.agent.presenter import Presenter
+from vivace.errors import EditRejected
+from vivace.protocol.shapes.events import Waterfall
+
+Approval = Literal["ask", "always", "never"]  # whether the user decides, or yes or no was said beforehand
+
+
+@dataclass(frozen=True)
+class EditTask:
+    aim: Aim
+    instruction: str
+    approval: Approval
+    asked_at_s: float = field(default_factory=time.perf_counter)  # when the user pressed Enter
+
+
+async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: Journal) -> Entry | None:
+    """Do one edit. Return the journal's entry, or None if nothing was written.
+
+    Raise `EditRejected` if the model's answer cannot be used.
+    """
+    proposal = await _write(task, model, presenter)
+    proposal, decision = await _decide(task, proposal, presenter)
+    presenter.show(EditDecided(proposal, decision))
+    if isinstance(decision, Reject) or not proposal.changes_bytes:
+        presenter.show(EditNotApplied(proposal, _why_not(task, proposal)))
+        return None
+    began_s = time.perf_counter()
+    entry = journal.apply(proposal.source, proposal.new_bytes, task.instruction, proposal.unit.qualified_name)
+    presenter.show(EditApplied(proposal, entry, (time.perf_counter() - began_s) * 1e3))
+    return entry
+
+
+async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal:
+    """Let the model locate and write, and show it as it comes."""
+    turns_before, first_token_ms = len(model.waterfalls), 0.0
+    last: AgentEvent | None = None
+    presenter.show(EditStarted(task.aim.source, task.aim.unit, task.instruction))
+    try:
+        async with aclosing(propose(model, task.aim, task.instruction)) as events:
+            async for event in events:
+                if isinstance(event, DiffGrew) and not first_token_ms:
+                    first_token_ms = (time.perf_counter() - task.asked_at_s) * 1e3
+                if not isinstance(event, EditProposed):
+                    presenter.show(event)
+                last = event
+    finally:
+        presenter.show(WritingEnded())
+    assert isinstance(last, EditProposed), "the last event, if nothing was raised"
+    presenter.show(last)
+    _check_usable(last.proposal)
+    presenter.show(TimesMeasured(model.name, _named(model.waterfalls[turns_before:]), first_token_ms))
+    return last.proposal
+
+
+def _named(waterfalls: list[Waterfall]) -> tuple[TurnTimes, ...]:
+    names = [*["locate"] * (len(waterfalls) - 1), "rewrite"]
+    return tuple(TurnTimes(name, each) for name, each in zip(names, waterfalls, strict=False))
+
+
+def _check_usable(proposal: Proposal) -> None:
+    if proposal.problems:
+        raise EditRejected(
+            "The model's answer cannot be used: " + " ".join(proposal.problems),
+            "Nothing was written. Say it in other words, or name the part: PATH:NAME.",
+        )
+    if not proposal.hunks:
+        raise EditRejected(
+            "The model changed nothing.", "Say more exactly what to change, or name the part: PATH:NAME."
+        )
+
+
+async def _decide(task: EditTask, proposal: Proposal, presenter: Presenter) -> tuple[Proposal, Decision]:
+    """Return what is to be written, and the decision. Ask again where the user's own choice needs care."""
+    if task.approval != "ask":
+        return proposal, Accept() if task.approval == "always" else Reject()
+    while True:
+        decision = await presenter.decide(proposal)
+        match decision:
+            case Accept() | Reject():
+                return proposal, decision
+            case AcceptHunks(hunks=chosen):
+                proposal = proposal.with_hunks(chosen)
+                if not proposal.problems:
+                    return proposal, decision
+            case UseText(new_bytes=new_bytes):
+                proposal = proposal.with_bytes(new_bytes)
+        presenter.show(EditProposed(proposal, by="user"))
+
+
+def _why_not(task: EditTask, proposal: Proposal) -> Reason:
+    if task.approval == "never":
+        return "shown_only"
+    return "rejected" if proposal.changes_bytes else "nothing_to_change"

@@ -1,0 +1,57 @@
+"""The agent's work for programs: one event a line, as JSON on stdout.
+
+Owns the format. Asks nobody: a program says yes beforehand, with `--yes`.
+"""
+
+import sys
+from typing import Any
+
+import msgspec
+
+from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.events import (
+    AgentEvent,
+    AnswerGrew,
+    DiffGrew,
+    EditApplied,
+    EditNotApplied,
+    EditProposed,
+    Failed,
+    TimesMeasured,
+    UnitLocated,
+)
+
+
+class JsonPresenter:
+    def show(self, event: AgentEvent) -> None:
+        match event:
+            case UnitLocated(source=source, unit=unit, was_ranked=was_ranked):
+                by = "model" if was_ranked else "user"
+                name, lines = unit.qualified_name, unit.lines_text
+                _emit("located", path=str(source.path), unit=name, lines=lines, by=by)
+            case DiffGrew(delta=delta) | AnswerGrew(delta=delta):
+                _emit("delta", text=delta)
+            case EditProposed(proposal=proposal):
+                _emit("proposal", diff=_unified(proposal), problems=proposal.problems)
+            case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):
+                stages = [msgspec.to_builtins(turn.waterfall) for turn in turns]
+                _emit("waterfall", model=model, first_token_ms=first_token_ms, turns=stages)
+            case EditApplied(proposal=proposal):
+                _emit("written", path=str(proposal.source.path))
+            case EditNotApplied(proposal=proposal):
+                _emit("not_written", path=str(proposal.source.path))
+            case Failed(error=error):
+                _emit("error", code=error.code, message=error.message, hint=error.hint)
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        del proposal
+        return Reject()
+
+
+def _unified(proposal: Proposal) -> str:
+    return "".join(f"{row.text if row.tag == '@' else row.tag + row.text}\n" for row in proposal.rows)
+
+
+def _emit(kind: str, **fields: Any) -> None:
+    sys.stdout.write(msgspec.json.encode({"type": kind, **fields}).decode() + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,162 @@
+"""The agent's work on a terminal: a diff that grows in place, the question, one dim line about time.
+
+Owns what a person is told and asked, and in which words. Does not own how lines are drawn (`screen`), nor
+what is written to the file (`agent.edits.flow`).
+"""
+
+import asyncio
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.events import (
+    AgentEvent,
+    AnswerGrew,
+    AnswerStarted,
+    DiffGrew,
+    EditApplied,
+    EditNotApplied,
+    EditProposed,
+    EditStarted,
+    Failed,
+    TimesMeasured,
+    UnitLocated,
+    WritingEnded,
+)
+from vivace.cli.show import waterfall
+from vivace.cli.show.screen import Screen, complain
+from vivace.cli.show.spinner import Spinner
+from vivace.errors import UsageError
+
+
+class TerminalPresenter:
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._screen = Screen()
+        self._spinner = Spinner(self._screen)
+        self._is_answering = False  # a question; otherwise an edit
+        self._times: TimesMeasured | None = None  # shown at the end, below what came of the edit
+
+    def show(self, event: AgentEvent) -> None:
+        self._spinner.stop()
+        screen = self._screen
+        match event:
+            case EditStarted():
+                self._spinner.wait_for("Choosing the part to change")
+            case UnitLocated(source=source, unit=unit):
+                screen.bold(f"{source.path}:{unit.lines_text}  {unit.qualified_name}")
+                self._spinner.wait_for(f"Reading {unit.qualified_name}")
+            case AnswerStarted():
+                self._is_answering = True
+                self._spinner.wait_for("Reading")
+            case DiffGrew():
+                if screen.is_live_due:
+                    screen.draw_live(event.rows)
+            case AnswerGrew(delta=delta):
+                screen.write(delta)
+            case WritingEnded():
+                screen.end_live()
+            case EditProposed():
+                self._show_proposal(event)
+            case TimesMeasured():
+                self._times = event
+                if self._is_answering:
+                    screen.say()
+                    self._show_times()
+            case EditApplied(proposal=proposal, apply_ms=apply_ms):
+                screen.say(f"Wrote {proposal.source.path} (`vivace undo` takes it back).")
+                self._show_times(apply_ms)
+            case EditNotApplied(reason=reason):
+                if reason != "shown_only":
+                    screen.say("Nothing written.")
+                self._show_times()
+            case Failed(error=error):
+                complain(error.message, error.hint)
+
+    def _show_times(self, apply_ms: float | None = None) -> None:
+        """Say where the time of the turns went: one line, or every stage if that was asked for."""
+        times = self._times
+        if times is None:
+            return
+        turns = [(turn.name, turn.waterfall) for turn in times.turns]
+        self._screen.dim(waterfall.one_line(times.model, [each for _, each in turns], times.first_token_ms))
+        if self._verbose:
+            for row in waterfall.table(turns, times.first_token_ms, apply_ms):
+                self._screen.dim(row)
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        """Ask until there is an answer; the end of the input is a no."""
+        several = len(proposal.hunks) > 1
+        question = f"Apply? [y]es, [n]o, {'[h]unk by hunk, ' if several else ''}[e]dit: "
+        while True:
+            match await read_answer(question):
+                case "y" | "yes":
+                    return Accept()
+                case "n" | "no" | None:
+                    return Reject()
+                case "e" | "edit":
+                    return UseText(await _edited(proposal))
+                case "h" | "hunks" if several:
+                    return await self._choose_hunks(proposal)
+
+    def _show_proposal(self, event: EditProposed) -> None:
+        proposal = event.proposal
+        self._screen.show_diff(proposal.rows)
+        if event.by == "user":
+            if not proposal.changes_bytes:
+                self._screen.say("There is nothing to change: this is the file as it is.")
+            for problem in proposal.problems:
+                self._screen.say(f"Careful: {problem}")
+
+    async def _choose_hunks(self, proposal: Proposal) -> AcceptHunks | Reject:
+        chosen = set()
+        for index, hunk in enumerate(proposal.hunks):
+            self._screen.show_diff(hunk.rows_with_header)
+            answer = await read_answer(f"This hunk ({index + 1} of {len(proposal.hunks)})? [y]es, [n]o: ")
+            if answer is None:
+                return Reject()
+            if answer in ("y", "yes"):
+                chosen.add(index)
+        return AcceptHunks(frozenset(chosen)) if chosen else Reject()
+
+
+async def read_answer(question: str) -> str | None:
+    """Ask at the terminal and return the line in lower case, or None at the end of the input.
+
+    The event loop goes on meanwhile, so that Ctrl-C and the connection are served.
+    """
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        if not line.done():
+            line.set_result(sys.stdin.readline())
+
+    loop.add_reader(sys.stdin, read)
+    try:
+        answer = await line
+    finally:
+        loop.remove_reader(sys.stdin)
+    return answer.strip().lower() if answer else None
+
+
+async def _edited(proposal: Proposal) -> bytes:
+    """Return the proposal as the user left it in an editor."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / proposal.source.path.name
+        file.write_bytes(proposal.new_bytes)
+        try:
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+            if code := await process.wait():
+                raise OSError(f"exit code {code}")
+            return file.read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"The editor {editor} failed: {error}", "Set EDITOR to one that works."
+            ) from error
