@@ -137,6 +137,12 @@ def _names(file: Path) -> set[str]:
 
 
 @cache
+def defined_names() -> set[str]:
+    """Return every name that a module of the program defines."""
+    return {name for file in (REPOSITORY / "src").rglob("*.py") for name in _names(file)}
+
+
+@cache
 def _classes() -> dict[str, list[set[str]]]:
     """Return the members of every class, by its name; a name may be used in several files."""
     found: dict[str, list[set[str]]] = {}

@@ -6,7 +6,7 @@ obey and cannot is refused by name. Beyond OpenAI's fields: `top_k` (-1 is none,
 `repetition_penalty`, and an assistant's `reasoning_content` (or `reasoning`) in the history.
 
 Owns the request's shapes and its translation, and back again of the names in a refusal. Does not own the
-answer (`chat_writer`).
+answer (`writer`).
 """
 
 import re

@@ -1,7 +1,7 @@
 """One turn, told as a chat completion: outcomes of a backend in, chunks out, or all of them as one answer.
 
 Owns the order of the chunks, and that the answer is the chunks put together. Does not own the shapes
-(`chat_answer`) or how long a client may hear nothing.
+(`answer`) or how long a client may hear nothing.
 
 A tool call is held back until it is whole. Many clients mend arguments that were cut off and run what comes
 of it, so half a command must never reach them: a call that is lost is text, and an answer that ends within

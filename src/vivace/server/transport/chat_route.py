@@ -3,7 +3,7 @@
 Owns how a turn is told over HTTP. One that breaks is told by the status if nothing was sent yet, else by an
 error in the stream, without the `[DONE]` that says that an answer is whole. A comment is sent when there was
 nothing else for a while: a held call, a long prefill, the queue. Does not own the chunks
-(`protocol.chat_writer`).
+(`protocol.chat.writer`).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Owns the way of a turn: its prompt goes to the end of a log (`prompt_writing`), the log to the engine, what
 comes back to the end of the log (`submission`). Does not own events (`protocol.writer`), processes
-(`engine_link`), logs (`token_log`), or what is known of earlier responses (`library`).
+(`engine_supervisor`), logs (`token_log`), or what is known of earlier responses (`library`).
 
 When the engine dies, a turn submits itself again from its log: the client sees a pause, and then the
 rest of the same text. When it dies a second time under the same turn, the turn fails.

@@ -1,6 +1,6 @@
 """One engine process from its start to its death, and the frames that go to and fro in between.
 
-Owns the process, its socket and its last words on stderr. Does not restart anything: see `engine_link`.
+Owns the process, its socket and its last words on stderr. Does not restart anything: see `engine_supervisor`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What the model says, from tokens to outcomes: characters, stop strings, calls and reasoning.
 
-Owns the order of decoding: bytes to whole characters (`textstream`), then the family's parser. Does not own
+Owns the order of decoding: bytes to whole characters (`text_stream`), then the family's parser. Does not own
 where outcomes go.
 """
 

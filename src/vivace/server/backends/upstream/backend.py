@@ -2,7 +2,7 @@
 
 Owns which upstream a model name means, and the tasks of its turns. An upstream keeps nothing for us, so
 every request carries the whole conversation. A steer is an interrupt here: what was said is part of the
-history that its successor sends. Does not own how one is asked (`upstream_peer`).
+history that its successor sends. Does not own how one is asked (`peer`).
 """
 
 import asyncio

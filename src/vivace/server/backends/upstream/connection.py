@@ -2,7 +2,7 @@
 
 Owns the socket from its first step. `abort` closes it at once, in whichever phase it is, without a farewell
 that the other side would have to answer. Does not own time limits or which connection is used
-(`upstream_http`).
+(`http`).
 """
 
 import asyncio

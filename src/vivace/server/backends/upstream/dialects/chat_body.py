@@ -2,7 +2,7 @@
 
 Items become messages. What trips chat templates is avoided: more than one system message at the start, two
 user messages in a row, calls apart from the message they belong to, arguments that are no JSON. Does not
-own the answer (`upstream_chat_reader`).
+own the answer (`chat_reader`).
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """The body of a request to an upstream that speaks the Responses API.
 
 Everything is sent each time, and nothing is to be stored there. Does not own the answer
-(`upstream_responses_reader`).
+(`responses_reader`).
 """
 
 from typing import Any
