@@ -22,6 +22,7 @@ LAYERS = [
     "client",
     "agent",
     "bench",
+    "eval",
     "cli",
     "tui",
     "web",

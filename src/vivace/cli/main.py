@@ -11,7 +11,7 @@ import sys
 import click
 
 from vivace import __version__
-from vivace.cli.commands import ask, bench, doctor, edit, extras, keys, models, serve
+from vivace.cli.commands import ask, bench, doctor, edit, eval, extras, keys, models, serve
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -41,6 +41,7 @@ for command in (
     serve.stop,
     doctor.doctor,
     bench.bench,
+    eval.evaluate,
 ):
     app.add_command(command)
 
