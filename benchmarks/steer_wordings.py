@@ -38,6 +38,7 @@ class Wording(msgspec.Struct, frozen=True):
     before: str = ""  # in the user's message
     after: str = ""
     late_note: str = ""  # a system message behind the steer
+    reply: str = ""  # at the beginning of the answer
 
 
 IF_ADDS = (
@@ -82,6 +83,58 @@ WORDINGS: dict[str, Wording] = {
         cut="… [interrupted]",
         note="The answer was interrupted. The next message of the user changes what is wanted.",
     ),
+}
+STOP = "… Wait, the user is speaking. I stop here and do what they say now."
+ASKED = '\n\n(I had asked: "{ask}")'
+WORDINGS |= {
+    "cut-speaking": Wording(cut="… Wait, the user is speaking."),
+    "cut-listen": Wording(cut="…\n\n(The user interrupts.)"),
+    "cut-first": Wording(cut="\n\n[The user interrupts. What they say next comes first.]"),
+    "cut-change": Wording(
+        cut="… Wait, the user wants a change. I stop here and answer again as they say next."
+    ),
+    "cut-over": Wording(cut="… Wait. I will start over with what the user says next."),
+    "cut-anew": Wording(
+        cut="… The user interrupts me. I will answer anew and take into account what they say next."
+    ),
+    "cut-both": Wording(
+        cut="… Wait, the user is speaking. I stop here. If they want a change, I will answer again with it; "
+        "if they want something else, I will do only that."
+    ),
+    "cut-stop+note-if": Wording(cut=STOP, note=f"The user interrupts. {IF_ADDS}"),
+    "cut-stop+note": Wording(cut=STOP, note="The user interrupted the assistant."),
+    "cut-stop+wait": Wording(cut=STOP, before="Wait. "),
+    "cut-stop+repeat": Wording(cut=STOP, after='\n\n(This interrupts your answer to: "{ask}")'),
+    "cut-stop+before": Wording(cut=STOP, before='I interrupt your answer to "{ask}": '),
+    "cut-stop+change": Wording(cut=STOP, before='About my request "{ask}", there is a change: '),
+    "cut-stop+asked": Wording(cut=STOP, after=ASKED),
+    "cut-stop+about": Wording(cut=STOP, before="About your answer: "),
+    "cut-stop+change-it": Wording(cut=STOP, before="Change your answer: "),
+    "cut-lines+repeat": Wording(
+        cut="\n\n[interrupted]", after='\n\n(This interrupts your answer to: "{ask}")'
+    ),
+    "cut-lines+asked": Wording(cut="\n\n[interrupted]", after=ASKED),
+    "asked": Wording(after=ASKED),
+    "asked-before": Wording(before='(I had asked: "{ask}")\n\n'),
+    "asked-now": Wording(before='First I asked: "{ask}" Now I interrupt you and say: '),
+    "asked-then": Wording(before='My request was: "{ask}"\nWhile you were answering, I say: '),
+    "about": Wording(before="About your answer: "),
+    "about-paren": Wording(before="(about your last answer) "),
+    "while": Wording(before="[while you were answering] "),
+    "or-new": Wording(after="\n\n(This is about what you were just writing, unless it is something new.)"),
+    "plan": Wording(before="Change of plan: "),
+    "note-either": Wording(
+        note="The user interrupts. Their next message either changes the current task or replaces it."
+    ),
+    "note-apply": Wording(
+        note="The user interrupts. Apply their next message to the current task, or do it instead."
+    ),
+    "reply-stop": Wording(reply="(I stop there and do as you say now.)\n\n"),
+    "reply-understood": Wording(reply="Understood, here is what you want now:\n\n"),
+    "reply-okay": Wording(reply="Okay. "),
+    "reply-again": Wording(reply="[answering again, as you just said]\n\n"),
+    "cut-stop+reply": Wording(cut=STOP, reply="(As you say now:)\n\n"),
+    "cut-stop+reply-ok": Wording(cut=STOP, reply="Okay. "),
 }
 
 
@@ -133,7 +186,12 @@ def prepare(model: Path, *, has_all: bool, only: Sequence[str]) -> Plan:
             )  # the answer must not be empty, or it would not be an interrupted one
             after = [*log, *said]
             tokens = family.render(entries, after=after)
-            return tokenizer.encode(words["cut"]) + tokens + family.answer([*after, *tokens], OutputSpec())
+            return (
+                tokenizer.encode(words["cut"])
+                + tokens
+                + family.answer([*after, *tokens], OutputSpec())
+                + tokenizer.encode(words["reply"])
+            )
 
         steers = {
             name: [steer_tokens(wording, steer.text) for steer in case.steers]
@@ -271,31 +329,29 @@ def open_runner(model: Path, device: str, gpu_folder: str, threads: int) -> Runn
 
 
 def show(texts: dict[str, dict[str, str]]) -> None:
-    """One line a wording: obeyed in each kind, and the task kept where it should be."""
+    """One line a wording: obeyed in each kind, and the task kept where it should be; the held-out apart."""
     cases = {case.name: case for case in read_cases()}
     kinds = list(dict.fromkeys(case.kind for case in cases.values()))
-    print(
-        f"{'wording':<20}"
-        + "".join(f"{kind:>10}" for kind in kinds)
-        + f"{'obeyed':>10}{'kept':>10}{'held out':>10}"
-    )
+    columns = [*kinds, "obeyed", "kept", "both", "held out:", "kept", "both"]
+    print(f"{'wording':<22}" + "".join(f"{column:>10}" for column in columns))
     for name, answers in texts.items():
-        print(f"{name:<20}" + _row(answers, cases, kinds))
+        print(f"{name:<22}" + _row(answers, cases, kinds))
 
 
 def _row(answers: dict[str, str], cases: dict[str, Case], kinds: Sequence[str]) -> str:
-    obeyed: dict[str, list[bool]] = defaultdict(list)
+    found: dict[str, list[bool]] = defaultdict(list)
     for name, text in answers.items():
         case = cases[name]
-        is_obeyed = passes(case.obeyed, text)
-        obeyed[case.kind].append(is_obeyed)
-        obeyed["all"].append(is_obeyed)
+        is_obeyed, is_kept = passes(case.obeyed, text), passes(case.kept, text)
+        part = "held " if case.held_out else ""
+        found[part + "obeyed"].append(is_obeyed)
+        found[part + "both"].append(is_obeyed and is_kept)
         if case.kept:
-            obeyed["kept"].append(passes(case.kept, text))
-        if case.held_out:
-            obeyed["held out"].append(is_obeyed)
-    columns = [obeyed[key] for key in (*kinds, "all", "kept", "held out")]
-    return "".join(f"{f'{sum(column)}/{len(column)}':>10}" for column in columns)
+            found[part + "kept"].append(is_kept)
+        if not case.held_out:
+            found[case.kind].append(is_obeyed)
+    keys = (*kinds, "obeyed", "kept", "both", "held obeyed", "held kept", "held both")
+    return "".join(f"{f'{sum(found[key])}/{len(found[key])}':>10}" for key in keys)
 
 
 def show_texts(texts: dict[str, dict[str, str]], wording: str) -> None:

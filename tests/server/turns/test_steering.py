@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.server.serving import script, status_of, until
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
+from vivace.models.families.qwen25 import Qwen25
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -85,8 +86,10 @@ async def test_a_steer_keeps_the_partial_and_goes_on(socket: Socket, slow: str) 
     done = await socket.until_type(*ENDS)
     assert done["response"]["output"][0]["content"][0]["text"] == "Turned."
     times = done["response"]["vivace"]["waterfall"]
-    told = "<|im_end|>\n<|im_start|>user\nturn around<|im_end|>\n<|im_start|>assistant\n"
-    tokens = len(told.replace("<|im_end|>", "e").replace("<|im_start|>", "s"))
+    cut, before, after = Qwen25.interruption
+    said = f"{before}turn around{after}"
+    told = f"{cut}<|im_end|>\n<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n".encode()
+    tokens = len(told.replace(b"<|im_end|>", b"e").replace(b"<|im_start|>", b"s"))
     assert times["new_tokens"] <= tokens + 2
     assert ended["response"]["usage"]["total_tokens"] - 1 <= times["cached_tokens"]
 

@@ -11,11 +11,16 @@ import msgspec
 # The commonest words of each language that are rare in the others.
 _COMMON = {
     "en": "the and of is was with that it to in this are for as on his her which you can by from be have",
-    "fr": "le la les des une est et dans pour que qui avec sur du au aux ce cette sont il elle un en se par",
-    "de": "der die das und ist ein eine nicht mit den von zu im auf war sich dem für es wird sind oder als",
-    "es": "el la los las una es y en que con por para del era se su un al como más sus lo son esta está",
-    "it": "il lo la gli una è e di che con per nel della era un le dei si sono del alla suo da nella i",
-    "pt": "o a os as uma é e de que com para em do da não um se no na dos das por mais são como ao seu",
+    "fr": "le la les des une est et dans pour que qui avec sur du au aux ce cette sont il elle un en se par "
+    "je vous nous à ne pas",
+    "de": "der die das und ist ein eine nicht mit den von zu im auf war sich dem für es wird sind oder als "
+    "ich sie wie wir",
+    "es": "el la los las una es y en que con por para del era se su un al como más sus lo son esta está yo "
+    "puedo",
+    "it": "il lo la gli una è e di che con per nel della era un le dei si sono del alla suo da nella i posso "
+    "non come",
+    "pt": "o a os as uma é e de que com para em do da não um se no na dos das por mais são como ao seu eu "
+    "vou você",
 }
 _WORDS = {language: frozenset(words.split()) for language, words in _COMMON.items()}
 _LEAST_COMMON = 3  # words of a language that a text must have to be in it

@@ -42,7 +42,15 @@ class Thought(msgspec.Struct, frozen=True):
     text: str
 
 
-Entry = Message | Call | Output | Thought
+class Interruption(msgspec.Struct, frozen=True):
+    """The user interrupted the answer that stands before this; what follows is what they said instead.
+
+    A family tells it to the model in the template's own words, which no client sees. Has no effect where
+    nothing of an answer stands before it.
+    """
+
+
+Entry = Message | Call | Output | Thought | Interruption
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -8,7 +8,18 @@ own the frame's tokens, nor how tools, calls and outputs are written: those are 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vivace.models.families.base import Call, Effort, Entry, Message, Output, OutputSpec, Thought, Tool
+from vivace.models.families.base import (
+    Call,
+    Effort,
+    Entry,
+    Interruption,
+    Message,
+    Output,
+    OutputSpec,
+    Thought,
+    Tool,
+)
+from vivace.models.families.interruption import INTERRUPTED, InterruptionText
 from vivace.models.families.wording import TemplateText, Wording, guarded, silent_markers
 from vivace.models.tokenizer import Tokenizer
 
@@ -26,6 +37,7 @@ class Framed:
     markers: tuple[str, ...] = ()  # words of the vocabulary that text of others must not contain
     output_role = "user"
     has_outputs_together = True  # in one message
+    interruption: InterruptionText = INTERRUPTED
 
     def __init__(self, tokenizer: Tokenizer, *, start: int, end: int, ends: tuple[int, ...] = ()) -> None:
         """`ends` are tokens that end a message too, if a model says them."""
@@ -136,6 +148,8 @@ class Page:
         if self._left_open and self._left_open.text:
             self._kind = "text"
         self._stays_open = True  # nothing was written, or a message that is to go on
+        self._has_answer = self._role == "assistant"  # the last message that is not the system's
+        self._is_interrupted = False  # the user's next message interrupts the answer before it
 
     def write(self, role: str, pieces: Pieces) -> None:
         """A message from its beginning to its end."""
@@ -145,8 +159,15 @@ class Page:
 
     def add(self, entry: Entry) -> None:
         match entry:
+            case Interruption():
+                self._is_interrupted = self._has_answer
+                return
             case Message(role="assistant"):
                 self._add_answer(entry)
+            case Message(role="user") if self._is_interrupted:
+                text = self._family.interruption
+                self.write("user", [text.before, entry.text, text.after])
+                self._is_interrupted = False
             case Message():
                 self.write(entry.role, [entry.text])
             case Call():
@@ -165,6 +186,8 @@ class Page:
                 self._add_thought(pieces)
             case Thought():
                 return
+        if not (isinstance(entry, Message) and entry.role == "system"):
+            self._has_answer = self._role == "assistant"
         self._stays_open = isinstance(entry, Message) and entry.is_open
 
     def begin(self, role: str) -> None:
@@ -208,5 +231,8 @@ class Page:
         if self._role:
             if self._left_open and self._role == "assistant" and self._kind in ("", "text"):
                 self._wording.text(*self._family.closing(self._left_open.text))
+            if self._is_interrupted and self._role == "assistant":
+                self._wording.cut()
+                self._wording.text(self._family.interruption.cut)
             self._wording.control(self._family.end)
         self._role, self._kind, self._left_open = "", "", None

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vivace.models.families.base import Call, Entry, Message, Output, OutputSpec, Thought, Tool
+from vivace.models.families.base import (
+    Call,
+    Entry,
+    Interruption,
+    Message,
+    Output,
+    OutputSpec,
+    Thought,
+    Tool,
+)
 from vivace.protocol.shapes.items import CALLS, OUTPUTS, InputItem, joined
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.tools import Choice, parse_choice, parse_tools, tools_in_items
@@ -45,10 +54,14 @@ def prompt_of(
     entries: list[Entry] = []
     if request.instructions and request.instructions != told.instructions:
         entries.append(Message("system", request.instructions))
+    if told.is_interrupted:
+        entries.append(Interruption())
     names = {item.call_id: item.name or "" for item in items if item.type in CALLS and item.call_id}
     for item in items:
         if entry := _entry(item, names, previous, is_last=item is items[-1]):
             entries.append(entry)
+            if _is_cut_off(item):
+                entries.append(Interruption())
     return Prompt(
         entries=entries,
         tools=tools if digest != told.tools else [],
@@ -91,9 +104,19 @@ def _entry(
     return Message(role, item.text, is_open)
 
 
+def _is_cut_off(item: InputItem) -> bool:
+    """Whether an answer that a client sends again was interrupted."""
+    return item.type == "message" and item.role == "assistant" and item.status == "incomplete"
+
+
 def _size(tool: Tool) -> int:
     return len(tool.description) + len(tool.definition) + len(msgspec.json.encode(tool.parameters)) + 400
 
 
 def _words(entry: Entry) -> str:
-    return entry.arguments if isinstance(entry, Call) else entry.text
+    match entry:
+        case Call():
+            return entry.arguments
+        case Interruption():
+            return ""
+    return entry.text

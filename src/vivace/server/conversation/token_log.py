@@ -94,6 +94,7 @@ class LogContents(msgspec.Struct, frozen=True, omit_defaults=True):
     instructions: str | None = None
     tools: str = ""  # a digest
     inline_tools: tuple[Tool, ...] = ()  # those that came as an input item: they hold until others come
+    is_interrupted: bool = False  # the last answer was cut short by the user
 
 
 class StoredResponse:

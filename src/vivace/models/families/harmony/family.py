@@ -16,6 +16,7 @@ from vivace.models.families.base import (
     Effort,
     Entry,
     Grammar,
+    Interruption,
     Message,
     Output,
     OutputSpec,
@@ -40,6 +41,7 @@ from vivace.models.families.harmony.parser import (
     Header,
 )
 from vivace.models.families.harmony.typescript import FUNCTIONS, namespaces, recipient
+from vivace.models.families.interruption import INTERRUPTS, InterruptionText
 from vivace.models.families.wording import TemplateText, Wording, guarded
 from vivace.models.tokenizer import Tokenizer
 
@@ -68,6 +70,8 @@ class Opened(NamedTuple):
 
 
 class Harmony:
+    interruption: InterruptionText = INTERRUPTS
+
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         names = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL)
@@ -194,15 +198,24 @@ class Sheet:
         self._opened = family.opened(after)  # by the log, and untouched
         self._end = ""  # what closes the message that is open here; "": none is
         self._is_in_answer = False  # and it is one of the assistant's text
+        self._has_answer = self._opened is not None and self._opened.header.role == "assistant"
+        self._is_interrupted = False  # the user's next message interrupts the answer before it
         self._recipients = {tool.name: recipient(tool) for tool in tools}
         self._names = {entry.call_id: entry.name for entry in entries if isinstance(entry, Call)}
 
     def add(self, entry: Entry, following: Entry | None) -> None:
         match entry:
+            case Interruption():
+                self._is_interrupted = self._has_answer
+                return
             case Message(role="assistant"):
                 self._add_answer(entry, following)
             case Message(role="system"):
                 self.write("developer", _instructions(entry.text))
+            case Message() if self._is_interrupted:
+                text = self._family.interruption
+                self.write("user", f"{text.before}{entry.text}{text.after}")
+                self._is_interrupted = False
             case Message():
                 self.write("user", entry.text)
             case Thought():
@@ -220,6 +233,8 @@ class Sheet:
                 )
                 self.direct(Mark(MESSAGE), entry.text)
                 self._end = END
+        if not (isinstance(entry, Message) and entry.role == "system"):
+            self._has_answer = isinstance(entry, Message) and entry.role == "assistant"
         if not (isinstance(entry, Message) and entry.is_open):
             self.close()
 

@@ -12,6 +12,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from vivace.config import Settings
 from vivace.engine.wire.frames import Failed, Finished
 from vivace.errors import RequestRefused, VivaceError
@@ -25,11 +27,12 @@ from vivace.server.backends.native.submission import End, Submission, early, rea
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompt_writing import write_prompt
-from vivace.server.conversation.token_log import StoredResponse
+from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.watch.metrics import Metrics
 
 STOP_TURNS_S = 3.0
 MAX_DEATHS = 2
+INTERRUPTED = ("interrupted", "steered", "cancelled")  # reasons of the user's for a turn's end
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +224,7 @@ class NativeBackend:
                     connection=turn.caller.connection,
                     is_stored=turn.request.is_stored,
                     model=turn.model,
-                    told=turn.told,
+                    told=_told(turn, reason),
                     session=turn.session,
                     length=turn.kept_length(reason),
                     parent=turn.previous,
@@ -229,6 +232,12 @@ class NativeBackend:
                     input=turn.request.items,
                 )
             )
+
+
+def _told(turn: NativeTurn, reason: str) -> LogContents:
+    """What the log tells of when the turn is over. A provisional tail leaves the log as it was."""
+    is_interrupted = turn.told.is_interrupted if turn.request.is_provisional else reason in INTERRUPTED
+    return msgspec.structs.replace(turn.told, is_interrupted=is_interrupted)
 
 
 def not_found(response_id: str) -> Refusal:
