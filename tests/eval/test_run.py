@@ -1,0 +1,62 @@
+"""Cases against a real server with a scripted model: what is obeyed, kept and prefilled again is counted."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.server.serving import script
+from vivace.client.warm import ServerAddress
+from vivace.errors import RequestRefused
+from vivace.eval.steers.cases import Case, Form, Steer
+from vivace.eval.steers.checks import Check
+from vivace.eval.steers.report import summary, table
+from vivace.eval.steers.run import run_steers
+
+STORY = "Once upon a time there was a city. " * 10
+
+
+def case_of(name: str, *steers: str, form: Form = "steer") -> Case:
+    return Case(
+        name=name,
+        kind="add",
+        ask="Tell a story.",
+        steers=tuple(Steer(5, text) for text in steers),
+        obeyed=(Check(words=("dog",)),),
+        kept=(Check(words=("city",)),),
+        form=form,
+    )
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    replies = {"a dog": "A dog in a city.", "a cat": "A dog.", "": STORY}
+    return script(tmp_path, replies=replies, step_ms=5)
+
+
+@pytest.mark.parametrize("form", ["steer", "interrupt", "resend"])
+async def test_an_obedient_model_obeys_in_every_form(address: ServerAddress, model: str, form: Form) -> None:
+    """The last answer is checked, the interrupted one does not pass, and nothing is prefilled again."""
+    (result,) = await run_steers(address, model, [case_of("dog", "with a dog", form=form)])
+    assert (result.obeyed, result.kept, result.passed_before) == (True, True, False)
+    assert result.prefilled_again == 0
+
+
+async def test_what_is_not_obeyed_or_lost_is_counted_so(address: ServerAddress, model: str) -> None:
+    """The report has every case once, by kind, form and set, and names those that failed."""
+    cases = [case_of("dog", "with a dog"), case_of("lost", "a cat"), case_of("deaf", "louder", "with tea")]
+    told: list[str] = []
+    results = await run_steers(address, model, cases, told.append)
+    report = summary("a-model", results)
+    assert report["obeyed"] == {"cases": 3, "obeyed": 2, "to_keep": 3, "kept": 2}
+    assert report["kinds"]["add"] == report["forms"]["steer"] == report["sets"]["tuned"] == report["obeyed"]
+    assert len(told) == 3
+    shown = table(report)
+    assert "Not obeyed: deaf." in shown
+    assert "Task lost: lost." in shown
+    assert "Tokens prefilled again: 0." in shown
+
+
+async def test_a_model_that_is_not_there_is_refused(address: ServerAddress) -> None:
+    """The server's own sentence is what the user sees."""
+    with pytest.raises(RequestRefused):
+        await run_steers(address, "no-such-model", [case_of("dog", "with a dog")])
