@@ -1,6 +1,7 @@
 """One turn, told as events."""
 
 import itertools
+import re
 from typing import Any, cast
 
 import msgspec
@@ -455,3 +456,52 @@ def said_in(item: dict[str, Any]) -> str:
         case "custom_tool_call":
             return str(item["input"])
     return "".join(part["text"] for part in item["content"])
+
+
+DELTAS = st.lists(
+    st.text().flatmap(
+        lambda text: st.sampled_from([Text(text), Text(text, [{"token": "a"}]), ReasoningDelta(text)])
+    )
+    | st.sampled_from([*CALL, *PATCH, DOUBTFUL, CallText("é"), CallLost("<tool_call>")]),
+    max_size=12,
+)
+
+
+@given(DELTAS, st.sampled_from([None, "a-lane"]))
+def test_a_delta_is_encoded_as_the_event_would_be(outcomes: list[Outcome], stream_id: str | None) -> None:
+    """The quick way gives the bytes of the event itself, or gives way; the answer at the end is the same."""
+    quick, plain = (
+        ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m", stream_id=stream_id) for _ in range(2)
+    )
+    is_in_call = False
+    for outcome in [*outcomes, ended("stop")]:
+        if isinstance(outcome, CallText | CallDone | CallLost) and not is_in_call:
+            continue  # a backend tells these only in a call
+        is_in_call = isinstance(outcome, CallBegun | CallText)
+        events = [msgspec.json.encode(event) for event in plain.take(outcome)]
+        delta = quick.encode_delta(outcome) if isinstance(outcome, Text | ReasoningDelta | CallText) else None
+        if delta is None:
+            delta = b"".join(msgspec.json.encode(event) for event in quick.take(outcome))
+        said = [_without_ids(text) for text in (delta, b"".join(events))]
+        assert said[0] == said[1]
+
+
+def test_the_text_after_the_first_is_encoded_the_quick_way() -> None:
+    """The first delta opens its item; those that go on with it need no event."""
+    writer = ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m")
+    assert writer.encode_delta(Text("a")) is None
+    writer.take(Text("a"))
+    assert wire_delta(writer.encode_delta(Text("b"))) == "b"
+    assert writer.encode_delta(ReasoningDelta("c")) is None
+    writer.take(ReasoningDelta("c"))
+    assert wire_delta(writer.encode_delta(ReasoningDelta("d"))) == "d"
+
+
+def wire_delta(data: bytes | None) -> str:
+    assert data is not None
+    return str(msgspec.json.decode(data)["delta"])
+
+
+def _without_ids(data: bytes) -> bytes:
+    """Without the ids of calls and the times, which differ from writer to writer."""
+    return re.sub(rb'call_[0-9a-f]{24}|"created_at":\d+', b"", data)

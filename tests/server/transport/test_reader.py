@@ -25,7 +25,9 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Insi
     folder = tmp_path_factory.mktemp("reader")
     replies = {"brief": "Fine.", "": "x" * 100_000}
     model = script(folder, replies=replies, step_ms=0.2, context_tokens=1 << 21, pass_tokens=1 << 20)
-    settings = Settings(cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model)
+    settings = Settings(
+        cache_dir=folder / "cache", state_dir=folder, port=0, threads=1, model=model, allow_scripted=True
+    )
     async with served_here(settings, send_buffer_bytes=4096) as inside:
         yield inside
 

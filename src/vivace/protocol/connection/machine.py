@@ -145,6 +145,12 @@ class Connection:
             actions += self._end(turn, outcome)
         return actions
 
+    def writer(self, response_id: str) -> ResponseWriter:
+        """Return the writer of a turn that was begun; its `encode_delta` may stand in for `outcome`."""
+        writer = self._lanes.running[response_id].writer
+        assert writer is not None, "begun comes first"
+        return writer
+
     def _end_unheard(self, turn: Running, last: AnyEvent) -> list[Action]:
         """The turn is over, and nobody is there to be told; what was to be stored is stored all the same."""
         assert isinstance(last, Terminal)

@@ -82,4 +82,5 @@ class Broken(msgspec.Struct, frozen=True):
 Outcome = (
     Queued | Started | Text | ReasoningDelta | CallBegun | CallText | CallDone | CallLost | Ended | Broken
 )
+TextOutcome = Text | ReasoningDelta | CallText
 Terminal = Ended | Broken

@@ -4,10 +4,10 @@ Owns which events open an item, grow it and close it. Does not own numbers (`wri
 """
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from vivace.protocol.shapes.events import (
     ArgumentsDelta,
@@ -31,13 +31,35 @@ from vivace.protocol.shapes.events import (
     ReasoningTextDelta,
     ReasoningTextDone,
 )
-from vivace.protocol.shapes.outcomes import CallBegun
+from vivace.protocol.shapes.outcomes import CallBegun, CallText, Outcome, ReasoningDelta, Text
 
 Draft = tuple[type[Event], dict[str, Any]]  # an event without its number
+
+_encode = msgspec.json.Encoder().encode
+
+
+class DeltaTemplate:
+    """The JSON of an item's delta events, but for the number and the text: nearly every token is one.
+
+    The same bytes as encoding the event, in 1 µs instead of 5.
+    """
+
+    def __init__(self, draft: Draft, stream_id: str | UnsetType) -> None:
+        kind, fields = draft
+        event = kind(sequence_number=0, stream_id=stream_id, **(fields | {"delta": ""}))
+        self._head, _, rest = _encode(event).partition(b'"sequence_number":0')
+        self._middle, _, self._tail = rest.partition(b'"delta":""')  # no name or id has a quote in it
+        self._head += b'"sequence_number":'
+        self._middle += b'"delta":'
+
+    def fill(self, number: int, delta: str) -> bytes:
+        return b"%b%d%b%b%b" % (self._head, number, self._middle, _encode(delta), self._tail)
 
 
 class OpenItem(Protocol):
     id: str
+    deltas: list[str]
+    grows_by: ClassVar[type[Outcome]]
 
     def opened(self) -> Iterator[Draft]: ...
 
@@ -49,11 +71,13 @@ class OpenItem(Protocol):
 
 
 class OpenMessage:
+    grows_by: ClassVar[type[Outcome]] = Text
+
     def __init__(self, item_id: str, index: int) -> None:
         self.id = item_id
         self._at = {"item_id": item_id, "output_index": index}
         self._index = index
-        self._deltas: list[str] = []
+        self.deltas: list[str] = []
         self._logprobs: list[Any] = []
 
     def opened(self) -> Iterator[Draft]:
@@ -61,7 +85,7 @@ class OpenMessage:
         yield ContentPartAdded, self._at | {"part": OutputText("")}
 
     def grown(self, delta: str, logprobs: list[Any] | None = None) -> Draft:
-        self._deltas.append(delta)
+        self.deltas.append(delta)
         self._logprobs += logprobs or ()
         return OutputTextDelta, self._at | {"delta": delta, "logprobs": logprobs or []}
 
@@ -73,22 +97,24 @@ class OpenMessage:
         yield OutputItemDone, {"item": item, "output_index": self._index}
 
     def item(self, status: str) -> OutputMessage:
-        return OutputMessage(self.id, status, [OutputText("".join(self._deltas), logprobs=self._logprobs)])
+        return OutputMessage(self.id, status, [OutputText("".join(self.deltas), logprobs=self._logprobs)])
 
 
 class OpenReasoning:
+    grows_by: ClassVar[type[Outcome]] = ReasoningDelta
+
     def __init__(self, item_id: str, index: int) -> None:
         self.id = item_id
         self._at = {"item_id": item_id, "output_index": index}
         self._index = index
-        self._deltas: list[str] = []
+        self.deltas: list[str] = []
 
     def opened(self) -> Iterator[Draft]:
         yield OutputItemAdded, {"item": ReasoningItem(self.id, "in_progress"), "output_index": self._index}
         yield ContentPartAdded, self._at | {"part": ReasoningText("")}
 
     def grown(self, delta: str) -> Draft:
-        self._deltas.append(delta)
+        self.deltas.append(delta)
         return ReasoningTextDelta, self._at | {"delta": delta}
 
     def closed(self, status: str) -> Iterator[Draft]:
@@ -98,7 +124,7 @@ class OpenReasoning:
         yield OutputItemDone, {"item": item, "output_index": self._index}
 
     def item(self, status: str) -> ReasoningItem:
-        return ReasoningItem(self.id, status, [ReasoningText("".join(self._deltas))])
+        return ReasoningItem(self.id, status, [ReasoningText("".join(self.deltas))])
 
 
 class HeldCall(msgspec.Struct):
@@ -109,23 +135,25 @@ class HeldCall(msgspec.Struct):
 
 
 class OpenCall:
+    grows_by: ClassVar[type[Outcome]] = CallText
+
     def __init__(self, item_id: str, index: int, call: CallBegun, call_id: str) -> None:
         self.id = item_id
         self.call_id = call_id
         self._call = call
         self._at = {"item_id": item_id, "output_index": index}
         self._index = index
-        self._deltas: list[str] = []
+        self.deltas: list[str] = []
 
     def opened(self) -> Iterator[Draft]:
         yield OutputItemAdded, {"item": self.item("in_progress"), "output_index": self._index}
 
     def grown(self, delta: str) -> Draft:
-        self._deltas.append(delta)
+        self.deltas.append(delta)
         return (CustomInputDelta if self._call.is_custom else ArgumentsDelta), self._at | {"delta": delta}
 
     def closed(self, status: str) -> Iterator[Draft]:
-        text = "".join(self._deltas)
+        text = "".join(self.deltas)
         if self._call.is_custom:
             yield CustomInputDone, self._at | {"input": text}
         else:
@@ -135,4 +163,4 @@ class OpenCall:
     def item(self, status: str) -> OutputItem:
         kind = CustomToolCall if self._call.is_custom else FunctionCall
         namespace = self._call.namespace or UNSET
-        return kind(self.id, self.call_id, self._call.name, "".join(self._deltas), status, namespace)
+        return kind(self.id, self.call_id, self._call.name, "".join(self.deltas), status, namespace)

@@ -47,9 +47,18 @@ from vivace.protocol.shapes.outcomes import (
     ReasoningDelta,
     Started,
     Text,
+    TextOutcome,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.protocol.writing.open_item import Draft, HeldCall, OpenCall, OpenItem, OpenMessage, OpenReasoning
+from vivace.protocol.writing.open_item import (
+    DeltaTemplate,
+    Draft,
+    HeldCall,
+    OpenCall,
+    OpenItem,
+    OpenMessage,
+    OpenReasoning,
+)
 
 CUT_SHORT = {
     "length": "max_output_tokens",
@@ -71,13 +80,17 @@ class Numbering:
     """The numbers of one response's events. They go on after its end, for what is told of its steers."""
 
     def __init__(self, stream_id: str | None = None) -> None:
-        self._stream_id = msgspec.UNSET if stream_id is None else stream_id
+        self.stream_id: str | msgspec.UnsetType = msgspec.UNSET if stream_id is None else stream_id
         self._next = 0
+
+    def next(self) -> int:
+        number = self._next
+        self._next = number + 1
+        return number
 
     def number(self, kind: type[Kind], **fields: Any) -> Kind:
         """An event of this response, with the next number."""
-        number, self._next = self._next, self._next + 1
-        return kind(sequence_number=number, stream_id=self._stream_id, **fields)
+        return kind(sequence_number=self.next(), stream_id=self.stream_id, **fields)
 
 
 class ResponseWriter:
@@ -97,6 +110,7 @@ class ResponseWriter:
         self.number = self.numbering.number
         self._created_at = int(time.time())
         self._open: OpenItem | None = None
+        self._template: DeltaTemplate | None = None  # of the open item, from its second delta on
         self._held: HeldCall | None = None  # instead of an open item
         self._has_half_call = False  # one was told, and never became whole
         self._output: list[OutputItem] = []
@@ -116,11 +130,24 @@ class ResponseWriter:
 
     def take(self, outcome: Outcome) -> list[AnyEvent]:
         assert not self.is_over, "a turn ends exactly once"
-        if isinstance(outcome, Text) and isinstance(self._open, OpenMessage):  # nearly every token
-            return [self._numbered(self._open.grown(outcome.delta, outcome.logprobs))]
         events = list(self._take(outcome))
         self.is_over = isinstance(outcome, Ended | Broken)
         return events
+
+    def encode_delta(self, outcome: TextOutcome) -> bytes | None:
+        """Return the JSON of the next event if `outcome` goes on with the open item, and None if not.
+
+        None changes nothing: then `take` makes the events.
+        """
+        item = self._open
+        if item is None or type(outcome) is not item.grows_by:
+            return None
+        if isinstance(outcome, Text) and outcome.logprobs:
+            return None
+        if self._template is None:
+            self._template = DeltaTemplate(item.grown(""), self.numbering.stream_id)
+        item.deltas.append(outcome.delta)
+        return self._template.fill(self.numbering.next(), outcome.delta)
 
     def response(self, status: str, **fields: Any) -> Response:
         """The response as it stands."""
@@ -257,7 +284,7 @@ class ResponseWriter:
         yield from self._add(OpenCall(item_id, self._count, call, call_id))
 
     def _add(self, item: OpenItem) -> Iterator[AnyEvent]:
-        self._open = item
+        self._open, self._template = item, None
         self._count += 1
         yield from map(self._numbered, item.opened())
 

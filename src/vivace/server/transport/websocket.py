@@ -25,6 +25,7 @@ from vivace.protocol.shapes.events import AnyEvent, Terminal
 from vivace.protocol.shapes.outcomes import Broken, CallText, Outcome, ReasoningDelta, Text
 from vivace.protocol.shapes.refusal import INTERNAL, ErrorFrame, frame_of, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.protocol.writing.writer import ResponseWriter
 from vivace.server.backends.base import Caller, Turn
 from vivace.server.transport.auth import caller_of
 from vivace.server.transport.lane_order import Lane, LaneOrder, Place
@@ -249,16 +250,22 @@ class SocketSession:
                 turn.interrupt()
                 del self._turns[response_id]
 
-    def _take_text(self, response_id: str, lane: Lane, outcome: Outcome) -> bool:
-        """Tell text in the callback that brought it from the engine: so nearly every token goes.
+    def _send_text(self, writer: ResponseWriter, response_id: str, lane: Lane, outcome: Outcome) -> bool:
+        """Send text in the callback that brought it from the engine. Nearly every token goes this way.
 
-        If the client is behind, or something is before it in its lane, it is left to `_tell`.
+        Return False, and leave it to `_tell`, if the client is behind or something is before it in its lane.
         """
         wire = self._wire
-        if not isinstance(outcome, TEXT) or self._is_gone or not wire.is_free or not wire.is_open:
+        if (
+            not isinstance(outcome, TEXT)
+            or self._is_gone
+            or not wire.is_ready
+            or not self._order.is_free(lane)
+        ):
             return False
-        if not self._order.is_free(lane):
-            return False
+        if delta := writer.encode_delta(outcome):
+            wire.write(delta)
+            return True
         for action in self._machine.outcome(response_id, outcome):
             assert isinstance(action, Send), "text is sent, and nothing else comes of it"
             wire.write(_encode(action.message))
@@ -272,7 +279,8 @@ class SocketSession:
             turn.interrupt()
         try:
             await self._perform(self._machine.begun(turn.id, turn.model, turn.place))
-            turn.taker = partial(self._take_text, turn.id, turn.request.stream_id or None)
+            writer, lane = self._machine.writer(turn.id), turn.request.stream_id or None
+            turn.taker = partial(self._send_text, writer, turn.id, lane)
             async for outcome in turn:
                 await self._perform(self._machine.outcome(turn.id, outcome), turn)
         except Exception:

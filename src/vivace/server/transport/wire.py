@@ -68,6 +68,11 @@ class SocketWire(WebSocketsSansIOProtocol):
         """Whether the client takes what it is sent: if not, what is written heaps up here."""
         return self.writable.is_set()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a message may be written now."""
+        return self.writable.is_set() and not self.close_sent and not self.transport.is_closing()
+
     async def freed(self) -> None:
         """Wait until the client takes what it is sent, or has gone; `TimeoutError` if it does neither."""
         async with asyncio.timeout(BLOCKED_S):
