@@ -42,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain_seconds: float = 30.0  # for running answers to finish when the server is told to stop
     log_format: Literal["text", "json"] = "text"  # of the server's log; json: one object a line
     keep_days: float = 30.0  # stored responses; 0: for ever
+    max_models: Annotated[int, msgspec.Meta(ge=1)] = 3  # loaded at once; the least recently used goes first
+    models_gib: float = 0.0  # memory that all loaded models may take together; 0: 60% of this machine's
     max_running: Annotated[int, msgspec.Meta(ge=1)] = 64  # turns at once; more wait
     max_waiting: Count = 256  # turns in line; more are refused
     requests_per_minute: Count = 0  # of each key, unless it has limits of its own; 0: no limit

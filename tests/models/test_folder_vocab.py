@@ -160,7 +160,7 @@ def test_steps_inside_of_steps_without_end(folder: Path, tmp_path: Path) -> None
 def test_only_folders_load_the_package(folder: Path) -> None:
     """Neither the server's modules nor the engine's words do; what fetches from the hub is never loaded."""
     code = (
-        "import sys, pathlib, vivace.server.backends.native.model_slot\n"
+        "import sys, pathlib, vivace.server.backends.native.loaded_model\n"
         "from vivace.models.folder_vocab import FolderVocabulary\n"
         "from vivace.models.folder_vocab import FolderTokenizer\n"
         f"folder = pathlib.Path({str(folder)!r})\n"

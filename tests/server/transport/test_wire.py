@@ -48,7 +48,7 @@ async def submitted(inside: Inside) -> NativeTurn:
 
 def say(inside: Inside, turn: NativeTurn, *texts: str) -> None:
     """The engine's frames, a text each, in one read."""
-    loaded = inside.native._slot.loaded
+    loaded = inside.native._pool.latest
     assert loaded is not None
     assert loaded.engine.life is not None
     loaded.engine.life.data_received(b"".join(pack(Tokens(turn.id, list(text.encode()))) for text in texts))

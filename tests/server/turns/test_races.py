@@ -152,7 +152,7 @@ async def test_a_finish_wins_over_the_abort_in_the_same_step(inside: Inside) -> 
 
 def _when_the_engine_is_done(inside: Inside, turn: object) -> None:
     """Interrupt the turn the moment its end is here, before anyone has heard of it."""
-    loaded = inside.native._slot.loaded
+    loaded = inside.native._pool.latest
     assert loaded is not None
     life = loaded.engine.life
     assert life is not None
@@ -459,7 +459,7 @@ async def test_a_turn_interrupted_while_models_change_does_not_run(inside: Insid
     one, two = (script(tmp_path, name, replies={"": "y" * 2000}, step_ms=1) for name in ("one", "two"))
     for pause in range(4):
         first = await inside.desk.begin(ResponseCreate(input="go", model=one), Caller())
-        await until(lambda: (loaded := inside.native._slot.loaded) and loaded.name == one)
+        await until(lambda: (loaded := inside.native._pool.latest) and loaded.name == one)
         first.interrupt()
         second = await inside.desk.begin(ResponseCreate(input="go", model=two), Caller())
         for _ in range(pause + 1):

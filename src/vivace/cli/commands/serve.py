@@ -103,6 +103,7 @@ def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
         "server": f"running, pid {found.pid}, port {found.port}, version {found.version}",
         "up": f"{found.uptime_s / 60:.0f} min",
         "model": f"{engine.model} ({state})",
+        "loaded": ", ".join(engine.loaded) if len(engine.loaded) > 1 else "",
         "gpu": f"not used. {engine.why_no_gpu}" if engine.why_no_gpu else "",
         "engine": f"pid {engine.pid}, {use}" if engine.is_ready else "not running",
         "context": _context(engine) if engine.is_ready else "",

@@ -1,15 +1,23 @@
 """What an engine process is started for: the one argument of its command line besides its socket.
 
-Owns the shape of a job, and how one is made for a model on this machine. Does not start anything.
+Owns the shape of a job, how one is made for a model on this machine, and about how much memory it takes. Does
+not start anything.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from vivace.config import Settings
+from vivace.engine.tuning.cpu import memory_bytes
 from vivace.engine.tuning.profile import weights_for
+
+MEMORY_SHARE = 0.6  # of the machine's memory that all loaded models may take, unless the settings say
+PROCESS_BYTES = 300 * 2**20  # of an engine besides weights and KV
+LEAST_KV_BYTES = 24 * 1024  # of one token: SmolLM2-135M has 23 KB
+TOKENS_PER_FILE = 40_000  # of KV that take about as much as the file: Qwen2.5-Coder 1.5B has 39,000
 
 PARK_S = 5.0  # an engine whose socket ends begins no new file of KV after this; then it writes what waits
 
@@ -57,3 +65,21 @@ def make_job(settings: Settings, name: str, path: Path | None) -> Job:
         kv_folder=str(settings.kv_dir),
         kv_disk_bytes=int(settings.kv_disk_gib * 2**30),
     )
+
+
+def needed_bytes(path: str, context_tokens: int) -> int:
+    """Return about how much memory an engine takes: weights, KV and the process. A script takes nothing."""
+    if not path:
+        return 0
+    where = Path(path)
+    files = where.rglob("*") if where.is_dir() else [where]
+    weights = sum(file.stat().st_size for file in files if file.is_file())
+    return weights + context_tokens * max(LEAST_KV_BYTES, weights // TOKENS_PER_FILE) + PROCESS_BYTES
+
+
+def fits_beside(path: str, loaded: Sequence[str], context_tokens: int, limit_bytes: int) -> bool:
+    """Return whether memory holds one more model beside those loaded. `limit_bytes` for all; 0: a share."""
+    total, available = memory_bytes()
+    needed = needed_bytes(path, context_tokens)
+    together = needed + sum(needed_bytes(each, context_tokens) for each in loaded)
+    return needed <= available and together <= (limit_bytes or int(MEMORY_SHARE * total))

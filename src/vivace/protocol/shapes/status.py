@@ -33,6 +33,7 @@ class EngineStatus(msgspec.Struct, frozen=True):
     tokens_generated: int
     device: str = "cpu"  # what computes: cpu or cuda
     why_no_gpu: str = ""  # if there is one that could not be used
+    loaded: list[str] = []  # all models in memory, the one used last first
 
 
 class TuningStatus(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from vivace.engine.wire.frames import Grammar
 from vivace.protocol.shapes.items import InputItem
-from vivace.server.backends.native.model_slot import LoadedModel
+from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.speech import Speech
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.conversation.library import Library

@@ -61,7 +61,7 @@ async def inside(shared: Inside) -> AsyncIterator[Inside]:
 
 
 def engine_pid(inside: Inside) -> int:
-    loaded = inside.native._slot.loaded
+    loaded = inside.native._pool.latest
     assert loaded is not None
     assert loaded.engine.life is not None
     return loaded.engine.life.ready.result().pid
@@ -387,7 +387,7 @@ async def test_a_death_while_it_is_interrupted(inside: Inside) -> None:
 async def test_an_interrupt_the_moment_the_engine_is_dead(inside: Inside) -> None:
     """The death is known and not yet told to the turn: the interrupt goes nowhere, and harms nobody."""
     turn = await inside.desk.begin(ResponseCreate(input="go"), Caller())
-    loaded = inside.native._slot.loaded
+    loaded = inside.native._pool.latest
     assert loaded is not None
     life = loaded.engine.life
     assert life is not None

@@ -11,7 +11,7 @@ from vivace.config import Settings
 from vivace.protocol.shapes.outcomes import Ended, Text
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller
-from vivace.server.backends.native import model_slot
+from vivace.server.backends.native import loaded_model
 from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
@@ -148,7 +148,7 @@ async def test_sessions_beyond_the_limit_are_closed_and_come_back(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine holds the latest sessions only; an older one is opened again from its log."""
-    monkeypatch.setattr(model_slot, "MAX_OPEN_SESSIONS", 2)
+    monkeypatch.setattr(loaded_model, "MAX_OPEN_SESSIONS", 2)
     first, _, _ = await talk.ask("one")
     for number in range(4):
         await talk.ask(f"other {number}")

@@ -9,7 +9,7 @@ from tests.server.inside import served_here
 from tests.server.serving import script
 from tests.server.talking import talking
 from vivace.config import Settings
-from vivace.server.backends.native import model_slot
+from vivace.server.backends.native import loaded_model
 
 REPLY = "Fine, thanks."
 
@@ -28,7 +28,7 @@ async def test_beyond_the_open_sessions_the_oldest_is_parked(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chat that had to make way goes on from disk."""
-    monkeypatch.setattr(model_slot, "MAX_OPEN_SESSIONS", 2)
+    monkeypatch.setattr(loaded_model, "MAX_OPEN_SESSIONS", 2)
     settings = settings.having(model=script(tmp_path, replies={"": REPLY}, context_tokens=16384))
     async with served_here(settings) as inside, talking(inside.address) as talker:
         first = await talker.complete(input=chat(1))
@@ -54,11 +54,11 @@ async def test_an_engine_that_cannot_park_in_time_is_ended(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leaving takes a bounded time, whatever the disk does."""
-    monkeypatch.setattr(model_slot, "PARKING_S", 0.0)
+    monkeypatch.setattr(loaded_model, "PARKING_S", 0.0)
     settings = settings.having(model=script(tmp_path, replies={"": REPLY}, context_tokens=16384))
     async with served_here(settings) as inside, talking(inside.address) as talker:
         await talker.complete(input=chat(1))
-        engine = inside.native._slot.loaded
+        engine = inside.native._pool.latest
         assert engine is not None
         process = engine.engine.life._process  # type: ignore[union-attr]
         assert process is not None

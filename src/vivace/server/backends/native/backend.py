@@ -22,7 +22,8 @@ from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
 from vivace.server.backends.base import Caller
 from vivace.server.backends.native.engine_process import EngineProcess
-from vivace.server.backends.native.model_slot import LoadedModel, ModelSlot, find_model, present_models
+from vivace.server.backends.native.loaded_model import LoadedModel, find_model, present_models
+from vivace.server.backends.native.model_pool import ModelPool
 from vivace.server.backends.native.submission import End, Submission, early, reason_it_is_complete
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.conversation.library import Library
@@ -41,7 +42,7 @@ class NativeBackend:
     def __init__(self, settings: Settings, library: Library, metrics: Metrics | None = None) -> None:
         self._settings = settings
         self._library = library
-        self._slot = ModelSlot(settings, metrics or Metrics())
+        self._pool = ModelPool(settings, metrics or Metrics())
         self._turns: dict[NativeTurn, asyncio.Task[None]] = {}
         self._preload: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -53,7 +54,8 @@ class NativeBackend:
 
     @property
     def is_ready(self) -> bool:
-        loaded = self._slot.loaded
+        """Whether the model of the settings, or else the one used last, would answer now."""
+        loaded = self._pool.get(self._settings.model) or self._pool.latest
         if loaded is None:  # an engine is not waited for where another server answers
             return self._settings.is_elsewhere(self._settings.model)
         return loaded.engine.is_ready
@@ -106,16 +108,16 @@ class NativeBackend:
         if self._preload:
             self._preload.cancel()
             await asyncio.wait([self._preload])
-        await self._slot.close()
+        await self._pool.close()
 
     async def status(self) -> EngineStatus:
-        loaded = self._slot.loaded
+        loaded = self._pool.latest
         link = loaded.engine if loaded else None
         ready = link.life.ready.result() if link and link.life else None
         stats = await link.stats() if link else None
         return EngineStatus(
             model=loaded.name if loaded else self._settings.model,
-            is_ready=self.is_ready,
+            is_ready=loaded.engine.is_ready if loaded else self.is_ready,
             pid=ready.pid if ready else None,
             threads=ready.threads if ready else 0,
             load_ms=ready.load_ms if ready else 0.0,
@@ -130,6 +132,7 @@ class NativeBackend:
             tokens_generated=stats.tokens_generated if stats else 0,
             device=ready.device if ready else "cpu",
             why_no_gpu=ready.why_no_gpu if ready else "",
+            loaded=self._pool.names,
         )
 
     def _check_model(self, name: str, caller: Caller) -> None:
@@ -143,11 +146,11 @@ class NativeBackend:
 
         Running turns end first, and new ones wait for the new engine.
         """
-        return await self._slot.renew()
+        return await self._pool.renew()
 
     async def _load_default(self) -> None:
         try:
-            async with self._slot.hold(self._settings.model) as model:
+            async with self._pool.hold(self._settings.model) as model:
                 await model.engine.up()
         except VivaceError as error:
             log.warning("%s is not loaded: %s", self._settings.model, error.message)
@@ -155,7 +158,7 @@ class NativeBackend:
     async def _drive(self, turn: NativeTurn) -> None:
         """A turn from its acceptance to its end. Cancelled only while the engine knows nothing of it."""
         try:
-            async with self._slot.hold(turn.model) as model:
+            async with self._pool.hold(turn.model) as model:
                 await write_prompt(turn, model, self._library)
                 while not turn.is_over:
                     life = await model.engine.up()

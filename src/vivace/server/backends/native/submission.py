@@ -24,7 +24,7 @@ from vivace.engine.wire.frames import (
     Waterfall,
 )
 from vivace.server.backends.native.engine_process import EngineProcess, TurnFrame
-from vivace.server.backends.native.model_slot import LoadedModel
+from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.turn import NativeTurn
 
 ALL_THAT_FITS = 1 << 30

@@ -1,14 +1,11 @@
-"""The one model that is loaded, and the change to another.
+"""One loaded model: its engine, its tokenizer and family, and which sessions its engine has open.
 
-One model has an engine at a time. A turn holds its model while it runs; a turn that wants another model
-waits until nobody holds the present one, and turns that come later wait behind it. Sessions are per model.
-Owns engines' comings and goings, tokenizers and which sessions are open. Does not own turns.
+Owns how a model's name becomes a file, and the frames that open, park and close sessions. Does not own which
+models are loaded (`model_pool`), processes (`engine_supervisor`) or turns.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from vivace.config import Settings
@@ -75,6 +72,10 @@ class LoadedModel:
             new.chunk_tokens,
         ) or (new.threads not in (0, old.threads))
 
+    @property
+    def is_on_gpu(self) -> bool:
+        return self.engine.life is not None and self.engine.life.ready.result().device != "cpu"
+
     async def load(self) -> None:
         """The engine process loads its model at the same time."""
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
@@ -98,81 +99,15 @@ class LoadedModel:
         session.open_in = None
 
     async def close(self) -> None:
-        """Park every idle session, then end the engine."""
-        life = self.engine.life
-        if life and self.engine.is_ready:
-            for session in reversed(self._idle()):  # the latest first: time may run out
-                self._park(session, life)
+        """End the engine, which parks its sessions first."""
         await self.engine.close(PARKING_S)
 
-    def _idle(self) -> list[Session]:
-        """The open sessions without a turn, least recently used first."""
-        return [session for session in self._open.values() if not session.is_busy]
-
     def _park_oldest(self, life: EngineProcess) -> None:
-        for session in self._idle()[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
-            self._park(session, life)
-
-    def _park(self, session: Session, life: EngineProcess) -> None:
-        """Let the engine put a session's KV on disk, from where its next turn has it, and forget it."""
-        if session.open_in is life:
-            life.send(Park(session.name))
-        self.close_session(session, life)
-
-
-class ModelSlot:
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        self._settings = settings
-        self._metrics = metrics
-        self._loaded: LoadedModel | None = None
-        self._turnstile = asyncio.Lock()  # fair: who comes first is served first
-        self._holders = 0
-        self._free = asyncio.Event()
-
-    @property
-    def loaded(self) -> LoadedModel | None:
-        return self._loaded
-
-    @asynccontextmanager
-    async def hold(self, name: str) -> AsyncIterator[LoadedModel]:
-        """The loaded model of that name; it stays loaded inside the block."""
-        async with self._turnstile:
-            loaded = self._loaded
-            if loaded is None or loaded.name != name:
-                loaded = await self._change_to(name)
-            self._holders += 1
-        try:
-            yield loaded
-        finally:
-            self._holders -= 1
-            self._free.set()
-
-    async def renew(self) -> bool:
-        """Load the same model anew if it is to be run otherwise now; return whether that was so."""
-        async with self._turnstile:
-            loaded = self._loaded
-            if loaded is None or not loaded.is_outdated(self._settings):
-                return False
-            await self._change_to(loaded.name)
-            return True
-
-    async def close(self) -> None:
-        if self._loaded:
-            await self._loaded.close()
-
-    async def _change_to(self, name: str) -> LoadedModel:
-        while self._holders:
-            self._free.clear()
-            await self._free.wait()
-        find_model(self._settings, name)  # before the present one is given up
-        old, self._loaded = self._loaded, None
-        if old:
-            await old.close()
-        loaded = LoadedModel(self._settings, name, self._metrics)
-        try:
-            await loaded.load()
-        except BaseException:
-            await loaded.engine.close()
-            raise
-        self._loaded = loaded
-        return loaded
+        """Put the KV of sessions beyond the limit on disk, from where their next turn has it."""
+        idle = [
+            session for session in self._open.values() if not session.is_busy
+        ]  # least recently used first
+        for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
+            if session.open_in is life:
+                life.send(Park(session.name))
+            self.close_session(session, life)
