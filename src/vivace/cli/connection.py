@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from vivace.agent.model import Model
-from vivace.cli.show.progress import TerminalProgress
+from vivace.cli.fetching import fetch_model
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
 from vivace.errors import ServerGone
-from vivace.models.store import is_present
 from vivace.models.tokenizer import SCRIPTED
 from vivace.protocol.rundir import news_file
 
@@ -31,10 +30,7 @@ def with_model_here(settings: Settings) -> Settings:
     settings = settings.having(model=_absolute(settings.model))
     if settings.model.startswith(SCRIPTED):
         return settings
-    if not is_present(settings, settings.model):
-        from vivace.models.download import ensure  # ssl and http.client: 25 ms that a warm start does not pay
-
-        ensure(settings, settings.model, TerminalProgress())
+    fetch_model(settings)
     return settings
 
 

@@ -21,15 +21,12 @@ def tune_now(settings: "Settings", *, with_costly: bool, as_json: bool) -> None:
     import click
     import msgspec
 
+    from vivace.cli.fetching import fetch_model
     from vivace.errors import UsageError
-    from vivace.models.store import is_present, model_path
+    from vivace.models.store import model_path
 
     settings = settings.having(tune="auto")  # asked for now
-    if not is_present(settings, settings.model):
-        from vivace.cli.show.progress import TerminalProgress
-        from vivace.models.download import ensure
-
-        ensure(settings, settings.model, TerminalProgress())
+    fetch_model(settings)
     path = model_path(settings, settings.model)
     if path.is_dir():
         raise UsageError(

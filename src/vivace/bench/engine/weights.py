@@ -12,8 +12,7 @@ from vivace.config import Settings
 from vivace.engine.tuning.cpu import choose_threads
 from vivace.engine.tuning.profile import weights_for
 from vivace.engine.wire.job import Job
-from vivace.errors import ModelUnavailable
-from vivace.models.store import is_present, model_path
+from vivace.models.store import model_path
 
 KV_DISK_BYTES = 1 << 30
 
@@ -26,11 +25,6 @@ class Loadable:
 
 def as_downloaded(settings: Settings, kv_folder: Path) -> Loadable:
     """The file that was pulled, and a folder of the bench's own to park sessions in."""
-    if not is_present(settings, settings.model):
-        raise ModelUnavailable(
-            f"The model {settings.model} is not on this machine.",
-            f"Get it: vivace models pull {settings.model}",
-        )
     path = model_path(settings, settings.model)
     job = Job(
         model=settings.model,

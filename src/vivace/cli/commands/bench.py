@@ -44,11 +44,13 @@ def engine(
 
     from vivace.bench.engine.effort import FULL, QUICK
     from vivace.bench.engine.run import run_engine_bench
+    from vivace.cli.fetching import fetch_model
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children and files go as with Ctrl-C
     settings = load_settings().having(model=model)
+    fetch_model(settings)
     report = run_engine_bench(settings, QUICK if quick else FULL, data)
     _print(report, as_json=as_json, plot=plot)
     return FAILED if check and not all(report["passed"].values()) else DONE

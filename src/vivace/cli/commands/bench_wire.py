@@ -21,11 +21,13 @@ def wire(model: str | None, quick: bool, as_json: bool, check: bool) -> int:
     from vivace.bench.wire.effort import FULL, QUICK
     from vivace.bench.wire.report import table
     from vivace.bench.wire.run import SMALL_MODEL, run_wire_bench
+    from vivace.cli.fetching import fetch_model
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the server and its folder go as with Ctrl-C
     settings = load_settings().having(model=model or SMALL_MODEL)
+    fetch_model(settings)
     report = run_wire_bench(settings, QUICK if quick else FULL)
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
     return FAILED if check and not all(report["passed"].values()) else DONE
