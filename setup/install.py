@@ -10,6 +10,7 @@ import fcntl
 import os
 import signal
 import stat
+import subprocess
 import sys
 import time
 import tomllib
@@ -86,14 +87,16 @@ def install(arguments: argparse.Namespace, environment: Path, steps: Steps) -> N
     python = make_environment(environment, steps)
     link_program(arguments.root, environment)
     try:
+        code = [str(python), "-Es", "-m", "compileall", "-q", f"{arguments.root}/src"]
+        steps.start_beside("Compiling Python files", "files", code)
         fetch_model(steps, python, constraints, arguments.command)
         build = NativeBuild(arguments.root / "setup", constraints, cache_folder(), arguments.machine_key)
         if not build.is_cached:
             install_beside(steps, python, constraints, wanted)
         wheel = build.wheel(steps, python)
         install_packages(steps, python, wheel, constraints, wanted)
-        code = [str(python), "-Es", "-m", "compileall", "-q", f"{arguments.root}/src"]
-        steps.run("Compiling Python files", code)
+        warm_up(python, arguments.command)
+        steps.finish("files")
         try_out = [str(python), "-EsP", "-c", "import llama_cpp, msgspec, vivace.config"]
         steps.run("Looking whether it starts", try_out)
         mark(environment, arguments.mark, arguments.stamp)
@@ -106,11 +109,23 @@ def install(arguments: argparse.Namespace, environment: Path, steps: Steps) -> N
 
 def fetch_model(steps: Steps, python: Path, constraints: Path, command: list[str]) -> None:
     """Start to fetch the model if the command will ask for one. Should that fail, the command tries again."""
-    if command[:1] not in (["edit"], ["ask"]):
+    if not needs_model(command):
         return
     steps.run("Getting ready", [*pip(python), "install", "-c", str(constraints), *FETCHING_NEEDS])
     fetch = [str(python), "-EsP", "-m", "vivace.models.prefetch", *command]
     steps.start_beside("Fetching the model", "model", fetch, percent_fraction)
+
+
+def warm_up(python: Path, command: list[str]) -> None:
+    """Start the server that the command will use, if its model is here; it goes on by itself."""
+    if needs_model(command):
+        nowhere = subprocess.DEVNULL
+        warm = [str(python), "-EsP", "-m", "vivace.cli.warmup", *command]
+        subprocess.Popen(warm, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+
+
+def needs_model(command: list[str]) -> bool:
+    return command[:1] in (["edit"], ["ask"])
 
 
 def install_beside(steps: Steps, python: Path, constraints: Path, wanted: list[str]) -> None:

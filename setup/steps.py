@@ -115,7 +115,7 @@ class Steps:
         """
         if not self.is_terminal:
             print(f"  {title} beside it …", file=sys.stderr, flush=True)
-        log = self.log.with_name(f"{self.log.stem}.{word}.log")
+        log = self.log.with_name(f"{self.log.name}.{word}")
         log.write_bytes(b"")
         started = self._start(title, command, fraction, {}, log)
         started.word = word

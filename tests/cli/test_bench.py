@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from vivace.cli.bench import bench
+from vivace.cli.commands.bench import bench
 from vivace.errors import ModelUnavailable
 
 

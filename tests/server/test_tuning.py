@@ -61,8 +61,15 @@ class Stage:
     def make(self, settings: Settings, idle_s: float = 0.0) -> BackgroundTuner:
         script = PLAYED.format(folder=str(self.folder))
         command = (sys.executable, "-c", script)
+        warm = f"import pathlib; pathlib.Path({str(self.folder)!r}, 'warmed').touch()"
         return BackgroundTuner(
-            settings, self.backend, self.activity, idle_s=idle_s, retry_s=0.01, command=command
+            settings,
+            self.backend,
+            self.activity,
+            idle_s=idle_s,
+            retry_s=0.01,
+            command=command,
+            warm_up_command=(sys.executable, "-c", warm),
         )
 
     def starts(self) -> list[int]:
@@ -132,7 +139,7 @@ async def test_a_turn_ends_it_at_once_and_it_starts_again(stage: Stage) -> None:
 
 
 async def test_what_it_found_is_taken_up_and_told(stage: Stage) -> None:
-    """The engine follows, the status says what was chosen, and the next command has a line to show."""
+    """The engine follows with warm prompts, the status tells the choice, and the next command has a line."""
     stage.end_with('{"state": "done", "text": "Q8_0 is faster.", "is_new": true}')
     async with stage.running():
         with stage.activity.answering():
@@ -141,6 +148,7 @@ async def test_what_it_found_is_taken_up_and_told(stage: Stage) -> None:
         assert (stage.tuner.status.state, stage.tuner.status.text) == ("done", "Q8_0 is faster.")
         assert stage.backend.taken_up == 1
         assert "Q8_0 is faster." in news_file(stage.settings).read_text()
+        await until(lambda: (stage.folder / "warmed").exists())
         await asyncio.sleep(0.05)
         assert len(stage.starts()) == 1
 

@@ -33,6 +33,10 @@ class Model:
         assert isinstance(response.scores, list)
         return response.scores
 
+    async def prefill(self, messages: list[Message]) -> None:
+        """Put a prompt into the KV for later ones that begin like it. Turns that are waited for go first."""
+        await self._client.complete(self._body(messages) | {"generate": False, "service_tier": "flex"})
+
     async def write(
         self,
         messages: list[Message],

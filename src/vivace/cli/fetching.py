@@ -1,4 +1,4 @@
-"""Fetches the model of the settings where it is missing, with a bar on the terminal: the same for all commands.
+"""Fetches the model of the settings where it is missing, with a bar: the same for every command.
 
 Owns that order. Does not fetch (`models.download`) or draw (`show.progress`).
 """

@@ -24,6 +24,7 @@ from vivace.server.turns.activity import Activity
 IDLE_S = 30.0  # without an answer under way before it begins
 RETRY_S = 60.0  # after it was postponed
 MAX_CRASHES = 2
+WARM_UP = ("-P", "-m", "vivace.cli.warmup")
 LIMIT_BYTES = 1 << 20  # of one line of the process
 
 log = logging.getLogger(__name__)
@@ -49,12 +50,13 @@ class BackgroundTuner:
         idle_s: float = IDLE_S,
         retry_s: float = RETRY_S,
         command: Sequence[str] = (sys.executable, *COMMAND),
+        warm_up_command: Sequence[str] = (sys.executable, *WARM_UP),
     ) -> None:
         self._settings = settings
         self._backend = backend
         self._activity = activity
         self._idle_s, self._retry_s = idle_s, retry_s
-        self._command = command
+        self._command, self._warm_up_command = command, warm_up_command
         self._crashes = 0
         self._settled: set[str] = set()  # models for which nothing is left to do
         self.status = TuningStatus("off" if settings.tune == "never" else "waiting")
@@ -91,6 +93,7 @@ class BackgroundTuner:
             self._settle(model, TuningStatus(report.state, text=report.text))
             if report.is_new and await self._backend.take_up_tuning():
                 self._tell_next_command(f"Measured while idle, used from now on. {report.text}")
+                await self._warm_up(model)
 
     def _settle(self, model: str, status: TuningStatus) -> None:
         self._settled.add(model)
@@ -132,6 +135,24 @@ class BackgroundTuner:
             if last.state == "running":
                 self.status = TuningStatus("running", last.step, last.steps)
         return last
+
+    async def _warm_up(self, model: str) -> None:
+        """Have the agent's prompts put into the new engine's KV. Nobody waits for it; turns go first."""
+        settings = self._settings
+        places = {"VIVACE_CACHE_DIR": settings.cache_dir, "VIVACE_STATE_DIR": settings.state_dir}
+        process = await asyncio.create_subprocess_exec(
+            *self._warm_up_command,
+            env=os.environ | {name: str(place) for name, place in places.items()} | {"VIVACE_MODEL": model},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            cwd="/",
+        )
+        try:
+            await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
     def _tell_next_command(self, text: str) -> None:
         with contextlib.suppress(OSError):
