@@ -26,8 +26,8 @@ TOKENS = 1000
 TURNS = 6  # the first warms up
 
 
-class Clock(ScriptedRunner):
-    """Says the same letter after so many seconds, and notes when it was asked."""
+class TimedRunner(ScriptedRunner):
+    """A runner that gives the same letter after `step_s` seconds, and notes when it was called."""
 
     def __init__(self, step_s: float) -> None:
         super().__init__(Script())
@@ -58,7 +58,7 @@ def measure(step_us: float) -> None:
     ours, theirs = socket.socketpair()
     reader = multiprocessing.get_context("fork").Process(target=read_all, args=(theirs,), daemon=True)
     reader.start()
-    runner, ends, link = Clock(step_us * 1e-6), [], Link(ours)
+    runner, ends, link = TimedRunner(step_us * 1e-6), [], Link(ours)
 
     def send(frame: FromEngine) -> None:
         if isinstance(frame, Finished):

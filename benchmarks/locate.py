@@ -73,8 +73,8 @@ CASES: dict[str, list[tuple[str, set[str]]]] = {
 }
 
 
-class GgufVocabulary:
-    """A scorer without a model: every candidate is as likely as the next."""
+class UniformScorer:
+    """A scorer without a model: every candidate has the same score."""
 
     async def score(self, messages: list[Message], candidates: list[str]) -> list[float]:
         del messages
@@ -85,7 +85,7 @@ def label(unit: Unit) -> str:
     return unit.kind if unit.kind in ("file", "new") else unit.qualified_name
 
 
-async def count(scorer: Model | GgufVocabulary, verbose: bool) -> dict[str, int]:
+async def count(scorer: Model | UniformScorer, verbose: bool) -> dict[str, int]:
     right: dict[str, int] = {}
     for name, cases in CASES.items():
         source = read_source(ROOT / name)
@@ -103,7 +103,7 @@ async def measure(model: str | None, verbose: bool) -> None:
     settings = load_settings().having(model=model)
     async with ResponsesClient(ensure_server(settings)) as client:
         both = await count(Model(client, settings.model), verbose)
-    words = await count(GgufVocabulary(), False)
+    words = await count(UniformScorer(), False)
     print(f"{'file':<32}{'cases':>6}{'words only':>12}{'with model':>12}   {settings.model}")
     for name, cases in CASES.items():
         print(f"{name:<32}{len(cases):>6}{words[name]:>12}{both[name]:>12}")

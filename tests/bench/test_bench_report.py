@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from vivace.bench.engine.measures.typed_ahead import SLIP, drafts_of
+from vivace.bench.engine.measures.typed_ahead import SLIP, typed_prefixes
 from vivace.bench.engine.plot import draw
 from vivace.bench.engine.report import LINES, measured, table
 from vivace.bench.figures import median, percentile, ratio, rounded
@@ -120,7 +120,7 @@ def test_a_plot_that_cannot_be_written_is_an_error(report: dict[str, Any], tmp_p
 def test_typing_grows_towards_the_text_with_slips_at_its_end() -> None:
     """Every beat shows more; a slip is put right by the next one; the last letters come with Enter."""
     text = "the quick brown fox jumps over the lazy dog"
-    drafts = drafts_of(text, 9)
+    drafts = typed_prefixes(text, 9)
     assert len(drafts) == 8
     slips = [draft for draft in drafts if draft.endswith(SLIP)]
     assert len(slips) == 2

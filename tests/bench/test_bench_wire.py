@@ -20,7 +20,7 @@ from websockets.frames import Opcode
 from websockets.streams import StreamReader
 
 from vivace.bench.engine.engine_process import EngineProcess
-from vivace.bench.wire import talk
+from vivace.bench.wire import conversation
 from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.effort import FULL, PARTS, QUICK, Effort
 from vivace.bench.wire.idle import memory_kib
@@ -165,7 +165,7 @@ def test_a_player_can_be_interrupted(tmp_path: Path) -> None:
 
 def test_a_script_can_speak_a_real_vocabulary(tmp_path: Path, smol: Path) -> None:
     """The reply comes in the tokens of the file that it names."""
-    model = script(tmp_path, replies={"": talk.CALL_TEXT}, vocabulary=str(smol))
+    model = script(tmp_path, replies={"": conversation.CALL_TEXT}, vocabulary=str(smol))
     tokenizer = load_tokenizer(model, None)
     text = [tokenizer.control("<|im_start|>"), *tokenizer.encode("assistant\n")]
     with (
@@ -173,16 +173,16 @@ def test_a_script_can_speak_a_real_vocabulary(tmp_path: Path, smol: Path) -> Non
         engine.session() as session,
     ):
         turn = engine.run(Generate(session, "", text))
-    assert b"".join(map(tokenizer.piece, turn.tokens)).decode() == talk.CALL_TEXT
-    assert len(turn.tokens) < len(talk.CALL_TEXT) / 2
+    assert b"".join(map(tokenizer.piece, turn.tokens)).decode() == conversation.CALL_TEXT
+    assert len(turn.tokens) < len(conversation.CALL_TEXT) / 2
 
 
 def test_the_conversation_has_an_agents_sizes() -> None:
     """Ten tools of about 19 KB, every call of one that is there, outputs of a few KB."""
-    tools = talk.tools()
+    tools = conversation.tools()
     assert len(tools) == 10
     assert 15_000 < sum(len(tool["description"]) for tool in tools) < 25_000
-    assert json.loads(talk.CALL_TEXT.splitlines()[1])["name"] in {tool["name"] for tool in tools}
+    assert json.loads(conversation.CALL_TEXT.splitlines()[1])["name"] in {tool["name"] for tool in tools}
 
 
 # ---- the report ---------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ def test_both_clients_hear_the_whole_answer(server: BenchServer) -> None:
     """A character arrives once, and the response is the server's."""
     body = {"model": server.settings.model, "input": "hi", "store": False}
     with SocketClient(server.address) as socket:
-        heard = [ask_socket(socket, body), ask_socket(socket, body), ask_http(server.address, body)]
-    for turn in heard:
+        measured = [ask_socket(socket, body), ask_socket(socket, body), ask_http(server.address, body)]
+    for turn in measured:
         assert turn.answer
         assert turn.answer.output[0]["content"][0]["text"] == "Hello."
         assert len(turn.arrived_ns) == len("Hello.")

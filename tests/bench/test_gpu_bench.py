@@ -9,7 +9,7 @@ import pytest
 from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.gpu.material import Edit, Material, load_material, save_material
 from vivace.bench.gpu.measures import (
-    Asker,
+    GpuBench,
     measure_decode,
     measure_edits,
     measure_first_token,
@@ -29,24 +29,24 @@ MATERIAL = Material(
 
 
 @pytest.fixture
-def asker(tmp_path: Path) -> Iterator[Asker]:
+def bench(tmp_path: Path) -> Iterator[GpuBench]:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"replies": {"": REPLY}, "step_ms": 1}))
     with EngineProcess(Job(f"scripted:{script}", "", context_tokens=4096, allow_scripted=True)) as engine:
-        yield Asker(engine, MATERIAL, decoded=20, rounds=3)
+        yield GpuBench(engine, MATERIAL, decoded=20, rounds=3)
 
 
-def test_everything_is_asked(asker: Asker) -> None:
+def test_everything_is_asked(bench: GpuBench) -> None:
     """Each measurement gives its figures, and an edit says the same with drafts and without."""
-    decode = measure_decode(asker, 100)
+    decode = measure_decode(bench, 100)
     assert decode["tokens"] == 20
     assert decode["is_same_every_time"]
     assert 0 < decode["host_share"] < 1
-    assert measure_first_token(asker, 200) > 0
-    steer = measure_steer(asker)
+    assert measure_first_token(bench, 200) > 0
+    steer = measure_steer(bench)
     assert steer["new_tokens"] == len(MATERIAL.steer)
     assert steer["first_token_ms"] > 0
-    edits = measure_edits(asker)
+    edits = measure_edits(bench)
     assert edits["identical"] == 1.0
     assert edits["different_rows"] == []
 

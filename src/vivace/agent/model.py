@@ -26,7 +26,7 @@ class Model:
         self.was_cut = False  # whether the last turn ended at its token limit
 
     async def score(self, messages: list[Message], candidates: list[str]) -> list[float]:
-        """Log-probability of each candidate as the continuation of the begun answer."""
+        """Return the log-probability of each candidate as the continuation of the begun answer."""
         body = self._body(messages) | {"generate": False, "candidates": candidates}
         response = await self._client.complete(body)
         self._keep(response)
@@ -45,11 +45,11 @@ class Model:
         stop: list[str] | None = None,
         prediction: str = "",
     ) -> AsyncGenerator[str]:
-        """The model's text, as it comes; sooner where it is as predicted."""
+        """Yield the model's text as it comes. A prediction changes the speed, not the text."""
         body = self._body(messages) | {"max_output_tokens": max_tokens, "stop": stop or []}
         if prediction:
             body["prediction"] = {"type": "content", "content": prediction}
-        async with aclosing(self._client.stream(body)) as events:  # whoever stops listening ends the turn
+        async with aclosing(self._client.stream(body)) as events:  # closing the generator ends the turn
             async for event in events:
                 match event:
                     case OutputTextDelta(delta=delta):

@@ -1,7 +1,7 @@
-"""A child process of the bench: what it last said, and its end.
+"""A child process of the bench: its start, its last words on stderr, its end.
 
-Owns the process, found by its pid and nothing else. Does not own what is spoken with it. Whoever interrupts
-the bench while a child is being started ends that child too.
+Owns the process, known by its pid. Does not own what is exchanged with it. Ctrl-C while a child is being
+started ends that child too.
 """
 
 import signal
@@ -28,7 +28,7 @@ class Child:
             raise KeyboardInterrupt
 
     def end(self, *, patience_s: float = 0.0) -> None:
-        """Wait for its end for so long, then kill it."""
+        """Wait up to `patience_s` for its end, then kill it."""
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -37,7 +37,7 @@ class Child:
         self._stderr.close()
 
     def why_it_ended(self, name: str) -> StartError:
-        """To be raised when it is gone before its time."""
+        """Return the error to raise when it ended too early, with its last line."""
         code = self.process.wait()
         self._stderr.seek(0)
         lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
@@ -50,7 +50,7 @@ class Child:
 
 @contextmanager
 def _noticing_signals() -> Iterator[list[int]]:
-    """Signals that would end us are only noted: between a fork and its return nobody could end the child."""
+    """Only note signals that would end us: between a fork and its return the child could not be ended."""
     noticed: list[int] = []
     before = {number: signal.signal(number, lambda got, _: noticed.append(got)) for number in ENDING}
     try:

@@ -13,13 +13,13 @@ def median(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all do not exceed (nearest rank)."""
+    """Return the smallest value that at least `share` of all values do not exceed (nearest rank)."""
     ranked = sorted(values)
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
 def ratio(one: float, other: float) -> float:
-    """`one / other`; infinite rather than an error where nothing was measured to divide by."""
+    """Return `one / other`, or infinity where `other` is 0."""
     return one / other if other else math.inf
 
 

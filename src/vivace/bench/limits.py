@@ -36,7 +36,7 @@ class Limit:
 
 
 def limits_of(report: dict[str, Any]) -> dict[str, Limit]:
-    """By the figure's key, dotted; `report` is the one that they are held against."""
+    """Return the limit of each figure by its dotted key. Some depend on other figures of the report."""
     is_same_file = report["weights"]["chosen"] == report["weights"]["downloaded"]
     return {
         "peer.decode_ratio": Limit("≥", 0.97),
@@ -57,7 +57,7 @@ def limits_of(report: dict[str, Any]) -> dict[str, Limit]:
 
 
 def figure(report: dict[str, Any], key: str) -> float:
-    """The figure of a dotted key."""
+    """Return the figure of a dotted key."""
     found: Any = report
     for name in key.split("."):
         found = found[name]

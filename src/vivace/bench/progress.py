@@ -30,13 +30,13 @@ class Progress:
         self._title = ""
 
     def begin(self, part: str) -> None:
-        """The parts come in their order."""
+        """Begin the next part. Parts come in the plan's order."""
         number = self._parts.index(part) + 1
         self._title = f"[{number}/{len(self._parts)}] {part}, {_clock(self._left_s(number))} left"
         self._draw(self._title, end="" if self._is_terminal else "\n")
 
     def note(self, text: str) -> None:
-        """Where inside the part we are; only where a line can be drawn over."""
+        """Show where inside the part we are, if the line can be redrawn."""
         if self._is_terminal:
             self._draw(f"{self._title}: {text}", end="")
 
@@ -49,7 +49,7 @@ class Progress:
         print(f"{start}{text}", file=self._stream, end=end, flush=True)
 
     def _left_s(self, number: int) -> float:
-        """The plan for what is to come, scaled by how the plan held so far."""
+        """Return the planned time of the remaining parts, scaled by the time used so far."""
         names = list(self._parts)
         done = sum(self._planned_s[name] for name in names[: number - 1])
         pace = (time.monotonic() - self._began) / done if done else 1.0

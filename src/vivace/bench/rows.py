@@ -83,7 +83,7 @@ def choose_cases(rows: Sequence[Row], tokenizer: Tokenizer, template: Family, co
 
 
 def quickest(cases: Sequence[EditCase], count: int) -> list[EditCase]:
-    """Of the cases with something to write, those with the shortest prompts, in file order."""
+    """Return the cases with the shortest prompts that have something to write, in file order."""
     enough = [case for case in cases if case.unit_tokens >= QUICK_UNIT_TOKENS] or list(cases)
     taken = sorted(enough, key=lambda case: len(case.prompt))[:count]
     return [case for case in enough if case in taken]
@@ -141,7 +141,7 @@ def _prompt(request: Rewrite, template: Family) -> list[int]:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both begin with."""
+    """Return how many lines both begin with."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 

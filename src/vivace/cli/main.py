@@ -47,7 +47,7 @@ for command in (
 
 
 def main() -> int:
-    """Run one command; every way it can end has its exit code."""
+    """Run one command. Return its exit code, however it ended."""
     from vivace.cli.show.screen import complain
 
     try:
@@ -62,7 +62,7 @@ def main() -> int:
     except BrokenPipeError:
         if _has_reader():
             complain("A connection broke off.", "Try again; `vivace status` names the log.")
-        else:  # nothing to say, nobody to say it to
+        else:  # the reader of our output has left
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except click.ClickException as error:
@@ -71,14 +71,14 @@ def main() -> int:
 
 
 def _has_reader() -> bool:
-    """Whether what we print goes anywhere: `vivace … | head` ends before we do."""
+    """Return whether stdout still has a reader: in `vivace … | head` it may have left."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # a pipe without a reader is an error, which is always told
     return not poll.poll(0)
 
 
 def _usage(error: click.ClickException) -> int:
-    """What the command line's parser refuses: its own words, and where to read more."""
+    """Show why the parser refused the command line, and where to read more."""
     from vivace.cli.show.screen import complain
 
     context = getattr(error, "ctx", None)

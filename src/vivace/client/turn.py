@@ -140,7 +140,7 @@ class Turn:
         return self._is_left
 
     def begin(self) -> None:
-        """It is this turn's time in its lane."""
+        """Send the create: the lane is free."""
         lane = {"stream_id": self.lane} if self.lane is not None else {}
         self._send({"type": "response.create"} | self._request | lane)
 
@@ -165,7 +165,7 @@ class Turn:
             self.end(None)
 
     def end(self, error: VivaceError | None) -> None:
-        """Nothing comes any more. What is in the buffer is still read first."""
+        """Note that no event follows. What is in the buffer is still read first."""
         self.is_over = True
         self._error = self._error or error
         self._is_running = False

@@ -1,7 +1,7 @@
-"""The warm server of this user: find it, start it if there is none, ask it how it is, stop it.
+"""The warm server of this user: find it, start it if there is none, read its status, stop it.
 
-Owns the client's side of `run_dir`: who is believed to be the server, and how a new one is started.
-A server is only believed if the one who answers on the port gives the pid that `server.json` names.
+Owns the client's side of `run_dir`: which server is trusted, and how a new one is started. A server is
+trusted only if what answers on the port gives the pid that `server.json` names.
 Everything here blocks, for a millisecond when the server runs; call it again after `ServerGone`.
 """
 
@@ -51,7 +51,7 @@ class ServerAddress(msgspec.Struct, frozen=True):
 
 
 def ensure_server(settings: Settings, progress: Progress = lambda _: None) -> ServerAddress:
-    """The address of this user's server; one is started in the background if none runs."""
+    """Return the address of this user's server. Start one in the background if none runs."""
     if address := _usable(settings, progress):
         return address
     progress("Starting the server…")
@@ -73,7 +73,7 @@ def ensure_server(settings: Settings, progress: Progress = lambda _: None) -> Se
 
 
 def find_server(settings: Settings) -> tuple[ServerFile, Health] | None:
-    """The server that runs, whatever its version, or None."""
+    """Return the server that runs, of any version, or None."""
     try:
         file = msgspec.json.decode(server_file(settings).read_bytes(), type=ServerFile)
         status, body = http.get(file.port, "/healthz")
@@ -84,7 +84,7 @@ def find_server(settings: Settings) -> tuple[ServerFile, Health] | None:
 
 
 def read_status(settings: Settings) -> ServerStatus | None:
-    """What the running server says of itself, or None if none runs."""
+    """Return the status of the running server, or None if none runs."""
     if not (found := find_server(settings)):
         return None
     try:
@@ -97,7 +97,7 @@ def read_status(settings: Settings) -> ServerStatus | None:
 
 
 def stop_server(settings: Settings, *, is_hurried: bool = False) -> int | None:
-    """Stop the running server and wait until it is gone; gives back its pid, None if none ran.
+    """Stop the running server and wait until it is gone. Return its pid, or None if none ran.
 
     Running answers may finish first, unless `is_hurried`.
     """
@@ -118,7 +118,7 @@ def stop_server(settings: Settings, *, is_hurried: bool = False) -> int | None:
 
 
 def _usable(settings: Settings, progress: Progress, own_pid: int = 0) -> ServerAddress | None:
-    """The running server, if it is of our version or we have just started it; another version is stopped."""
+    """Return the running server if it has our version or is ours. Stop one of another version."""
     if not (found := find_server(settings)):
         return None
     file, health = found
@@ -130,7 +130,7 @@ def _usable(settings: Settings, progress: Progress, own_pid: int = 0) -> ServerA
 
 
 def _spawn(settings: Settings) -> "subprocess.Popen[bytes]":
-    """Start a server that is nobody's child to wait for: own session, no terminal, output to the log."""
+    """Start a server that outlives us: its own session, no terminal, output to the log."""
     names = [name for name in settings.__struct_fields__ if name != "upstreams"]  # which may hold keys
     values = {name: _plain(getattr(settings, name)) for name in names}
     with _open_log(settings) as output:

@@ -1,5 +1,5 @@
-"""The pure half of an edit: find the unit, read the answer, splice it back, check it, be able to undo it.
+"""One edit: `flow` runs it, `edit` gets to a `proposal`.
 
-In the order data passes: target, source, languages, naming, units, outline, answer, livediff, tidy, verify,
-journal, replacing. Owns no network, no model, no terminal: the caller ranks units, prompts and draws.
+In the order data passes: find/ the unit, write/ (prompt and answer), check/ the result, apply/ it to the
+file. Owns no network and no terminal: the model is `agent.model`, a face is a `presenter`.
 """

@@ -35,7 +35,7 @@ class Aim:
 
 
 def take_aim(target: Target, *, to_write: bool) -> Aim:
-    """Read the file and find what the user named in it. Whatever is wrong with either is said here."""
+    """Read the file and find what the user named in it, or raise what is wrong with either."""
     source = read_source(target.path)
     if to_write:
         check_writable(source)
@@ -86,7 +86,7 @@ def checked_instruction(instruction: str) -> str:
 
 
 def named_unit(source: SourceFile, units: list[Unit], target: Target) -> Unit | None:
-    """The unit that the user named, if any."""
+    """Return the unit that the user named, if any."""
     match target.selector:
         case None:
             return None
@@ -97,7 +97,7 @@ def named_unit(source: SourceFile, units: list[Unit], target: Target) -> Unit | 
 
 
 def _narrowed(error: RequestRefused, source: SourceFile, unit: Unit) -> Exception:
-    """A context overflow told in terms of the file: how large, and how to narrow."""
+    """Return a context overflow in terms of the file: how large it is, and how to name less of it."""
     if error.code != ContextOverflow.code:
         return error
     lines = unit.last_line - unit.first_line + 1

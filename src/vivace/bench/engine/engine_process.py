@@ -61,17 +61,17 @@ class Turn:
 
     @property
     def first_token_ms(self) -> float:
-        """From the frame sent to the first token here."""
+        """Return the time from the frame sent to the first token received."""
         return (self.arrived_s[0] - self.sent_s) * 1e3
 
     @property
     def whole_s(self) -> float:
-        """From the frame sent to the last token here."""
+        """Return the time from the frame sent to the last token received."""
         return self.arrived_s[-1] - self.sent_s
 
     @property
     def token_ms(self) -> float:
-        """Time for each token after the first."""
+        """Return the mean time of each token after the first."""
         return (self.arrived_s[-1] - self.arrived_s[0]) * 1e3 / max(1, len(self.tokens) - 1)
 
 
@@ -95,7 +95,7 @@ class EngineProcess:
     def __enter__(self) -> Self:
         try:
             while self._ready is None:
-                self._hear(SILENCE_S)
+                self._receive(SILENCE_S)
         except BaseException:
             self.close()
             raise
@@ -108,18 +108,18 @@ class EngineProcess:
 
     @property
     def limit_tokens(self) -> int:
-        """The most that one session can hold."""
+        """Return the most tokens that one session can hold."""
         assert self._ready is not None, "enter it first"
         return self._ready.limit_tokens
 
     def close(self) -> None:
-        """End the process: politely, by closing its socket; then not."""
+        """Close its socket, which ends it; kill it if it is not gone in time."""
         self._link.close()
         self._child.end(patience_s=EXIT_S)
 
     @contextmanager
     def session(self, *, tenant: str = "") -> Iterator[str]:
-        """A fresh session; without a `tenant` of its own it may share prefixes with the others here."""
+        """Open a new session. Sessions of the same `tenant` may share prefixes."""
         name = f"s{next(self._numbers)}"
         self.send(Open(name, tenant=tenant))
         yield name
@@ -129,7 +129,7 @@ class EngineProcess:
         self._link.sendall(b"".join(map(pack, frames)))
 
     def begin(self, work: Append | Generate) -> Turn:
-        """Send one piece of work under a name of its own."""
+        """Send one piece of work as a turn of its own."""
         work.turn = f"t{next(self._numbers)}"
         turn = self._turns[work.turn] = Turn(work.turn, time.perf_counter())
         self.send(work)
@@ -141,29 +141,29 @@ class EngineProcess:
 
     def finish(self, turn: Turn) -> Turn:
         while not turn.is_over:
-            self._hear(SILENCE_S)
+            self._receive(SILENCE_S)
         return turn
 
     def wait_for_tokens(self, turn: Turn, count: int) -> Turn:
-        """Until so many tokens are here, or the turn is over."""
+        """Wait until `count` tokens are here, or the turn is over."""
         while len(turn.tokens) < count and not turn.is_over:
-            self._hear(SILENCE_S)
+            self._receive(SILENCE_S)
         return turn
 
     def watch(self, seconds: float) -> None:
-        """Take what comes during this time."""
+        """Read frames for this long."""
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
-            self._hear(left, is_silence_fine=True)
+            self._receive(left, is_silence_fine=True)
 
     def interrupt(self, turn: Turn) -> float:
-        """End a running turn; gives the milliseconds until its end was here."""
+        """End a running turn. Return the milliseconds until its end was here."""
         sent = time.perf_counter()
         self.send(Interrupt(turn.name))
         self.finish(turn)
         return (turn.ended_s - sent) * 1e3
 
-    def _hear(self, timeout_s: float, *, is_silence_fine: bool = False) -> None:
+    def _receive(self, timeout_s: float, *, is_silence_fine: bool = False) -> None:
         if not select.select([self._link], [], [], timeout_s)[0]:
             if is_silence_fine:
                 return

@@ -28,24 +28,24 @@ class Prompts:
         self.random = random.Random(seed)
 
     def fresh(self, tokens: int) -> list[int]:
-        """A whole prompt of exactly so many tokens, ready to be answered."""
+        """Return a new prompt of exactly `tokens` tokens, up to the beginning of the answer."""
         opened = self._template.render([Message("user", "", is_open=True)])
         framed = self.message("")
         body = self._tokenizer.encode(self.text(tokens))[: tokens - len(framed)]
         return opened + body + framed[len(opened) :]
 
     def text(self, tokens: int) -> str:
-        """New text of about so many tokens: every word is at least one."""
+        """Return `tokens` random words: at least as many tokens."""
         return " ".join(self.random.choices(WORDS, k=tokens))
 
     def message(self, text: str, *, after: list[int] | None = None) -> list[int]:
-        """A user's message behind the log `after`, and the beginning of the answer."""
+        """Return a user's message behind the log `after`, and the beginning of the answer."""
         log = after or []
         tokens = self._template.render([Message("user", text)], after=log)
         return tokens + self._template.answer(log + tokens, OutputSpec())
 
     def typed(self, text: str, *, after: list[int]) -> list[int]:
-        """A user's message that is still being typed."""
+        """Return a user's message that is still being typed: it has no end."""
         return self._template.render([Message("user", text, is_open=True)], after=after)
 
     def system(self) -> list[int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace import __version__
+from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.effort import Effort
 from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.engine.measures.background import measure_background
@@ -25,7 +26,6 @@ from vivace.bench.engine.measures.turns import measure_steer, measure_warm_turn
 from vivace.bench.engine.measures.typed_ahead import measure_typing
 from vivace.bench.engine.peer import Peer, PeerJob
 from vivace.bench.engine.prompts import Prompts
-from vivace.bench.engine.rig import Rig, Section
 from vivace.bench.engine.weights import Loadable, as_chosen, as_downloaded
 from vivace.bench.figures import rounded
 from vivace.bench.limits import judge, limits_of
@@ -50,8 +50,8 @@ def run_engine_bench(settings: Settings, effort: Effort, folder: Path | None) ->
         downloaded = as_downloaded(settings, Path(kv_folder))
         chosen = as_chosen(settings, downloaded)
         rows = read_rows(folder)
-        rig = make_rig(settings, effort, rows, downloaded)
-        sections = measure(rig, downloaded, chosen)
+        context = make_context(settings, effort, rows, downloaded)
+        sections = measure(context, downloaded, chosen)
     report = rounded(
         {
             "model": settings.model,
@@ -69,13 +69,13 @@ def run_engine_bench(settings: Settings, effort: Effort, folder: Path | None) ->
     return report
 
 
-def make_rig(settings: Settings, effort: Effort, rows: RowSet, downloaded: Loadable) -> Rig:
+def make_context(settings: Settings, effort: Effort, rows: RowSet, downloaded: Loadable) -> BenchContext:
     tokenizer = load_tokenizer(settings.model, Path(downloaded.job.path))
     template = Qwen25(tokenizer)
     cases = choose_cases(rows.rows, tokenizer, template, max(CHOICE, effort.rows))
     if not cases:
         raise FileProblem(f"No edit can be taken from {rows.source}.", "Name another folder with --data.")
-    return Rig(
+    return BenchContext(
         effort=effort,
         prompts=Prompts(tokenizer, template, SEED),
         cases=quickest(cases, effort.rows) if effort.rows < len(cases) else cases,
@@ -84,39 +84,39 @@ def make_rig(settings: Settings, effort: Effort, rows: RowSet, downloaded: Loada
     )
 
 
-def measure(rig: Rig, downloaded: Loadable, chosen: Loadable) -> dict[str, Section]:
+def measure(context: BenchContext, downloaded: Loadable, chosen: Loadable) -> dict[str, Section]:
     """All parts in the order of `effort.PARTS`."""
     sections: dict[str, Section] = {}
     with ExitStack() as ours:
-        rig.progress.begin("decode")
+        context.progress.begin("decode")
         with Peer(_peer_job(downloaded)) as peer:
             with EngineProcess(downloaded.job) as engine:
-                sections["peer"] = measure_decode(rig, engine, peer)
-            rig.progress.begin("first token")
+                sections["peer"] = measure_decode(context, engine, peer)
+            context.progress.begin("first token")
             engine = ours.enter_context(EngineProcess(chosen.job))
-            sections["peer"] |= measure_first_token(rig, engine, peer)
-        rig.progress.begin("edits")
+            sections["peer"] |= measure_first_token(context, engine, peer)
+        context.progress.begin("edits")
         with Peer(_peer_job(downloaded, has_lookup=True)) as peer:
-            sections["edits"], compared = measure_edits(rig, engine, peer)
+            sections["edits"], compared = measure_edits(context, engine, peer)
             sections["peer"] |= compared
-        sections |= _measure_alone(rig, engine, Path(chosen.job.kv_folder))
-    rig.progress.end()
+        sections |= _measure_alone(context, engine, Path(chosen.job.kv_folder))
+    context.progress.end()
     return sections
 
 
-def _measure_alone(rig: Rig, engine: EngineProcess, shelf: Path) -> dict[str, Section]:
+def _measure_alone(context: BenchContext, engine: EngineProcess, shelf: Path) -> dict[str, Section]:
     """The parts that need no peer."""
     parts: dict[str, Callable[[], Section]] = {
-        "warm turn": lambda: measure_warm_turn(rig, engine),
-        "steer": lambda: measure_steer(rig, engine),
-        "interrupt": lambda: measure_interrupts(rig, engine),
-        "typing": lambda: measure_typing(rig, engine),
-        "park": lambda: measure_park(rig, engine, shelf),
-        "background": lambda: measure_background(rig, engine),
+        "warm turn": lambda: measure_warm_turn(context, engine),
+        "steer": lambda: measure_steer(context, engine),
+        "interrupt": lambda: measure_interrupts(context, engine),
+        "typing": lambda: measure_typing(context, engine),
+        "park": lambda: measure_park(context, engine, shelf),
+        "background": lambda: measure_background(context, engine),
     }
     sections = {}
     for name, part in parts.items():
-        rig.progress.begin(name)
+        context.progress.begin(name)
         sections[name.replace(" ", "_")] = part()
     return sections
 

@@ -33,7 +33,7 @@ class Material(msgspec.Struct, frozen=True):
 
 
 def make_material(path: Path, folder: Path | None) -> Material:
-    """In the tokens and the chat format of the model at `path`; rows of `folder`, or those that ship."""
+    """Tokenize code and edits for the model at `path`: rows of `folder`, or those that ship."""
     from vivace.bench.rows import choose_cases, read_rows
     from vivace.models.families.base import Message, OutputSpec
     from vivace.models.families.choose import family_for
@@ -55,7 +55,7 @@ def make_material(path: Path, folder: Path | None) -> Material:
 
 
 def _code(tokens: Sequence[int]) -> list[int]:
-    """Said over and over if there is little of it."""
+    """Repeat the code until there is enough of it."""
     return (list(tokens) * (CODE_TOKENS // max(1, len(tokens)) + 1))[: 2 * CODE_TOKENS]
 
 

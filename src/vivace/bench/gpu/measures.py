@@ -1,6 +1,6 @@
-"""One engine process on the GPU, asked as a server asks it: speed, first tokens, steering, edits.
+"""One engine process on the GPU, driven as a server drives it: speed, first tokens, steering, edits.
 
-Owns what is asked and what the clock shows on this side of the socket. Does not start the engine.
+Owns what is sent and the times on this side of the socket. Does not start the engine.
 """
 
 import time
@@ -17,14 +17,14 @@ DECODED = 256
 EDIT_TOKENS = 500
 ROUNDS = 5
 STOPPED_TOKENS = 16384  # of the prompt that is stopped while it is read
-STOP_STEP_S = 0.013  # each time it is read so much longer before somebody stops it
+STOP_STEP_S = 0.013  # how much later the interrupt comes in each round
 LEAST_DECODED = 64  # a text that ends before this is too short to be timed
 
 Section = dict[str, Any]
 
 
-class Asker:
-    """Gives every question a tenant of its own, so that nothing is shared that should be measured."""
+class GpuBench:
+    """An engine and what to ask it. Every session has a tenant of its own: no prefix is shared."""
 
     def __init__(
         self, engine: EngineProcess, material: Material, *, decoded: int = DECODED, rounds: int = ROUNDS
@@ -40,14 +40,14 @@ class Asker:
         return self.material.code[offset : offset + count]
 
 
-def measure_decode(asker: Asker, context: int) -> Section:
-    """Tokens a second without drafts, behind so much text; the same text must come every time."""
+def measure_decode(bench: GpuBench, context: int) -> Section:
+    """Measure tokens a second without drafts behind `context` tokens. The text must be the same each time."""
     for offset in range(0, 4000, 400):
-        with asker.session() as session:
-            tokens = asker.text(context, offset)
-            asker.engine.run(Append(session, "", tokens[:-1]))
-            turns = [_decode(asker, session, tokens) for _ in range(1 + asker.rounds)]
-        if len(turns[0].tokens) >= min(LEAST_DECODED, asker.decoded):
+        with bench.session() as session:
+            tokens = bench.text(context, offset)
+            bench.engine.run(Append(session, "", tokens[:-1]))
+            turns = [_decode(bench, session, tokens) for _ in range(1 + bench.rounds)]
+        if len(turns[0].tokens) >= min(LEAST_DECODED, bench.decoded):
             break
     timed = turns[1:]  # the first has everything in the caches for the others
     work = [turn.waterfall for turn in timed]
@@ -60,63 +60,63 @@ def measure_decode(asker: Asker, context: int) -> Section:
     }
 
 
-def _decode(asker: Asker, session: str, tokens: list[int]) -> Turn:
-    turn = asker.engine.run(Generate(session, "", tokens[-1:], max_tokens=asker.decoded, use_drafts=False))
-    asker.engine.send(Rewind(session, len(tokens) - 1))
+def _decode(bench: GpuBench, session: str, tokens: list[int]) -> Turn:
+    turn = bench.engine.run(Generate(session, "", tokens[-1:], max_tokens=bench.decoded, use_drafts=False))
+    bench.engine.send(Rewind(session, len(tokens) - 1))
     return turn
 
 
-def measure_first_token(asker: Asker, count: int) -> float:
-    """Milliseconds from the frame to the first token, behind so many tokens that nobody has read yet."""
+def measure_first_token(bench: GpuBench, count: int) -> float:
+    """Return milliseconds from the frame to the first token of a new prompt of `count` tokens."""
     spent = []
-    for number in range(asker.rounds):
-        with asker.session() as session:
-            work = Generate(session, "", asker.text(count, 97 * number), max_tokens=1)
-            spent.append(asker.engine.run(work).first_token_ms)
+    for number in range(bench.rounds):
+        with bench.session() as session:
+            work = Generate(session, "", bench.text(count, 97 * number), max_tokens=1)
+            spent.append(bench.engine.run(work).first_token_ms)
     return median(spent)
 
 
-def measure_steer(asker: Asker) -> Section:
-    """A running turn is interrupted and told something else, in one breath."""
+def measure_steer(bench: GpuBench) -> Section:
+    """Interrupt a running turn and send the next one at once."""
     steers, ends = [], []
-    for number in range(asker.rounds + 2):
-        with asker.session() as session:
-            running = asker.engine.begin(
-                Generate(session, "", asker.text(1024, 131 * number), max_tokens=2000, use_drafts=False)
+    for number in range(bench.rounds + 2):
+        with bench.session() as session:
+            running = bench.engine.begin(
+                Generate(session, "", bench.text(1024, 131 * number), max_tokens=2000, use_drafts=False)
             )
-            asker.engine.wait_for_tokens(running, 20)
-            asker.engine.send(Interrupt(running.name))
-            next_turn = asker.engine.run(Generate(session, "", list(asker.material.steer), max_tokens=2))
+            bench.engine.wait_for_tokens(running, 20)
+            bench.engine.send(Interrupt(running.name))
+            next_turn = bench.engine.run(Generate(session, "", list(bench.material.steer), max_tokens=2))
             steers.append(next_turn.first_token_ms)
             ends.append((running.ended_s - next_turn.sent_s) * 1e3)
     return {
         "first_token_ms": median(steers),
         "old_turn_ended_ms": median(ends),
-        "new_tokens": len(asker.material.steer),
+        "new_tokens": len(bench.material.steer),
     }
 
 
-def measure_stop(asker: Asker) -> float:
-    """The longest that a turn went on after its interrupt while its prompt was read, in milliseconds."""
+def measure_stop(bench: GpuBench) -> float:
+    """Return the longest time, in milliseconds, from an interrupt during prefill to the turn's end."""
     spent = []
-    for number in range(asker.rounds):
-        with asker.session() as session:
-            turn = asker.engine.begin(Append(session, "", asker.text(STOPPED_TOKENS, 97 * number)))
+    for number in range(bench.rounds):
+        with bench.session() as session:
+            turn = bench.engine.begin(Append(session, "", bench.text(STOPPED_TOKENS, 97 * number)))
             time.sleep(STOP_STEP_S * (number + 1))
             asked = time.perf_counter()
-            asker.engine.send(Interrupt(turn.name))
-            spent.append((asker.engine.finish(turn).ended_s - asked) * 1e3)
+            bench.engine.send(Interrupt(turn.name))
+            spent.append((bench.engine.finish(turn).ended_s - asked) * 1e3)
     return max(spent)
 
 
-def measure_edits(asker: Asker) -> Section:
-    """Real edits, drafts on and off: the decoding of every token, and none of the prefill."""
+def measure_edits(bench: GpuBench) -> Section:
+    """Measure real edits with and without drafts: decoding only, no prefill."""
     on, off = [], []
-    for edit in asker.material.edits:
-        with asker.session() as session:
-            asker.engine.run(Append(session, "", edit.prompt[:-1]))
-            on.append(_edit(asker, session, edit, use_drafts=True))
-            off.append(_edit(asker, session, edit, use_drafts=False))
+    for edit in bench.material.edits:
+        with bench.session() as session:
+            bench.engine.run(Append(session, "", edit.prompt[:-1]))
+            on.append(_edit(bench, session, edit, use_drafts=True))
+            off.append(_edit(bench, session, edit, use_drafts=False))
     same = [a.tokens == b.tokens for a, b in zip(on, off, strict=True)]
     steps = sum(turn.waterfall.steps for turn in on)
     return {
@@ -132,13 +132,13 @@ def measure_edits(asker: Asker) -> Section:
         "tokens": sum(len(turn.tokens) for turn in on),
         "rows": len(on),
         "different_rows": [
-            edit.name for edit, is_same in zip(asker.material.edits, same, strict=True) if not is_same
+            edit.name for edit, is_same in zip(bench.material.edits, same, strict=True) if not is_same
         ],
     }
 
 
-def _edit(asker: Asker, session: str, edit: Edit, *, use_drafts: bool) -> Turn:
-    turn = asker.engine.run(
+def _edit(bench: GpuBench, session: str, edit: Edit, *, use_drafts: bool) -> Turn:
+    turn = bench.engine.run(
         Generate(
             session,
             "",
@@ -149,7 +149,7 @@ def _edit(asker: Asker, session: str, edit: Edit, *, use_drafts: bool) -> Turn:
             use_drafts=use_drafts,
         )
     )
-    asker.engine.send(Rewind(session, len(edit.prompt) - 1))
+    bench.engine.send(Rewind(session, len(edit.prompt) - 1))
     return turn
 
 

@@ -58,7 +58,7 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
     step = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
 
     def once() -> tuple[float, float]:
-        """Milliseconds to the first token, and of one later token."""
+        """Return milliseconds to the first token, and of one later token."""
         cache.reset()
         torch.cuda.synchronize()
         begun = time.perf_counter()
@@ -116,7 +116,7 @@ def load_transformers(checkpoint: Path, gpu_folder: Path, device: str = "cuda") 
 
 
 def _refill_rotation(model: Any, config: Any, theta: float) -> None:
-    """Frequencies are no weights: a model made without memory has to be given them again."""
+    """Compute the rotary frequencies again: a model made on the meta device has none."""
     import torch
 
     width = config.hidden_size // config.num_attention_heads

@@ -53,7 +53,7 @@ OTHERS = (
 
 
 def figure(report: dict[str, Any], key: str) -> float | None:
-    """The figure of a dotted key; None if it was not measured."""
+    """Return the figure of a dotted key, or None if it was not measured."""
     found: Any = report
     for name in key.split("."):
         if not isinstance(found, dict) or name not in found:
@@ -63,7 +63,7 @@ def figure(report: dict[str, Any], key: str) -> float | None:
 
 
 def judge(report: dict[str, Any]) -> dict[str, bool]:
-    """Whether each figure that was measured is what it must be."""
+    """Return whether each measured figure meets its limit."""
     return {
         line.key: line.is_met_by(value) for line in LINES if (value := figure(report, line.key)) is not None
     }

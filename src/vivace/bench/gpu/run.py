@@ -20,7 +20,7 @@ from vivace.bench.gpu.material import Material, load_material, make_material
 from vivace.bench.gpu.measures import (
     CONTEXTS,
     NEW_TOKENS,
-    Asker,
+    GpuBench,
     Section,
     measure_decode,
     measure_edits,
@@ -87,22 +87,22 @@ def _measure_format(job: Job, material: Material, copy_tb_s: float) -> Section:
 
     token_bytes = bytes_per_token(describe(Path(job.path)), job.weight_bits)
     with EngineProcess(job) as engine:
-        asker = Asker(engine, material)
+        bench = GpuBench(engine, material)
         _say(f"{job.weight_bits}-bit: decode")
-        decode = {str(context): measure_decode(asker, context) for context in CONTEXTS}
+        decode = {str(context): measure_decode(bench, context) for context in CONTEXTS}
         for section in decode.values():
             section["share_of_copy_bandwidth"] = section["tokens_per_s"] * token_bytes / 1e12 / copy_tb_s
         _say(f"{job.weight_bits}-bit: first tokens, steers")
-        first = {str(count): measure_first_token(asker, count) for count in NEW_TOKENS}
-        steer = measure_steer(asker)
+        first = {str(count): measure_first_token(bench, count) for count in NEW_TOKENS}
+        steer = measure_steer(bench)
         _say(f"{job.weight_bits}-bit: edits")
         return {
             "weight_bytes_per_token": token_bytes,
             "decode": decode,
             "first_token_ms": first,
             "steer": steer,
-            "stop_in_prefill_ms": measure_stop(asker),
-            "edits": measure_edits(asker),
+            "stop_in_prefill_ms": measure_stop(bench),
+            "edits": measure_edits(bench),
         }
 
 

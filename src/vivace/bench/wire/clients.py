@@ -51,7 +51,7 @@ class Client:
         self.link.close()
 
     def read(self) -> list[bytes]:
-        """What has come, waiting until something has; it may not make up an event."""
+        """Wait for data and return the events that are whole now, perhaps none."""
         try:
             data = self.link.recv(READ_BYTES)
         except OSError as error:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from vivace.bench.engine.rig import Section
+from vivace.bench.engine.context import Section
 from vivace.bench.figures import median, percentile
 from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.own_server import BenchServer
 from vivace.bench.wire.stamps import made_ns, noise
-from vivace.bench.wire.turns import Heard
+from vivace.bench.wire.turns import MeasuredTurn
 
 STEP_MS = 1.0
 CORES = 2
@@ -32,17 +32,17 @@ def measure_fanout(server: BenchServer, sockets: int, tokens: int) -> Section:
     with _on_two_cores(server) as cores, ExitStack() as stack:
         clients = [stack.enter_context(SocketClient(server.address)) for _ in range(sockets)]
         for client in clients:  # the engine starts, and every connection has had a turn
-            _hear_all([client], model, {client: "stream 00"}, most=8)
-        heard = _hear_all(clients, model, dict(zip(clients, replies, strict=True)), most=tokens)
+            _read_all([client], model, {client: "stream 00"}, most=8)
+        measured = _read_all(clients, model, dict(zip(clients, replies, strict=True)), most=tokens)
     made = [made_ns(stamps, row, tokens) for row in range(sockets)]
-    return _figures(heard, made, cores)
+    return _figures(measured, made, cores)
 
 
-def _hear_all(
+def _read_all(
     clients: list[SocketClient], model: str, inputs: dict[SocketClient, str], most: int
-) -> list[Heard]:
-    """Ask on every socket, and listen to all until every turn is over."""
-    heard = {client: Heard(time.monotonic_ns()) for client in clients}
+) -> list[MeasuredTurn]:
+    """Begin a turn on every socket and read all of them to their ends."""
+    measured = {client: MeasuredTurn(time.monotonic_ns()) for client in clients}
     with selectors.DefaultSelector() as selector:
         for client in clients:
             selector.register(client.link, selectors.EVENT_READ, client)
@@ -53,30 +53,30 @@ def _hear_all(
             for key, _ in ready:
                 client = key.data
                 for event in client.read():
-                    heard[client].hear(event)
-                if heard[client].answer:
+                    measured[client].receive(event)
+                if measured[client].answer:
                     selector.unregister(client.link)
-    return list(heard.values())
+    return list(measured.values())
 
 
-def _figures(heard: list[Heard], made: list[list[int]], cores: int) -> Section:
+def _figures(measured: list[MeasuredTurn], made: list[list[int]], cores: int) -> Section:
     tokens, seconds = len(made[0]), len(made[0]) * STEP_MS / 1e3
     in_time = in_time_made = 0
     delays_ms: list[float] = []
-    for one, was_made in zip(heard, made, strict=True):
-        assert len(one.arrived_ns) == tokens, "every token is heard"
+    for one, was_made in zip(measured, made, strict=True):
+        assert len(one.arrived_ns) == tokens, "every token arrived"
         end = was_made[0] + tokens * STEP_MS * 1e6
         in_time += sum(arrived <= end for arrived in one.arrived_ns)
         in_time_made += sum(each <= end for each in was_made)
         delays_ms += [(a - m) / 1e6 for a, m in zip(one.arrived_ns, was_made, strict=True)]
     return {
         "tok_s": in_time / seconds,
-        "delivered_share": in_time / (tokens * len(heard)),
-        "made_share": in_time_made / (tokens * len(heard)),
+        "delivered_share": in_time / (tokens * len(measured)),
+        "made_share": in_time_made / (tokens * len(measured)),
         "delay_ms": median(delays_ms),
         "delay_ms_p99": percentile(delays_ms, 0.99),
-        "tokens_per_delta": tokens * len(heard) / sum(one.deltas for one in heard),
-        "sockets": len(heard),
+        "tokens_per_delta": tokens * len(measured) / sum(one.deltas for one in measured),
+        "sockets": len(measured),
         "tokens": tokens,
         "cores": cores,
     }
@@ -84,7 +84,7 @@ def _figures(heard: list[Heard], made: list[list[int]], cores: int) -> Section:
 
 @contextmanager
 def _on_two_cores(server: BenchServer) -> Iterator[int]:
-    """All of us on the same two, where the system lets us choose; the number of cores that are used."""
+    """Pin client, server and engine to the same two cores where the system allows. Yield their number."""
     if not hasattr(os, "sched_setaffinity"):
         yield os.cpu_count() or 1
         return

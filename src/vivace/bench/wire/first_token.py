@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from vivace.bench.engine.context import Section
 from vivace.bench.engine.prompts import WORDS
-from vivace.bench.engine.rig import Section
 from vivace.bench.figures import median
-from vivace.bench.wire import talk
+from vivace.bench.wire import conversation
 from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.own_server import BenchServer
-from vivace.bench.wire.turns import Heard, ask_http, ask_socket
+from vivace.bench.wire.turns import MeasuredTurn, ask_http, ask_socket
 
 NEWS_WORDS = 60
 OUTPUT_TOKENS = 4
@@ -24,9 +24,9 @@ OUTPUT_TOKENS = 4
 
 @dataclass
 class Sides:
-    warm: list[Heard] = field(default_factory=list)
-    cold: list[Heard] = field(default_factory=list)
-    matched: list[Heard] = field(default_factory=list)
+    warm: list[MeasuredTurn] = field(default_factory=list)
+    cold: list[MeasuredTurn] = field(default_factory=list)
+    matched: list[MeasuredTurn] = field(default_factory=list)
 
 
 def measure_first_token(server: BenchServer, model: str, rounds: int, chars: int) -> Section:
@@ -53,22 +53,22 @@ def _round(
     with SocketClient(
         server.address
     ) as socket:  # closed before the rest, while nobody would answer its pings
-        session = talk.opening(str(chance.random()), chars)
+        session = conversation.opening(str(chance.random()), chars)
         prefilled = ask_socket(socket, body | {"input": session, "generate": False}).answer
         assert prefilled
         news = {"input": [_question(chance)], "previous_response_id": prefilled.id}
         sides.warm.append(ask_socket(socket, body | news))
-    history = [*talk.opening(str(chance.random()), chars), _question(chance)]
+    history = [*conversation.opening(str(chance.random()), chars), _question(chance)]
     for side in (sides.cold, sides.matched):
-        side.append(heard := ask_http(server.address, body | {"input": history}))
-        assert heard.answer
-        history += [*heard.answer.output, _question(chance)]
+        side.append(measured := ask_http(server.address, body | {"input": history}))
+        assert measured.answer
+        history += [*measured.answer.output, _question(chance)]
 
 
-def _question(chance: random.Random) -> talk.Item:
+def _question(chance: random.Random) -> conversation.Item:
     text = " ".join(chance.choices(WORDS, k=NEWS_WORDS))
-    return {"type": "message", "role": "user", "content": [talk.part(text)]}
+    return {"type": "message", "role": "user", "content": [conversation.part(text)]}
 
 
-def _median_ms(heard: list[Heard]) -> float:
-    return median([each.first_token_ms for each in heard])
+def _median_ms(measured: list[MeasuredTurn]) -> float:
+    return median([each.first_token_ms for each in measured])

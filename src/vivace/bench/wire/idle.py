@@ -8,7 +8,7 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from vivace.bench.engine.rig import Section
+from vivace.bench.engine.context import Section
 from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.own_server import BenchServer
 
@@ -32,7 +32,7 @@ def _grown_kib(server: BenchServer, count: int) -> float:
 
 
 def memory_kib(pid: int) -> float:
-    """What a process holds of the machine's memory."""
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))

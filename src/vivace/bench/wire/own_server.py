@@ -74,14 +74,14 @@ def open_server(settings: Settings, model: str) -> Iterator[BenchServer]:
 
 
 def _start(settings: Settings) -> Child:
-    """As `client.warm` does, but it is ours to end, also before it answers. Ctrl-C is not for it."""
+    """Start it as `client.warm` does, but as our child. Ctrl-C does not reach it."""
     values = msgspec.json.encode(settings, enc_hook=str).decode()
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     return Child("vivace.server", values, start_new_session=True, **options)
 
 
 def _address(settings: Settings, child: Child) -> ServerAddress:
-    """Of the server, when its model is loaded."""
+    """Return the server's address when its model is loaded."""
     deadline = time.monotonic() + READY_S
     while not _is_ready(settings):
         if child.process.poll() is not None:
@@ -101,7 +101,7 @@ def _is_ready(settings: Settings) -> bool:
 
 
 def _allow_open_files() -> None:
-    """As many as the system lets us have; the server inherits it."""
+    """Raise the limit of open files to the most allowed; the server inherits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from vivace.bench.child import Child
-from vivace.bench.engine.rig import Section
+from vivace.bench.engine.context import Section
 from vivace.bench.figures import median, percentile, ratio
 from vivace.bench.wire.clients import READ_BYTES, SocketClient, connected
 from vivace.bench.wire.own_server import BenchServer
 from vivace.bench.wire.stamps import made_ns, noise
-from vivace.bench.wire.turns import Heard, ask_http, ask_socket
+from vivace.bench.wire.turns import MeasuredTurn, ask_http, ask_socket
 from vivace.engine.wire.frames import Finished, Tokens, server_unpacker
 from vivace.errors import ServerGone
 
@@ -32,7 +32,7 @@ EXIT_S = 5.0
 
 @dataclass(frozen=True)
 class Delays:
-    """Of one turn's tokens."""
+    """The delays of one turn's tokens."""
 
     median_us: float
     p99_us: float
@@ -47,7 +47,7 @@ def measure_per_token(server: BenchServer, rounds: int, tokens: int) -> Section:
             {
                 "socket": lambda: _delays(ask_socket(client, _body(model)), stamps, tokens),
                 "sse": lambda: _delays(ask_http(server.address, _body(model)), stamps, tokens),
-                "floor": lambda: _delays(_hear_frames(link), relayed, tokens),
+                "floor": lambda: _delays(_read_frames(link), relayed, tokens),
             },
             rounds,
         )
@@ -102,7 +102,7 @@ def _model(server: BenchServer, stamps: Path, tokens: int, *, is_engineless: boo
 
 @contextmanager
 def _relay(model: str) -> Iterator[socket.socket]:
-    """A connection to what does nothing for a token."""
+    """Start the relay and connect to it."""
     child = Child("vivace.bench.wire.relay", model, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
         assert child.process.stdout
@@ -116,28 +116,28 @@ def _relay(model: str) -> Iterator[socket.socket]:
         child.end(patience_s=EXIT_S)
 
 
-def _hear_frames(link: socket.socket) -> Heard:
-    """A turn in the engine's own frames."""
-    heard, unpacker = Heard(time.monotonic_ns()), server_unpacker()
+def _read_frames(link: socket.socket) -> MeasuredTurn:
+    """Read one turn as the engine's own frames."""
+    measured, unpacker = MeasuredTurn(time.monotonic_ns()), server_unpacker()
     link.sendall(b"?")
-    while not heard.ended_ns:
+    while not measured.ended_ns:
         if not (data := link.recv(READ_BYTES)):
             raise ServerGone("The relay has ended.")
         for frame in unpacker.feed(data):
             if isinstance(frame, Tokens):
-                heard.arrived_ns += [time.monotonic_ns()] * len(frame.tokens)
-                heard.deltas += 1
+                measured.arrived_ns += [time.monotonic_ns()] * len(frame.tokens)
+                measured.deltas += 1
             elif isinstance(frame, Finished):
-                heard.ended_ns = time.monotonic_ns()
-    heard.arrived_ns.pop()  # the token that ends the reply is no part of its text
-    return heard
+                measured.ended_ns = time.monotonic_ns()
+    measured.arrived_ns.pop()  # the token that ends the reply is no part of its text
+    return measured
 
 
-def _delays(heard: Heard, stamps: Path, tokens: int) -> Delays:
+def _delays(measured: MeasuredTurn, stamps: Path, tokens: int) -> Delays:
     made = made_ns(stamps, 0, tokens)
-    assert len(heard.arrived_ns) == tokens, "every token is heard"
-    delays = [(arrived - was_made) / 1e3 for arrived, was_made in zip(heard.arrived_ns, made, strict=True)]
-    return Delays(median(delays), percentile(delays, 0.99), tokens / heard.deltas)
+    assert len(measured.arrived_ns) == tokens, "every token arrived"
+    delays = [(arrived - was_made) / 1e3 for arrived, was_made in zip(measured.arrived_ns, made, strict=True)]
+    return Delays(median(delays), percentile(delays, 0.99), tokens / measured.deltas)
 
 
 def _middle(rounds: list[Delays]) -> Delays:

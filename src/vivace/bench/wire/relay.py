@@ -1,4 +1,4 @@
-"""The least that could stand where the server stands: hands on bytes from an engine to one client.
+"""The lower bound for a server: a relay that hands on bytes from an engine to one client.
 
     python -m vivace.bench.wire.relay MODEL
 
@@ -23,12 +23,12 @@ from vivace.protocol.rundir import HOST
 ALL = 1 << 30
 
 
-class Ours(asyncio.Protocol):
-    """One of the two sides: what it says goes to the other."""
+class RelaySide(asyncio.Protocol):
+    """One side of the relay: what it receives goes to the other side."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.other: Ours | None = None
+        self.other: RelaySide | None = None
         self.gone = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -42,8 +42,8 @@ class Ours(asyncio.Protocol):
         self.gone.set()
 
 
-class Asking(Ours):
-    """The client's side."""
+class ClientSide(RelaySide):
+    """The client's side: each byte that it receives asks the engine for a turn."""
 
     def data_received(self, data: bytes) -> None:
         asked = (Generate("", f"t{byte}", list(b"Go."), max_tokens=ALL) for byte in data)
@@ -52,7 +52,7 @@ class Asking(Ours):
 
 async def relay(link: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    engine, client = Ours(), Asking()
+    engine, client = RelaySide(), ClientSide()
     client.other, engine.other = engine, client
     await loop.create_unix_connection(lambda: engine, sock=link)
     server = await loop.create_server(lambda: client, HOST, 0)

@@ -13,15 +13,15 @@ from typing import Any
 
 from msgspec.json import encode
 
-from vivace.bench.engine.rig import Section
+from vivace.bench.engine.context import Section
 from vivace.bench.figures import median
-from vivace.bench.wire import talk
+from vivace.bench.wire import conversation
 from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.own_server import BenchServer
-from vivace.bench.wire.turns import Answer, Heard, ask_http, ask_socket
+from vivace.bench.wire.turns import FinishedResponse, MeasuredTurn, ask_http, ask_socket
 
 SCRIPT: dict[str, Any] = {
-    "replies": {"": talk.CALL_TEXT},
+    "replies": {"": conversation.CALL_TEXT},
     "step_ms": 1.0,
     "prefill_token_ms": 0.02,
     "pass_tokens": 2048,
@@ -32,19 +32,19 @@ SCRIPT: dict[str, Any] = {
 
 @dataclass
 class Loop:
-    """One side's turns."""
+    """The turns of one side."""
 
     overhead_ms: list[float] = field(default_factory=list)
-    heard: list[Heard] = field(default_factory=list)
+    measured: list[MeasuredTurn] = field(default_factory=list)
     sent_bytes: int = 0  # by what would be the next turn
 
-    def add(self, heard: Heard) -> Answer:
-        """Keep what was heard; it ends with a call that is to be answered."""
-        self.heard.append(heard)
-        self.overhead_ms.append(heard.overhead_ms)
-        assert heard.answer
-        assert heard.answer.output[0]["type"] == "function_call", heard.answer.output
-        return heard.answer
+    def add(self, measured: MeasuredTurn) -> FinishedResponse:
+        """Keep a turn and return its response, which ends with a call."""
+        self.measured.append(measured)
+        self.overhead_ms.append(measured.overhead_ms)
+        assert measured.answer
+        assert measured.answer.output[0]["type"] == "function_call", measured.answer.output
+        return measured.answer
 
 
 def measure_roundtrip(server: BenchServer, vocabulary: Path, loops: int, turns: int) -> Section:
@@ -63,14 +63,14 @@ def measure_roundtrip(server: BenchServer, vocabulary: Path, loops: int, turns: 
 
 
 def _side(loops: list[Loop]) -> Section:
-    """What was not the model's, and the largest pieces of it as the server saw them."""
-    heard = [turn for loop in loops for turn in loop.heard]
+    """Return the time outside of the model, and its largest parts as the server measured them."""
+    measured = [turn for loop in loops for turn in loop.measured]
     return {
         "overhead_ms": median([median(loop.overhead_ms) for loop in loops]),
         "overhead_ms_last_turn": median([loop.overhead_ms[-1] for loop in loops]),
-        "tokenize_ms": median([turn.times.tokenize_ms for turn in heard]),
-        "outside_server_ms": median([turn.whole_ms - turn.times.total_ms for turn in heard]),
-        "model_ms": median([turn.times.prefill_ms + turn.times.decode_ms for turn in heard]),
+        "tokenize_ms": median([turn.times.tokenize_ms for turn in measured]),
+        "outside_server_ms": median([turn.whole_ms - turn.times.total_ms for turn in measured]),
+        "model_ms": median([turn.times.prefill_ms + turn.times.decode_ms for turn in measured]),
         "sent_kb_last_turn": median([loop.sent_bytes / 1e3 for loop in loops]),
     }
 
@@ -80,15 +80,15 @@ def _loops(
 ) -> tuple[Loop, Loop]:
     chance = random.Random(number)
     one, other = Loop(), Loop()
-    request = {"model": model, "tools": talk.tools(), "store": False}
-    news, history = talk.opening(f"{number} one"), talk.opening(f"{number} other")
+    request = {"model": model, "tools": conversation.tools(), "store": False}
+    news, history = conversation.opening(f"{number} one"), conversation.opening(f"{number} other")
     previous = None
     for _ in range(turns):
-        heard = one.add(ask_socket(socket, request | {"input": news, "previous_response_id": previous}))
-        previous = heard.id
-        said = talk.output(heard.output[0]["call_id"], chance)
+        measured = one.add(ask_socket(socket, request | {"input": news, "previous_response_id": previous}))
+        previous = measured.id
+        said = conversation.output(measured.output[0]["call_id"], chance)
         news = [said]
-        heard = other.add(ask_http(server.address, request | {"input": history}))
-        history = [*history, *heard.output, said | {"call_id": heard.output[0]["call_id"]}]
+        measured = other.add(ask_http(server.address, request | {"input": history}))
+        history = [*history, *measured.output, said | {"call_id": measured.output[0]["call_id"]}]
     one.sent_bytes, other.sent_bytes = (len(encode(request | {"input": each})) for each in (news, history))
     return one, other

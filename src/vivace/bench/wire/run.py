@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from vivace.bench.engine.rig import Section
+from vivace.bench.engine.context import Section
 from vivace.bench.engine.run import describe_machine, versions
 from vivace.bench.figures import rounded
 from vivace.bench.progress import Progress

@@ -1,7 +1,7 @@
-"""One turn as a client sees it: what came, and when.
+"""One turn as a client sees it: which events came, and when.
 
-Owns the clock: `time.monotonic_ns`, which all processes of a machine share. An event is in the client's hands
-when its JSON is decoded; only what a measure needs of it is.
+Owns the clock: `time.monotonic_ns`, which all processes of a machine share. An event has arrived when its
+JSON is decoded, as far as a measure needs it.
 """
 
 import time
@@ -18,8 +18,8 @@ from vivace.protocol.shapes.events import Waterfall
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What of an event is read at once; the rest stays bytes."""
+class EventHead(msgspec.Struct, frozen=True):
+    """The fields of an event that are decoded at once; the response stays bytes."""
 
     type: str
     delta: str = ""
@@ -30,8 +30,8 @@ class Extension(msgspec.Struct, frozen=True):
     waterfall: Waterfall
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """A response when it is over."""
+class FinishedResponse(msgspec.Struct, frozen=True):
+    """The response in a terminal event."""
 
     id: str
     status: str
@@ -39,29 +39,29 @@ class Answer(msgspec.Struct, frozen=True):
     output: list[dict[str, Any]] = []
 
 
-_told = msgspec.json.Decoder(Told).decode
-_answer = msgspec.json.Decoder(Answer).decode
+_decode_head = msgspec.json.Decoder(EventHead).decode
+_decode_response = msgspec.json.Decoder(FinishedResponse).decode
 
 
 @dataclass
-class Heard:
-    """A turn. `arrived_ns` has one entry for each character that was said."""
+class MeasuredTurn:
+    """A turn and its times. `arrived_ns` has one entry for each character of its text."""
 
     begun_ns: int
     arrived_ns: list[int] = field(default_factory=list)
     deltas: int = 0
     ended_ns: int = 0
-    answer: Answer | None = None
+    answer: FinishedResponse | None = None
 
-    def hear(self, event: bytes) -> None:
-        told = _told(event)
-        if told.type.endswith(".delta"):
-            self.arrived_ns += [time.monotonic_ns()] * len(told.delta)
+    def receive(self, event: bytes) -> None:
+        head = _decode_head(event)
+        if head.type.endswith(".delta"):
+            self.arrived_ns += [time.monotonic_ns()] * len(head.delta)
             self.deltas += 1
-        elif told.type in ENDS:
+        elif head.type in ENDS:
             self.ended_ns = time.monotonic_ns()
-            self.answer = _answer(told.response)
-        elif told.type == "error":
+            self.answer = _decode_response(head.response)
+        elif head.type == "error":
             raise RequestRefused(f"The server refused: {event.decode()}.")
 
     @property
@@ -75,35 +75,35 @@ class Heard:
 
     @property
     def first_token_ms(self) -> float:
-        """An answer without a character has an end, which is a token too."""
+        """Return the time to the first token; the end token where there is no text."""
         return ((self.arrived_ns or [self.ended_ns])[0] - self.begun_ns) / 1e6
 
     @property
     def overhead_ms(self) -> float:
-        """All that is not the model's: its passes over the prompt, and from its first token to its last."""
+        """Return the time that is neither prefill nor decode."""
         return self.whole_ms - self.times.prefill_ms - self.times.decode_ms
 
 
-def ask_socket(socket: SocketClient, message: dict[str, Any]) -> Heard:
-    """A turn on a connection that is open."""
+def ask_socket(socket: SocketClient, message: dict[str, Any]) -> MeasuredTurn:
+    """Run a turn on an open connection."""
     begun = time.monotonic_ns()
     socket.send(message)
     return _listen(socket, begun)
 
 
-def ask_http(address: ServerAddress, body: dict[str, Any]) -> Heard:
-    """A turn on a connection of its own."""
+def ask_http(address: ServerAddress, body: dict[str, Any]) -> MeasuredTurn:
+    """Run a turn on a new connection."""
     begun = time.monotonic_ns()
     with HttpClient(address, body) as client:
         return _listen(client, begun)
 
 
-def _listen(client: Client, begun_ns: int) -> Heard:
-    """A turn to its end. `begun_ns`: before anything was done for it."""
-    heard = Heard(begun_ns)
-    while not heard.answer:
+def _listen(client: Client, begun_ns: int) -> MeasuredTurn:
+    """Read a turn to its end."""
+    measured = MeasuredTurn(begun_ns)
+    while not measured.answer:
         for event in client.read():
-            heard.hear(event)
-    if heard.answer.status not in ("completed", "incomplete"):
-        raise RequestRefused(f"The server could not answer: {heard.answer}.")
-    return heard
+            measured.receive(event)
+    if measured.answer.status not in ("completed", "incomplete"):
+        raise RequestRefused(f"The server could not answer: {measured.answer}.")
+    return measured

@@ -1,7 +1,7 @@
 """`vivace keys`: keys for other programs and people, besides the token of this user.
 
 Owns the words on the screen and opens the store, also beside a running server. Does not make or check keys:
-`server.keys` does. The secret goes to stdout, once and alone, so that a script can take it.
+`server.store.keys` does. The secret goes to stdout, once and alone, so that a script can take it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -99,7 +99,7 @@ def _list() -> None:
 
 
 def _known() -> "list[Key]":
-    """Just looking does not make a database."""
+    """Return the keys. Make no database just for looking."""
     from vivace.config import load_settings
 
     path = load_settings().database
@@ -119,7 +119,7 @@ def _with_store(path: "Path", work: "Callable[[Store], Awaitable[T]]") -> T:
 
 
 def _url(settings: "Settings") -> str:
-    """Where the server is, or will be."""
+    """Return the URL of the server that runs or will run."""
     from vivace.client.warm import find_server
     from vivace.protocol.rundir import HOST
 
@@ -128,7 +128,7 @@ def _url(settings: "Settings") -> str:
 
 
 def _own_limits(key: "Key") -> dict[str, int] | None:
-    """None if they cannot be read."""
+    """Return the limits, or None if they cannot be read."""
     import msgspec
 
     try:

@@ -74,7 +74,7 @@ class TerminalProgress:
         return f" {per_second / 1e6:.1f} MB/s, {_clock(left_s)} left"
 
     def _summary(self) -> str:
-        """What stays on the screen: how far it came, since a step may also end before its end."""
+        """Return the last line: how far it came. A step may end early."""
         elapsed_s = time.monotonic() - self.began_s
         if not self.total_bytes:
             return f"{self.label}: {_clock(elapsed_s)}"

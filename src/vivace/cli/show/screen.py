@@ -40,7 +40,7 @@ class Screen:
         self.say(text, style=_BOLD)
 
     def write(self, text: str) -> None:
-        """Streamed text, as it comes."""
+        """Show a piece of streamed text."""
         self.stream.write(clean(text, keep="\n\t"))
         self.stream.flush()
 
@@ -95,7 +95,7 @@ class Screen:
 
 
 def complain(message: str, hint: str = "") -> None:
-    """An error for a person, on stderr."""
+    """Show an error on stderr."""
     screen = Screen(sys.stderr)
     screen.say(f"vivace: {clean(message, keep=chr(10))}", style=_RED)
     if hint:
@@ -103,7 +103,7 @@ def complain(message: str, hint: str = "") -> None:
 
 
 def clean(text: str, keep: str = "") -> str:
-    """Text that cannot steer the terminal: tabs widened, control characters made visible."""
+    """Return text that cannot control the terminal: tabs widened, control characters made visible."""
     widened = text if "\t" in keep else text.replace("\t", TAB)
     return "".join(
         c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else "�" for c in widened
@@ -111,7 +111,7 @@ def clean(text: str, keep: str = "") -> str:
 
 
 def cut(text: str, columns: int) -> str:
-    """As much of `text` as fits into `columns` cells."""
+    """Return as much of `text` as fits into `columns` cells."""
     used = 0
     for index, char in enumerate(text):
         used += 2 if unicodedata.east_asian_width(char) in "WF" else 1

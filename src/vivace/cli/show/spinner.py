@@ -20,7 +20,7 @@ class Spinner:
         self._task: asyncio.Task[None] | None = None
 
     def wait_for(self, what: str) -> None:
-        """From now on, show this instead of what was shown before."""
+        """Show what is waited for, in place of what was shown before."""
         self.stop()
         if self._screen.is_terminal:
             self._task = asyncio.create_task(self._turn(what, time.monotonic()))

@@ -10,7 +10,7 @@ from vivace.protocol.shapes.events import Waterfall
 
 
 def one_line(model: str, turns: Sequence[Waterfall], first_token_ms: float) -> str:
-    """Model, prompt tokens cached + new, time to first token, tokens and their speed."""
+    """Return model, prompt tokens cached + new, time to first token, tokens and their speed."""
     cached, new = sum(turn.cached_tokens for turn in turns), sum(turn.new_tokens for turn in turns)
     last = turns[-1] if turns else Waterfall()
     return (
@@ -20,14 +20,14 @@ def one_line(model: str, turns: Sequence[Waterfall], first_token_ms: float) -> s
 
 
 def speed(turn: Waterfall) -> str:
-    """Tokens a second of the decode; one token has none."""
+    """Return the tokens a second of the decode, or nothing for a single token."""
     if turn.output_tokens < 2 or turn.decode_ms <= 0:
         return ""
     return f", {(turn.output_tokens - 1) / turn.decode_ms * 1e3:.1f} tok/s"
 
 
 def table(named: Sequence[tuple[str, Waterfall]], first_token_ms: float, apply_ms: float | None) -> list[str]:
-    """All stages, a column a turn."""
+    """Return all stages, one column for each turn."""
     stages = (
         ("queue", "queue_ms"),
         ("tokenize", "tokenize_ms"),

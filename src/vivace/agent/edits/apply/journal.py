@@ -56,11 +56,6 @@ class Journal:
                 raise
         return entry
 
-    def record(self, source: SourceFile, new_bytes: bytes, instruction: str, unit_name: str) -> Entry:
-        """Write an entry, durably, for an edit that the caller is about to make. `apply` does both."""
-        with self._lock():
-            return self._record(source, new_bytes, instruction, unit_name)
-
     def undo(self, path: Path | None = None) -> Entry:
         """Take the newest edit (of `path`) back and forget it; NothingToUndo if its file has changed since.
 

@@ -1,1 +1,1 @@
-"""One module a subject, one function a section of the report."""
+"""What `vivace bench engine` measures: one module for each subject, one function for each section."""

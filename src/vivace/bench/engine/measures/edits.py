@@ -8,9 +8,9 @@ them can then be in the session for them to learn from.
 
 from dataclasses import dataclass
 
+from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess, Turn
 from vivace.bench.engine.peer import Ask, Peer, Reply
-from vivace.bench.engine.rig import Rig, Section
 from vivace.bench.figures import median, ratio
 from vivace.bench.rows import EditCase
 from vivace.engine.wire.frames import Append, Generate, Rewind, Sampling
@@ -21,7 +21,7 @@ NEAR_TIE = 0.5  # logits apart at most; the report lists every gap
 
 @dataclass(frozen=True)
 class Outcome:
-    """One row done in every way."""
+    """One row, generated in every way."""
 
     with_drafts: Turn
     without: Turn
@@ -29,32 +29,34 @@ class Outcome:
     difference: Section | None
 
 
-def measure_edits(rig: Rig, engine: EngineProcess, peer: Peer) -> tuple[Section, Section]:
+def measure_edits(context: BenchContext, engine: EngineProcess, peer: Peer) -> tuple[Section, Section]:
     """The section `edits`, and what it adds to `peer`."""
     outcomes = []
-    for number, case in enumerate(rig.cases):
-        rig.progress.note(f"row {number + 1} of {len(rig.cases)}, {case.name}")
-        with rig.cold_session(engine) as session:
-            outcomes.append(_do(rig, engine, peer, case, session))
+    for number, case in enumerate(context.cases):
+        context.progress.note(f"row {number + 1} of {len(context.cases)}, {case.name}")
+        with context.cold_session(engine) as session:
+            outcomes.append(_do(context, engine, peer, case, session))
     return _our_section(outcomes), _peer_section(outcomes)
 
 
-def _do(rig: Rig, engine: EngineProcess, peer: Peer, case: EditCase, session: str) -> Outcome:
+def _do(context: BenchContext, engine: EngineProcess, peer: Peer, case: EditCase, session: str) -> Outcome:
     engine.run(Append(session, "", case.prompt[:-1]))
-    with_drafts = _generate(rig, engine, case, session, use_drafts=True)
-    without = _generate(rig, engine, case, session, use_drafts=False)
-    lookups = {count: _look_up(rig, peer, case, count) for count in LOOKUP_TOKENS}
+    with_drafts = _generate(context, engine, case, session, use_drafts=True)
+    without = _generate(context, engine, case, session, use_drafts=False)
+    lookups = {count: _look_up(context, peer, case, count) for count in LOOKUP_TOKENS}
     return Outcome(with_drafts, without, lookups, _difference(engine, case, session, with_drafts, without))
 
 
-def _generate(rig: Rig, engine: EngineProcess, case: EditCase, session: str, *, use_drafts: bool) -> Turn:
-    """One generation; the session is then as it was before."""
+def _generate(
+    context: BenchContext, engine: EngineProcess, case: EditCase, session: str, *, use_drafts: bool
+) -> Turn:
+    """Generate once, and put the session back to where it was."""
     turn = engine.run(
         Generate(
             session,
             "",
             case.prompt[-1:],
-            max_tokens=rig.effort.edit_tokens,
+            max_tokens=context.effort.edit_tokens,
             stop=case.stop,
             prediction=case.prediction if use_drafts else [],
             use_drafts=use_drafts,
@@ -64,14 +66,14 @@ def _generate(rig: Rig, engine: EngineProcess, case: EditCase, session: str, *, 
     return turn
 
 
-def _look_up(rig: Rig, peer: Peer, case: EditCase, lookup_tokens: int) -> Reply:
+def _look_up(context: BenchContext, peer: Peer, case: EditCase, lookup_tokens: int) -> Reply:
     return peer.generate(
         Ask(
             case.prompt,
-            rig.effort.edit_tokens,
+            context.effort.edit_tokens,
             ready_tokens=len(case.prompt) - 1,
             stop=case.stop,
-            end_tokens=rig.end_tokens,
+            end_tokens=context.end_tokens,
             lookup_tokens=lookup_tokens,
         )
     )
@@ -80,7 +82,7 @@ def _look_up(rig: Rig, peer: Peer, case: EditCase, lookup_tokens: int) -> Reply:
 def _difference(
     engine: EngineProcess, case: EditCase, session: str, with_drafts: Turn, without: Turn
 ) -> Section | None:
-    """Where the two texts part, and how far apart the two best tokens are there; None if they never do."""
+    """Return where the two texts differ and how far apart the two best tokens are there, or None."""
     on, off = with_drafts.tokens, without.tokens
     if on == off:
         return None
@@ -128,7 +130,7 @@ def _our_section(outcomes: list[Outcome]) -> Section:
 
 
 def _peer_section(outcomes: list[Outcome]) -> Section:
-    """Theirs is the better one of their settings, over all rows."""
+    """Compare with the better one of the peer's settings, over all rows."""
     rates = {count: _rate([each.lookups[count] for each in outcomes]) for count in LOOKUP_TOKENS}
     best = max(rates, key=lambda count: rates[count])
     ours = _rate([each.with_drafts for each in outcomes])
@@ -144,7 +146,7 @@ def _peer_section(outcomes: list[Outcome]) -> Section:
 
 
 def _rate(generations: list[Turn] | list[Reply]) -> float:
-    """Tokens a second over all of them, so that a longer text is not punished for its length."""
+    """Return tokens a second over all generations together."""
     return ratio(sum(len(each.tokens) for each in generations), sum(each.whole_s for each in generations))
 
 

@@ -7,9 +7,9 @@ is done again, and does not count.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess, Turn
 from vivace.bench.engine.prompts import LONG_ANSWER
-from vivace.bench.engine.rig import Rig, Section
 from vivace.bench.figures import median, percentile
 from vivace.bench.rows import EditCase
 from vivace.engine.wire.frames import Append, Generate, Rewind
@@ -21,16 +21,16 @@ MOST_TRIES = 3  # for each interrupt that is wanted
 Running = Callable[[], AbstractContextManager[Turn]]  # a turn in the middle of its work
 
 
-def measure_interrupts(rig: Rig, engine: EngineProcess) -> Section:
-    longest = max(rig.cases, key=lambda case: case.unit_tokens)
-    with rig.cold_session(engine) as session:
+def measure_interrupts(context: BenchContext, engine: EngineProcess) -> Section:
+    longest = max(context.cases, key=lambda case: case.unit_tokens)
+    with context.cold_session(engine) as session:
         engine.run(Append(session, "", longest.prompt[:-1]))
         kinds: dict[str, Running] = {
-            "decode": lambda: _decoding(rig, engine),
+            "decode": lambda: _decoding(context, engine),
             "verify": lambda: _verifying(engine, session, longest),
-            "prefill": lambda: _prefilling(rig, engine),
+            "prefill": lambda: _prefilling(context, engine),
         }
-        found = {kind: _interrupt_often(rig, engine, kind, running) for kind, running in kinds.items()}
+        found = {kind: _interrupt_often(context, engine, kind, running) for kind, running in kinds.items()}
     everything = [each for times in found.values() for each in times]
     return {
         "latency_ms_p95": percentile(everything, 0.95),
@@ -41,24 +41,26 @@ def measure_interrupts(rig: Rig, engine: EngineProcess) -> Section:
     }
 
 
-def _interrupt_often(rig: Rig, engine: EngineProcess, kind: str, running: Running) -> list[float]:
+def _interrupt_often(
+    context: BenchContext, engine: EngineProcess, kind: str, running: Running
+) -> list[float]:
     times: list[float] = []
-    for _ in range(MOST_TRIES * rig.effort.interrupts):
-        rig.progress.note(f"in {kind}, {len(times) + 1} of {rig.effort.interrupts}")
+    for _ in range(MOST_TRIES * context.effort.interrupts):
+        context.progress.note(f"in {kind}, {len(times) + 1} of {context.effort.interrupts}")
         with running() as turn:
-            engine.watch(rig.prompts.random.random() * MOST_WAIT_S)
+            engine.watch(context.prompts.random.random() * MOST_WAIT_S)
             latency_ms = engine.interrupt(turn)
         if turn.reason == "interrupted":
             times.append(latency_ms)
-        if len(times) == rig.effort.interrupts:
+        if len(times) == context.effort.interrupts:
             break
     return times
 
 
 @contextmanager
-def _decoding(rig: Rig, engine: EngineProcess) -> Iterator[Turn]:
-    prompt = rig.prompts.message(LONG_ANSWER)
-    with rig.cold_session(engine) as session:
+def _decoding(context: BenchContext, engine: EngineProcess) -> Iterator[Turn]:
+    prompt = context.prompts.message(LONG_ANSWER)
+    with context.cold_session(engine) as session:
         turn = engine.begin(Generate(session, "", prompt, max_tokens=400, use_drafts=False))
         yield engine.wait_for_tokens(turn, 1)
 
@@ -73,7 +75,7 @@ def _verifying(engine: EngineProcess, session: str, case: EditCase) -> Iterator[
 
 
 @contextmanager
-def _prefilling(rig: Rig, engine: EngineProcess) -> Iterator[Turn]:
-    prompt = rig.prompts.fresh(min(PREFILL_TOKENS, engine.limit_tokens // 2))
-    with rig.cold_session(engine) as session:
+def _prefilling(context: BenchContext, engine: EngineProcess) -> Iterator[Turn]:
+    prompt = context.prompts.fresh(min(PREFILL_TOKENS, engine.limit_tokens // 2))
+    with context.cold_session(engine) as session:
         yield engine.begin(Generate(session, "", prompt, max_tokens=1))

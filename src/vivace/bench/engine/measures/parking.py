@@ -7,8 +7,8 @@ the system's page cache where that can be asked for (Linux), so that the disk is
 import os
 from pathlib import Path
 
+from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess
-from vivace.bench.engine.rig import Rig, Section
 from vivace.bench.figures import median, ratio
 from vivace.engine.wire.frames import Generate, Park
 from vivace.errors import ServerGone
@@ -18,13 +18,13 @@ WRITTEN_WITHIN_S = 60.0
 POLL_S = 0.02
 
 
-def measure_park(rig: Rig, engine: EngineProcess, shelf: Path) -> Section:
+def measure_park(context: BenchContext, engine: EngineProcess, shelf: Path) -> Section:
     """`shelf` is the folder that the engine parks into."""
     prefills, restores, restored, sizes = [], [], [], []
-    for number in range(rig.effort.park_rounds):
-        rig.progress.note(f"session {number + 1} of {rig.effort.park_rounds}")
-        prompt = rig.prompts.fresh(rig.effort.park_tokens)
-        with rig.cold_session(engine) as session:
+    for number in range(context.effort.park_rounds):
+        context.progress.note(f"session {number + 1} of {context.effort.park_rounds}")
+        prompt = context.prompts.fresh(context.effort.park_tokens)
+        with context.cold_session(engine) as session:
             prefills.append(engine.run(Generate(session, "", prompt, max_tokens=1)).first_token_ms)
             for _ in range(RESTORES):
                 file = _park(engine, session, shelf)
@@ -37,7 +37,7 @@ def measure_park(rig: Rig, engine: EngineProcess, shelf: Path) -> Section:
         "restore_ratio": ratio(median(restores), median(prefills)),
         "restore_ms": median(restores),
         "prefill_ms": median(prefills),
-        "session_tokens": rig.effort.park_tokens,
+        "session_tokens": context.effort.park_tokens,
         "restored_tokens": min(restored),
         "file_bytes": max(sizes),
         "rounds": len(restores),

@@ -3,10 +3,10 @@
 Ours and theirs take turns, so that a slow moment of the machine meets both.
 """
 
+from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.engine.peer import Ask, Peer
 from vivace.bench.engine.prompts import LONG_ANSWER
-from vivace.bench.engine.rig import Rig, Section
 from vivace.bench.figures import median, ratio
 from vivace.engine.wire.frames import Generate
 
@@ -14,17 +14,17 @@ PROMPT_TOKENS = 300
 WARM_UP_TOKENS = 64
 
 
-def measure_decode(rig: Rig, engine: EngineProcess, peer: Peer) -> Section:
+def measure_decode(context: BenchContext, engine: EngineProcess, peer: Peer) -> Section:
     """Tokens a second after the first one, the same weight file on both sides."""
-    prompt = rig.prompts.message(LONG_ANSWER)
-    most = rig.effort.decode_tokens
+    prompt = context.prompts.message(LONG_ANSWER)
+    most = context.effort.decode_tokens
     ours, theirs, are_same = [], [], []
-    _warm_up(rig, engine, peer)
-    for number in range(rig.effort.decode_rounds):
-        rig.progress.note(f"round {number + 1} of {rig.effort.decode_rounds}")
-        with rig.cold_session(engine) as session:
+    _warm_up(context, engine, peer)
+    for number in range(context.effort.decode_rounds):
+        context.progress.note(f"round {number + 1} of {context.effort.decode_rounds}")
+        with context.cold_session(engine) as session:
             mine = engine.run(Generate(session, "", prompt, max_tokens=most, use_drafts=False))
-        its = peer.generate(Ask(prompt, most, end_tokens=rig.end_tokens))
+        its = peer.generate(Ask(prompt, most, end_tokens=context.end_tokens))
         ours.append(mine.token_ms)
         theirs.append(its.token_ms)
         are_same.append(mine.tokens == its.tokens)
@@ -40,14 +40,14 @@ def measure_decode(rig: Rig, engine: EngineProcess, peer: Peer) -> Section:
     }
 
 
-def measure_first_token(rig: Rig, engine: EngineProcess, peer: Peer) -> Section:
+def measure_first_token(context: BenchContext, engine: EngineProcess, peer: Peer) -> Section:
     """A prompt never seen before: ours from the frame sent to the token here, theirs inside their process."""
     ours, theirs = [], []
-    _warm_up(rig, engine, peer)
-    for number in range(rig.effort.first_token_rounds):
-        rig.progress.note(f"round {number + 1} of {rig.effort.first_token_rounds}")
-        prompt = rig.prompts.fresh(PROMPT_TOKENS)
-        with rig.cold_session(engine) as session:
+    _warm_up(context, engine, peer)
+    for number in range(context.effort.first_token_rounds):
+        context.progress.note(f"round {number + 1} of {context.effort.first_token_rounds}")
+        prompt = context.prompts.fresh(PROMPT_TOKENS)
+        with context.cold_session(engine) as session:
             ours.append(engine.run(Generate(session, "", prompt, max_tokens=1)).first_token_ms)
         theirs.append(peer.generate(Ask(prompt, 1)).first_token_ms)
     return {
@@ -61,9 +61,9 @@ def measure_first_token(rig: Rig, engine: EngineProcess, peer: Peer) -> Section:
     }
 
 
-def _warm_up(rig: Rig, engine: EngineProcess, peer: Peer) -> None:
+def _warm_up(context: BenchContext, engine: EngineProcess, peer: Peer) -> None:
     """The first passes of a process read the weights from disk."""
-    prompt = rig.prompts.fresh(WARM_UP_TOKENS)
-    with rig.cold_session(engine) as session:
+    prompt = context.prompts.fresh(WARM_UP_TOKENS)
+    with context.cold_session(engine) as session:
         engine.run(Generate(session, "", prompt, max_tokens=2))
     peer.generate(Ask(prompt, 2))

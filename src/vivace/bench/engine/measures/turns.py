@@ -4,9 +4,9 @@ New tokens are counted here, not taken from the engine: the message, what frames
 one more, for the last token that was said has never been fed.
 """
 
+from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess, Turn
 from vivace.bench.engine.prompts import FOLLOW_UP, LONG_ANSWER, STEER
-from vivace.bench.engine.rig import Rig, Section
 from vivace.bench.figures import median, ratio
 from vivace.engine.wire.frames import Generate, Rewind
 
@@ -14,13 +14,13 @@ NEVER_FED = 1
 SAID_TOKENS = 16  # in the first turn
 
 
-def measure_warm_turn(rig: Rig, engine: EngineProcess) -> Section:
+def measure_warm_turn(context: BenchContext, engine: EngineProcess) -> Section:
     """The second turn of a conversation."""
-    prompt = rig.prompts.message(LONG_ANSWER)
-    with rig.cold_session(engine) as session:
+    prompt = context.prompts.message(LONG_ANSWER)
+    with context.cold_session(engine) as session:
         first = engine.run(Generate(session, "", prompt, max_tokens=SAID_TOKENS, use_drafts=False))
         log = prompt + first.tokens
-        added = rig.prompts.message(FOLLOW_UP, after=log)
+        added = context.prompts.message(FOLLOW_UP, after=log)
         second = engine.run(Generate(session, "", added, max_tokens=1))
     return {
         "prefilled_tokens": second.waterfall.new_tokens,
@@ -30,19 +30,19 @@ def measure_warm_turn(rig: Rig, engine: EngineProcess) -> Section:
     }
 
 
-def measure_steer(rig: Rig, engine: EngineProcess) -> Section:
+def measure_steer(context: BenchContext, engine: EngineProcess) -> Section:
     """Steers at random moments, each beside the same message given to the engine at rest.
 
     A steer is an interrupt, and at its end the tokens that close the turn, the message and the opening of the
     answer. Its latency is from the interrupt sent to the first new token here, in units of one decode step
     plus the time to the first token of the same tokens at rest (their prefill).
     """
-    prompt = rig.prompts.message(LONG_ANSWER)
+    prompt = context.prompts.message(LONG_ANSWER)
     latencies, units, steps, prefilled, new = [], [], [], [], []
-    for number in range(rig.effort.steers):
-        rig.progress.note(f"steer {number + 1} of {rig.effort.steers}")
-        with rig.cold_session(engine) as session:
-            said, latency_ms, steered, added = _steer(rig, engine, session, prompt)
+    for number in range(context.effort.steers):
+        context.progress.note(f"steer {number + 1} of {context.effort.steers}")
+        with context.cold_session(engine) as session:
+            said, latency_ms, steered, added = _steer(context, engine, session, prompt)
             at_rest = _at_rest(engine, session, prompt + said.tokens, added)
         latencies.append(latency_ms)
         steps.append(said.token_ms)
@@ -61,20 +61,20 @@ def measure_steer(rig: Rig, engine: EngineProcess) -> Section:
 
 
 def _steer(
-    rig: Rig, engine: EngineProcess, session: str, prompt: list[int]
+    context: BenchContext, engine: EngineProcess, session: str, prompt: list[int]
 ) -> tuple[Turn, float, Turn, list[int]]:
-    """The turn that was cut short, the latency, the turn that went on, and its tokens."""
+    """Return the interrupted turn, the latency, the turn that followed, and its new tokens."""
     said = engine.begin(Generate(session, "", prompt, max_tokens=400, use_drafts=False))
     engine.wait_for_tokens(said, 6)
-    engine.watch(rig.prompts.random.random() * 2 * said.token_ms / 1e3)  # anywhere inside of a step
+    engine.watch(context.prompts.random.random() * 2 * said.token_ms / 1e3)  # anywhere inside of a step
     stopped_ms = engine.interrupt(said)
-    added = rig.prompts.message(STEER, after=prompt + said.tokens)
+    added = context.prompts.message(STEER, after=prompt + said.tokens)
     steered = engine.run(Generate(session, "", added, max_tokens=1))
     latency_ms = stopped_ms + (steered.arrived_s[0] - said.ended_s) * 1e3
     return said, latency_ms, steered, added
 
 
 def _at_rest(engine: EngineProcess, session: str, log: list[int], added: list[int]) -> Turn:
-    """The same tokens at the same place, the one that was never fed among them."""
+    """Give the same tokens at the same place to an engine that is idle."""
     engine.send(Rewind(session, len(log) - NEVER_FED))
     return engine.run(Generate(session, "", log[-NEVER_FED:] + added, max_tokens=1))

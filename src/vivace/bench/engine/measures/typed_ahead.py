@@ -7,8 +7,8 @@ are put right with the next one. Enter comes a beat after the last of them, with
 before. A pasted message leaves no time at all; it is the case "without".
 """
 
+from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess
-from vivace.bench.engine.rig import Rig, Section
 from vivace.bench.figures import median, ratio
 from vivace.engine.wire.frames import Append, Generate
 
@@ -18,14 +18,14 @@ SLIP_EVERY = 4
 SLIP = "xqz"
 
 
-def measure_typing(rig: Rig, engine: EngineProcess) -> Section:
-    beats = round(rig.effort.typing_s * BEATS_A_SECOND)
+def measure_typing(context: BenchContext, engine: EngineProcess) -> Section:
+    beats = round(context.effort.typing_s * BEATS_A_SECOND)
     with_typing, without, prefilled = [], [], []
-    for number in range(rig.effort.typing_rounds):
-        rig.progress.note(f"message {number + 1} of {rig.effort.typing_rounds}")
-        text = rig.prompts.text(MESSAGE_TOKENS)
-        without.append(_enter(rig, engine, text, [])[0])
-        first_token_ms, left = _enter(rig, engine, text, drafts_of(text, beats))
+    for number in range(context.effort.typing_rounds):
+        context.progress.note(f"message {number + 1} of {context.effort.typing_rounds}")
+        text = context.prompts.text(MESSAGE_TOKENS)
+        without.append(_enter(context, engine, text, [])[0])
+        first_token_ms, left = _enter(context, engine, text, typed_prefixes(text, beats))
         with_typing.append(first_token_ms)
         prefilled.append(left)
     return {
@@ -33,14 +33,14 @@ def measure_typing(rig: Rig, engine: EngineProcess) -> Section:
         "with_typing_ms": median(with_typing),
         "without_typing_ms": median(without),
         "prefilled_after_enter_tokens": max(prefilled),
-        "message_tokens": len(rig.prompts.message(text)),
-        "typed_in_s": rig.effort.typing_s,
-        "rounds": rig.effort.typing_rounds,
+        "message_tokens": len(context.prompts.message(text)),
+        "typed_in_s": context.effort.typing_s,
+        "rounds": context.effort.typing_rounds,
     }
 
 
-def drafts_of(text: str, beats: int) -> list[str]:
-    """The text as it stood at each beat before Enter, some with a slip at the end."""
+def typed_prefixes(text: str, beats: int) -> list[str]:
+    """Return the text as it stood at each moment before Enter, some with a typing error at the end."""
     seen = []
     for beat in range(1, beats):
         upto = text[: len(text) * beat // beats]
@@ -49,14 +49,14 @@ def drafts_of(text: str, beats: int) -> list[str]:
     return seen
 
 
-def _enter(rig: Rig, engine: EngineProcess, text: str, drafts: list[str]) -> tuple[float, int]:
-    """Milliseconds from Enter to the first token, and what was prefilled in between."""
-    system = rig.prompts.system()
-    with rig.cold_session(engine) as session:
+def _enter(context: BenchContext, engine: EngineProcess, text: str, drafts: list[str]) -> tuple[float, int]:
+    """Return milliseconds from Enter to the first token, and the tokens prefilled in between."""
+    system = context.prompts.system()
+    with context.cold_session(engine) as session:
         engine.run(Append(session, "", system))
         for draft in drafts:
-            typed = rig.prompts.typed(draft, after=system)
+            typed = context.prompts.typed(draft, after=system)
             engine.begin(Append(session, "", typed, is_provisional=True))
             engine.watch(1 / BEATS_A_SECOND)
-        turn = engine.run(Generate(session, "", rig.prompts.message(text, after=system), max_tokens=1))
+        turn = engine.run(Generate(session, "", context.prompts.message(text, after=system), max_tokens=1))
     return turn.first_token_ms, turn.waterfall.new_tokens

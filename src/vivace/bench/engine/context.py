@@ -1,4 +1,7 @@
-"""What every measure needs: the prompts, the rows, how much to do, and whom to tell."""
+"""What every measure of `vivace bench engine` gets: prompts, rows, effort and progress.
+
+Owns tenants, so that sessions share nothing by chance. Does not own engines.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +19,7 @@ Section = dict[str, Any]  # what one measure adds to the report
 
 
 @dataclass
-class Rig:
+class BenchContext:
     effort: Effort
     prompts: Prompts
     cases: list[EditCase]
@@ -26,6 +29,6 @@ class Rig:
 
     @contextmanager
     def cold_session(self, engine: EngineProcess) -> Iterator[str]:
-        """A session of a tenant that has no other: nothing of its prompt can be in memory or on disk."""
+        """Open a session of a new tenant: nothing of its prompt is in memory or on disk."""
         with engine.session(tenant=f"cold-{next(self._tenants)}") as session:
             yield session

@@ -58,7 +58,7 @@ def _tool(function: Callable[..., Any]) -> Item:
 
 
 def opening(salt: str, instruction_chars: int = INSTRUCTION_CHARS) -> list[Item]:
-    """The first input. The salt stands at its beginning: nothing of it is in any cache."""
+    """Return the first input. The salt is at its beginning, so that no cache has a prefix of it."""
     instructions = f"Session {salt}.\n{inspect.getsource(difflib)[:instruction_chars]}"
     return [
         {"type": "message", "role": "developer", "content": [part(instructions)]},
@@ -67,7 +67,7 @@ def opening(salt: str, instruction_chars: int = INSTRUCTION_CHARS) -> list[Item]
 
 
 def output(call_id: str, chance: random.Random, chars: tuple[int, int] = OUTPUT_CHARS) -> Item:
-    """What a tool answers: a piece of a file."""
+    """Return the output of a tool call: a piece of a file."""
     text, length = inspect.getsource(argparse), chance.randint(*chars)
     start = chance.randrange(len(text) - length)
     return {"type": "function_call_output", "call_id": call_id, "output": text[start : start + length]}
