@@ -8,7 +8,6 @@ in blocks, the paths are looked at.
 
 import ast
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -102,13 +101,11 @@ def _is_module_or_name(dotted: str) -> bool:
 
 @cache
 def _tracked() -> list[str]:
-    """Return every file and folder of the repository."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    files = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    folders = {str(parent) for file in files for parent in Path(file).parents}
-    return [file for file in files if file] + sorted(folders - {"."})
+    """Return every file and folder that belongs to the repository, also where there is no git."""
+    places = [*REPOSITORY.glob("*"), *REPOSITORY.glob(".*")]
+    places += [place for root in ROOTS for place in (REPOSITORY / root).rglob("*")]
+    found = [place.relative_to(REPOSITORY).as_posix() for place in places]
+    return [place for place in found if "__pycache__" not in place and not place.startswith(".venv")]
 
 
 @cache
