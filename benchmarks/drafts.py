@@ -24,9 +24,9 @@ from vivace.agent.edits.find.units import file_unit
 from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
 from vivace.bench.rows import Row, as_messages, changed_lines, read_rows, smallest_unit
 from vivace.config import load_settings
+from vivace.engine.common_length import common_length
 from vivace.engine.speculation import Drafter, History, StepCosts
 from vivace.engine.speculation.chances import RUNS, Chances, Kind
-from vivace.engine.speculation.suffix import common_length
 from vivace.models.download import ensure
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.progress import Silent

@@ -12,7 +12,7 @@ from typing import Any
 from vivace.bench.gpu.material import Material
 from vivace.bench.gpu.peer import load_transformers
 from vivace.engine.runners.base import SamplingSpec, Span
-from vivace.engine.runners.cuda.load import open_runner
+from vivace.engine.runners.cuda.load import GpuOptions, open_runner
 
 CONTEXTS = (1024, 4096, 16384)
 DECODED = 128
@@ -38,7 +38,7 @@ def _decode_ours(
     model: Path, gpu_folder: Path, material: Material, bits: int, prefill: str
 ) -> dict[int, list[int]]:
     runner = open_runner(
-        model, context_tokens=CONTEXTS[-1] + 1024, bits=bits, folder=gpu_folder, prefill=prefill
+        model, GpuOptions(CONTEXTS[-1] + 1024, weight_bits=bits, folder=gpu_folder, prefill=prefill)
     )
     texts = {}
     for context in CONTEXTS:

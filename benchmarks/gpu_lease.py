@@ -137,13 +137,11 @@ class Lease:
 
     def stage_load(self) -> None:
         """Convert, then load again: the second time must take seconds."""
-        from vivace.engine.runners.cuda.load import open_runner
+        from vivace.engine.runners.cuda.load import GpuOptions, open_runner
 
         for which in ("first_load_s", "second_load_s"):
             begun = time.perf_counter()
-            runner = open_runner(
-                self.model, context_tokens=4096, folder=self.gpu_folder, prefill=self.prefill
-            )
+            runner = open_runner(self.model, GpuOptions(4096, folder=self.gpu_folder, prefill=self.prefill))
             self.found[which] = round(time.perf_counter() - begun, 2)
             self.found["pass_ms"] = {size: round(ms, 3) for size, ms in runner.known_costs().items()}
             runner.close()

@@ -12,7 +12,7 @@ import numpy as np
 
 from vivace.bench.gpu.material import Material
 from vivace.engine.runners.base import Logits, Span
-from vivace.engine.runners.cuda.load import open_runner
+from vivace.engine.runners.cuda.load import GpuOptions, open_runner
 from vivace.engine.runners.cuda.prefill.chunks import PREFILLS
 
 SIZES = (64, 256, 512, 1024, 2048, 4096, 8192)
@@ -26,7 +26,7 @@ TOP = 12
 def compare_prefills(model: Path, gpu_folder: Path, material: Material) -> dict[str, Any]:
     found, said = {}, {}
     for way in PREFILLS:
-        runner = open_runner(model, context_tokens=16384, bits=8, folder=gpu_folder, prefill=way)
+        runner = open_runner(model, GpuOptions(16384, folder=gpu_folder, prefill=way))
         found[way] = _measure(runner, material)
         said[way] = _next_tokens(runner, material, passes=False)
         if way == "bf16":

@@ -318,7 +318,7 @@ def open_runner(model: Path, device: str, gpu_folder: str, threads: int) -> Runn
         from vivace.engine.runners.cuda import load
 
         return load.open_runner(
-            model, context_tokens=CONTEXT_TOKENS, folder=Path(gpu_folder) if gpu_folder else None
+            model, load.GpuOptions(CONTEXT_TOKENS, folder=Path(gpu_folder) if gpu_folder else None)
         )
     from vivace.engine.runners.llamacpp import LlamaRunner
 

@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vivace.config import load_settings
-from vivace.engine.loop.worker import SPIN_COUNT
-from vivace.engine.tuning.cpu import choose_threads
+from vivace.engine.tuning.cpu import SPIN_COUNT, choose_threads
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
 

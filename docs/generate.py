@@ -133,6 +133,7 @@ def frame_parts() -> str:
     from vivace.engine.wire import frames as module
 
     known = shapes("engine/wire/frames.py")
+    known["Grammar"] = shapes("models/families/base.py")["Grammar"]  # the family that writes it owns it
     inner = [name for name, shape in known.items() if shape.fields and not _is_frame(getattr(module, name))]
     return "\n\n".join(section(known[name]) for name in inner)
 

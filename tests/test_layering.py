@@ -32,21 +32,29 @@ FORBIDDEN = {
     "client": {"models", "engine", "server"},  # knows the wire and nothing behind it
     "agent": {"engine", "server"},  # a client like any stranger's
 }
+# The rooms of the engine, from the wire up to the process. `wire/job.py` also asks what tuning found.
+ENGINE_ROOMS = [
+    "wire", "common_length", "faults", "runners", "tuning", "speculation", "output", "kv", "turns", "loop",
+]  # fmt: skip
 LIGHT = ["protocol", "client", "agent", "cli", "tui"]
 HEAVY = {"torch", "llama_cpp", "llguidance", "numpy", "PIL", "uvicorn", "starlette", "openai"}
 
 
-def imports(file: Path) -> set[str]:
-    """The parts of vivace that a module names in any import, also inside functions."""
+def imported(file: Path) -> set[str]:
+    """Every module of vivace that a module names in any import, also inside functions."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative import"
-            module = node.module or ""
-            names = [f"vivace.{alias.name}" for alias in node.names] if module == "vivace" else [module]
-        found |= {name.split(".")[1] for name in names if name.startswith("vivace.")}
-    return found & set(LAYERS)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.startswith("vivace.")}
+
+
+def imports(file: Path) -> set[str]:
+    """The parts of vivace that a module imports."""
+    return {name.split(".")[1] for name in imported(file)} & set(LAYERS)
 
 
 def modules(part: str) -> list[Path]:
@@ -60,6 +68,34 @@ def test_imports_point_downward(part: str) -> None:
     allowed = set(LAYERS[: LAYERS.index(part) + 1]) - FORBIDDEN.get(part, set())
     for file in modules(part):
         assert imports(file) <= allowed, f"{file} imports {imports(file) - allowed}"
+
+
+def test_the_server_knows_of_the_engine_only_the_wire() -> None:
+    """What crosses between the two processes is all that they share."""
+    for file in modules("server"):
+        beyond = {name for name in imported(file) if name.startswith("vivace.engine")}
+        beyond = {name for name in beyond if not name.startswith("vivace.engine.wire.")}
+        assert not beyond, f"{file} imports {beyond}"
+
+
+def test_stand_ins_are_run_by_the_worker_alone() -> None:
+    """Only when a scripted model is asked for: inside of a function. Benches write the scripts."""
+    worker = SOURCE / "engine" / "loop" / "worker.py"
+    for file in SOURCE.rglob("*.py"):
+        if file != worker and file.relative_to(SOURCE).parts[0] not in ("testing", "bench"):
+            names = {name for name in imported(file) if name.startswith("vivace.testing")}
+            assert not names, f"{file} imports {names}"
+    top = ast.parse(worker.read_text()).body
+    assert not [node for node in top if isinstance(node, ast.ImportFrom) and "testing" in (node.module or "")]
+
+
+@pytest.mark.parametrize("room", ENGINE_ROOMS)
+def test_the_rooms_of_the_engine_build_on_each_other(room: str) -> None:
+    """A room imports only those below it."""
+    allowed = {*ENGINE_ROOMS[: ENGINE_ROOMS.index(room) + 1], *({"tuning"} if room == "wire" else ())}
+    for file in modules(f"engine/{room}"):
+        rooms = {name.split(".")[2] for name in imported(file) if name.startswith("vivace.engine.")}
+        assert rooms & set(ENGINE_ROOMS) <= allowed, f"{file} imports {rooms - allowed}"
 
 
 @pytest.mark.parametrize("part", LIGHT)

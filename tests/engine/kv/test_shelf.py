@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivace.engine.kv.shelf import Shelf, common_length
+from vivace.engine.common_length import common_length
+from vivace.engine.kv.shelf import Shelf
 
 LIMIT = 10_000
 ANN = "ann"

@@ -15,7 +15,7 @@ from typing import Self
 import msgspec
 
 from vivace.bench.child import Child
-from vivace.engine.loop.worker import SPIN_COUNT
+from vivace.engine.tuning.cpu import SPIN_COUNT
 from vivace.errors import StartError
 
 

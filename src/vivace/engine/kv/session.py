@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
+from vivace.engine.common_length import common_length
 from vivace.engine.faults import ENDING, log_fault, only_logged
-from vivace.engine.kv.shelf import Parked, Shelf, common_length
+from vivace.engine.kv.shelf import Parked, Shelf
 from vivace.engine.runners.base import (
     DecodingRunner,
     KVFull,
@@ -47,7 +48,7 @@ class Session:
         self.restored_tokens = 0  # how much of `kv` came from disk when it was last seated
         self.first_prompt_tokens = 0  # the log when its first turn began
         self.origin: Parked | None = None  # the file that a prefix was loaded from
-        self.used = 0.0  # when it was last worked on
+        self.used = 0.0  # when its last turn began or ended
         self.claim: Claim | None = None  # of the turn that runs or waits on it: there is never a second one
         self.is_fork = False
         self._history: History | None = None
@@ -200,7 +201,6 @@ class Sessions:
 
         `claim`: what it may take from sessions that run; None: nothing.
         """
-        session.used = time.time()
         if session.seq == NO_SEQ:
             if not self._free:
                 self._make_room([session], claim)

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from vivace.engine.common_length import common_length
 from vivace.engine.faults import log_fault
 
 _HEADER = struct.Struct("<8sQQI")  # magic, tokens, bytes of state, checksum; then the tokens, then the state
@@ -26,7 +27,6 @@ _SALT_BYTES = 32
 MOST_UNWRITTEN_BYTES = 512 << 20  # states that wait for the disk; beyond this, parking waits too
 COVERED = 0.9  # a prefix is not kept again if a kept one covers this share of it
 STALE_S = 3600.0  # a half-written file of this age has no writer any more
-_BLOCK = 1024
 
 
 class Parked:
@@ -276,18 +276,3 @@ def _header(tokens: bytes, state: bytes) -> bytes:
 
 def _digest(salt: bytes, data: bytes) -> str:
     return hashlib.blake2b(data, key=salt, digest_size=16).hexdigest()
-
-
-def common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the common beginning of two lists, or of two arrays. Slices compare at C speed."""
-    low, most = 0, min(len(one), len(other))
-    while low + _BLOCK <= most and one[low : low + _BLOCK] == other[low : low + _BLOCK]:
-        low += _BLOCK
-    high = min(low + _BLOCK, most)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -1,25 +1,24 @@
 """Who runs next. Realtime before everything else, between any two passes; fair among tenants within a tier.
 
-Owns the waiting turns and what each tenant has been served. A turn that is not realtime (background work, and
-text that is still being typed) gets one pass in twenty while realtime turns run, so that it never starves.
-Among tenants the one that was served least goes first, by virtual token counters: a tenant that comes back
-after a pause starts level with the others and has no old credit to spend. Does not run anything.
+Owns the waiting turns. A turn that is not realtime (background work, and text that is still being typed) gets
+one pass in twenty while realtime turns run; among tenants the one that was served least goes first
+(`fairness`, which the server's queue uses, too). Does not run anything.
 """
 
 from collections.abc import Iterator, Sequence
 
-from vivace.engine.turns.turn import Account, Turn
+from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import Append, Close, Generate, Interrupt, Rewind, Score, ToEngine
+from vivace.fairness import FairCounters, RealtimeShare
 
-REALTIME_PASSES = 19  # in a row at most, while something else waits: the rest gets 5%
 OUTPUT_WEIGHT = 2.0  # a token said counts as two tokens read: about what they cost
 
 
 class Scheduler:
     def __init__(self) -> None:
         self._turns: list[Turn] = []
-        self._served: dict[Account, float] = {}  # in weighted tokens
-        self._realtime_passes = 0  # since something else last ran
+        self._served = (FairCounters(), FairCounters())  # of tenants, in weighted tokens: by `is_realtime`
+        self._share = RealtimeShare()
         self._tick = 0
 
     def __len__(self) -> int:
@@ -29,17 +28,18 @@ class Scheduler:
         return iter(list(self._turns))
 
     def add(self, turn: Turn) -> None:
-        account = turn.account
-        active = {each.account for each in self._turns if each.is_realtime == turn.is_realtime}
-        if account not in active:
-            level = min((self._served[each] for each in active), default=0.0)
-            self._served[account] = max(self._served.get(account, 0.0), level)
+        present = {each.tenant for each in self._turns if each.is_realtime == turn.is_realtime}
+        if turn.tenant not in present:
+            self._served[turn.is_realtime].join(turn.tenant, present)
         self._turns.append(turn)
 
     def remove(self, turn: Turn) -> None:
         self._turns.remove(turn)
+        if len(self._turns) < 2:
+            self._share = RealtimeShare()  # nobody waits
         if not self._turns:
-            self._served.clear()  # nobody waits: nobody has a claim on anybody
+            for counters in self._served:
+                counters.clear()
 
     @property
     def senior(self) -> Turn:
@@ -50,10 +50,12 @@ class Scheduler:
         """All turns, the one whose turn it is first."""
         if len(self._turns) == 1:
             return self._turns[:]
-        fair = sorted(self._turns, key=lambda turn: (self._served[turn.account], turn.served_at))
+        fair = sorted(
+            self._turns, key=lambda turn: (self._served[turn.is_realtime][turn.tenant], turn.served_at)
+        )
         realtime = [turn for turn in fair if turn.is_realtime]
         rest = [turn for turn in fair if not turn.is_realtime]
-        if rest and self._realtime_passes >= REALTIME_PASSES:
+        if rest and self._share.is_other_due:
             return rest + realtime
         return realtime + rest
 
@@ -62,16 +64,15 @@ class Scheduler:
         return not turn.is_realtime and any(each.is_realtime for each in self._turns)
 
     def charge(self, turn: Turn, *, tokens_read: int = 0, tokens_said: int = 0) -> None:
-        """Account for a pass that this turn had a part in. Before the turn is removed."""
+        """Count a pass that this turn had a part in as served. Call it before the turn is removed."""
         self._tick += 1
         turn.served_at = self._tick
-        self._served[turn.account] += tokens_read + OUTPUT_WEIGHT * tokens_said
+        self._served[turn.is_realtime].charge(turn.tenant, tokens_read + OUTPUT_WEIGHT * tokens_said)
 
     def count_pass(self, lead: Turn) -> None:
-        if len(self._turns) > 1 and lead.is_realtime and any(not each.is_realtime for each in self._turns):
-            self._realtime_passes += 1
-        else:
-            self._realtime_passes = 0
+        if len(self._turns) > 1:
+            is_other_waiting = any(not each.is_realtime for each in self._turns)
+            self._share.count(is_realtime=lead.is_realtime, is_other_waiting=is_other_waiting)
 
 
 def is_overtaken(running: list[Turn], frames: Sequence[ToEngine]) -> bool:

@@ -189,6 +189,7 @@ class Stepper:
 
     def _start(self, turn: Turn, begun: float) -> None:
         session = turn.session
+        session.used = time.time()
         turn.started = begun
         turn.restore_s = time.perf_counter() - begun if session.restored_tokens else 0.0
         turn.cached_tokens, turn.new_tokens = session.kv, session.pending
@@ -310,7 +311,7 @@ class Stepper:
         """The one end of every turn: nothing of it runs any more when its last frame goes out."""
         self._scheduler.remove(turn)
         self._apart.discard(turn.id)
-        turn.session.claim = None
+        turn.session.claim, turn.session.used = None, time.time()
         self._outbox.send(frame)
 
 

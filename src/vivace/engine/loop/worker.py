@@ -26,14 +26,12 @@ from vivace.engine.loop.warmup import measure_costs
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.gpu_check import LEAST_CAPABILITY, Found, Look, check_machine, look
 from vivace.engine.speculation.costs import StepCosts
-from vivace.engine.tuning.cpu import choose_threads
+from vivace.engine.tuning.cpu import SPIN_COUNT, choose_threads
 from vivace.engine.wire.frames import Ready
 from vivace.engine.wire.job import Job
 from vivace.errors import COULD_NOT_START, StartError, VivaceError
 from vivace.models.folder import ELSEWHERE
 from vivace.models.tokenizer import SCRIPTED, script_of
-
-SPIN_COUNT = "100"  # threads soon sleep at a barrier: see benchmarks/threads.py
 
 
 def _say(words: str) -> None:
@@ -95,18 +93,17 @@ def check_folder_can_run(job: Job, look: Look) -> None:
 
 
 def make_gpu_runner(job: Job, look: Look) -> Runner:
-    from vivace.engine.runners.cuda.load import open_runner
+    from vivace.engine.runners.cuda.load import GpuOptions, open_runner
 
-    return open_runner(
-        Path(job.path),
+    options = GpuOptions(
         context_tokens=job.context_tokens,
         session_tokens=job.session_tokens,
-        bits=job.weight_bits,
+        weight_bits=job.weight_bits,
         kv_bits=job.kv_bits,
         folder=Path(job.gpu_folder) if job.gpu_folder else None,
         prefill=job.gpu_prefill,
-        look=look,
     )
+    return open_runner(Path(job.path), options, look)
 
 
 def step_costs(job: Job, runner: Runner) -> StepCosts:

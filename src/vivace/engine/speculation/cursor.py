@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vivace.engine.common_length import common_length
 from vivace.engine.speculation.chances import PROVEN, Kind
-from vivace.engine.speculation.suffix import MANY, Places, Tokens, common_length
+from vivace.engine.speculation.suffix import MANY, Places, Tokens
 
 DEEP = 8  # matches longer than this count as this long
 NEAR = 4  # an edit may well skip so many tokens of the prediction

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
 
+from vivace.engine.common_length import common_length
 from vivace.engine.speculation.chances import Chances, Kind
 from vivace.engine.speculation.costs import SIZES, StepCosts
 from vivace.engine.speculation.cursor import DEEP, Cursor, Lead
-from vivace.engine.speculation.suffix import History, common_length
+from vivace.engine.speculation.suffix import History
 
 MOST = SIZES[-1] - 1  # tokens of a draft: the pass takes the log's last token, too
 

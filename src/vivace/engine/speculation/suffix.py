@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vivace.engine.common_length import common_length
+
 Tokens = NDArray[np.int32]
 Places = NDArray[np.intp]  # ascending; at place p, text[p] is what would come next
 
@@ -97,11 +99,3 @@ def _latest(mask: NDArray[np.bool_]) -> Places:
     start = max(0, len(mask) - DENSE * MANY)
     ends = np.flatnonzero(mask[start:]) + start
     return (ends if start == 0 or len(ends) >= MANY else np.flatnonzero(mask))[-MANY:]
-
-
-def common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    for n, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return n
-    return min(len(one), len(other))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vivace.engine.loop.worker import SPIN_COUNT
+from vivace.engine.tuning.cpu import SPIN_COUNT
 from vivace.engine.tuning.wire import (
     Answer,
     Describe,

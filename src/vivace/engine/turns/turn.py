@@ -14,8 +14,6 @@ from vivace.engine.kv.session import Claim, Session
 from vivace.engine.runners.base import Logits, SamplingSpec, Span
 from vivace.engine.wire.frames import Append, Generate, Score, Waterfall
 
-Account = tuple[bool, str]  # realtime or not, tenant: what was served in one tier is no credit in the other
-
 
 class Turn:
     is_alone = False  # its next pass cannot be shared with other turns
@@ -29,6 +27,7 @@ class Turn:
     def __init__(self, work: Append | Generate | Score, session: Session) -> None:
         self.id = work.turn
         self.session = session
+        self.tenant = session.tenant
         self.is_realtime = work.tier == "realtime"
         self.received = time.perf_counter()
         self.committed_before = 0  # the session's length without this turn
@@ -64,11 +63,6 @@ class Turn:
     def claim(self) -> Claim:
         """On the KV: no turn with a weaker one may take its cells."""
         return (not self.is_realtime, self.received)
-
-    @cached_property
-    def account(self) -> Account:
-        """What it is served counts for this one."""
-        return (self.is_realtime, self.session.tenant)
 
     @property
     def is_reading(self) -> bool:

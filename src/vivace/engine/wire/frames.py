@@ -10,6 +10,8 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
+from vivace.models.families.base import Grammar as Grammar
+
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 _ENCODER = msgspec.msgpack.Encoder()
@@ -60,13 +62,6 @@ class Sampling(msgspec.Struct, frozen=True):
     logit_bias: dict[int, float] = {}  # added to the logits of these tokens
     seed: int = 0  # a token is drawn with the key (seed, position)
     top_logprobs: int | None = None  # report each token's log-probability, and those of the N likeliest
-
-
-class Grammar(msgspec.Struct, frozen=True):
-    """What the output must look like."""
-
-    kind: Literal["json_schema", "regex", "lark"]  # the language of `text`
-    text: str  # the grammar itself
 
 
 class Generate(Frame):

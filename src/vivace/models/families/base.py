@@ -136,10 +136,10 @@ class Parser(Protocol):
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """What the engine is to hold the output to; the same as the engine's frame of that name."""
+    """What the output must look like. A part of the engine's frames, too."""
 
-    kind: Literal["json_schema", "regex", "lark"]
-    text: str
+    kind: Literal["json_schema", "regex", "lark"]  # the language of `text`
+    text: str  # the grammar itself
 
 
 class Family(Protocol):

@@ -9,7 +9,6 @@ import time
 
 import msgspec
 
-from vivace.engine.wire.frames import Grammar
 from vivace.protocol.shapes.items import InputItem
 from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.speech import Speech
@@ -39,8 +38,8 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     def tokenize() -> list[int]:
         turn.prediction = model.tokenizer.encode(predicted) if predicted else []
         turn.candidates = [model.tokenizer.encode(text) for text in request.candidates or ()]
-        if request.is_generating and (grammar := model.family.grammar(prompt.wish)):
-            turn.grammar = Grammar(grammar.kind, grammar.text)
+        if request.is_generating:
+            turn.grammar = model.family.grammar(prompt.wish)
         return model.family.render(
             prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.wish.effort
         )

@@ -1,16 +1,17 @@
 """From a model's file to a runner that is ready: check, read, build, capture.
 
-Owns the order, and what is asked of the machine before anything large is read. `choose` has the sentences for
-machines that cannot; `checkpoint` those for files.
+Owns the order, and what is asked of the machine before anything large is read. `gpu_check` has the sentences
+for machines that cannot; `checkpoint` those for files.
 """
 
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vivace.engine.runners import gpu_check as choose
+from vivace.engine.runners.gpu_check import Look, check_machine, check_room, look
 from vivace.errors import StartError
 
 if TYPE_CHECKING:
@@ -20,35 +21,46 @@ if TYPE_CHECKING:
 RESERVE_BYTES = 700 << 20  # torch's context, our buffers, a little air
 
 
-def open_runner(
-    path: Path,
-    *,
-    context_tokens: int,
-    session_tokens: int = 0,
-    bits: int = 8,
-    kv_bits: int = 16,
-    folder: Path | None = None,  # where what was converted is kept; None: nowhere
-    prefill: str = "",  # "bf16" or "fp8"; empty: fp8 with 8-bit or 4-bit weights
-    look: choose.Look = choose.look,
-) -> "CudaRunner":
-    """The model on this machine's GPU; `StartError` with the reason if that cannot be."""
+@dataclass(frozen=True)
+class GpuOptions:
+    """How a model is to be loaded on the GPU."""
+
+    context_tokens: int  # KV cells, shared by all sessions; never fewer than `session_tokens`
+    session_tokens: int = 0  # the longest that one session may be; 0: what the model was trained for
+    weight_bits: int = 8  # 8, 16 or 4
+    kv_bits: int = 16  # 16 or 8
+    folder: Path | None = None  # where converted weights and compiled kernels are kept; None: nowhere
+    prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
+
+    @property
+    def cells(self) -> int:
+        """KV cells, shared by all sessions."""
+        return max(self.context_tokens, self.session_tokens)
+
+    @property
+    def prefill_format(self) -> str:
+        return self.prefill or ("fp8" if self.weight_bits <= 8 else "bf16")
+
+
+def open_runner(path: Path, options: GpuOptions, look: Look = look) -> "CudaRunner":
+    """Load the model on this machine's GPU. Raise `StartError` with the reason if that cannot be."""
     found = look()
-    choose.check_machine(found)
+    check_machine(found)
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     from vivace.engine.runners.cuda.decode.plan import Plan
     from vivace.engine.runners.cuda.weights.checkpoint import describe
 
     shape = describe(path)
-    context_tokens = max(context_tokens, session_tokens)
-    choose.check_room(
+    bits = options.weight_bits
+    check_room(
         found,
         weight_bytes=shape.parameters * (2 + max(1, bits // 8)) + RESERVE_BYTES,
-        kv_bytes=kv_bytes(shape, context_tokens, session_tokens, kv_bits),
+        kv_bytes=kv_bytes(shape, options.cells, options.session_tokens, options.kv_bits),
         shared_bytes=Plan(shape, bits, 1).shared_bytes,
     )
     try:
-        return _load(path, shape, context_tokens, session_tokens, bits, kv_bits, folder, prefill)
+        return _load(path, shape, options)
     except torch.OutOfMemoryError as error:
         raise StartError(
             f"The {found.gpu} ran out of memory while {path.name} was loaded.",
@@ -76,16 +88,7 @@ def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: 
     return pool + longest * shape.kv_bytes_per_token() // shape.layers
 
 
-def _load(
-    path: Path,
-    shape: "Shape",
-    context_tokens: int,
-    session_tokens: int,
-    bits: int,
-    kv_bits: int,
-    folder: Path | None,
-    prefill: str,
-) -> "CudaRunner":
+def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     import torch
 
     from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
@@ -97,14 +100,15 @@ def _load(
     from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 
     begun = time.perf_counter()
+    bits, kv_bits, folder = options.weight_bits, options.kv_bits, options.folder
     vocabulary, identity = read_vocabulary(path, shape.vocab), identity_of(path)  # before what takes long
     blocks = torch.cuda.get_device_properties(0).multi_processor_count
     modules = Modules(folder / "kernels" if folder else None)
     sizes = fitting_passes(shape, bits)
     modules.begin([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
     shape, weights = read_through_cache(path, folder) if folder else read_checkpoint(path)
-    stretch = max(1.0, session_tokens / shape.trained_tokens)
-    limit = min(context_tokens, round(shape.trained_tokens * stretch))
+    stretch = max(1.0, options.session_tokens / shape.trained_tokens)
+    limit = min(options.cells, round(shape.trained_tokens * stretch))
     positions = -(-limit // 64) * 64
     model, dense = build_model(shape, weights, bits, "cuda", positions, stretch)
     del weights
@@ -115,12 +119,12 @@ def _load(
         vocabulary,
         bits=bits,
         kv_bits=kv_bits,
-        context_tokens=context_tokens,
+        context_tokens=options.cells,
         identity=identity,
         stretch=stretch,
         make_machine=modules.take,
         blocks=blocks,
-        prefill=prefill or ("fp8" if bits <= 8 else "bf16"),
+        prefill=options.prefill_format,
     )
     runner.warm_up()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)
