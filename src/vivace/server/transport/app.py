@@ -15,6 +15,7 @@ from vivace.server.transport.auth import Gate
 from vivace.server.transport.chat_route import ChatRoute
 from vivace.server.transport.keys import Keys
 from vivace.server.transport.responses_route import ResponsesRoute
+from vivace.server.transport.tickets import TicketRoute, Tickets
 from vivace.server.transport.websocket import SocketRoute
 
 
@@ -29,6 +30,7 @@ def build_app(
     token: str,
 ) -> Starlette:
     one = "/v1/responses/{response_id}"
+    tickets = Tickets()
     return Starlette(
         routes=[
             Route("/healthz", about.healthz),
@@ -38,6 +40,7 @@ def build_app(
             Route("/v1/models/codex", about.codex_catalog),
             Route("/v1/models/{model:path}", about.model),
             Route("/v1/vivace/status", about.status),
+            Route("/v1/vivace/tickets", TicketRoute(tickets).create, methods=["POST"]),
             Route("/v1/responses", responses.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", sockets.serve),
             Route(one, responses.retrieve),
@@ -46,7 +49,7 @@ def build_app(
             Route(f"{one}/input_items", responses.input_items),
             Route("/v1/chat/completions", chat.create, methods=["POST"]),
         ],
-        middleware=[Middleware(Gate, port=port, token=token, keys=keys)],
+        middleware=[Middleware(Gate, port=port, token=token, keys=keys, tickets=tickets)],
         exception_handlers={
             VivaceError: on_vivace_error,
             HTTPException: on_http_error,

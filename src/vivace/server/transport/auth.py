@@ -2,6 +2,7 @@
 
 Owns the token file and the gate in front of every route. A page in a browser can reach loopback, so the
 Host (DNS rebinding) and the Origin (other sites) are checked before the token, and on every route.
+A WebSocket may bring a ticket instead of the token (`tickets`): a page cannot set its headers.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from vivace.protocol.shapes.refusal import Refusal
 from vivace.server.backends.base import Caller
 from vivace.server.transport.answers import error_response
 from vivace.server.transport.keys import Keys, hash_of
+from vivace.server.transport.tickets import Tickets, ticket_in
 
 OPEN_PATHS = ("/healthz", "/readyz")
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -65,10 +67,11 @@ def caller_of(request: HTTPConnection) -> Caller:
 class Gate:
     """ASGI middleware: lets a request through or answers it."""
 
-    def __init__(self, app: ASGIApp, *, port: int, token: str, keys: Keys) -> None:
+    def __init__(self, app: ASGIApp, *, port: int, token: str, keys: Keys, tickets: Tickets) -> None:
         self._app = app
         self._bearer = f"Bearer {token}".encode()
         self._keys = keys
+        self._tickets = tickets
         self._hosts = {f"{host}:{port}".encode() for host in HOSTS}
         self._origins = {b"http://" + host for host in self._hosts}
 
@@ -92,7 +95,10 @@ class Gate:
         if scope["path"] in OPEN_PATHS:
             return None
         bearers = [value for name, value in headers if name == b"authorization"]
-        if len(bearers) == 1 and (caller := await self._caller(bearers[0])):
+        caller = await self._caller(bearers[0]) if len(bearers) == 1 else None
+        if not bearers and scope["type"] == "websocket":
+            caller = await self._caller_with_ticket(scope)
+        if caller:
             traces = [value for name, value in headers if name == b"traceparent"]
             trace = traces[0].decode("latin-1") if len(traces) == 1 else ""
             scope["vivace.caller"] = msgspec.structs.replace(caller, traceparent=trace)
@@ -103,6 +109,14 @@ class Gate:
             code="invalid_api_key",
             status=401,
         )
+
+    async def _caller_with_ticket(self, scope: Scope) -> Caller | None:
+        """Return whose ticket a WebSocket brings. A removed key's tickets are none."""
+        ticket = ticket_in(scope["subprotocols"])
+        caller = self._tickets.redeem(ticket) if ticket else None
+        if caller and caller.secret_hash and not await self._keys.find_hashed(caller.secret_hash):
+            return None
+        return caller
 
     async def _caller(self, bearer: bytes) -> Caller | None:
         """This user, or whoever was given a key."""

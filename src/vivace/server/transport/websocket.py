@@ -30,6 +30,7 @@ from vivace.server.backends.base import Caller, Turn
 from vivace.server.transport.auth import caller_of
 from vivace.server.transport.lane_order import Lane, LaneOrder, Place
 from vivace.server.transport.parsing import MessageParser
+from vivace.server.transport.tickets import chosen_subprotocol
 from vivace.server.transport.wire import BLOCKED_S, WIRE, SocketWire
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.desk import Desk
@@ -55,7 +56,7 @@ class SocketRoute:
     async def serve(self, websocket: WebSocket) -> None:
         caller = caller_of(websocket)
         caller = msgspec.structs.replace(caller, connection=secrets.token_hex(8))
-        await websocket.accept()
+        await websocket.accept(chosen_subprotocol(websocket.scope["subprotocols"]))
         session = SocketSession(websocket, self._desk, self._activity, self._watch, caller)
         self._open.add(session)
         self._desk.library.join(caller.connection)
