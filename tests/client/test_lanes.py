@@ -160,6 +160,17 @@ async def test_an_interrupt_keeps_the_partial(client: ResponsesClient, slow: str
     assert cached_tokens(after) > len(response.output_text)
 
 
+async def test_an_interrupt_before_the_first_event_ends_the_turn(client: ResponsesClient, slow: str) -> None:
+    """Interrupted before the response has an id: it is stopped as soon as it has one."""
+    async with client.turn({"model": slow, "input": "go"}) as turn:
+        turn.interrupt()
+        response = await turn.response()
+        with pytest.raises(RequestRefused):
+            await turn.steer("too late")
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "interrupted"
+
+
 async def test_an_interrupt_may_discard_the_partial(client: ResponsesClient, slow: str) -> None:
     """What was not whole is told as interrupted, and is no part of the response."""
     async with client.turn({"model": slow, "input": "go"}) as turn:

@@ -25,5 +25,5 @@ def user(content: str) -> Message:
 
 
 def begun_answer(content: str) -> Message:
-    """The beginning of the model's own answer, which it is to go on with."""
+    """Return a message with the beginning of the model's answer, which it continues."""
     return {"role": "assistant", "content": content, "status": "in_progress"}

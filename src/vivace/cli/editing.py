@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.edits.apply.journal import Entry, Journal
-from vivace.agent.edits.edit import checked_instruction, take_aim
+from vivace.agent.edits.edit import checked_instruction, read_scope
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
 from vivace.agent.events import Failed
@@ -55,9 +55,9 @@ def _edit(
     instruction = checked_instruction(instruction)
     if approval == "ask" and not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask at.", "Use --yes to write, or --diff to only look.")
-    aim = take_aim(target, to_write=approval != "never")
+    scope = read_scope(target, to_write=approval != "never")
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
-    task = EditTask(aim, instruction, approval)
+    task = EditTask(scope, instruction, approval)
     journal = Journal(settings.state_dir / "undo")
 
     async def work(model: Model) -> Entry | None:

@@ -9,7 +9,7 @@ import pytest
 from tests.server.serving import script, status_of, until
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.edit import take_aim
+from vivace.agent.edits.edit import read_scope
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
@@ -92,8 +92,8 @@ class Desk:
         self.model = model
 
     async def edit(self, presenter: Recorder, approval: Approval = "ask", target: str = ":show") -> object:
-        aim = take_aim(parse_target(f"{self.file}{target}"), to_write=True)
-        task = EditTask(aim, "shout", approval)
+        scope = read_scope(parse_target(f"{self.file}{target}"), to_write=True)
+        task = EditTask(scope, "shout", approval)
         async with asyncio.timeout(HANG_S):
             return await run_edit(task, self.model, presenter, self.journal)
 

@@ -1,7 +1,7 @@
 """One edit, from the user's words to a proposal: read, locate, rewrite, splice, verify. Writes nothing.
 
-`take_aim` needs no model; `propose` goes on in order and yields what happens. Owns the order of these steps.
-Does not ask the user and does not write the file (`flow`).
+`read_scope` needs no model; `propose` goes on in order and yields what happens. Owns the order of these
+steps. Does not ask the user and does not write the file (`flow`).
 """
 
 from collections.abc import AsyncGenerator
@@ -25,7 +25,7 @@ from vivace.errors import ContextOverflow, EditRejected, RequestRefused, UsageEr
 
 
 @dataclass(frozen=True)
-class Aim:
+class EditScope:
     """What an edit is about, as far as it is known without a model."""
 
     source: SourceFile
@@ -34,23 +34,23 @@ class Aim:
     unit: Unit | None  # None: the model shall choose
 
 
-def take_aim(target: Target, *, to_write: bool) -> Aim:
+def read_scope(target: Target, *, to_write: bool) -> EditScope:
     """Read the file and find what the user named in it, or raise what is wrong with either."""
     source = read_source(target.path)
     if to_write:
         check_writable(source)
     language = language_for(target.path)
     units = list_units(source, language)
-    return Aim(source, language, units, named_unit(source, units, target))
+    return EditScope(source, language, units, named_unit(source, units, target))
 
 
 async def propose(
-    model: Model, aim: Aim, instruction: str
+    model: Model, scope: EditScope, instruction: str
 ) -> AsyncGenerator[UnitLocated | DiffGrew | EditProposed]:
     """Yield the events of one edit; the last is the proposal."""
-    source, language, units = aim.source, aim.language, aim.units
-    unit = aim.unit or await locate(model, source, units, instruction)
-    yield UnitLocated(source, unit, was_ranked=aim.unit is None)
+    source, language, units = scope.source, scope.language, scope.units
+    unit = scope.unit or await locate(model, source, units, instruction)
+    yield UnitLocated(source, unit, was_ranked=scope.unit is None)
     request = rewrite_request(source, units, unit, instruction)
     reader = FenceReader(request.fence, request.opening)
     diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)

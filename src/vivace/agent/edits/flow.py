@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vivace.agent.edits.apply.journal import Entry, Journal
-from vivace.agent.edits.edit import Aim, propose
+from vivace.agent.edits.edit import EditScope, propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.events import (
     AgentEvent,
@@ -36,7 +36,7 @@ Approval = Literal["ask", "always", "never"]  # whether the user decides, or yes
 
 @dataclass(frozen=True)
 class EditTask:
-    aim: Aim
+    scope: EditScope
     instruction: str
     approval: Approval
     asked_at_s: float = field(default_factory=time.perf_counter)  # when the user pressed Enter
@@ -63,9 +63,9 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
     """Let the model locate and write, and show it as it comes."""
     turns_before, first_token_ms = len(model.waterfalls), 0.0
     last: AgentEvent | None = None
-    presenter.show(EditStarted(task.aim.source, task.aim.unit, task.instruction))
+    presenter.show(EditStarted(task.scope.source, task.scope.unit, task.instruction))
     try:
-        async with aclosing(propose(model, task.aim, task.instruction)) as events:
+        async with aclosing(propose(model, task.scope, task.instruction)) as events:
             async for event in events:
                 if isinstance(event, DiffGrew) and not first_token_ms:
                     first_token_ms = (time.perf_counter() - task.asked_at_s) * 1e3

@@ -9,8 +9,8 @@ from vivace.agent.edits.find import evidence
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import (
     OUTLINE_UNITS,
+    best_candidate,
     candidates,
-    choose,
     locate,
     locate_messages,
     outline,
@@ -109,8 +109,8 @@ def test_the_smaller_unit_wins_a_near_tie() -> None:
     source, units = parsed(CODE)
     by_label = {candidate.label: candidate for candidate in candidates(source, units)}
     pair = [by_label["Cart"], by_label["Cart.add"]]
-    assert choose(pair, [-1.0, -1.2]).label == "Cart.add"
-    assert choose(pair, [-1.0, -2.0]).label == "Cart"
+    assert best_candidate(pair, [-1.0, -1.2]).label == "Cart.add"
+    assert best_candidate(pair, [-1.0, -2.0]).label == "Cart"
 
 
 def test_the_whole_file_is_a_candidate_only_up_to_150_lines() -> None:

@@ -46,7 +46,7 @@ class Journal:
     folder: Path
 
     def apply(self, source: SourceFile, new_bytes: bytes, instruction: str, unit_name: str) -> Entry:
-        """Record the edit, then write it: the one way in which an edit reaches a file."""
+        """Record the edit, then write it. No edit reaches a file in another way."""
         with self._lock():
             entry = self._record(source, new_bytes, instruction, unit_name)
             try:
@@ -57,7 +57,7 @@ class Journal:
         return entry
 
     def undo(self, path: Path | None = None) -> Entry:
-        """Take the newest edit (of `path`) back and forget it; NothingToUndo if its file has changed since.
+        """Undo the newest edit (of `path`) and forget it. Raise NothingToUndo if its file has changed since.
 
         An entry whose file still, or again, has the bytes from before is forgotten and passed over: that
         edit never reached its file, or was undone by a process that died before it could say so.
@@ -74,7 +74,7 @@ class Journal:
         raise NothingToUndo(f"There is no edit to undo{where}.", "Only edits made by vivace can be undone.")
 
     def entries(self, path: Path | None = None) -> Iterator[Entry]:
-        """Entries (of `path`), the newest first."""
+        """Yield the entries (of `path`), the newest first."""
         wanted = None if path is None else os.path.realpath(path)
         for number in reversed(self._numbers()):
             entry = self._header(number)
@@ -100,7 +100,7 @@ class Journal:
         return entry
 
     def _forget_unapplied(self, source: SourceFile) -> None:
-        """The newest entry, if it is what a killed edit of the same bytes left behind."""
+        """Forget the newest entry if a killed edit of the same bytes left it behind."""
         with suppress(NothingToUndo):  # a damaged entry is told at undo; it must not stop an edit
             newest = next(self.entries(), None)
             if newest and (newest.path, newest.before_sha256) == (str(source.target), source.sha256):
@@ -152,7 +152,7 @@ class Journal:
         return self.folder / f"{number:010d}{_SUFFIX}"
 
     def _prune(self) -> None:
-        """Forget the oldest beyond the limits; the newest always stays."""
+        """Forget the oldest entries beyond the limits. The newest always stays."""
         kept_bytes = 0
         for count, number in enumerate(reversed(self._numbers())):
             with suppress(OSError):
@@ -162,7 +162,7 @@ class Journal:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One process at a time. The lock dies with its holder."""
+        """Let one process at a time in. The lock ends with its process."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.chmod(0o700)

@@ -45,7 +45,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, expected_sha256: str) -> None:
-    """Give the existing file `path` the bytes `data`, provided that it still has `expected_sha256`.
+    """Replace the content of `path` by `data`, provided that it still has `expected_sha256`.
 
     Mode, owner, group and extended attributes are kept where the system lets us. Hard links are not: the
     path gets a new inode, and other names of the old one keep the old bytes.
@@ -60,7 +60,7 @@ def create_private_file(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporary files of writers that were killed; those of living writers are locked and stay."""
+    """Remove temporary files of killed writers. Those of living writers are locked and stay."""
     for left_over in folder.glob(_TEMPORARY):
         with suppress(OSError):
             fd = os.open(left_over, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -98,7 +98,7 @@ def _write_and_rename(
 
 
 def _open_temporary(folder: Path) -> tuple[Path, int]:
-    """A new temporary file, locked. If a sweep took it between creation and lock, another one."""
+    """Create a temporary file and lock it. Try again if a sweep removed it in between."""
     while True:
         path = folder / _TEMPORARY.replace("*", f"{os.getpid()}-{secrets.token_hex(6)}")
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -116,7 +116,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _copy_attributes(path: Path, fd: int, like: os.stat_result) -> None:
-    """Owner first: changing it clears set-id bits. What an ordinary user may not set stays as it is."""
+    """Copy owner, then mode (a new owner clears set-id bits), then attributes, as far as we may."""
     created = os.fstat(fd)
     if (like.st_uid, like.st_gid) != (created.st_uid, created.st_gid):
         with suppress(OSError):
@@ -151,7 +151,7 @@ def _write_problem(path: Path, error: OSError) -> WriteProblem:
 
 
 def _fsync_folder(folder: Path) -> None:
-    """Make the rename durable. Some file systems refuse to sync a folder; the rename stands all the same."""
+    """Make the rename durable, where the file system can sync a folder."""
     with suppress(OSError):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -36,16 +36,16 @@ class SourceFile:
 
     @property
     def final_newline(self) -> bool:
-        """True for an empty file too: what is written into it ends as text files do."""
+        """Return whether the text ends with a newline. An empty file counts as one that does."""
         return not self.ends or self.ends[-1] != ""
 
     @property
     def text(self) -> str:
-        """The whole text without byte order mark, every line end written as "\\n"."""
+        """Return the whole text without byte order mark, every line end as "\\n"."""
         return "\n".join(self.lines) + ("\n" if self.lines and self.final_newline else "")
 
     def text_of(self, first_line: int, last_line: int) -> str:
-        """Lines `first_line` to `last_line` (1-based, inclusive), each closed by "\\n", the last one too."""
+        """Return lines `first_line` to `last_line` (from 1, inclusive), each closed by "\\n"."""
         return "".join(f"{line}\n" for line in self.lines[first_line - 1 : last_line])
 
 
@@ -63,7 +63,7 @@ def read_source(path: Path) -> SourceFile:
 
 
 def source_from_bytes(path: Path, raw: bytes) -> SourceFile:
-    """The bytes `raw` seen as the content of `path`, whether or not they are on disk yet."""
+    """Return the bytes `raw` as the content of `path`, whether or not they are on disk."""
     text = _decoded(path, raw)
     lines, ends = split_lines(text)
     counts = Counter(end for end in ends if end)
@@ -73,13 +73,13 @@ def source_from_bytes(path: Path, raw: bytes) -> SourceFile:
 
 
 def split_lines(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Lines and their ends. Unlike str.splitlines, form feeds and Unicode separators stay inside a line."""
+    """Return lines and their ends. Unlike str.splitlines, split at no form feed or Unicode separator."""
     pairs = [(m[1], m[2]) for m in _LINE.finditer(text) if m[0]]
     return tuple(line for line, _ in pairs), tuple(end for _, end in pairs)
 
 
 def splice(source: SourceFile, first_line: int, last_line: int, new_text: str) -> bytes:
-    """The file's bytes with lines `first_line` to `last_line` (1-based, inclusive) replaced by `new_text`.
+    """Return the file's bytes with lines `first_line` to `last_line` (inclusive) replaced by `new_text`.
 
     `last_line == first_line - 1` inserts before `first_line`; an empty text deletes. Everything outside of
     the range is byte-identical, except that the file's end keeps having, or not having, a final newline.
@@ -105,7 +105,7 @@ def check_writable(source: SourceFile) -> None:
 
 
 def write_source(source: SourceFile, new_bytes: bytes) -> None:
-    """Replace the file by `new_bytes` atomically; WriteProblem, file untouched, if it changed since read.
+    """Replace the file's content atomically. Raise WriteProblem and leave it if it changed since it was read.
 
     A symbolic link stays a link: its target is written. A hard link is broken: the other name keeps the old
     bytes, since writing in place could leave half a file behind.
@@ -114,7 +114,7 @@ def write_source(source: SourceFile, new_bytes: bytes) -> None:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """At most MAX_BYTES + 1 bytes; never blocks on a pipe. Raises FileProblem, OSError or ValueError."""
+    """Read the file; never block on a pipe. Raise FileProblem, OSError or ValueError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
@@ -161,7 +161,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _ends_for(source: SourceFile, start: int, stop: int, new_lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Line ends for `new_lines`. Alignment with the old lines is needed only where their ends differ."""
+    """Return the line ends for `new_lines`. Align them with the old lines only where old ends differ."""
     old_lines, old_ends = source.lines[start:stop], source.ends[start:stop]
     ends = [source.newline] * len(new_lines)
     if set(old_ends) <= {source.newline}:
@@ -173,7 +173,7 @@ def _ends_for(source: SourceFile, start: int, stop: int, new_lines: tuple[str, .
 
 
 def _settle_last_end(source: SourceFile, ends: list[str]) -> None:
-    """The last line ends as the file's last line did; a line that is no longer the last one gets an end."""
+    """End the last line as the file's last line did. Give an end to every line before it."""
     for index, end in enumerate(ends[:-1]):
         if not end:
             ends[index] = source.newline
@@ -182,7 +182,7 @@ def _settle_last_end(source: SourceFile, ends: list[str]) -> None:
 
 
 def _keep_apart(lines: tuple[str, ...], ends: list[str], start: int, stop: int) -> None:
-    """A new line between "\\r" and an empty line's "\\n" must not fuse them into one "\\r\\n"."""
+    """Keep "\\r" and the "\\n" of an empty line behind it from becoming one "\\r\\n"."""
     for index in range(max(start - 1, 0), min(stop, len(ends) - 1)):
         if ends[index] == "\r" and not lines[index + 1] and ends[index + 1] == "\n":
             if index >= start:

@@ -22,7 +22,7 @@ _CLOSERS = ("}", ")", "]", "end", "fi", "done")
 
 
 def tidy(source: SourceFile, language: Language | None, unit: Unit, new_text: str) -> str:
-    """`new_text` as it should replace `unit`; every line closed by "\\n", empty if nothing is left."""
+    """Return `new_text` as it should replace `unit`: every line closed by "\\n", empty if nothing is left."""
     old = list(source.lines[unit.first_line - 1 : unit.last_line])
     lines = _without_fences(list(split_lines(new_text)[0]), old)
     lines = _with_blank_edges_of(old, lines)
@@ -37,7 +37,7 @@ def tidy(source: SourceFile, language: Language | None, unit: Unit, new_text: st
 
 
 def _without_fences(lines: list[str], old: list[str]) -> list[str]:
-    """Fences that slipped in at the edges; of a text that had some itself only one left over at its end."""
+    """Drop fences at the edges. If the old text had fences, drop only one left over at the end."""
     if had := _count_fences(old):
         while lines and not lines[-1].strip():
             lines = lines[:-1]
@@ -54,7 +54,7 @@ def _count_fences(lines: list[str]) -> int:
 
 
 def _with_blank_edges_of(old: list[str], lines: list[str]) -> list[str]:
-    """As many blank lines at the beginning and at the end as the unit had."""
+    """Give the lines as many blank lines at both edges as the unit had."""
     before, after = _blank_edges(lines)
     if before == len(lines):
         return []
@@ -71,13 +71,13 @@ def _blank_edges(lines: list[str]) -> tuple[int, int]:
 
 
 def _neighbourhood(source: SourceFile, unit: Unit) -> list[str]:
-    """The unit's own lines, or the whole file if they are not indented."""
+    """Return the unit's own lines, or the whole file's if those are not indented."""
     own = source.lines[unit.first_line - 1 : unit.last_line]
     return list(own) if any(indent_of(line) for line in own) else list(source.lines)
 
 
 def _with_tabs_of(old: list[str], lines: list[str]) -> list[str]:
-    """Spaces turned into tabs where the file is indented by tabs alone."""
+    """Turn indentation into tabs if the file is indented by tabs alone."""
     old_indents = {indent for line in old if line.strip() and (indent := indent_of(line))}
     new_indents = {indent for line in lines if line.strip() and (indent := indent_of(line))}
     if not old_indents or not all(set(indent) == {"\t"} for indent in old_indents):
@@ -91,7 +91,7 @@ def _with_tabs_of(old: list[str], lines: list[str]) -> list[str]:
 
 
 def _at_indent(unit: Unit, language: Language | None, lines: list[str]) -> list[str]:
-    """The answer moved sideways if it was written at another indentation, with multi-line strings in it.
+    """Move the answer to the unit's indentation, multi-line strings included.
 
     Small models forget that a method stands inside a class: all of it at column 0, or all but the opening.
     """
@@ -163,7 +163,7 @@ def _without_known_definitions(
 
 
 def _top_units(source: SourceFile, language: Language, unit: Unit, lines: list[str]) -> list[Unit]:
-    """The outermost units of the answer, numbered as in the spliced file."""
+    """Return the outermost units of the answer, with the line numbers of the spliced file."""
     text = "".join(f"{line}\n" for line in lines)
     spliced = source_from_bytes(source.path, splice(source, unit.first_line, unit.last_line, text))
     end = unit.first_line + len(lines) - 1
@@ -176,7 +176,7 @@ def _top_units(source: SourceFile, language: Language, unit: Unit, lines: list[s
 
 
 def _key(language: Language, unit: Unit) -> Callable[[Unit], object]:
-    """By what a definition is known again: where a name may be shared, by its signature too."""
+    """Return what identifies a definition: its name, and its signature where names may be shared."""
     if unit.kind == "new" or language in (JAVA, CPP):
         return lambda one: (one.qualified_name, one.signature)
     return lambda one: one.qualified_name
@@ -187,7 +187,7 @@ def _is_again(top: Unit, own: Unit | None) -> bool:
 
 
 def _joined(lines: list[str], tops: list[Unit], kept: list[Unit], first_line: int) -> list[str]:
-    """What precedes the first dropped definition (if the unit comes before it), then the kept ones."""
+    """Join what precedes the first dropped definition (if the unit does) and the kept definitions."""
     result: list[str] = []
     if kept and kept[0] is tops[0]:
         cut = next(top.first_line for top in tops if top not in kept)
@@ -206,14 +206,14 @@ def _without_blank_edges(lines: list[str]) -> list[str]:
 
 
 def _without_repeated_tail(source: SourceFile, unit: Unit, lines: list[str], end: int) -> list[str]:
-    """Statements below the unit, if every one of them stands below it in the file already."""
+    """Drop statements below the unit if the file has all of them below it already."""
     tail = {line.strip() for line in lines[end:] if line.strip()}
     below = {line.strip() for line in source.lines[unit.last_line :]}
     return lines[:end] if tail and tail <= below else lines
 
 
 def _with_gaps(source: SourceFile, language: Language | None, unit: Unit, lines: list[str]) -> list[str]:
-    """Blank lines around something new: as the file has below the unit before it, else as is customary."""
+    """Put blank lines around something new: as many as the file has there, or as is customary."""
     if not lines:
         return lines
     usual = 2 if language is PYTHON and not unit.indent else 1

@@ -41,7 +41,7 @@ _PLACEHOLDER = re.compile(
 def verify(
     source: SourceFile, language: Language | None, unit: Unit, new_bytes: bytes, instruction: str
 ) -> list[str]:
-    """The problems of `new_bytes` as the file's new content, the gravest first."""
+    """Return the problems of `new_bytes` as the file's new content, the gravest first."""
     try:
         after = source_from_bytes(source.path, new_bytes)
     except FileProblem as error:
@@ -79,7 +79,7 @@ def _syntax_problems(source: SourceFile, language: Language | None, after: Sourc
 
 
 def _error_rows(root: Node) -> list[int]:
-    """Rows of ERROR and MISSING nodes; subtrees without any are not entered."""
+    """Return the rows of ERROR and MISSING nodes."""
     rows: list[int] = []
     pending = [root]
     while pending:
@@ -91,7 +91,7 @@ def _error_rows(root: Node) -> list[int]:
 
 
 def _python_error(text: str) -> str | None:
-    """What the compiler says; it sees more than a grammar does, such as `return` outside a function."""
+    """Return the compiler's error. It sees more than a grammar, such as `return` outside a function."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

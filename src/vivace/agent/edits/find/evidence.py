@@ -34,7 +34,7 @@ _ENDINGS = ("ing", "ies", "ed", "es", "s", "e")
 
 
 def may_add(instruction: str) -> bool:
-    """Whether the instruction can mean something that does not exist yet."""
+    """Return whether the instruction can mean something that does not exist yet."""
     return _ADDING.search(instruction) is not None
 
 
@@ -43,7 +43,7 @@ def nats_for_new(instruction: str) -> float:
 
 
 def places_for_new(units: list[Unit], instruction: str) -> list[Unit]:
-    """Units that something new may follow: a method follows a method, a function does not."""
+    """Return the units that something new may follow. A function does not follow a method."""
     if _MEMBER.search(instruction):
         return [unit for unit in units if unit.parent] or units
     if _TOP_LEVEL.search(instruction):
@@ -56,7 +56,7 @@ def nats_for_file(instruction: str) -> float:
 
 
 def nats_for_units(source: SourceFile, units: list[Unit], instruction: str) -> list[float]:
-    """For each unit, how much the instruction's words speak for it."""
+    """Return for each unit how much the instruction's words speak for it, in nats."""
     wanted = words(instruction)
     shared = [words(text) & wanted for text in _own_texts(source, units)]
     spread = Counter(word for found in shared for word in found)
@@ -69,7 +69,7 @@ def nats_for_units(source: SourceFile, units: list[Unit], instruction: str) -> l
 
 
 def words(text: str) -> set[str]:
-    """Lower-case words without their endings, snake_case and camelCase taken apart."""
+    """Split text into lower-case words without endings. Split snake_case and camelCase, too."""
     return {_stem(word.lower()) for word in _WORD.findall(text) if len(word) > 2}
 
 
@@ -81,7 +81,7 @@ def _stem(word: str) -> str:
 
 
 def _own_texts(source: SourceFile, units: list[Unit]) -> list[str]:
-    """A unit's lines without those of the units inside it: a class does not get its methods' words."""
+    """Return each unit's text without the units inside it: a class does not get its methods' words."""
     owner: dict[int, int] = {}
     for index, unit in enumerate(units):  # file order: what is inside comes later and wins
         owner.update(dict.fromkeys(range(unit.first_line, unit.last_line + 1), index))

@@ -35,7 +35,7 @@ class Language:
     filenames: tuple[str, ...] = ()
 
     def parse(self, text: str) -> tree_sitter.Tree:
-        """The syntax tree of `text`; byte offsets in it count the UTF-8 bytes of `text`."""
+        """Return the syntax tree of `text`. Its byte offsets count UTF-8 bytes."""
         return _parser(*self.grammar).parse(text.encode("utf-8"))
 
 
@@ -197,7 +197,7 @@ LANGUAGES = (PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, GO, RUST, C, CPP, JAVA, BASH)
 
 
 def language_for(path: Path) -> Language | None:
-    """The language of `path` by suffix, name or `#!` line; None for text that we have no grammar for."""
+    """Return the language of `path` by suffix, name or `#!` line, or None if there is no grammar for it."""
     suffix = path.suffix.lower()
     if suffix == ".h":
         return CPP if _CPP_HEADER.search(_head(path)) else C
@@ -208,7 +208,7 @@ def language_for(path: Path) -> Language | None:
 
 
 def fence_tag_for(path: Path) -> str:
-    """The tag for the fence that shows this file to a model: the language's, or the bare suffix."""
+    """Return the tag of a fence around this file: the language's, or the suffix."""
     language = language_for(path)
     return language.fence if language else path.suffix.lower().removeprefix(".") or "text"
 
@@ -225,7 +225,7 @@ def _language_of_script(head: bytes) -> Language | None:
 
 
 def _head(path: Path) -> bytes:
-    """The file's first bytes; nothing for what is no readable regular file: `read_source` will say so."""
+    """Return the file's first bytes, or nothing if it cannot be read: `read_source` reports that."""
     try:
         if not path.is_file():
             return b""

@@ -22,7 +22,7 @@ TOP_LINES = 60
 
 class Scorer(Protocol):
     async def score(self, messages: list[Message], candidates: list[str]) -> list[float]:
-        """Log-probability of each candidate as the continuation of the begun answer."""
+        """Return the log-probability of each candidate as the continuation of the begun answer."""
         ...
 
 
@@ -37,7 +37,7 @@ class Candidate:
 
 
 async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruction: str) -> Unit:
-    """The unit to rewrite, or the place for a new one."""
+    """Return the unit to rewrite, or the place for a new one."""
     short = shortlist(source, units, instruction)
     found = candidates(source, short)
     if not found:
@@ -52,14 +52,14 @@ async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruct
     labels = [f"{candidate.label}`" for candidate in found] + (["new after"] if may_add else [])
     said = await scorer.score(messages, labels)
     scores = [nats + more for nats, more in zip(said, _evidence(source, found, instruction), strict=False)]
-    best = choose(found, scores)
+    best = best_candidate(found, scores)
     if may_add and said[-1] + evidence.nats_for_new(instruction) > scores[found.index(best)]:
         return await _place_for_new(scorer, messages, short, instruction)
     return best.unit
 
 
 def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
-    """What the words of the instruction add to the model's score of each candidate."""
+    """Return what the words of the instruction add to the model's score of each candidate."""
     parts = [candidate.unit for candidate in found if candidate.unit.kind != "file"]
     nats = evidence.nats_for_units(source, parts, instruction)
     return nats + [evidence.nats_for_file(instruction)] * (len(found) - len(parts))
@@ -68,14 +68,14 @@ def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> l
 async def _place_for_new(
     scorer: Scorer, messages: list[Message], units: list[Unit], instruction: str
 ) -> Unit:
-    """The model says after which unit; where it may be, the instruction's word for the thing decides."""
+    """Return the place that the model scores best, among those that the instruction's words allow."""
     places = evidence.places_for_new(units, instruction)
     scores = await scorer.score(messages, [f"new after {unit.qualified_name}`" for unit in places])
     return new_unit_after(max(zip(scores, places, strict=True), key=lambda pair: pair[0])[1])
 
 
 def candidates(source: SourceFile, units: list[Unit]) -> list[Candidate]:
-    """What may be rewritten: each unit, the top of the file, and the file itself where it is short."""
+    """Return what may be rewritten: each unit, the top of the file, and a short file as a whole."""
     seen: Counter[str] = Counter()
     found = []
     for unit in units:
@@ -89,8 +89,8 @@ def candidates(source: SourceFile, units: list[Unit]) -> list[Candidate]:
     return found
 
 
-def choose(found: list[Candidate], scores: list[float]) -> Candidate:
-    """The likeliest; among those nearly as likely, the smallest."""
+def best_candidate(found: list[Candidate], scores: list[float]) -> Candidate:
+    """Return the likeliest candidate; among those nearly as likely, the smallest."""
     pairs = list(zip(scores, found, strict=False))
     best = max(score for score, _ in pairs)
     near = [
@@ -105,7 +105,7 @@ def locate_messages(source: SourceFile, units: list[Unit], instruction: str) -> 
 
 
 def outline(source: SourceFile, units: list[Unit]) -> str:
-    """The file's shape in few tokens: one line a unit, indented as it is nested."""
+    """Return the file's structure in few tokens: one line for each unit, indented by nesting."""
     rows = [f"{'    ' * unit.qualified_name.count('.')}{unit.signature.rstrip(' {:')}" for unit in units]
     if top := _top(source, units):
         rows.insert(0, f"top: {_summary(source.lines[: top.last_line])}")
@@ -113,7 +113,7 @@ def outline(source: SourceFile, units: list[Unit]) -> str:
 
 
 def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[Unit]:
-    """At most OUTLINE_UNITS units, in file order: those the instruction's words speak for."""
+    """Return at most OUTLINE_UNITS units in file order: those that share words with the instruction."""
     if len(units) <= OUTLINE_UNITS:
         return units
     worth = evidence.nats_for_units(source, units, instruction)
@@ -122,7 +122,7 @@ def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[U
 
 
 def _top(source: SourceFile, units: list[Unit]) -> Unit | None:
-    """The lines above the first unit: imports, constants."""
+    """Return the lines above the first unit as a unit: imports, constants."""
     last = min((unit.first_line for unit in units), default=1) - 1
     while last > 0 and not source.lines[last - 1].strip():
         last -= 1

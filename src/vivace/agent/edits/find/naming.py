@@ -28,7 +28,7 @@ class Declared:
 
 
 def declared(node: Node, kind: str) -> Declared | None:
-    """What `node` declares, or None if it is no unit: a constant, a forward declaration, a call."""
+    """Return what `node` declares, or None for a constant, a forward declaration or a call."""
     special = _SPECIAL.get(node.type)
     if special is not None:
         return special(node, kind)
@@ -61,13 +61,13 @@ def _impl_of_rust(node: Node, kind: str) -> Declared | None:
 
 
 def _bare(node: Node) -> str:
-    """A type's own name: no generics, path, reference sign or lifetime."""
+    """Return a type's own name without generics, path, reference sign or lifetime."""
     words = re.sub(r"<.*", "", text_of(node), flags=re.DOTALL).split("::")
     return words[-1].lstrip("&'").strip()
 
 
 def members_belong_to(found: Declared) -> str:
-    """The name that qualifies the members of a class-like unit: for `impl Display for Point`, `Point`."""
+    """Return the name that qualifies a class's members: `Point` for `impl Display for Point`."""
     return found.name.rsplit(" ", 1)[-1] if found.name.startswith("impl ") else found.name
 
 
@@ -81,7 +81,7 @@ def _function_of_c(node: Node, kind: str) -> Declared | None:
 
 
 def _declarator_name(node: Node | None) -> Node | None:
-    """Down through pointers, references and parameter lists to the declared name."""
+    """Find the declared name below pointers, references and parameter lists."""
     while node is not None:
         if node.type in _NAME_TYPES or node.type in ("qualified_identifier", "operator_cast"):
             return node
@@ -102,7 +102,7 @@ def _qualified_parts(name: Node) -> list[str]:
 
 
 def _type_of_c(node: Node, kind: str) -> Declared | None:
-    """A struct, union, enum or class that has a body; a forward declaration is no unit."""
+    """Declare a struct, union, enum or class that has a body. A forward declaration is no unit."""
     name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
     if name is None or body is None:
         return None

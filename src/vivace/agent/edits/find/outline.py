@@ -25,7 +25,7 @@ _OVERLOAD = re.compile(r"\s*@(\w+\.)?overload\s*")
 
 
 def list_units(source: SourceFile, language: Language | None) -> list[Unit]:
-    """All named units in file order; none for plain text. Functions inside functions are not units."""
+    """Return all named units in file order, none for plain text. Functions inside functions are no units."""
     if language is None:
         return []
     text = source.text
@@ -42,7 +42,7 @@ class _Walk:
         self.announcing: set[int] = set()  # first lines of units that are overload signatures
 
     def children(self, node: Node, parents: tuple[str, ...], around: str, depth: int) -> Iterator[Unit]:
-        """Units below `node`; `around` is the kind of what holds them."""
+        """Return the units below `node`. `around` is the kind of the unit around them."""
         if depth > _MAX_DEPTH:
             return
         for child in node.named_children:
@@ -69,7 +69,7 @@ class _Walk:
             yield from self.children(node, parents, around, depth)
 
     def _unwrapped(self, node: Node) -> Node:
-        """The declaration inside `export`, decorators or `template <…>`; a Go group stays as it is."""
+        """Return the declaration inside `export`, decorators or `template <…>`. A Go group stays as it is."""
         while node.type in self.language.wrappers:
             if any(child.type == "(" for child in node.children):
                 return node
@@ -105,7 +105,7 @@ class _Walk:
         )
 
     def _top(self, outer: Node) -> Node:
-        """The first of the attributes and doc comments directly above, or the declaration itself."""
+        """Return the first attribute or doc comment directly above, or the declaration itself."""
         top, above = outer, outer.prev_named_sibling
         while above is not None and self._belongs(above) and _last_row(above) >= top.start_point.row - 1:
             if not self._begins_its_line(above) and above.end_point.row != top.start_point.row:
@@ -140,7 +140,7 @@ class _Walk:
         return _collapsed(self.data[start.start_byte : end].decode("utf-8"))
 
     def _opening(self, top: Node, last: int, node: Node, found: Declared) -> str:
-        """Whole lines if the body begins on a later line, else up to the sign that opens the body."""
+        """Return whole lines if the body begins on a later one, else the text up to the body's sign."""
         start = top.start_byte - top.start_point.column
         opens_at = _opener_end(node, found)
         at = opens_at if opens_at is not None else found.name_end
@@ -152,7 +152,7 @@ class _Walk:
 
 
 def _opener_end(node: Node, found: Declared) -> int | None:
-    """The byte after what opens the body: a brace, or the sign before an indented block or expression."""
+    """Return the byte after what opens the body: a brace, or the sign before a block or expression."""
     body = found.body
     if body is None:
         return None
@@ -163,7 +163,7 @@ def _opener_end(node: Node, found: Declared) -> int | None:
 
 
 def _bare_start(node: Node) -> Node:
-    """The first node of the declaration below its decorators and annotations."""
+    """Return the first node of the declaration below its decorators and annotations."""
     return _first_leaf(node) or node
 
 
@@ -175,7 +175,7 @@ def _first_leaf(node: Node) -> Node | None:
 
 
 def _last_row(node: Node) -> int:
-    """A node that takes its newline with it ends on the row before."""
+    """Return the last row of a node. One that includes its newline ends on the row before."""
     row, column = node.end_point
     return row - 1 if column == 0 and row > node.start_point.row else row
 
@@ -190,7 +190,7 @@ def _collapsed(text: str) -> str:
 
 
 def _with_overloads_joined(units: Iterator[Unit], source: SourceFile, announcing: set[int]) -> Iterator[Unit]:
-    """Overload signatures (TypeScript, `@overload` in Python) are one unit with what they announce."""
+    """Join overload signatures (TypeScript, `@overload` in Python) with their implementation."""
     held: Unit | None = None
     for unit in units:
         if held is None:

@@ -41,7 +41,7 @@ def parse_target(text: str) -> Target:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Longest existing path first; where none exists, the first colon ends the path."""
+    """Prefer the longest path that exists. If none does, the first colon ends the path."""
     if ":" not in text or _exists(text):
         return text, None
     colons = [at for at, character in enumerate(text) if character == ":" and at > 0]

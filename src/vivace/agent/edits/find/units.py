@@ -28,14 +28,14 @@ class Unit:
 
     @property
     def lines_text(self) -> str:
-        """`12` or `12-20`, as a user would write it."""
+        """Return `12` or `12-20`, as a user would write it."""
         if self.last_line <= self.first_line:
             return str(self.first_line)
         return f"{self.first_line}-{self.last_line}"
 
 
 def find_unit(units: list[Unit], name: str) -> Unit:
-    """The unit of that name: `Task.done`, or `done` if only one is called so."""
+    """Return the unit of that name: `Task.done`, or `done` if only one has that name."""
     wanted = name.strip().removesuffix("()").replace("::", ".")
     for matching in (
         [unit for unit in units if unit.qualified_name == wanted],
@@ -51,7 +51,7 @@ def find_unit(units: list[Unit], name: str) -> Unit:
 
 
 def lines_unit(source: SourceFile, first_line: int, last_line: int) -> Unit:
-    """The lines that the user named."""
+    """Return the lines that the user named as a unit."""
     total = len(source.lines)
     if not 1 <= first_line <= last_line <= total:
         count = f"{total} line{'' if total == 1 else 's'}"
@@ -63,12 +63,12 @@ def lines_unit(source: SourceFile, first_line: int, last_line: int) -> Unit:
 
 
 def file_unit(source: SourceFile) -> Unit:
-    """The whole file; in an empty one, the place before the line that is not there yet."""
+    """Return the whole file as a unit. In an empty file it is the place before line 1."""
     return Unit("file", source.path.name, source.path.name, 1, len(source.lines))
 
 
 def new_unit_after(unit: Unit) -> Unit:
-    """A place for something new, directly below `unit` and at its indentation."""
+    """Return a place for something new, directly below `unit` and at its indentation."""
     name = f"new after {unit.qualified_name}"
     line = unit.last_line
     return Unit("new", name, name, line + 1, line, indent=unit.indent, parent=unit.parent)

@@ -10,7 +10,7 @@ _MAX_FENCE_INDENT = 3  # as in CommonMark: deeper, it is an example inside of a 
 
 
 def fence_for(text: str, least: int = 3) -> str:
-    """Backticks that no line of `text` can be mistaken for. For prose, which may gain code, ask for 4."""
+    """Return a longer fence than any in `text`, of at least `least` backticks. Prose needs 4."""
     longest = max((len(found) for found in _FENCE_LINE.findall(text)), default=least - 1)
     return "`" * max(least, longest + 1)
 
@@ -32,18 +32,18 @@ class FenceReader:
 
     @property
     def text(self) -> str:
-        """All of the new unit so far, the line in progress included."""
+        """Return all of the new unit so far, the line in progress included."""
         return "".join(f"{line}\n" for line in self.lines) + self.partial
 
     @property
     def partial(self) -> str:
-        """The line in progress, unless it may turn out to be the closing fence."""
+        """Return the line in progress, unless it may become the closing fence."""
         line = "".join(self._pieces)
         self._pieces = [line]
         return "" if self._may_close(line) else line.removesuffix("\r")
 
     def feed(self, delta: str) -> list[str]:
-        """Take more of the stream; return the lines that it completed."""
+        """Read more of the stream. Return the lines that it completed."""
         if self.closed:
             return []
         first, *rest = delta.split("\n")
@@ -57,7 +57,7 @@ class FenceReader:
         return completed
 
     def finish(self) -> list[str]:
-        """The stream has ended: what is in progress is a line, too. `closed` says whether a fence came."""
+        """End the stream: the line in progress is complete. `closed` tells whether a fence came."""
         completed: list[str] = []
         if not self.closed and "".join(self._pieces):
             self._complete(completed)

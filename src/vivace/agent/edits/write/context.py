@@ -15,7 +15,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def surroundings(source: SourceFile, units: list[Unit], unit: Unit, instruction: str) -> str:
-    """Imports, constants and signatures; nothing for a whole file, nor for prose: it would be repeated."""
+    """Return imports, constants and signatures, or nothing for a whole file and prose."""
     if unit.kind == "file" or not units:
         return ""
     named = set(_NAME.findall(source.text_of(unit.first_line, unit.last_line) + instruction))
@@ -25,7 +25,7 @@ def surroundings(source: SourceFile, units: list[Unit], unit: Unit, instruction:
 
 
 def _top_lines(source: SourceFile, units: list[Unit], unit: Unit, named: set[str]) -> list[str]:
-    """The lines above the first unit; of many, those that name something the unit names."""
+    """Return the lines above the first unit. Of many, only those that share a name with the unit."""
     end = min((other.first_line for other in units), default=unit.first_line) - 1
     lines = [line for line in source.lines[: min(end, unit.first_line - 1)] if line.strip()]
     if len(lines) > TOP_LINES:
@@ -34,7 +34,7 @@ def _top_lines(source: SourceFile, units: list[Unit], unit: Unit, named: set[str
 
 
 def _related(units: list[Unit], unit: Unit, named: set[str]) -> list[Unit]:
-    """Units that are named, and the classes and members around the unit; never its own parts."""
+    """Return the units that are named, and the classes and members around the unit, without its own parts."""
     family = unit.parent
 
     def is_related(other: Unit) -> bool:

@@ -67,7 +67,7 @@ class LiveDiff:
         self._rows: list[Row] | None = None
 
     def feed(self, lines: Iterable[str]) -> None:
-        """Complete new lines, without line ends."""
+        """Add complete new lines, without line ends."""
         for line in lines:
             assert not self._closed
             self._new.append(line)
@@ -75,11 +75,11 @@ class LiveDiff:
         self._rows = None
 
     def close(self) -> None:
-        """No more text comes: old lines that were not met again are deleted."""
+        """End the text: old lines that did not come again are deleted."""
         self._closed, self._rows = True, None
 
     def rows(self, partial: str = "") -> list[Row]:
-        """All rows so far. `partial` is the line in progress, shown as context while it may become that."""
+        """Return all rows so far. `partial`, the line in progress, is context while it may still match."""
         if self._rows is None:
             self._rows = self._trace(self._reached())
         if not partial:
@@ -95,7 +95,7 @@ class LiveDiff:
         return [_hunk(rows, first, last, start) for first, last in _ranges(rows, context)]
 
     def _align(self, line: str) -> None:
-        """score[j]: the best for the new lines so far against old[:j]. A match gains, a skip costs 1."""
+        """Compute score[j], the best of the new lines against old[:j]. A match gains, a skip costs 1."""
         before, gains, old = self._scores, self._gains, self._old
         best = before[0] - 1
         scores, moves = [best], bytearray(len(before))
@@ -111,11 +111,11 @@ class LiveDiff:
         self._moves.append(moves)
 
     def _reached(self) -> int:
-        """How many old lines the new text has passed: the best prefix, the shortest of several."""
+        """Return how many old lines the new text has passed: the best prefix, the shortest of several."""
         return len(self._old) if self._closed else self._scores.index(max(self._scores))
 
     def _trace(self, reached: int) -> list[Row]:
-        """Back along the moves; within a change the deleted rows come before the added ones."""
+        """Follow the moves back. Within a change the deleted rows come before the added ones."""
         i, j = len(self._new), reached
         rows: list[Row] = []
         added: list[Row] = []
@@ -135,7 +135,7 @@ class LiveDiff:
         return rows
 
     def _is_expected(self, partial: str) -> bool:
-        """Whether some old line that may come next begins so: one further for every line just added."""
+        """Return whether an old line that may come next begins with `partial`."""
         assert self._rows is not None
         added = 0
         while added < len(self._rows) and self._rows[-1 - added].tag == "+":
@@ -156,7 +156,7 @@ def _gains(old_lines: list[str]) -> list[int]:
 
 
 def _ranges(rows: list[Row], context: int) -> list[tuple[int, int]]:
-    """Index ranges [first, last) of the rows around changes, joined where they touch."""
+    """Return index ranges [first, last) of the rows around changes, joined where they touch."""
     hunks: list[tuple[int, int]] = []
     for index, row in enumerate(rows):
         if row.tag == " ":
@@ -181,7 +181,7 @@ def _hunk(rows: list[Row], first: int, last: int, start: int) -> Hunk:
 
 
 def _span(line: int, count: int) -> str:
-    """As diff(1) writes it: an empty span names the line before, a count of one is left away."""
+    """Return the span as diff(1) writes it: an empty one names the line before, a count of 1 is omitted."""
     if count == 1:
         return str(line)
     return f"{line - (count == 0)},{count}"

@@ -56,7 +56,7 @@ def rewrite_request(source: SourceFile, units: list[Unit], unit: Unit, instructi
 
 
 def opening_for(source: SourceFile, unit: Unit, instruction: str) -> str:
-    """The unit's text up to its name; up to before its name if the instruction renames it."""
+    """Return the unit's text up to and with its name, or without it if the instruction renames it."""
     if not unit.opening:
         return unit.indent
     end = _end_of_name(unit)
@@ -69,7 +69,7 @@ def opening_for(source: SourceFile, unit: Unit, instruction: str) -> str:
 
 
 def _end_of_name(unit: Unit) -> int | None:
-    """Where the unit's name ends in its opening, looking below decorators and doc comments."""
+    """Return where the unit's name ends in its opening, below decorators and doc comments."""
     lines = unit.opening.split("\n")
     skipped = unit.signature_first_line - unit.first_line
     start = sum(len(line) + 1 for line in lines[:skipped])
@@ -78,6 +78,6 @@ def _end_of_name(unit: Unit) -> int | None:
 
 
 def _neighbour(units: list[Unit], place: Unit) -> Unit | None:
-    """The unit that a new one is written below: the smallest that ends there."""
+    """Return the unit that a new one is written below: the smallest that ends there."""
     above = [unit for unit in units if unit.last_line == place.last_line]
     return max(above, key=lambda unit: unit.first_line, default=None)
