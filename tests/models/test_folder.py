@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vivace.cli.connection import with_model_here
 from vivace.config import Settings
 from vivace.errors import StartError, UsageError
-from vivace.models.folder import INDEX, end_ids, identity, read_json, told_by_folder, weight_files
+from vivace.models.folder import INDEX, end_ids, identity, read_json, template_of_folder, weight_files
 from vivace.models.store import is_present, model_path
 
 json_values = st.recursive(
@@ -93,15 +93,15 @@ def test_a_folder_without_weights_says_what_it_has(tmp_path: Path, file: str, wo
 def test_what_is_no_file(tmp_path: Path) -> None:
     """A pipe is not waited for, nothing is read without an end, and what is missing is named."""
     with pytest.raises(StartError, match=r"has no config\.json"):
-        told_by_folder(tmp_path)
+        template_of_folder(tmp_path)
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(StartError, match=r"has no config\.json"):
-        told_by_folder(tmp_path)
+        template_of_folder(tmp_path)
     (tmp_path / "config.json").unlink()
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(1 << 22)
     with pytest.raises(StartError, match="has more than 1 MiB"):
-        told_by_folder(tmp_path)
+        template_of_folder(tmp_path)
 
 
 @given(data=st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode()))
@@ -111,7 +111,12 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, data: bytes) -> None:
     names = ("config.json", "tokenizer_config.json", "generation_config.json", INDEX)
     for name in names:
         (tmp_path / name).write_bytes(data)
-    for read in (told_by_folder, end_ids, weight_files, lambda path: read_json(path, INDEX, dict[str, Any])):
+    for read in (
+        template_of_folder,
+        end_ids,
+        weight_files,
+        lambda path: read_json(path, INDEX, dict[str, Any]),
+    ):
         message = ""
         try:
             read(tmp_path)

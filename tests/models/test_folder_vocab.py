@@ -25,7 +25,7 @@ from tests.folders import (
 from vivace.config import load_settings
 from vivace.errors import StartError
 from vivace.models.catalog import QWEN
-from vivace.models.families.choose import family_for, told_by
+from vivace.models.families.choose import family_for, template_of
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.folder_vocab import FolderTokenizer, FolderVocabulary
 from vivace.models.store import card_path, is_complete
@@ -102,12 +102,12 @@ def test_the_family_is_told_by_the_folder(tmp_path: Path, tokenizer: FolderToken
     """By the template in either place where folders have one, or else by the architecture."""
     assert isinstance(family_for(tokenizer, str(folder)), Qwen25)
     write_config(tmp_path, model_type="llama")
-    assert told_by(tmp_path) == "llama"
+    assert template_of(tmp_path) == "llama"
     templates = [{"name": "tool_use", "template": "one"}, {"name": "default", "template": "two"}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
-    assert told_by(tmp_path) == "two"
+    assert template_of(tmp_path) == "two"
     (tmp_path / "chat_template.jinja").write_text("three")
-    assert told_by(tmp_path) == "three"
+    assert template_of(tmp_path) == "three"
 
 
 @pytest.mark.parametrize(

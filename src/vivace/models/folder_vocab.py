@@ -47,15 +47,15 @@ class _Vocabulary(msgspec.Struct):
 
 
 class FolderVocabulary:
-    """What each token stands for, and which end a turn."""
+    """The bytes of each token, and the tokens that end a turn."""
 
     def __init__(self, folder: Path) -> None:
         self._read(folder, read_json(folder, FILE, dict[str, Any]))
 
-    def _read(self, folder: Path, told: dict[str, Any]) -> None:
-        _check_kind(folder, told)
+    def _read(self, folder: Path, tokenizer_json: dict[str, Any]) -> None:
+        _check_kind(folder, tokenizer_json)
         try:
-            found = msgspec.convert(told, _Vocabulary)
+            found = msgspec.convert(tokenizer_json, _Vocabulary)
         except msgspec.ValidationError as error:
             raise StartError(
                 f"{folder.name}/{FILE} is not as it should be: {shown(error)}.", WHOLE
@@ -83,9 +83,9 @@ class FolderTokenizer(FolderVocabulary):
     """`models.tokenizer.Tokenizer` of a Hugging Face folder."""
 
     def __init__(self, folder: Path) -> None:
-        told = read_json(folder, FILE, dict[str, Any])
-        self._read(folder, told)
-        self._encode = _make_encoder(folder, told)
+        tokenizer_json = read_json(folder, FILE, dict[str, Any])
+        self._read(folder, tokenizer_json)
+        self._encode = _make_encoder(folder, tokenizer_json)
         self._marks = {each.content: each.id for each in self._added if each.content and not each.is_control}
         # What the encoder is not to see: added words, which are tokens wherever they are; half characters.
         longest_first = map(re.escape, sorted(self._marks, key=len, reverse=True))
@@ -116,14 +116,14 @@ class FolderTokenizer(FolderVocabulary):
         return tokens[0]
 
 
-def _check_kind(folder: Path, told: dict[str, Any]) -> None:
-    """Refuse what is no byte-level BPE, or what would change a text before it is cut."""
-    model: Any = told.get("model")
-    cuts = _types(told.get("pre_tokenizer"))
+def _check_kind(folder: Path, tokenizer_json: dict[str, Any]) -> None:
+    """Refuse vocabularies that are not byte-level BPE, or that change a text before it is split."""
+    model: Any = tokenizer_json.get("model")
+    cuts = _types(tokenizer_json.get("pre_tokenizer"))
     is_bpe = isinstance(model, dict) and model.get("type", "BPE") == "BPE"  # old files do not say it
     is_bpe = is_bpe and not any(map(model.get, _AFFIXES))
     is_byte_level = "ByteLevel" in cuts and set(cuts) <= _CUTS
-    is_lossless = set(_types(told.get("normalizer"))) <= {"NFC", "Sequence"}
+    is_lossless = set(_types(tokenizer_json.get("normalizer"))) <= {"NFC", "Sequence"}
     if not (is_bpe and is_byte_level and is_lossless):
         raise StartError(
             f"{folder.name}/{FILE} is no byte-level BPE, as Qwen's and Llama 3's are; others are not read.",
@@ -132,7 +132,7 @@ def _check_kind(folder: Path, told: dict[str, Any]) -> None:
 
 
 def _types(step: Any, depth: int = 0) -> list[str]:
-    """The kinds of a normaliser or pre-tokenizer, and of all that are in it."""
+    """Return the types of a normaliser or pre-tokenizer and of all steps inside it."""
     if step is None:
         return []
     if not isinstance(step, dict) or depth > MOST_STEPS or step.get("behavior") == "Removed":
@@ -142,8 +142,8 @@ def _types(step: Any, depth: int = 0) -> list[str]:
     return [str(step.get("type")), *(kind for part in parts for kind in _types(part, depth + 1))]
 
 
-def _make_encoder(folder: Path, told: dict[str, Any]) -> Any:
-    """From plain text to tokens of the vocabulary alone."""
+def _make_encoder(folder: Path, tokenizer_json: dict[str, Any]) -> Any:
+    """Return an encoder of plain text that knows no added tokens."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -151,9 +151,9 @@ def _make_encoder(folder: Path, told: dict[str, Any]) -> Any:
             f"{folder.name} is a folder of safetensors: it needs the GPU engine and the package tokenizers.",
             f"With an NVIDIA GPU, add both with `vivace extras add cuda`. {ELSEWHERE}",
         ) from error
-    plain = told | dict.fromkeys(("normalizer", "post_processor", "truncation", "padding"))
-    plain |= {"added_tokens": [], "pre_tokenizer": _without_prefix(told["pre_tokenizer"])}
-    plain["model"] = told["model"] | {"dropout": None}  # the same text, the same tokens
+    plain = tokenizer_json | dict.fromkeys(("normalizer", "post_processor", "truncation", "padding"))
+    plain |= {"added_tokens": [], "pre_tokenizer": _without_prefix(tokenizer_json["pre_tokenizer"])}
+    plain["model"] = tokenizer_json["model"] | {"dropout": None}  # the same text, the same tokens
     try:
         tokenizer = Tokenizer.from_str(json.dumps(plain))
     except Exception as error:  # it raises nothing narrower
@@ -162,7 +162,7 @@ def _make_encoder(folder: Path, told: dict[str, Any]) -> Any:
 
 
 def _without_prefix(step: Any) -> Any:
-    """No space is put before a text: it may be the middle of one."""
+    """Return the pre-tokenizer step without a prefix space: a text may be the middle of one."""
     if not isinstance(step, dict):
         return step
     steps = {key: [*map(_without_prefix, value)] for key, value in step.items() if key == "pretokenizers"}

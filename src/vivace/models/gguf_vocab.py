@@ -17,7 +17,7 @@ _PIECE_BYTES = 256
 
 @functools.cache
 def _start_backend() -> Any:
-    """Start llama.cpp once, with its chatter going nowhere; the callback must outlive every call."""
+    """Start llama.cpp once, without its log. Keep the callback: it must outlive every call."""
 
     @lc.llama_log_callback  # type: ignore[untyped-decorator]
     def silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
@@ -44,7 +44,7 @@ def load_model(path: Path, *, vocab_only: bool = False, use_extra_bufts: bool = 
 
 
 def tokenize(vocab: ctypes.c_void_p, text: bytes, *, special: bool) -> list[int]:
-    """Tokens of `text`. `special`: names of control tokens in the text become those tokens."""
+    """Return the tokens of `text`. `special`: names of control tokens become those tokens."""
     room = len(text) + 8
     buffer = (lc.llama_token * room)()
     count = lc.llama_tokenize(vocab, text, len(text), buffer, room, False, special)

@@ -1,4 +1,4 @@
-"""How long work tells someone that it moves on, without knowing who looks.
+"""Progress of long work, reported to whoever shows it.
 
 Owns the `Progress` contract and its silent form. Does not draw: `cli.show` does.
 """

@@ -34,7 +34,7 @@ WATCH_SECONDS = 0.1  # how often a running pip's files are measured
 
 
 class SourceFailed(Exception):
-    """This source cannot bring the rest; the next one may."""
+    """This source cannot fetch the rest of the file; the next one may."""
 
     def __init__(self, label: str, reason: str) -> None:
         super().__init__(reason.strip().rstrip("."))
@@ -45,7 +45,7 @@ class Source(Protocol):
     label: str
 
     def fetch(self, file: FileIO, progress: Progress) -> None:
-        """Append what is missing."""
+        """Append the missing bytes."""
 
 
 class HubSource:
@@ -58,7 +58,7 @@ class HubSource:
         self.url = f"{hub_url.rstrip('/')}/{model.hub_repo}/resolve/main/{model.file}"
 
     def fetch(self, file: FileIO, progress: Progress) -> None:
-        """Ask again after a break for as long as each answer brought something."""
+        """Ask again after a broken connection, as long as each answer brings some bytes."""
         self._reach()
         while (begin := file.tell()) < self.size_bytes:
             try:
@@ -217,7 +217,7 @@ class _Appender:
 
 
 def _append(file: FileIO, data: bytes) -> None:
-    """Unbuffered, so that a full disk shows here and a killed process loses nothing."""
+    """Write without a buffer, so that a full disk fails here and a killed process loses nothing."""
     view = memoryview(data)
     try:
         while view:
@@ -227,7 +227,7 @@ def _append(file: FileIO, data: bytes) -> None:
 
 
 def _total_bytes(answer: http.client.HTTPResponse, begin: int) -> int | None:
-    """How large the whole file is by this answer; None for a page of text or an answer that does not say."""
+    """Return the size of the whole file by this answer; None for a web page or without a length."""
     if answer.headers.get_content_type() == "text/html":
         return None
     if answer.status == 206:
@@ -238,7 +238,7 @@ def _total_bytes(answer: http.client.HTTPResponse, begin: int) -> int | None:
 
 
 def _address(url: str) -> tuple[str, int]:
-    """Who must be reachable for this URL: its host, or the proxy that the environment names for it."""
+    """Return the host to connect to for this URL, or the proxy that the environment names."""
     parts = urllib.parse.urlsplit(url)
     proxy = urllib.request.getproxies().get(parts.scheme)
     if proxy and not urllib.request.proxy_bypass(parts.hostname or ""):

@@ -1,4 +1,4 @@
-"""Where model files are, whether one is there, how it goes away.
+"""Where model files are, whether one is present, and its removal.
 
 Owns the models folder's layout: `FILE` is always complete and checked; `FILE.part` is what a pull has so far,
 always a true beginning of `FILE`; `.FILE.lock` is held while someone changes either. And that of the tuned
@@ -21,7 +21,7 @@ FINGERPRINT_DIGITS = 16  # hexadecimal, of a model file, in the names of what wa
 
 
 def model_path(settings: Settings, name: str) -> Path:
-    """Where model `name` is or would be; the path of a `.gguf` file or of a folder is taken as it is."""
+    """Return the path of model `name`, present or not. A path of a `.gguf` file or folder is its own."""
     if not _is_path(name):
         return card_path(settings, card(name))
     try:
@@ -49,12 +49,12 @@ def _user_path(path: Path) -> Path:
 
 
 def is_present(settings: Settings, name: str) -> bool:
-    """Whether the complete file is there. Its size is enough: it got this name after its checksum held."""
+    """Return whether the complete file is there. It gets its name after its checksum held."""
     return model_path(settings, name).exists() if _is_path(name) else is_complete(settings, card(name))
 
 
 def remove(settings: Settings, model: ModelCard) -> int:
-    """Delete the model's file, any beginning of it and what was made from it; gives back the bytes freed."""
+    """Delete the model's file, partial downloads and tuned files. Return the bytes freed."""
     freed_bytes = 0
     with locked(settings, model) as free, _held(open_tuning_lock(settings, Path(model.file).stem)) as untuned:
         if not free or not untuned:
@@ -68,12 +68,12 @@ def remove(settings: Settings, model: ModelCard) -> int:
 
 
 def tuned_dir(settings: Settings) -> Path:
-    """Where tuning puts what it makes and what it finds out."""
+    """Return the folder of tuned files and measurements."""
     return settings.cache_dir / "tuned"
 
 
 def tuned_files(settings: Settings, model: ModelCard) -> list[Path]:
-    """All that tuning has made from the model's file: weights in other formats, and measurements."""
+    """Return what tuning made from the model's file: weights in other formats, and measurements."""
     prefix = f"{glob.escape(Path(model.file).stem)}.{'[0-9a-f]' * FINGERPRINT_DIGITS}."
     return sorted(tuned_dir(settings).glob(f"{prefix}*"))
 
@@ -95,7 +95,7 @@ def part_path(settings: Settings, model: ModelCard) -> Path:
 
 @contextmanager
 def locked(settings: Settings, model: ModelCard) -> Iterator[bool]:
-    """Try to hold the model's lock; yields whether we do. The system frees it however the holder ends."""
+    """Try to hold the model's lock; yield whether it is held. The system frees it when the holder ends."""
     with _held(open_lock(settings, model)) as is_ours:
         yield is_ours
 

@@ -1,4 +1,4 @@
-"""Text to tokens and back, on the server's side of the frames: the server owns every session's log.
+"""Text to tokens and back, in the server, which owns every session's log.
 
 Owns the `Tokenizer` seam, the one read from a GGUF file, and bytes-as-tokens for scripted models; that of a
 folder is in `folder_vocab`. Does not own chat templates (see `families`).
@@ -18,11 +18,11 @@ class Tokenizer(Protocol):
     end_tokens: frozenset[int]
 
     def encode(self, text: str) -> list[int]:
-        """Plain text: a control token's name in it stays text."""
+        """Encode plain text. A control token's name in it stays text."""
         ...
 
     def control(self, name: str) -> int:
-        """The one token of a control name such as `<|im_end|>`."""
+        """Return the token of a control name such as `<|im_end|>`."""
         ...
 
     def piece(self, token: int) -> bytes: ...
@@ -61,7 +61,7 @@ class GgufTokenizer:
 
 
 class ByteTokenizer:
-    """A token is a byte; control tokens come after them. For scripted models."""
+    """A tokenizer for scripted models: a token is a byte, and control tokens come after the bytes."""
 
     CONTROLS = ("<|im_start|>", "<|im_end|>")
     size = 256 + len(CONTROLS)
@@ -91,11 +91,11 @@ def load_tokenizer(model: str, path: Path | None) -> Tokenizer:
 
 
 def scripted_tokenizer(vocabulary: str) -> GgufTokenizer | ByteTokenizer:
-    """Of a script that names a GGUF file, or none."""
+    """Return the tokenizer of the GGUF file that a script names; without one, bytes."""
     return GgufTokenizer(Path(vocabulary)) if vocabulary else ByteTokenizer()
 
 
 def script_of(model: str) -> dict[str, object]:
-    """The script behind a `scripted:FILE` model name."""
+    """Return the script of a `scripted:FILE` model name."""
     script: dict[str, object] = json.loads(Path(model.removeprefix(SCRIPTED)).read_text("utf-8"))
     return script

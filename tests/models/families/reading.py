@@ -35,7 +35,7 @@ GET = Tool(
     },
 )
 NOW, PATCH = Tool("now"), Tool("patch", is_custom=True)
-WISH = OutputSpec(tools=(GET, NOW, PATCH))
+SPEC = OutputSpec(tools=(GET, NOW, PATCH))
 
 
 def read(parser: Parser, *texts: str) -> list[Part]:

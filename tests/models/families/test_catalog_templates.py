@@ -18,7 +18,7 @@ from vivace.config import load_settings
 from vivace.models.catalog import CATALOG, ModelCard
 from vivace.models.families.base import Call, Entry, Message, Output, OutputSpec, Tool
 from vivace.models.families.calls.definitions import definition
-from vivace.models.families.choose import family_for, kind_of, told_by
+from vivace.models.families.choose import family_for, kind_of, template_of
 from vivace.models.store import card_path, is_complete
 from vivace.models.tokenizer import GgufTokenizer
 
@@ -79,7 +79,7 @@ def test_a_model_by_name_gets_the_tokens_of_its_files_template(
 ) -> None:
     """A catalog model by name, over several turns, gets token by token what its own template says."""
     path, entries = file_of(card), CONVERSATIONS[name]
-    template, tokenizer = told_by(path), GgufTokenizer(path)
+    template, tokenizer = template_of(path), GgufTokenizer(path)
     knows_tools = "tool_call" in template
     if not knows_tools and (tools or any(isinstance(entry, Call) for entry in entries)):
         pytest.skip("its template does not know tools")
@@ -92,4 +92,4 @@ def test_a_model_by_name_gets_the_tokens_of_its_files_template(
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.name)
 def test_a_card_names_the_family_of_its_file(card: ModelCard) -> None:
     """The card's family is the one that the same file has when it is given by its path."""
-    assert card.family == kind_of(told_by(file_of(card)))
+    assert card.family == kind_of(template_of(file_of(card)))

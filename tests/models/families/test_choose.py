@@ -8,7 +8,7 @@ from tests.models.families import tokenizers
 from tests.models.families.tokenizers import NamedTokenizer, real_tokenizer
 from vivace.errors import StartError
 from vivace.models.catalog import CATALOG
-from vivace.models.families.choose import FAMILIES, family_for, kind_of, told_by
+from vivace.models.families.choose import FAMILIES, family_for, kind_of, template_of
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
@@ -60,13 +60,13 @@ def test_a_file_of_the_users_tells_it_itself(tmp_path: Path) -> None:
     tokenizer = real_tokenizer(
         path, tokenizers.CHATML, tokenizers.QWEN_WORDS, end="<|im_end|>", template=template
     )
-    assert told_by(path) == template
+    assert template_of(path) == template
     family = family_for(tokenizer, str(path))
     assert isinstance(family, Qwen3)
     bare = tmp_path / "bare.gguf"
     real_tokenizer(bare, tokenizers.LLAMA, end="<|eot_id|>")
-    assert told_by(bare) == "llama"
-    assert told_by(tmp_path / "none.gguf") == ""
+    assert template_of(bare) == "llama"
+    assert template_of(tmp_path / "none.gguf") == ""
 
 
 def test_each_family_finds_its_tokens() -> None:

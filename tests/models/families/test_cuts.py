@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
-from tests.models.families.reading import WISH, brief, cut, read
+from tests.models.families.reading import SPEC, brief, cut, read
 from vivace.models.families.base import (
     CallEnd,
     CallError,
@@ -49,8 +49,8 @@ TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join) | st.text
 @given(pieces=cut(TEXTS))
 def test_cuts_change_nothing(family: Family, pieces: list[str]) -> None:
     """An answer in any pieces gives the same parts as in one, and every call that begins ends or breaks."""
-    whole = read(family.parser(WISH, []), "".join(pieces))
-    assert read(family.parser(WISH, []), *pieces) == whole
+    whole = read(family.parser(SPEC, []), "".join(pieces))
+    assert read(family.parser(SPEC, []), *pieces) == whole
     brief(whole)
 
 
@@ -59,7 +59,7 @@ def test_cuts_change_nothing(family: Family, pieces: list[str]) -> None:
 @given(text=TEXTS)
 def test_nothing_is_lost(name: str, text: str) -> None:
     """Where no call comes of it, all that was said is in the parts, letter by letter."""
-    parts = read(FAMILIES[name].parser(WISH, []), text)
+    parts = read(FAMILIES[name].parser(SPEC, []), text)
     if not any(isinstance(part, CallEnd) for part in parts):
         assert "".join(part.text for part in parts if isinstance(part, TextPart | CallError)) == text
 
@@ -120,7 +120,7 @@ def test_work_grows_with_the_length_only(family: Family, text: str, size: int) -
     begin, loop = (text[:-8], text[-8:]) if len(text) > 30 else ("", text)
 
     def work(times: int) -> tuple[int, Parser]:
-        parser, answer = family.parser(WISH, []), begin + loop * times
+        parser, answer = family.parser(SPEC, []), begin + loop * times
         pieces = [answer[i : i + size] for i in range(0, len(answer), size)]
         return lines_run(lambda: [parser.feed(piece) for piece in pieces]), parser
 
@@ -134,7 +134,7 @@ def test_harmony_works_as_fast() -> None:
     """Reasoning, arguments and free text of any length cost the same for each letter."""
 
     def work(letters: int) -> int:
-        parser = GPT_OSS.parser(WISH, [])
+        parser = GPT_OSS.parser(SPEC, [])
         parser.control("<|channel|>")
         parser.feed("commentary to=functions.get")
         parser.control("<|message|>")
@@ -150,7 +150,7 @@ def test_cuts_change_nothing_in_a_body_of_harmony(pieces: list[str]) -> None:
     for head in ("final", "analysis", "commentary to=functions.get", "commentary to=functions.patch"):
 
         def parser(head: str = head) -> Parser:
-            found = GPT_OSS.parser(WISH, [])
+            found = GPT_OSS.parser(SPEC, [])
             found.control("<|channel|>")
             found.feed(head)
             found.control("<|message|>")

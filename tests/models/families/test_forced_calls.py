@@ -68,12 +68,12 @@ class Talk:
     def __init__(self, desk: Desk, family: Qwen25, tokenizer: GgufTokenizer) -> None:
         self._desk, self._family, self._tokenizer = desk, family, tokenizer
 
-    def ask(self, wish: OutputSpec, seed: int) -> list[tuple[str, ...] | str]:
+    def ask(self, spec: OutputSpec, seed: int) -> list[tuple[str, ...] | str]:
         turn = f"t{next(TURNS)}"
         family = self._family
-        log = family.render([Message("user", "What is the weather in Oslo?")], tools=wish.tools)
-        log += family.answer(log, wish)
-        grammar = family.grammar(wish)
+        log = family.render([Message("user", "What is the weather in Oslo?")], tools=spec.tools)
+        log += family.answer(log, spec)
+        grammar = family.grammar(spec)
         self._desk.run(
             Open(turn),
             Generate(
@@ -88,7 +88,7 @@ class Talk:
         )
         assert self._desk.finished(turn).reason == "stop"
         spoken = self._desk.tokens(turn)
-        return brief(read_tokens(family.parser(wish, log), family, self._tokenizer, spoken))
+        return brief(read_tokens(family.parser(spec, log), family, self._tokenizer, spoken))
 
 
 def is_weather(text: str) -> bool:
@@ -105,9 +105,9 @@ def is_weather(text: str) -> bool:
 def test_a_forced_call_of_a_real_model_fits_its_schema(desk: Desk, smol: Path, seed: int) -> None:
     """However odd its words: one call, known by name, whose arguments are what the schema allows."""
     tokenizer = GgufTokenizer(smol)
-    wish = OutputSpec(tools=(WEATHER,), choice="required", is_parallel=False)
+    spec = OutputSpec(tools=(WEATHER,), choice="required", is_parallel=False)
     family = Qwen25(tokenizer, default_system=SMOLLM_SYSTEM)
-    ((name, arguments),) = Talk(desk, family, tokenizer).ask(wish, seed)
+    ((name, arguments),) = Talk(desk, family, tokenizer).ask(spec, seed)
     assert name == "get_weather"
     assert is_weather(arguments)
 
@@ -116,8 +116,8 @@ def test_a_forced_call_of_a_real_model_fits_its_schema(desk: Desk, smol: Path, s
 def test_a_forced_call_in_tags_fits_its_schema(desk: Desk, smol: Path, seed: int) -> None:
     """The same for calls as Qwen3-Coder writes them."""
     tokenizer = GgufTokenizer(smol)
-    wish = OutputSpec(tools=(DAYS,), choice="required", is_parallel=False)
-    ((name, arguments),) = Talk(desk, Qwen3Coder(tokenizer), tokenizer).ask(wish, seed)
+    spec = OutputSpec(tools=(DAYS,), choice="required", is_parallel=False)
+    ((name, arguments),) = Talk(desk, Qwen3Coder(tokenizer), tokenizer).ask(spec, seed)
     value = json.loads(arguments)
     assert name == "get_days"
     assert value["unit"] in ("celsius", "fahrenheit")
@@ -128,8 +128,8 @@ def test_a_forced_call_in_tags_fits_its_schema(desk: Desk, smol: Path, seed: int
 def test_a_choice_of_forced_calls(desk: Desk, smol: Path, seed: int) -> None:
     """Of several tools the model picks one, and a custom one gets text that its pattern matches."""
     tokenizer = GgufTokenizer(smol)
-    wish = OutputSpec(tools=(WEATHER, CODE), choice="required", is_parallel=False)
-    ((name, text),) = Talk(desk, Qwen25(tokenizer), tokenizer).ask(wish, seed)
+    spec = OutputSpec(tools=(WEATHER, CODE), choice="required", is_parallel=False)
+    ((name, text),) = Talk(desk, Qwen25(tokenizer), tokenizer).ask(spec, seed)
     letters, _, digits = text.partition("-")
     assert is_weather(text) if name == "get_weather" else (letters.isalpha() and len(digits) == 3)
 

@@ -31,10 +31,10 @@ THOUGHT: list[Entry] = [*talk.BEGIN, Thought("Let me see.\nWeather."), talk.FIRS
 
 
 def prompt(
-    family: Family, entries: list[Entry], tools: tuple[Tool, ...] = (), wish: OutputSpec | None = None
+    family: Family, entries: list[Entry], tools: tuple[Tool, ...] = (), spec: OutputSpec | None = None
 ) -> list[int]:
     log = family.render(entries, tools=tools)
-    return log + family.answer(log, wish or OutputSpec())
+    return log + family.answer(log, spec or OutputSpec())
 
 
 def family_of(name: str) -> tuple[NamedTokenizer, Family]:
@@ -53,7 +53,7 @@ def family_of(name: str) -> tuple[NamedTokenizer, Family]:
 
 
 @pytest.mark.parametrize(
-    ("golden", "entries", "tools", "wish"),
+    ("golden", "entries", "tools", "spec"),
     [
         *(
             (f"{name}-tools", talk.WHOLE, talk.TOOLS, OutputSpec())
@@ -74,11 +74,11 @@ def family_of(name: str) -> tuple[NamedTokenizer, Family]:
     ],
 )
 def test_a_conversation_is_written_as_the_template_writes_it(
-    golden: str, entries: list[Entry], tools: tuple[Tool, ...], wish: OutputSpec
+    golden: str, entries: list[Entry], tools: tuple[Tool, ...], spec: OutputSpec
 ) -> None:
     """Messages, tools, calls and outputs, up to where the model speaks, letter by letter."""
     tokenizer, family = family_of(golden.partition("-")[0])
-    assert tokenizer.shown(prompt(family, entries, tools, wish)) == (GOLDEN / f"{golden}.txt").read_text()
+    assert tokenizer.shown(prompt(family, entries, tools, spec)) == (GOLDEN / f"{golden}.txt").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -50,9 +50,9 @@ ALL = (STRICT, LOOSE, NOW, REGEX, LARK, FREE)
 GOOD, BAD = '{"city": "Oslo", "n": 1}', '{"city": "Oslo"}'
 
 
-def allows(family: Family, wish: OutputSpec, text: str) -> bool:
+def allows(family: Family, spec: OutputSpec, text: str) -> bool:
     """Whether an answer may be this text, behind what `answer` has written."""
-    grammar = family.grammar(wish)
+    grammar = family.grammar(spec)
     assert grammar is not None
     matcher = compile_grammar(BYTES, Frame(grammar.kind, grammar.text))
     data = list(text.encode())
@@ -70,48 +70,48 @@ def llama_call(arguments: str, name: str = "get") -> str:
 def test_free_wishes_need_no_grammar() -> None:
     """Text, calls of tools that are not strict, and tools that may not be called."""
     for family in (QWEN, QWEN3, CODER, LLAMA, HARMONY):
-        for wish in (
+        for spec in (
             OutputSpec(),
             OutputSpec(tools=(LOOSE, NOW, FREE)),
             OutputSpec(tools=(STRICT,), choice="none"),
         ):
-            assert family.grammar(wish) is None
+            assert family.grammar(spec) is None
 
 
 def test_a_schema_is_the_grammar_of_an_answer() -> None:
     """Without tools and reasoning nothing else can come."""
-    wish = OutputSpec(schema=json.dumps(SCHEMA), effort="none")
+    spec = OutputSpec(schema=json.dumps(SCHEMA), effort="none")
     for family in (QWEN, QWEN3, CODER, LLAMA):
-        grammar = family.grammar(wish)
+        grammar = family.grammar(spec)
         assert grammar is not None
-        assert (grammar.kind, grammar.text) == ("json_schema", wish.schema)
+        assert (grammar.kind, grammar.text) == ("json_schema", spec.schema)
     for family in (QWEN, QWEN3, CODER, LLAMA, HARMONY):
-        assert allows(family, wish, GOOD)
-        assert not allows(family, wish, BAD)
+        assert allows(family, spec, GOOD)
+        assert not allows(family, spec, BAD)
 
 
 def test_reasoning_goes_before_an_answer_under_a_schema() -> None:
     """It is free until its end; then only the schema counts."""
-    wish = OutputSpec(schema=json.dumps(SCHEMA))
-    assert allows(QWEN3, wish, "Hm {\n</think>\n\n" + GOOD)
-    assert not allows(QWEN3, wish, "Hm\n</think>\n\n" + BAD)
-    assert not allows(QWEN3, wish, GOOD)
+    spec = OutputSpec(schema=json.dumps(SCHEMA))
+    assert allows(QWEN3, spec, "Hm {\n</think>\n\n" + GOOD)
+    assert not allows(QWEN3, spec, "Hm\n</think>\n\n" + BAD)
+    assert not allows(QWEN3, spec, GOOD)
     thinking = "analysis<|message|>Hm {<|end|><|start|>assistant<|channel|>"
-    assert allows(HARMONY, wish, thinking + "final<|message|>" + GOOD)
-    assert allows(HARMONY, wish, "final<|message|>" + GOOD)
-    assert not allows(HARMONY, wish, thinking + "final<|message|>" + BAD)
+    assert allows(HARMONY, spec, thinking + "final<|message|>" + GOOD)
+    assert allows(HARMONY, spec, "final<|message|>" + GOOD)
+    assert not allows(HARMONY, spec, thinking + "final<|message|>" + BAD)
 
 
 def test_a_schema_and_tools_allow_either() -> None:
     """The answer, or a call instead of it."""
-    wish = OutputSpec(schema='{"type": "integer"}', tools=(STRICT,), effort="none")
+    spec = OutputSpec(schema='{"type": "integer"}', tools=(STRICT,), effort="none")
     for family, call in ((QWEN, "<tool_call>\n" + qwen_call(GOOD)), (LLAMA, llama_call(GOOD))):
-        assert allows(family, wish, "7")
-        assert allows(family, wish, call)
-        assert not allows(family, wish, "seven")
-        assert not allows(family, wish, call.replace("Oslo", 'Oslo", "x": "'))
-    assert allows(HARMONY, wish, "final<|message|>7")
-    assert allows(HARMONY, wish, "commentary to=functions.get <|constrain|>json<|message|>" + GOOD)
+        assert allows(family, spec, "7")
+        assert allows(family, spec, call)
+        assert not allows(family, spec, "seven")
+        assert not allows(family, spec, call.replace("Oslo", 'Oslo", "x": "'))
+    assert allows(HARMONY, spec, "final<|message|>7")
+    assert allows(HARMONY, spec, "commentary to=functions.get <|constrain|>json<|message|>" + GOOD)
     assert allows(QWEN3, OutputSpec(schema="[]", tools=(STRICT,)), "x") is False
 
 
@@ -265,22 +265,22 @@ def test_a_strict_tool_is_held_to_its_schema(text: str, is_allowed: bool) -> Non
 
 def test_strict_tools_of_other_families() -> None:
     """The same in their forms."""
-    wish = OutputSpec(tools=(STRICT, LOOSE, LARK))
-    assert allows(LLAMA, wish, "Hello.")
-    assert allows(LLAMA, wish, llama_call(GOOD))
-    assert not allows(LLAMA, wish, llama_call(BAD))
+    spec = OutputSpec(tools=(STRICT, LOOSE, LARK))
+    assert allows(LLAMA, spec, "Hello.")
+    assert allows(LLAMA, spec, llama_call(GOOD))
+    assert not allows(LLAMA, spec, llama_call(BAD))
     assert allows(
-        CODER, wish, "I look.\n\n<tool_call>\n" + tagged(("city", "x"), ("n", "1")) + "\n</tool_call>"
+        CODER, spec, "I look.\n\n<tool_call>\n" + tagged(("city", "x"), ("n", "1")) + "\n</tool_call>"
     )
-    assert not allows(CODER, wish, "I look.\n\n<tool_call>\n" + tagged(("city", "x")))
-    assert not allows(CODER, wish, tagged(("input", "x"), name="patch"))
-    assert allows(CODER, wish, tagged(("whatever", "x"), name="get_more"))
-    assert allows(QWEN3, wish, "Hm\n</think>\n\nHello.")
-    assert not allows(QWEN3, wish, "Hm\n</think>\n\n" + qwen_call(BAD))
+    assert not allows(CODER, spec, "I look.\n\n<tool_call>\n" + tagged(("city", "x")))
+    assert not allows(CODER, spec, tagged(("input", "x"), name="patch"))
+    assert allows(CODER, spec, tagged(("whatever", "x"), name="get_more"))
+    assert allows(QWEN3, spec, "Hm\n</think>\n\nHello.")
+    assert not allows(QWEN3, spec, "Hm\n</think>\n\n" + qwen_call(BAD))
     thinking = "analysis<|message|>Hm<|end|><|start|>assistant<|channel|>"
-    assert allows(HARMONY, wish, thinking + "final<|message|>Hello.")
-    assert not allows(HARMONY, wish, thinking + "commentary to=functions.get<|message|>" + BAD)
-    assert allows(HARMONY, wish, thinking + "commentary to=functions.get_more<|message|>" + BAD)
+    assert allows(HARMONY, spec, thinking + "final<|message|>Hello.")
+    assert not allows(HARMONY, spec, thinking + "commentary to=functions.get<|message|>" + BAD)
+    assert allows(HARMONY, spec, thinking + "commentary to=functions.get_more<|message|>" + BAD)
 
 
 def test_what_llguidance_does_not_know_is_left_out_unless_strict() -> None:
@@ -299,11 +299,11 @@ def test_references_in_a_schema_reach_their_definitions() -> None:
         "required": ["p"],
         "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}},
     }
-    wish = OutputSpec(tools=(Tool("t", parameters=schema, is_strict=True),), choice="required")
-    assert allows(QWEN, wish, qwen_call('{"p": {"x": 1}}', "t"))
-    assert not allows(QWEN, wish, qwen_call('{"p": {}}', "t"))
-    assert allows(CODER, wish, tagged(("p", '{"x": 1}'), name="t"))
-    assert not allows(CODER, wish, tagged(("p", "{}"), name="t"))
+    spec = OutputSpec(tools=(Tool("t", parameters=schema, is_strict=True),), choice="required")
+    assert allows(QWEN, spec, qwen_call('{"p": {"x": 1}}', "t"))
+    assert not allows(QWEN, spec, qwen_call('{"p": {}}', "t"))
+    assert allows(CODER, spec, tagged(("p", '{"x": 1}'), name="t"))
+    assert not allows(CODER, spec, tagged(("p", "{}"), name="t"))
 
 
 @pytest.mark.parametrize("name", ["a-b.c", 'q"uo\\te', "é☃", "a/b", "[x]*", "{1}"])
@@ -313,9 +313,9 @@ def test_names_may_be_odd(name: str) -> None:
     for family, make in ((QWEN, qwen_call), (LLAMA, llama_call)):
         text = make(GOOD, json.dumps(name, ensure_ascii=False)[1:-1])
         for choice in ("auto", "required"):
-            wish = OutputSpec(tools=(tool,), choice=choice)  # type: ignore[arg-type]
-            assert allows(family, wish, text)
-            assert not allows(family, wish, text.replace(GOOD, BAD))
+            spec = OutputSpec(tools=(tool,), choice=choice)  # type: ignore[arg-type]
+            assert allows(family, spec, text)
+            assert not allows(family, spec, text.replace(GOOD, BAD))
         assert brief(read(family.parser(OutputSpec(tools=(tool,)), []), text)) == [(name, GOOD)]
 
 
@@ -340,9 +340,9 @@ def test_a_pattern_fits_on_a_line_between_slashes(regex: str) -> None:
 # ---- what comes of any choice -----------------------------------------------------------------------
 
 
-def walk(family: Family, wish: OutputSpec, choices: Iterator[int], limit: int = 400) -> str:
+def walk(family: Family, spec: OutputSpec, choices: Iterator[int], limit: int = 400) -> str:
     """An answer that always takes one of the bytes that the grammar allows, and ends as soon as it may."""
-    grammar = family.grammar(wish)
+    grammar = family.grammar(spec)
     assert grammar is not None
     matcher = compile_grammar(BYTES, Frame(grammar.kind, grammar.text))
     said = bytearray()

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
-from tests.models.families.reading import GET, NOW, PATCH, WISH, brief, read_tokens
+from tests.models.families.reading import GET, NOW, PATCH, SPEC, brief, read_tokens
 from vivace.models.families.base import Call, CallDelta, CallStart, Message, Output, OutputSpec, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.harmony.typescript import type_of
@@ -25,8 +25,8 @@ def tokens(text: str) -> list[int]:
     return TOKENIZER.encode(text)
 
 
-def said(text: str, log: list[int] = ASKED, wish: OutputSpec = WISH) -> list[tuple[str, ...] | str]:
-    return brief(read_tokens(FAMILY.parser(wish, log), FAMILY, TOKENIZER, tokens(text)))
+def said(text: str, log: list[int] = ASKED, spec: OutputSpec = SPEC) -> list[tuple[str, ...] | str]:
+    return brief(read_tokens(FAMILY.parser(spec, log), FAMILY, TOKENIZER, tokens(text)))
 
 
 THINKING = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
@@ -60,7 +60,7 @@ def test_the_recipient_may_stand_in_several_places(head: str) -> None:
 
 def test_a_call_streams() -> None:
     """It is announced at the end of its header, and its arguments come as they are written."""
-    parser = FAMILY.parser(WISH, ASKED)
+    parser = FAMILY.parser(SPEC, ASKED)
     parts = parser.control("<|channel|>") + parser.feed("commentary to=functions.get ")
     assert parts + parser.control("<|message|>") == [CallStart(GET)]
     assert parser.feed('{"ci') == [CallDelta('{"ci')]
@@ -80,8 +80,8 @@ def test_a_tool_of_a_namespace_is_called_in_it() -> None:
     text = TOKENIZER.shown(log)
     assert "namespace files {" in text
     assert "namespace functions {" in text
-    wish = OutputSpec(tools=(tool, NOW))
-    found = said("<|channel|>commentary to=files.find<|message|>{}<|call|>", ASKED, wish)
+    spec = OutputSpec(tools=(tool, NOW))
+    found = said("<|channel|>commentary to=files.find<|message|>{}<|call|>", ASKED, spec)
     assert found == [("find", "{}")]
 
 
@@ -110,7 +110,7 @@ def test_what_is_malformed_or_cut_off_is_not_lost(text: str, expected: list[tupl
 
 def test_names_of_control_tokens_in_text_are_text() -> None:
     """Only tokens end a message; what a file says does not."""
-    parser = FAMILY.parser(WISH, ASKED)
+    parser = FAMILY.parser(SPEC, ASKED)
     for name in ("<|channel|>", "final", "<|message|>"):
         parser.control(name) if name.startswith("<") else parser.feed(name)
     assert brief(parser.feed("<|end|><|start|>") + parser.finish()) == ["<|end|><|start|>"]
@@ -147,7 +147,7 @@ def test_an_open_answer_is_continued() -> None:
 def test_a_call_goes_on_where_an_answer_stopped_in_it() -> None:
     """It is told of from its beginning."""
     log = ASKED + tokens(TO_GET + '{"n')
-    assert FAMILY.answer(log, WISH) == []
+    assert FAMILY.answer(log, SPEC) == []
     assert said('": 1}<|call|>', log) == [("get", '{"n": 1}')]
 
 

@@ -1,19 +1,24 @@
-"""An answer that the user interrupted: the model is told so behind what it said, in every family."""
+"""An answer that the user interrupted: the model is told so in front of what they said, in every family."""
 
 import pytest
 from hypothesis import given, settings
 
+from tests.models.families import conversation as talk
 from tests.models.families.test_logs import CHATML, EVERY, HARMONY, LETTERS, WORDS
 from tests.models.families.tokenizers import NamedTokenizer
 from vivace.models.families.base import Entry, Family, Interruption, Message, OutputSpec
+from vivace.models.families.interruption import QUOTED_CHARS, tell_interruptions
 from vivace.models.families.qwen25 import Qwen25
 
-ASKED = Message("user", "hi")
+ASKED = Message("user", "Tell me of Rome.")
+TOLD = '(I had asked: "Tell me of Rome.")\n\n'
 
 
-def said(tokenizer: NamedTokenizer, family: Family, text: str) -> list[int]:
+def said(
+    tokenizer: NamedTokenizer, family: Family, text: str, before: list[Entry] | None = None
+) -> list[int]:
     """A log that stops in an answer."""
-    log = family.render([ASKED])
+    log = family.render([*(before or []), ASKED])
     log += family.answer(log, OutputSpec())
     if tokenizer is HARMONY:
         log += [tokenizer.control("<|channel|>"), *b"final", tokenizer.control("<|message|>")]
@@ -23,40 +28,65 @@ def said(tokenizer: NamedTokenizer, family: Family, text: str) -> list[int]:
 @EVERY
 @settings(deadline=None)
 @given(text=LETTERS, steer=LETTERS)
-def test_the_words_stand_around_what_the_user_said(
+def test_the_request_is_quoted_before_what_the_user_said(
     tokenizer: NamedTokenizer, family: Family, text: str, steer: str
 ) -> None:
-    """Behind the answer, which stays as it is, comes the user's text within the template's own words."""
-    words = family.interruption  # type: ignore[attr-defined]
+    """The answer stays as it is; behind it comes the user's text, after the request that it interrupts."""
     log = said(tokenizer, family, text)
     shown = tokenizer.shown(family.render([Interruption(), Message("user", steer)], after=log))
-    assert f"{words.before}{steer}{words.after}" in shown
-    assert words.before or words.after or words.cut
-    assert shown.startswith(words.cut)
+    assert f"{TOLD}{steer}" in shown
 
 
 @settings(deadline=None)
-@given(text=WORDS, steer=LETTERS)
-def test_a_conversation_sent_again_has_the_tokens_of_its_log(text: str, steer: str) -> None:
-    """The whole history with the answer that was cut off is the log that goes on from it, token by token."""
+@given(text=WORDS, steer=LETTERS, again=LETTERS)
+def test_a_conversation_sent_again_has_the_tokens_of_its_log(text: str, steer: str, again: str) -> None:
+    """The whole history with answers that were cut off is the log that goes on from them, token by token."""
     family = Qwen25(CHATML)
-    news: list[Entry] = [Interruption(), Message("user", steer)]
     log = said(CHATML, family, text)
-    whole = family.render([ASKED, Message("assistant", text), *news])
-    assert whole == log + family.render(news, after=log)
+    entries: list[Entry] = [ASKED, Message("assistant", text)]
+    for words in (steer, again):
+        news: list[Entry] = [Interruption(), Message("user", words)]
+        log += family.render(news, after=log)
+        assert family.render([*entries, *news]) == log
+        log += family.answer(log, OutputSpec()) + CHATML.encode(text)
+        entries += [*news, Message("assistant", text)]
 
 
 @EVERY
-@pytest.mark.parametrize("before", [[], [Message("assistant", "Yes.")]], ids=["nothing", "an answer"])
+def test_a_second_interruption_quotes_the_first_request(tokenizer: NamedTokenizer, family: Family) -> None:
+    """What is interrupted twice is still the answer to what was asked in the beginning."""
+    log = said(tokenizer, family, "Rome is")
+    for steer in ("In German.", "No, in Spanish."):
+        news = family.render([Interruption(), Message("user", steer)], after=log)
+        assert f"{TOLD}{steer}" in tokenizer.shown(news)
+        log += news + family.answer(log + news, OutputSpec())
+        if tokenizer is HARMONY:
+            log += [tokenizer.control("<|channel|>"), *b"final", tokenizer.control("<|message|>")]
+        log += tokenizer.encode("Rom")
+
+
+@EVERY
+def test_what_tools_answered_is_no_request(tokenizer: NamedTokenizer, family: Family) -> None:
+    """An answer after tool calls is the answer to what the user asked before them."""
+    log = family.render([*talk.BEGIN, *talk.CALLING, *talk.OUTPUTS], tools=talk.TOOLS)
+    log += family.answer(log, OutputSpec())
+    if tokenizer is HARMONY:
+        log += [tokenizer.control("<|channel|>"), *b"final", tokenizer.control("<|message|>")]
+    log += tokenizer.encode("22")
+    news = tokenizer.shown(family.render([Interruption(), Message("user", "Stop.")], after=log))
+    assert f'(I had asked: "{" ".join(talk.QUESTION.split())}")\n\nStop.' in news
+
+
+@EVERY
+@pytest.mark.parametrize("has_answer", [False, True])
 def test_nothing_is_told_where_nothing_was_interrupted(
-    tokenizer: NamedTokenizer, family: Family, before: list[Entry]
+    tokenizer: NamedTokenizer, family: Family, has_answer: bool
 ) -> None:
-    """Where no answer was cut off, an interruption changes nothing; and without one, nothing is told."""
+    """Behind a whole answer nothing is told, and an interruption of nothing changes nothing."""
     news = Message("user", "Go on.")
-    if before:
-        shown = tokenizer.shown(family.render([ASKED, *before, news]))
-        words = family.interruption  # type: ignore[attr-defined]
-        assert not any(part and part in shown for part in words)
+    if has_answer:
+        shown = tokenizer.shown(family.render([ASKED, Message("assistant", "Yes."), news]))
+        assert "I had asked" not in shown
     else:
         assert family.render([Interruption(), news]) == family.render([news])
 
@@ -68,3 +98,28 @@ def test_only_the_next_message_is_an_interruption() -> None:
     log += family.render([Interruption(), Message("user", "Stop."), Message("assistant", "OK.")], after=log)
     later = CHATML.shown(family.render([Message("user", "Thanks.")], after=log))
     assert later == "\n<|im_start|>user\nThanks.<|im_end|>"
+
+
+def test_new_instructions_stand_before_the_interruption() -> None:
+    """Instructions that change with the message do not hide that it interrupts."""
+    family = Qwen25(CHATML)
+    log = said(CHATML, family, "One, two")
+    entries = [Message("system", "Be brief."), Interruption(), Message("user", "Stop.")]
+    assert f"{TOLD}Stop." in CHATML.shown(family.render(entries, after=log))
+
+
+def test_a_long_request_is_shortened() -> None:
+    """A request of many lines is quoted on one, and only its beginning."""
+    entries = [
+        Message("user", "word \n" * 200),
+        Message("assistant", "x"),
+        Interruption(),
+        Message("user", "No."),
+    ]
+    told = tell_interruptions(entries)[-1]
+    assert isinstance(told, Message)
+    quote, _, text = told.text.partition("\n\n")
+    assert text == "No."
+    assert len(quote) < QUOTED_CHARS + 30
+    assert quote.startswith('(I had asked: "word word word')
+    assert quote.endswith('…")')

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
-from tests.models.families.reading import GET, WISH, brief, read_tokens
+from tests.models.families.reading import GET, SPEC, brief, read_tokens
 from tests.models.families.tokenizers import NamedTokenizer
 from vivace.models.families.base import Call, Entry, Family, Message, Output, OutputSpec, Thought, Tool
 from vivace.models.families.harmony.family import Harmony
@@ -65,7 +65,7 @@ def test_turn_by_turn_and_at_once_are_the_same(
     tokenizer: NamedTokenizer, family: Family, turns: list[Turn], has_tools: bool
 ) -> None:
     """A conversation that grew turn by turn has the tokens of the same one sent whole, answers included."""
-    tools = WISH.tools if has_tools else ()
+    tools = SPEC.tools if has_tools else ()
     log: list[int] = []
     for given_in, answer in turns:
         log += family.render(given_in, tools=() if log else tools, after=log)
@@ -85,7 +85,7 @@ def test_turn_by_turn_and_at_once_are_the_same(
 def test_what_is_written_is_read_again(tokenizer: NamedTokenizer, family: Family, turns: list[Turn]) -> None:
     """An answer in the form that history has gives back its reasoning, text and calls."""
     (given_in, answer), *_ = turns
-    log = family.render(given_in, tools=WISH.tools)
+    log = family.render(given_in, tools=SPEC.tools)
     opening = family.answer(log, OutputSpec())
     spoken = family.render(answer, after=log)[len(opening) :]
     if isinstance(family, Llama3) and len(answer) > 2:
@@ -99,7 +99,7 @@ def test_what_is_written_is_read_again(tokenizer: NamedTokenizer, family: Family
                 expected.append(text)
             case Call(name=name, arguments=arguments):
                 expected.append((name, arguments))
-    assert brief(read_tokens(family.parser(WISH, log + opening), family, tokenizer, spoken)) == expected
+    assert brief(read_tokens(family.parser(SPEC, log + opening), family, tokenizer, spoken)) == expected
 
 
 @EVERY
@@ -268,12 +268,12 @@ def test_a_thought_that_was_none_is_an_empty_one() -> None:
 
 def test_a_forced_call_begins_with_its_marker() -> None:
     """Where there must be a call, the answer is opened for it, also inside an answer that goes on."""
-    wish = OutputSpec(tools=(GET,), choice="required")
-    assert shown(PLAIN.answer([], wish)) == "<|im_start|>assistant\n<tool_call>\n"
+    spec = OutputSpec(tools=(GET,), choice="required")
+    assert shown(PLAIN.answer([], spec)) == "<|im_start|>assistant\n<tool_call>\n"
     log = PLAIN.render([Message("assistant", "So", is_open=True)])
-    assert shown(PLAIN.answer(log, wish)) == "\n<tool_call>\n"
-    assert PLAIN.answer(log + CHATML.encode(HALF_CALL), wish) == []
+    assert shown(PLAIN.answer(log, spec)) == "\n<tool_call>\n"
+    assert PLAIN.answer(log + CHATML.encode(HALF_CALL), spec) == []
     family = Qwen3(CHATML)
-    assert shown(family.answer([], wish)) == "<|im_start|>assistant\n<think>\n"
+    assert shown(family.answer([], spec)) == "<|im_start|>assistant\n<think>\n"
     quick = OutputSpec(tools=(GET,), choice="required", effort="none")
     assert shown(family.answer([], quick)).endswith("</think>\n\n<tool_call>\n")

@@ -38,9 +38,9 @@ class House:
         info = SimpleNamespace(end_tokens=tokenizer.end_tokens, vocab_size=size)
         self.grammars = Grammars(SimpleNamespace(info=info, piece=tokenizer.piece))  # type: ignore[arg-type]
 
-    def said(self, family: Family, wish: OutputSpec, text: str) -> Sequence[tuple[str, ...] | str]:
+    def said(self, family: Family, spec: OutputSpec, text: str) -> Sequence[tuple[str, ...] | str]:
         """What is heard of a text whose markers are single tokens, each allowed by the grammar."""
-        grammar = family.grammar(wish)
+        grammar = family.grammar(spec)
         assert grammar is not None
         constraint = self.grammars.compile(Frame(grammar.kind, grammar.text))
         spoken = gguf_vocab.tokenize(self.tokenizer._vocab, text.encode(), special=True)
@@ -52,8 +52,8 @@ class House:
             if token not in ends:
                 constraint.accept(token)
         assert constraint.is_complete
-        log = family.answer([], wish)
-        return brief(read_tokens(family.parser(wish, log), family, self.tokenizer, spoken))
+        log = family.answer([], spec)
+        return brief(read_tokens(family.parser(spec, log), family, self.tokenizer, spoken))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
-from tests.models.families.reading import GET, WISH, brief, read
+from tests.models.families.reading import GET, SPEC, brief, read
 from vivace.models.families.base import CallDelta, CallStart, OutputSpec, TextPart
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
@@ -17,10 +17,10 @@ CHATML = tokenizers.chatml()
 QWEN, QWEN3, LLAMA = Qwen25(CHATML), Qwen3(CHATML), Llama3(tokenizers.llama())
 
 
-def said(text: str, wish: OutputSpec = WISH) -> list[tuple[str, ...] | str]:
+def said(text: str, spec: OutputSpec = SPEC) -> list[tuple[str, ...] | str]:
     """What becomes of an answer of Qwen2.5's, whole and letter by letter alike."""
-    whole = brief(read(QWEN.parser(wish, []), text))
-    assert brief(read(QWEN.parser(wish, []), *text)) == whole
+    whole = brief(read(QWEN.parser(spec, []), text))
+    assert brief(read(QWEN.parser(spec, []), *text)) == whole
     return whole
 
 
@@ -40,7 +40,7 @@ def test_text_and_calls_are_told_apart() -> None:
 
 def test_a_call_is_announced_when_its_name_is_whole() -> None:
     """The name is told before any argument has come, and arguments as they come."""
-    parser = QWEN.parser(WISH, [])
+    parser = QWEN.parser(SPEC, [])
     assert parser.feed('<tool_call>\n{"name": "get') == []
     assert parser.feed('", ') == [CallStart(GET)]
     assert parser.feed('"arguments": {"ci') == [CallDelta('{"ci')]
@@ -147,8 +147,8 @@ def test_what_is_no_call_stays_text(text: str) -> None:
 def test_without_tools_everything_is_text() -> None:
     """Where no tool may be called, a call is only a text about one, and nothing waits."""
     text = call("{}")
-    for wish in (OutputSpec(), OutputSpec(tools=(GET,), choice="none")):
-        assert said(text, wish) == [text]
+    for spec in (OutputSpec(), OutputSpec(tools=(GET,), choice="none")):
+        assert said(text, spec) == [text]
     assert QWEN.parser(OutputSpec(), []).feed("a <tool_ca") == [TextPart("a <tool_ca")]
 
 
@@ -182,12 +182,12 @@ def test_a_call_that_breaks_off_or_is_malformed_is_told_as_text(text: str, broke
 
 def test_a_call_goes_on_where_an_answer_stopped_in_it() -> None:
     """An answer that continues an interrupted one tells of the call from its beginning."""
-    log = QWEN.answer([], WISH) + CHATML.encode('Hm\n<tool_call>\n{"name": "get", "argu')
-    assert brief(read(QWEN.parser(WISH, log), 'ments": {"n": 1}}', "\n</tool_call>")) == [("get", '{"n": 1}')]
+    log = QWEN.answer([], SPEC) + CHATML.encode('Hm\n<tool_call>\n{"name": "get", "argu')
+    assert brief(read(QWEN.parser(SPEC, log), 'ments": {"n": 1}}', "\n</tool_call>")) == [("get", '{"n": 1}')]
     log += CHATML.encode('ments": {"n": 1}}')
-    assert brief(read(QWEN.parser(WISH, log), "\n</tool_call>\nDone")) == ["Done"]
-    doubled = QWEN.answer([], WISH) + CHATML.encode('<tool_call>{{"name": "get", "arguments": {}}')
-    assert brief(read(QWEN.parser(WISH, doubled), "}</tool_call>Done")) == ["Done"]
+    assert brief(read(QWEN.parser(SPEC, log), "\n</tool_call>\nDone")) == ["Done"]
+    doubled = QWEN.answer([], SPEC) + CHATML.encode('<tool_call>{{"name": "get", "arguments": {}}')
+    assert brief(read(QWEN.parser(SPEC, doubled), "}</tool_call>Done")) == ["Done"]
 
 
 # ---- reasoning --------------------------------------------------------------------------------------
@@ -195,8 +195,8 @@ def test_a_call_goes_on_where_an_answer_stopped_in_it() -> None:
 
 def thought(text: str, before: str = "") -> list[tuple[str, ...] | str]:
     log = QWEN3.answer([], OutputSpec(effort="high")) + CHATML.encode(before)
-    whole = brief(read(QWEN3.parser(WISH, log), text))
-    assert brief(read(QWEN3.parser(WISH, log), *text)) == whole
+    whole = brief(read(QWEN3.parser(SPEC, log), text))
+    assert brief(read(QWEN3.parser(SPEC, log), *text)) == whole
     return whole
 
 
@@ -234,8 +234,8 @@ def test_reasoning_that_was_begun_for_the_model_goes_on() -> None:
 )
 def test_llama_calls_with_an_object(text: str, expected: list[tuple[str, ...] | str]) -> None:
     """The object is the whole answer, with or without `<|python_tag|>` before it."""
-    assert brief(read(LLAMA.parser(WISH, []), text)) == expected
+    assert brief(read(LLAMA.parser(SPEC, []), text)) == expected
     if text.startswith("{"):
-        parser = LLAMA.parser(WISH, [])
+        parser = LLAMA.parser(SPEC, [])
         parts = parser.feed("So:\n") + parser.control("<|python_tag|>")
         assert brief(parts + read(parser, *text)) == ["So:", *expected]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
-from tests.models.families.reading import GET, WISH, brief, read
+from tests.models.families.reading import GET, SPEC, brief, read
 from vivace.models.families.base import Call, CallDelta, CallStart
 from vivace.models.families.qwen3coder import Qwen3Coder
 
@@ -17,8 +17,8 @@ CODER = Qwen3Coder(CHATML)
 
 def said(text: str) -> list[tuple[str, ...] | str]:
     """What becomes of an answer, whole and letter by letter alike."""
-    whole = brief(read(CODER.parser(WISH, []), text))
-    assert brief(read(CODER.parser(WISH, []), *text)) == whole
+    whole = brief(read(CODER.parser(SPEC, []), text))
+    assert brief(read(CODER.parser(SPEC, []), *text)) == whole
     return whole
 
 
@@ -53,7 +53,7 @@ def test_a_value_that_does_not_fit_its_type_is_a_string() -> None:
 
 def test_a_string_streams_as_it_is_written() -> None:
     """The value of a string parameter does not wait for its end."""
-    parser = CODER.parser(WISH, [])
+    parser = CODER.parser(SPEC, [])
     assert parser.feed("<tool_call>\n<function=get>\n") == [CallStart(GET), CallDelta("{")]
     assert parser.feed("<parameter=city>\n") == [CallDelta('"city": "')]
     assert parser.feed('Os"lo\n') == [CallDelta('Os\\"lo')]

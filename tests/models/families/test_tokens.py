@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
-from tests.models.families.reading import WISH, brief, read_tokens
+from tests.models.families.reading import SPEC, brief, read_tokens
 from tests.models.families.tokenizers import real_tokenizer
 from vivace.models.families.base import Call, Entry, Family, Message, Output, OutputSpec, Thought, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
-from vivace.models.families.wording import TemplateText, Wording
+from vivace.models.families.token_writer import TemplateText, TokenWriter
 from vivace.models.tokenizer import GgufTokenizer
 
 ENDED = "<|endoftext|>"
@@ -70,7 +70,7 @@ def test_markers_without_text_are_told_by_name(folder: Path) -> None:
         tokenizer.control("</tool_call>"),
     ]
     found = brief(
-        read_tokens(family.parser(WISH, family.answer([], OutputSpec())), family, tokenizer, spoken)
+        read_tokens(family.parser(SPEC, family.answer([], OutputSpec())), family, tokenizer, spoken)
     )
     assert found == ["I look.", ("now", "{}")]
 
@@ -119,11 +119,11 @@ def test_text_with_markers_stays_the_same_text(qwen3: GgufTokenizer, pieces: lis
     """Cutting a marker in two changes its tokens, not its letters; our own words are left alone."""
     text = "".join(pieces)
     guarded = tokenizers.QWEN_WORDS
-    wording = Wording(qwen3, guarded)
+    wording = TokenWriter(qwen3, guarded)
     wording.text(text)
     tokens = wording.tokens()
     assert b"".join(map(qwen3.piece, tokens)).decode() == text
     assert not set(tokens) & {qwen3.control(name) for name in guarded}
-    own = Wording(qwen3, guarded)
+    own = TokenWriter(qwen3, guarded)
     own.text(TemplateText(text))
     assert own.tokens() == (qwen3.encode(text) if text else [])

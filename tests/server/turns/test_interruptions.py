@@ -15,9 +15,8 @@ from tests.server.serving import script
 from tests.server.turns.test_steering import ENDS, Socket
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
-from vivace.models.families.qwen25 import Qwen25
 
-WORDS = max(Qwen25.interruption, key=len).strip()
+WORDS = '(I had asked: "go")'
 STORY = "x" * 500
 
 

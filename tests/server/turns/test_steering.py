@@ -14,7 +14,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.server.serving import script, status_of, until
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
-from vivace.models.families.qwen25 import Qwen25
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -86,10 +85,9 @@ async def test_a_steer_keeps_the_partial_and_goes_on(socket: Socket, slow: str) 
     done = await socket.until_type(*ENDS)
     assert done["response"]["output"][0]["content"][0]["text"] == "Turned."
     times = done["response"]["vivace"]["waterfall"]
-    cut, before, after = Qwen25.interruption
-    said = f"{before}turn around{after}"
-    told = f"{cut}<|im_end|>\n<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n".encode()
-    tokens = len(told.replace(b"<|im_end|>", b"e").replace(b"<|im_start|>", b"s"))
+    said = '(I had asked: "go")\n\nturn around'
+    told = f"<|im_end|>\n<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n"
+    tokens = len(told.replace("<|im_end|>", "e").replace("<|im_start|>", "s"))
     assert times["new_tokens"] <= tokens + 2
     assert ended["response"]["usage"]["total_tokens"] - 1 <= times["cached_tokens"]
 

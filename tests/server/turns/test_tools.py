@@ -118,8 +118,8 @@ def test_a_schema_is_obeyed_by_a_real_model(smol_address: ServerAddress) -> None
         "required": ["colour", "count"],
         "additionalProperties": False,
     }
-    wish = {"format": {"type": "json_schema", "name": "choice", "schema": schema, "strict": True}}
-    body = {"input": "Choose a colour.", "text": wish, "max_output_tokens": 60}
+    spec = {"format": {"type": "json_schema", "name": "choice", "schema": schema, "strict": True}}
+    body = {"input": "Choose a colour.", "text": spec, "max_output_tokens": 60}
     _, answer = fetch(smol_address, "POST", "/v1/responses", body)
     chosen = json.loads(answer["output"][0]["content"][0]["text"])
     assert chosen["colour"] in ("red", "green")

@@ -1,1 +1,1 @@
-"""The families of models that Vivace can talk to, one module each (`base` is the seam)."""
+"""Families of models, one module each. `base` has the protocols."""

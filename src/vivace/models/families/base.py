@@ -1,8 +1,8 @@
-"""What a model family is: how a conversation becomes tokens, and what the model says becomes parts.
+"""What a model family is: it turns a conversation into tokens, and the model's output into parts.
 
-Owns the seam and the words on both sides of it. A family is one module beside this one. It never renders
-history again: `render` gives what is *appended* to a log (law 1). Text of messages, tools and outputs is
-encoded as plain text, so that nobody can write a control token into a conversation.
+Owns the `Family` and `Parser` protocols and the types that cross them. A family is one module beside this.
+It never renders history again: `render` returns what is *appended* to a log (law 1). Text of messages, tools
+and outputs is encoded as plain text, so that nobody can write a control token into a conversation.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call of an earlier turn, as the client has it. Arguments that are no JSON stay as they are."""
+    """A tool call of an earlier turn, as the client sent it. Arguments that are not JSON are kept as text."""
 
     name: str
     arguments: str  # JSON of a function's, the free text of a custom tool's
@@ -29,24 +29,24 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What a tool answered."""
+    """The output of a tool call."""
 
     text: str
     call_id: str = ""
-    name: str = ""  # of the tool, where it is known
+    name: str = ""  # of the tool; "" if it is not known
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """Reasoning of an earlier turn. A family that does not show it to the model again leaves it out."""
+    """Reasoning of an earlier turn. Families whose template drops reasoning ignore it."""
 
     text: str
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """The user interrupted the answer that stands before this; what follows is what they said instead.
+    """The user interrupted the answer before this entry; the user's message after it is why.
 
-    A family tells it to the model in the template's own words, which no client sees. Has no effect where
-    nothing of an answer stands before it.
+    A family says so to the model in words of its template, which no client sees. Without an answer before it,
+    it has no effect.
     """
 
 
@@ -70,7 +70,7 @@ Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]  # "":
 
 
 class OutputSpec(msgspec.Struct, frozen=True):
-    """What may come next."""
+    """What the next answer may contain."""
 
     tools: tuple[Tool, ...] = ()  # those that may be called: all, or the allowed ones
     choice: Literal["auto", "none", "required"] = "auto"  # one by name: required, and only that in `tools`
@@ -95,7 +95,7 @@ class ReasoningPart(msgspec.Struct, frozen=True):
 
 
 class CallStart(msgspec.Struct, frozen=True):
-    """A call of a tool that is in `tools`; its name is whole."""
+    """The beginning of a call of a known tool."""
 
     tool: Tool
 
@@ -107,11 +107,11 @@ class CallDelta(msgspec.Struct, frozen=True):
 
 
 class CallEnd(msgspec.Struct, frozen=True):
-    """The call is whole. Its arguments are all deltas together."""
+    """The call is complete. Its arguments are all its deltas joined."""
 
 
 class CallError(msgspec.Struct, frozen=True):
-    """What began as a call is none: it was cut off, or is malformed. `text` is all of it as written."""
+    """The call was cut off or is malformed. `text` is all of it, as the model wrote it."""
 
     text: str
 
@@ -120,18 +120,18 @@ Part = TextPart | ReasoningPart | CallStart | CallDelta | CallEnd | CallError
 
 
 class Parser(Protocol):
-    """Finds calls and reasoning in what the model says. Linear in the length; never raises."""
+    """Finds calls and reasoning in the model's output, in linear time. Never raises."""
 
     def feed(self, text: str) -> list[Part]:
-        """Whole characters of plain text."""
+        """Read plain text, in whole characters."""
         ...
 
     def control(self, name: str) -> list[Part]:
-        """A control token of the family's (`Family.controls`), which is not text."""
+        """Read a control token that is in `Family.controls`."""
         ...
 
     def finish(self) -> list[Part]:
-        """Nothing more comes: what was held back as a possible beginning, and a call that never ended."""
+        """End the output. Return text that was held back, and an error for a call that did not end."""
         ...
 
 
@@ -143,8 +143,8 @@ class Grammar(msgspec.Struct, frozen=True):
 
 
 class Family(Protocol):
-    controls: dict[int, str]  # token → name, of the control tokens that `Parser.control` wants to hear of
-    stop_tokens: tuple[int, ...]  # that end an answer, besides the tokenizer's own end tokens
+    controls: dict[int, str]  # token → name, of the control tokens that go to `Parser.control`
+    stop_tokens: tuple[int, ...]  # tokens that end an answer, besides the tokenizer's end tokens
 
     def render(
         self,
@@ -154,20 +154,21 @@ class Family(Protocol):
         after: Sequence[int] = (),
         effort: Effort = "",
     ) -> list[int]:
-        """Tokens to append to the log `after`. `tools` are those that the log does not tell of yet.
+        """Return the tokens to append to the log `after`.
 
-        `effort` is the wish's: a family may say it at the beginning of a log.
+        `tools` are those that the log does not contain yet. A family may write `effort` at the beginning of
+        a log.
         """
         ...
 
-    def answer(self, log: Sequence[int], wish: OutputSpec) -> list[int]:
-        """Tokens after which the model speaks: none if `log` stops inside the message it is to continue."""
+    def answer(self, log: Sequence[int], spec: OutputSpec) -> list[int]:
+        """Return the tokens that begin an answer; none if `log` ends inside an answer to be continued."""
         ...
 
-    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
-        """For the answer that begins after `log`, which ends with `answer`'s tokens."""
+    def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
+        """Return a parser for the answer after `log`, which ends with the tokens of `answer`."""
         ...
 
-    def grammar(self, wish: OutputSpec) -> Grammar | None:
-        """What makes the answer obey the wish; None where any text does."""
+    def grammar(self, spec: OutputSpec) -> Grammar | None:
+        """Return the grammar that makes the answer obey `spec`; None if any text does."""
         ...

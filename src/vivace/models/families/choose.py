@@ -1,7 +1,7 @@
 """Which family a model belongs to.
 
-Owns the list of families, and how a user's own file or folder is recognised: by the chat template inside
-it, or else by its architecture. Known models say it in the catalog.
+Owns the list of families, and how a user's file or folder is recognised: by the chat template inside it, or
+else by its architecture. The catalog's cards name the family of their models.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import QWEN_SYSTEM, SMOLLM_SYSTEM, Qwen25
-from vivace.models.folder import told_by_folder
+from vivace.models.folder import template_of_folder
 from vivace.models.tokenizer import SCRIPTED, Tokenizer
 
 FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
@@ -27,7 +27,7 @@ FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
     "qwen3-thinking": lambda tokenizer: Qwen3(tokenizer, thinking="always"),
     "qwen3-instruct": lambda tokenizer: Qwen3(tokenizer, thinking="never"),
     "qwen3-coder": Qwen3Coder,
-    "qwen3-coder-thinking": lambda tokenizer: Qwen3Coder(tokenizer, thinking="wished"),
+    "qwen3-coder-thinking": lambda tokenizer: Qwen3Coder(tokenizer, thinking="optional"),
     "llama3": Llama3,
     "harmony": Harmony,
 }
@@ -44,10 +44,10 @@ ARCHITECTURES = {
 }
 
 
-def family_for(tokenizer: Tokenizer, model_name: str, told: str = "") -> Family:
-    """The family of a model; `told`: a chat template or an architecture, read from the file if not given."""
+def family_for(tokenizer: Tokenizer, model_name: str, template: str = "") -> Family:
+    """Return the family of a model. `template` (or an architecture) is read from the file if not given."""
     try:
-        return FAMILIES[_kind(model_name, told)](tokenizer)
+        return FAMILIES[_kind(model_name, template)](tokenizer)
     except (StartError, ValueError) as error:
         raise StartError(
             f"The chat format of {model_name} is not known.",
@@ -56,43 +56,43 @@ def family_for(tokenizer: Tokenizer, model_name: str, told: str = "") -> Family:
         ) from error
 
 
-def _kind(model_name: str, told: str) -> str:
+def _kind(model_name: str, template: str) -> str:
     if model_name.startswith(SCRIPTED):
         return "chatml"
-    if not told:
+    if not template:
         try:
             return card(model_name).family
         except UsageError:  # a file of the user's
-            told = told_by(Path(model_name).expanduser())
-    return kind_of(told)
+            template = template_of(Path(model_name).expanduser())
+    return kind_of(template)
 
 
-def kind_of(told: str) -> str:
-    """The name of the family that a chat template or an architecture speaks of."""
-    if "<|start|>" in told and "<|channel|>" in told:
+def kind_of(template: str) -> str:
+    """Return the name of the family of a chat template or an architecture."""
+    if "<|start|>" in template and "<|channel|>" in template:
         return "harmony"
-    if "<|start_header_id|>" in told:
+    if "<|start_header_id|>" in template:
         return "llama3"
-    if "<|im_start|>" not in told:
-        return ARCHITECTURES.get(told, "chatml")
-    is_wished = "enable_thinking" in told
-    if "<function=" in told:
-        return "qwen3-coder-thinking" if is_wished else "qwen3-coder"
-    if is_wished:
+    if "<|im_start|>" not in template:
+        return ARCHITECTURES.get(template, "chatml")
+    is_optional = "enable_thinking" in template
+    if "<function=" in template:
+        return "qwen3-coder-thinking" if is_optional else "qwen3-coder"
+    if is_optional:
         return "qwen3"
-    if r"assistant\n<think>" in told:
+    if r"assistant\n<think>" in template:
         return "qwen3-thinking"
-    if "You are Qwen, created by" in told:
+    if "You are Qwen, created by" in template:
         return "qwen2.5"
-    if "named SmolLM" in told:
+    if "named SmolLM" in template:
         return "smollm2"
-    return "qwen3-instruct" if "<tool_response>" in told else "chatml"
+    return "qwen3-instruct" if "<tool_response>" in template else "chatml"
 
 
-def told_by(path: Path) -> str:
-    """The chat template in a GGUF file or a folder, or else its architecture; nothing if it is not there."""
+def template_of(path: Path) -> str:
+    """Return the chat template in a GGUF file or a folder, else its architecture; "" without a file."""
     if path.is_dir():
-        return told_by_folder(path)
+        return template_of_folder(path)
     import llama_cpp as lc  # only who has a file of their own pays for it
 
     from vivace.models import gguf_vocab

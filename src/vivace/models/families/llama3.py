@@ -1,6 +1,6 @@
 """Llama 3.1 and later: a header before each message, calls as one JSON object that is the whole answer.
 
-Owns the frame's tokens, and how tools are told of, called and answered. Tools stand in the system message,
+Owns the frame's tokens, and how tools are announced, called and answered. Tools stand in the system message,
 where Meta's template can put them too, and not in the first user message, which comes too late to be
 prefilled. The date is the template's own: one that changes would throw the KV of every log away at
 midnight.
@@ -15,9 +15,9 @@ from vivace.models.families.calls.definitions import definition
 from vivace.models.families.calls.json_call import BareCall, JsonCall, to_json
 from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
 from vivace.models.families.calls.text_parser import Style, TextParser
-from vivace.models.families.framing import Framed, Opened, Pieces
+from vivace.models.families.framing import FramedFamily, OpenMessage, Pieces
 from vivace.models.families.qwen25 import CHANGED, json_arguments
-from vivace.models.families.wording import TemplateText, Wording, silent_markers
+from vivace.models.families.token_writer import TemplateText, TokenWriter, silent_markers
 from vivace.models.tokenizer import Tokenizer
 
 BEGIN, HEAD, END_HEAD = "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
@@ -39,7 +39,7 @@ STYLE = Style(
 FORM = JsonForm(key="parameters")
 
 
-class Llama3(Framed):
+class Llama3(FramedFamily):
     markers = (CALL,)
     output_role = "ipython"
     has_outputs_together = False
@@ -51,24 +51,24 @@ class Llama3(Framed):
 
     # ---- what is written --------------------------------------------------------------------------
 
-    def head(self, wording: Wording, role: str, *, is_first: bool) -> None:
+    def head(self, out: TokenWriter, role: str, *, is_first: bool) -> None:
         if is_first:
-            wording.control(self._begin)
-        wording.control(self.start)
-        wording.text(TemplateText(role))
-        wording.control(self._end_head)
-        wording.text(TemplateText("\n\n"))
+            out.control(self._begin)
+        out.control(self.start)
+        out.text(TemplateText(role))
+        out.control(self._end_head)
+        out.text(TemplateText("\n\n"))
 
-    def split(self, tokens: Sequence[int]) -> Opened:
+    def split(self, tokens: Sequence[int]) -> OpenMessage:
         place = tokens.index(self._end_head) if self._end_head in tokens else len(tokens)
-        return Opened(self.text(tokens[:place]), self.text(tokens[place + 1 :]).removeprefix("\n\n"))
+        return OpenMessage(self.text(tokens[:place]), self.text(tokens[place + 1 :]).removeprefix("\n\n"))
 
     def system(self, text: str | None, tools: Sequence[Tool], *, is_first: bool) -> Pieces:
-        said = [] if text is None else [text]
-        told = self._tools(tools)
+        given = [] if text is None else [text]
+        tool_texts = self._tools(tools)
         if not is_first:
-            return [*said, TemplateText("\n\n" if said else ""), CHANGED, *told]
-        return [*([_ENVIRONMENT] if tools else []), _DATES, *told, *said]
+            return [*given, TemplateText("\n\n" if given else ""), CHANGED, *tool_texts]
+        return [*([_ENVIRONMENT] if tools else []), _DATES, *tool_texts, *given]
 
     def _tools(self, tools: Sequence[Tool]) -> Pieces:
         each = [json.dumps(definition(tool), ensure_ascii=False, indent=4) + "\n\n" for tool in tools]
@@ -90,8 +90,8 @@ class Llama3(Framed):
 
     # ---- what the model says ----------------------------------------------------------------------
 
-    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
-        return TextParser(callable_tools(wish), STYLE, before=self.said_in(log) or "")
+    def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
+        return TextParser(callable_tools(spec), STYLE, before=self.unfinished_answer(log) or "")
 
-    def grammar(self, wish: OutputSpec) -> Grammar | None:
-        return grammar_of(wish, FORM)
+    def grammar(self, spec: OutputSpec) -> Grammar | None:
+        return grammar_of(spec, FORM)

@@ -1,6 +1,6 @@
 """Qwen2.5 and Qwen2.5-Coder, SmolLM2, and any other model that speaks ChatML: tools as Hermes had them.
 
-Owns how tools are told of (JSON in the system message), called (`<tool_call>` around a JSON object) and
+Owns how tools are announced (JSON in the system message), called (`<tool_call>` around a JSON object) and
 answered (`<tool_response>` in a user message). Small models often call with the bare object, or with one in
 a code fence, and nothing else: that counts too.
 """
@@ -16,7 +16,7 @@ from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
 from vivace.models.families.calls.text_parser import Style, TextParser
 from vivace.models.families.chatml import ChatML
 from vivace.models.families.framing import Pieces
-from vivace.models.families.wording import TemplateText
+from vivace.models.families.token_writer import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -83,26 +83,29 @@ class Qwen25(ChatML):
         glue = "" if is_first else "\n"
         return [TemplateText(f"{glue}<tool_response>\n"), output.text, TemplateText("\n</tool_response>")]
 
+    def is_output(self, tokens: Sequence[int], text: str) -> bool:
+        return text.startswith("<tool_response>") or any(token in self.controls for token in tokens)
+
     def closing(self, text: str) -> Pieces:
         return [TemplateText(f"\n{CLOSE}")] if text.rfind(OPEN) > text.rfind(CLOSE) else []
 
     # ---- what the model says ----------------------------------------------------------------------
 
-    def opening(self, wish: OutputSpec, before: str) -> Pieces:
-        if wish.choice != "required" or not wish.tools or before.rfind(OPEN) > before.rfind(CLOSE):
+    def opening(self, spec: OutputSpec, before: str) -> Pieces:
+        if spec.choice != "required" or not spec.tools or before.rfind(OPEN) > before.rfind(CLOSE):
             return ()
         glue = "\n" if before.strip() else ""
         return [TemplateText(f"{glue}{OPEN}\n")]
 
-    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
-        return TextParser(callable_tools(wish), self.style, before=self.said_in(log) or "")
+    def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
+        return TextParser(callable_tools(spec), self.style, before=self.unfinished_answer(log) or "")
 
-    def grammar(self, wish: OutputSpec) -> Grammar | None:
-        return grammar_of(wish, FORM)
+    def grammar(self, spec: OutputSpec) -> Grammar | None:
+        return grammar_of(spec, FORM)
 
 
 def json_arguments(call: Call) -> str:
-    """A call's arguments as a JSON value. What is no JSON stays as it is, in a string."""
+    """Return a call's arguments as a JSON value. What is not a JSON object becomes a string."""
     if call.is_custom:
         return to_json({INPUT: call.arguments})
     text = call.arguments.strip() or "{}"

@@ -1,9 +1,9 @@
-"""Qwen3: calls as Qwen2.5 has them, and reasoning between `<think>` and `</think>` before an answer.
+"""Qwen3: calls as in Qwen2.5, and reasoning between `<think>` and `</think>` before an answer.
 
-Owns reasoning: whether a model thinks always, never or as wished, and what an answer without it begins
-with. Reasoning that a client sends back is shown where it was, just as it stands in the log of whoever goes
-on from a response. Qwen's own template drops that of earlier turns; here that would throw away the KV of
-all that follows.
+Owns reasoning: whether a model reasons always, never or as the request says, and how an answer without it
+begins. Reasoning that a client sends back is rendered where it was, as it stands in the log of a continued
+response. Qwen's own template drops the reasoning of earlier turns; here that would throw away the KV of all
+that follows.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from vivace.models.families.calls.lark_grammar import Form, grammar_of
 from vivace.models.families.calls.text_parser import THINK, THOUGHT, Style, TextParser
 from vivace.models.families.framing import Pieces
 from vivace.models.families.qwen25 import CLOSE, FORM, OPEN, STYLE, Qwen25
-from vivace.models.families.wording import TemplateText
+from vivace.models.families.token_writer import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
 BEGIN_THINKING = TemplateText(f"{THINK}\n")
 END_THINKING = TemplateText(f"\n{THOUGHT}\n\n")
 NO_THOUGHT = TemplateText(f"{THINK}\n\n{THOUGHT}\n\n")
 REASONING = (r"reasoning[lazy]: /(?s:.*)<\/think>/",)
-Thinking = Literal["wished", "always", "never"]
+Thinking = Literal["optional", "always", "never"]
 
 
 class Qwen3(Qwen25):
@@ -33,7 +33,7 @@ class Qwen3(Qwen25):
     form: Form = FORM
 
     def __init__(
-        self, tokenizer: Tokenizer, *, thinking: Thinking = "wished", default_system: str = ""
+        self, tokenizer: Tokenizer, *, thinking: Thinking = "optional", default_system: str = ""
     ) -> None:
         super().__init__(tokenizer, default_system=default_system)
         self._thinking = thinking
@@ -47,22 +47,22 @@ class Qwen3(Qwen25):
     def closing(self, text: str) -> Pieces:
         return [END_THINKING] if text.rfind(THINK) > text.rfind(THOUGHT) else super().closing(text)
 
-    def opening(self, wish: OutputSpec, before: str) -> Pieces:
+    def opening(self, spec: OutputSpec, before: str) -> Pieces:
         if before or self._thinking == "never":
-            return () if before.rfind(THINK) > before.rfind(THOUGHT) else super().opening(wish, before)
-        if not self._thinks(wish):
-            return [NO_THOUGHT, *super().opening(wish, before)]
+            return () if before.rfind(THINK) > before.rfind(THOUGHT) else super().opening(spec, before)
+        if not self._thinks(spec):
+            return [NO_THOUGHT, *super().opening(spec, before)]
         # Under a grammar the beginning is ours, so that it is the one token that the model knows.
-        is_ours = self._thinking == "always" or self.grammar(wish) is not None
+        is_ours = self._thinking == "always" or self.grammar(spec) is not None
         return [BEGIN_THINKING] if is_ours else ()
 
-    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
+    def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
         style = msgspec.structs.replace(self.style, has_reasoning=self._thinking != "never")
-        return TextParser(callable_tools(wish), style, before=self.said_in(log) or "")
+        return TextParser(callable_tools(spec), style, before=self.unfinished_answer(log) or "")
 
-    def grammar(self, wish: OutputSpec) -> Grammar | None:
-        return grammar_of(wish, self.form, reasoning=REASONING if self._thinks(wish) else ())
+    def grammar(self, spec: OutputSpec) -> Grammar | None:
+        return grammar_of(spec, self.form, reasoning=REASONING if self._thinks(spec) else ())
 
-    def _thinks(self, wish: OutputSpec) -> bool:
-        is_wished = wish.effort not in ("none", "minimal", "low")
-        return self._thinking == "always" or (self._thinking == "wished" and is_wished)
+    def _thinks(self, spec: OutputSpec) -> bool:
+        is_asked = spec.effort not in ("none", "minimal", "low")
+        return self._thinking == "always" or (self._thinking == "optional" and is_asked)

@@ -1,6 +1,6 @@
 """Qwen3-Coder: tools and calls as tags, in the frame of the other Qwens.
 
-Owns how tools are told of and called. A custom tool's free text stands in its parameter `input` as it is.
+Owns how tools are announced and called. A custom tool's free text stands in its parameter `input` as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from vivace.models.families.calls.xml_form import XmlForm
 from vivace.models.families.framing import Pieces
 from vivace.models.families.qwen3 import Qwen3, Thinking
 from vivace.models.families.qwen25 import CHANGED, CLOSE, OPEN
-from vivace.models.families.wording import TemplateText
+from vivace.models.families.token_writer import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
 SYSTEM = TemplateText(
@@ -62,7 +62,7 @@ class Qwen3Coder(Qwen3):
         return [*head, *gap, *([] if is_first else [CHANGED]), *self.tools(tools)]
 
     def tools(self, tools: Sequence[Tool]) -> Pieces:
-        return [_TOOLS_BEGIN, *map(_told, tools), _TOOLS_END]
+        return [_TOOLS_BEGIN, *map(_tool_text, tools), _TOOLS_END]
 
     def call(self, call: Call, *, behind: str) -> Pieces:
         glue = {"text": "\n\n", "call": "\n"}.get(behind, "")
@@ -75,8 +75,8 @@ class Qwen3Coder(Qwen3):
         return [TemplateText("<tool_response>\n"), output.text, TemplateText("\n</tool_response>\n")]
 
 
-def _told(tool: Tool) -> str:
-    """A tool, as Qwen3-Coder is told of it."""
+def _tool_text(tool: Tool) -> str:
+    """Return a tool in the form of Qwen3-Coder's template."""
     schema = parameters(tool)
     properties = schema.get("properties")
     lines = ["", "<function>", f"<name>{tool.name}</name>"]
@@ -107,7 +107,7 @@ def _shown(value: Any) -> str:
 
 
 def _arguments(call: Call) -> Mapping[str, Any]:
-    """What is no JSON object is shown as the one parameter that holds it."""
+    """Return a call's arguments. What is not a JSON object becomes the one parameter `arguments`."""
     if call.is_custom:
         return {INPUT: call.arguments}
     value = decoded(call.arguments.strip() or "{}")

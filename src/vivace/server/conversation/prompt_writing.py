@@ -39,9 +39,9 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
         turn.prediction = model.tokenizer.encode(predicted) if predicted else []
         turn.candidates = [model.tokenizer.encode(text) for text in request.candidates or ()]
         if request.is_generating:
-            turn.grammar = model.family.grammar(prompt.wish)
+            turn.grammar = model.family.grammar(prompt.spec)
         return model.family.render(
-            prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.wish.effort
+            prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
         )
 
     size = prompt.characters + len(predicted) + sum(map(len, request.candidates or ()))
@@ -77,7 +77,7 @@ async def _begin_shorter(
 
     def render(items: list[InputItem]) -> tuple[Prompt, list[int]]:
         prompt = prompt_of(request, LogContents(), turn.previous, items)
-        return prompt, model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.wish.effort)
+        return prompt, model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.spec.effort)
 
     kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)
     prompt, tokens = render(kept)
@@ -91,10 +91,10 @@ async def _begin_shorter(
 
 def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt: Prompt) -> None:
     """Let the log end where the model speaks."""
-    request, family, wish = turn.request, model.family, prompt.wish
+    request, family, spec = turn.request, model.family, prompt.spec
     if request.is_generating or request.candidates:
-        session.log.extend(family.answer(session.log, wish))
+        session.log.extend(family.answer(session.log, spec))
     if request.is_generating:
         turn.speech = Speech(
-            family, model.tokenizer, wish, session.log, request.stops, is_held=turn.grammar is not None
+            family, model.tokenizer, spec, session.log, request.stops, is_held=turn.grammar is not None
         )

@@ -1,6 +1,6 @@
 """A request as a conversation: items become the entries that a model family renders.
 
-Owns what of a request is new to the log, and the wish for what comes next. Does not own tokens (`families`).
+Owns what of a request is new to the log, and what the answer may contain. Does not own tokens (`families`).
 """
 
 import hashlib
@@ -29,14 +29,14 @@ class Prompt(msgspec.Struct):
 
     entries: list[Entry]
     tools: list[Tool]  # that the log does not tell of yet
-    wish: OutputSpec
+    spec: OutputSpec
     told: LogContents  # what the log tells of afterwards
 
     @property
     def characters(self) -> int:
         """About how much there is to tokenize."""
-        tools = sum(map(_size, [*self.tools, *self.wish.tools]))
-        return sum(len(_words(entry)) for entry in self.entries) + tools + len(self.wish.schema)
+        tools = sum(map(_size, [*self.tools, *self.spec.tools]))
+        return sum(len(_words(entry)) for entry in self.entries) + tools + len(self.spec.schema)
 
 
 def prompt_of(
@@ -65,12 +65,12 @@ def prompt_of(
     return Prompt(
         entries=entries,
         tools=tools if digest != told.tools else [],
-        wish=_wish(request, tools, parse_choice(request.tool_choice, given)),
+        spec=_output_spec(request, tools, parse_choice(request.tool_choice, given)),
         told=LogContents(request.instructions or told.instructions, digest, inline_tools),
     )
 
 
-def _wish(request: ResponseCreate, tools: Sequence[Tool], choice: Choice) -> OutputSpec:
+def _output_spec(request: ResponseCreate, tools: Sequence[Tool], choice: Choice) -> OutputSpec:
     allowed = [tool for tool in tools if choice.names is None or tool.name in choice.names]
     return OutputSpec(
         tools=() if choice.mode == "none" else tuple(allowed),

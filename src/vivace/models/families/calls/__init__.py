@@ -1,1 +1,1 @@
-"""Tool calls in text: how each form is told to a model, held by a grammar, and read as it comes."""
+"""Tool calls in text: how they are described to a model, enforced by a grammar, and parsed as they stream."""

@@ -1,4 +1,4 @@
-"""What reads one call as it comes: the seam between the parser of an answer and the forms of calls.
+"""Reads one call as it streams: the protocol between the parser of an answer and the forms of calls.
 
 Owns how parts are joined. A call reader takes characters from the first of the call to its last one, and
 keeps all of them, so that nothing is lost if it turns out to be no call.
@@ -26,32 +26,32 @@ class CallReader(Protocol):
     is_wrong: bool  # it is no call
 
     def feed(self, text: str, at: int) -> int:
-        """Take what is mine of `text` from `at` on; gives back where I stopped.
+        """Read from `text` at `at` on; return where reading stopped.
 
         Before the end, and neither over nor wrong: what is left may be the beginning of something.
         """
         ...
 
     def take(self) -> list[Part]:
-        """What has come of it since the last time."""
+        """Return the parts since the last call of `take`."""
         ...
 
     def raw(self) -> str:
-        """All that it took."""
+        """Return all text that was read."""
         ...
 
     def finish(self) -> None:
-        """Nothing more comes: it is whole, or wrong."""
+        """End the input. The call is then complete or an error."""
         ...
 
 
-def callable_tools(wish: OutputSpec) -> dict[str, Tool]:
-    """By name; of two with the same name the first."""
-    return {} if wish.choice == "none" else {tool.name: tool for tool in reversed(wish.tools)}
+def callable_tools(spec: OutputSpec) -> dict[str, Tool]:
+    """Return the tools that may be called, by name; of two with the same name the first."""
+    return {} if spec.choice == "none" else {tool.name: tool for tool in reversed(spec.tools)}
 
 
 def joined(parts: Sequence[Part]) -> list[Part]:
-    """Neighbours of a kind as one."""
+    """Join adjacent parts of the same kind."""
     found: list[Part] = list(parts[:1])
     for part in parts[1:]:
         match found[-1], part:
@@ -66,8 +66,8 @@ def joined(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-class CallInMaking:
-    """What every form of a call has: the tool once it is known, its arguments so far, and all text of it."""
+class PartialCall:
+    """The common part of all readers: the tool once known, the arguments so far, and all text."""
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         self._tools = tools

@@ -1,4 +1,4 @@
-"""Tools as models see them that know functions with JSON parameters only.
+"""Tools for models that know only functions with JSON parameters.
 
 Owns that view: a custom tool is a function with one string, `input`. Does not own how a family writes it
 down.
@@ -13,14 +13,14 @@ NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def definition(tool: Tool) -> dict[str, Any]:
-    """As OpenAI's chat API has it; chat templates print this."""
+    """Return the tool as OpenAI's chat API has it; chat templates print this."""
     description = {"description": text} if (text := described(tool)) else {}
     function = {"name": tool.name, **description, "parameters": parameters(tool)}
     return {"type": "function", "function": function}
 
 
 def parameters(tool: Tool) -> dict[str, Any]:
-    """The JSON schema of its arguments."""
+    """Return the JSON schema of the tool's arguments."""
     if not tool.is_custom:
         return tool.parameters or NOTHING
     text = {"type": "string", "description": "The whole input of the tool, as free text."}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from vivace.models.families.base import Tool
-from vivace.models.families.calls.call_reader import CallInMaking
+from vivace.models.families.calls.call_reader import PartialCall
 from vivace.models.families.calls.json_reading import (
     ObjectReader,
     Reader,
@@ -25,8 +25,8 @@ ARGUMENTS = ("arguments", "parameters")
 INPUT = "input"  # the one parameter that a custom tool has where calls are JSON
 
 
-class JsonCall(CallInMaking):
-    """A call between markers that say it is one."""
+class JsonCall(PartialCall):
+    """Reads a call between markers."""
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__(tools)
@@ -64,7 +64,7 @@ class JsonCall(CallInMaking):
         return ValueReader(_ignore) if key not in ("name", *ARGUMENTS) else None
 
     def _close(self, key: str) -> bool:
-        """A value has ended; says whether this may still be a call."""
+        """End a value; return whether this may still be a call."""
         if key == "name":
             self._tool = self._tools.get("".join(self._name))
             if self._tool:
@@ -77,7 +77,7 @@ class JsonCall(CallInMaking):
         return True
 
     def arguments_reader(self, first: str) -> Reader | None:
-        """Who reads arguments that begin with this character."""
+        """Return the reader of arguments that begin with this character."""
         if not self._tool:
             return ValueReader(self._early.append)
         if first == '"':
@@ -98,7 +98,7 @@ class JsonCall(CallInMaking):
         return StringValue(self._grow)
 
     def _tell_early(self) -> bool:
-        """The name is known now, and the arguments are here already."""
+        """Report arguments that came before the name."""
         assert self._tool is not None
         text = "".join(self._early)
         value = decoded(text)
@@ -115,7 +115,7 @@ class JsonCall(CallInMaking):
         return self._check()
 
     def _check(self) -> bool:
-        """The arguments are all here: says whether they are what the tool needs."""
+        """Return whether the complete arguments are what the tool needs."""
         assert self._tool is not None
         if not self._tool.is_custom and not self._grown and "".join(self._odd).strip() in ("", "null"):
             self._grow("{}")
@@ -125,7 +125,7 @@ class JsonCall(CallInMaking):
     # ---- the end ---------------------------------------------------------------------------------
 
     def _end_object(self) -> None:
-        """The last brace has come."""
+        """End the call at its last brace."""
         if self.has_begun and not self._has_arguments:
             self._check()
         self.is_wrong = not (self.has_begun and self._is_sound)
@@ -134,7 +134,7 @@ class JsonCall(CallInMaking):
             self.is_over = not self._object.is_doubled
 
     def _give_up(self) -> None:
-        """It cannot go on: whole if only the last brace is missing."""
+        """End a call that cannot go on. It is complete if only the last brace is missing."""
         if self._is_sound and self._object.is_between:
             self._end()
             self.is_over = True
@@ -142,7 +142,7 @@ class JsonCall(CallInMaking):
             self.is_wrong = True
 
     def _close_twice(self, text: str, at: int) -> int:
-        """The second of two last braces, where there is one."""
+        """Skip a second last brace."""
         at = past_space(text, at)
         if at == len(text):
             return at
@@ -151,7 +151,7 @@ class JsonCall(CallInMaking):
 
 
 class BareCall(JsonCall):
-    """A call that nothing but its object says to be one: only this beginning, of a known tool, counts."""
+    """Reads a call without markers: an object that begins with the name of a known tool."""
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__(tools)
@@ -172,7 +172,7 @@ class BareCall(JsonCall):
         return super().feed(text, at) if self._has_head else at
 
     def _advance(self, text: str, at: int) -> int:
-        """One word of the beginning, or none if it is not here."""
+        """Read one word of the expected beginning."""
         steps = BARE_STEPS[self._step] or dict.fromkeys(self._names, "name,")
         for word, step in steps.items():
             if text.startswith(word, at):
@@ -207,7 +207,7 @@ BARE_STEPS: dict[str, dict[str, str]] = {
 
 
 class Arguments:
-    """The value of `arguments`: who reads it is known at its first character."""
+    """Reads the value of `arguments`. Its first character decides the reader."""
 
     def __init__(self, call: JsonCall) -> None:
         self._call = call
@@ -226,7 +226,7 @@ class Arguments:
 
 
 def to_json(value: object) -> str:
-    """As Python and chat templates write it: a space behind commas and colons, letters as they are."""
+    """Return JSON as chat templates write it: a space behind commas and colons, no escaped letters."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""JSON as it comes, in any cuts: readers that take what is theirs of a text and say when they are done.
+"""JSON as it streams, in pieces of any size: each reader reads its value and says when it has ended.
 
 Owns the scanning of values, strings and objects, each character once. Small models write line breaks and
 backslashes into strings as they are; these are escaped, so that what goes on is JSON. Whether a value is
@@ -28,12 +28,12 @@ class Reader(Protocol):
     is_wrong: bool  # the next character cannot be
 
     def feed(self, text: str, at: int) -> int:
-        """Take what is mine of `text` from `at` on; gives back where I stopped."""
+        """Read from `text` at `at` on; return where reading stopped."""
         ...
 
 
 def decoded(text: str) -> Any:
-    """The value of a JSON text, or None where it is none (as for `null`)."""
+    """Return the value of a JSON text; None if it is not JSON (or `null`)."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -45,7 +45,7 @@ def is_json_object(text: str) -> bool:
 
 
 class StringReader:
-    """The rest of a string, from behind its first quote, without its escapes."""
+    """Reads a string from behind its first quote, and decodes its escapes."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -72,7 +72,7 @@ class StringReader:
         return at
 
     def _unescape(self, text: str, at: int) -> int:
-        """One character of an escape. What is no escape stays as it is."""
+        """Read one character of an escape. An unknown escape is kept as text."""
         letter = text[at]
         if self._escape == "\\":
             if letter in _SIMPLE:
@@ -109,14 +109,14 @@ class StringReader:
             self._say("�" if 0xDC00 <= code < 0xE000 else chr(code))
 
     def _flush(self) -> None:
-        """A first half that nothing followed."""
+        """Write a surrogate whose second half never came."""
         if self._high:
             self._high = 0
             self._sink("�")
 
 
 class ValueReader:
-    """Any value as it was written, but for what must be escaped in strings."""
+    """Reads any value as it is written, and escapes what JSON strings must escape."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -176,7 +176,7 @@ class ValueReader:
         return end + 1
 
     def _in_escape(self, text: str, at: int, taken: list[str]) -> int:
-        """One character of an escape. The backslash of what is none gets one before it."""
+        """Read one character of an escape. The backslash of an unknown escape is escaped."""
         letter = text[at]
         is_first = self._escape == "\\"
         if letter in _SIMPLE if is_first else letter in _HEX:
@@ -203,7 +203,7 @@ class ValueReader:
 
 
 class StringValue:
-    """A value that must be a string."""
+    """Reads a value that must be a string."""
 
     def __init__(self, sink: Sink) -> None:
         self._reader = StringReader(sink)
@@ -223,7 +223,7 @@ class StringValue:
 
 
 class ObjectReader:
-    """An object: `choose` names the reader of each value, `close` hears when it has been read."""
+    """Reads an object. `choose` returns the reader of a key's value; `close` is called behind the value."""
 
     def __init__(self, choose: Callable[[str], Reader | None], close: Callable[[str], bool]) -> None:
         self._choose, self._close = choose, close
@@ -234,12 +234,12 @@ class ObjectReader:
         self.is_over = self.is_wrong = False
 
     def begin_at(self, key: str) -> None:
-        """All up to the value of this key has been read already."""
+        """Begin at the value of this key."""
         self._key, self._expects = [key], "value"
 
     @property
     def is_between(self) -> bool:
-        """A value has ended, and neither another one nor the end has come."""
+        """Return whether a value has ended, and no other has begun."""
         return self._expects == ","
 
     def feed(self, text: str, at: int) -> int:
@@ -248,7 +248,7 @@ class ObjectReader:
         return at
 
     def _step(self, text: str, at: int) -> int:
-        """One character between keys and values, and the white space before it."""
+        """Read one character between keys and values, and the white space before it."""
         at = past_space(text, at)
         if at == len(text):
             return at

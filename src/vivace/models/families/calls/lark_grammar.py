@@ -1,4 +1,4 @@
-"""Grammars that hold an answer to the wish, in llguidance's dialect of Lark.
+"""Grammars that make an answer obey its `OutputSpec`, in llguidance's dialect of Lark.
 
 Owns how calls, text and reasoning are put together. What one call looks like is a `Form`: here that of JSON
 objects; tags and channels have theirs beside their families. A grammar begins where `Family.answer` stops.
@@ -27,50 +27,50 @@ GAP = r"GAP: /\n{1,2}/"  # between reasoning and an answer
 
 class Form(Protocol):
     def holds(self, tool: Tool) -> bool:
-        """Whether the tool's calls are held to something even where none is asked for."""
+        """Return whether the tool's calls obey a grammar even if no call is required."""
         ...
 
     def calls(self, tools: Sequence[Tool], *, is_parallel: bool) -> list[str]:
-        """The rule `calls`, and those it needs: one call or more, from behind the first one's opener."""
+        """Return the rule `calls` (one call or more, from behind the first opener) and the rules it needs."""
         ...
 
     def opener(self) -> str:
-        """What comes before `calls` where `Family.answer` did not write it."""
+        """Return what stands before `calls` if `Family.answer` did not write it."""
         ...
 
     def free(self, tools: Sequence[Tool], *, is_parallel: bool) -> list[str]:
-        """The rule `free`, and those it needs: text in which calls may come."""
+        """Return the rule `free` (text that may contain calls) and the rules it needs."""
         ...
 
 
-def grammar_of(wish: OutputSpec, form: Form, *, reasoning: Sequence[str] = ()) -> Grammar | None:
-    """None where any text will do. `reasoning`: the rule of that name, of what goes before the answer."""
-    tools = wish.tools if wish.choice != "none" else ()
+def grammar_of(spec: OutputSpec, form: Form, *, reasoning: Sequence[str] = ()) -> Grammar | None:
+    """Return the grammar, or None if any text will do. `reasoning` is the rule before the answer."""
+    tools = spec.tools if spec.choice != "none" else ()
     first = "reasoning " if reasoning else ""
-    if tools and wish.choice == "required":
-        rules = form.calls(tools, is_parallel=wish.is_parallel)
+    if tools and spec.choice == "required":
+        rules = form.calls(tools, is_parallel=spec.is_parallel)
         opener = f"{form.opener()} " if reasoning else ""
         return lark(f"start: {first}{opener}calls", *reasoning, *rules)
-    if wish.schema:
-        return _schema_grammar(wish, tools, form, reasoning)
+    if spec.schema:
+        return _schema_grammar(spec, tools, form, reasoning)
     if any(map(form.holds, tools)):
-        return lark(f"start: {first}free", *reasoning, *form.free(tools, is_parallel=wish.is_parallel))
+        return lark(f"start: {first}free", *reasoning, *form.free(tools, is_parallel=spec.is_parallel))
     return None
 
 
-def _schema_grammar(wish: OutputSpec, tools: Sequence[Tool], form: Form, reasoning: Sequence[str]) -> Grammar:
-    """An answer under a schema, or a call instead of it."""
+def _schema_grammar(spec: OutputSpec, tools: Sequence[Tool], form: Form, reasoning: Sequence[str]) -> Grammar:
+    """Return the grammar of an answer under a schema, or a call instead."""
     if not tools and not reasoning:
-        return Grammar("json_schema", wish.schema)
+        return Grammar("json_schema", spec.schema)
     try:
-        answer = f"answer: {json_rule(msgspec.json.decode(wish.schema))}"
+        answer = f"answer: {json_rule(msgspec.json.decode(spec.schema))}"
     except msgspec.DecodeError:  # the engine will say what is wrong with it
-        return Grammar("json_schema", wish.schema)
+        return Grammar("json_schema", spec.schema)
     first, gap = ("reasoning ", "GAP? ") if reasoning else ("", "")
     rules = [*reasoning, answer, *([GAP] if reasoning else [])]
     if not tools:
         return lark(f"start: {first}{gap}answer", *rules)
-    calls = form.calls(tools, is_parallel=wish.is_parallel)
+    calls = form.calls(tools, is_parallel=spec.is_parallel)
     return lark(f"start: {first}({gap}answer | {form.opener()} calls)", *rules, *calls)
 
 
@@ -86,7 +86,7 @@ def literal(text: str) -> str:
 
 
 def pattern(regex: str) -> str:
-    """A regular expression, as Lark writes it: on one line, between slashes."""
+    """Return a regular expression as Lark writes it: on one line, between slashes."""
     letters: list[str] = []
     is_escaped = False
     for letter in regex:
@@ -98,7 +98,7 @@ def pattern(regex: str) -> str:
 
 
 def json_rule(schema: Any, *, is_lenient: bool = False) -> str:
-    """JSON under a schema. Lenient: what of the schema llguidance does not know is left out."""
+    """Return the rule of JSON under a schema, without keywords that llguidance does not know."""
     schema = dict(schema) if isinstance(schema, dict) else {}
     own = schema.get("x-guidance")
     lenient = {"lenient": True} if is_lenient else {}
@@ -107,7 +107,7 @@ def json_rule(schema: Any, *, is_lenient: bool = False) -> str:
 
 
 def arguments_rule(tool: Tool, *, is_free: bool = False) -> str:
-    """A tool's arguments as JSON. `is_free`: any object will do, if the tool is not strict."""
+    """Return the rule of a tool's arguments. `is_free`: any object will do if the tool is not strict."""
     if tool.is_custom:
         schema = parameters(tool)
         if tool.syntax == "regex" and tool.definition:
@@ -123,7 +123,7 @@ def arguments_rule(tool: Tool, *, is_free: bool = False) -> str:
 
 
 class JsonForm(msgspec.Struct, frozen=True):
-    """`{"name": …, KEY: …}`, alone or between an opener and a closer."""
+    """Calls as `{"name": …, KEY: …}`, alone or between an opener and a closer."""
 
     key: str
     begin: str = ""  # the opener and its line break; "": the object alone says that it is a call
@@ -170,7 +170,7 @@ class JsonForm(msgspec.Struct, frozen=True):
         return [f"call: {ways}", *rules]
 
     def _bare(self, tools: Sequence[Tool], *, is_parallel: bool) -> list[str]:
-        """Calls that are the whole answer, perhaps in a code fence: the forms that `JsonCall` accepts."""
+        """Return the rules of calls that are the whole answer, in the forms that `JsonCall` accepts."""
         heads = [f"BARE_{i}: {pattern(self._head(tool))}" for i, tool in enumerate(tools)]
         ways = " | ".join(f"BARE_{i} args_{i} BARE_END" for i in range(len(tools)))
         end = rf"{SPACE}\}}{SPACE}(?:\}}{SPACE})?(?:```{SPACE})?;?"
@@ -178,7 +178,7 @@ class JsonForm(msgspec.Struct, frozen=True):
         return [f"bare: one{many}", f"one: {ways}", f"BARE_END: {pattern(end)}", *heads]
 
     def _plain(self, tools: Sequence[Tool]) -> str:
-        """Text that does not begin as a bare call."""
+        """Return the rule of text that does not begin as a bare call."""
         if not self.is_bare_accepted:
             return "/(?s:.*)/"
         heads = "|".join(self._head(tool) for tool in tools)

@@ -1,4 +1,4 @@
-"""Calls and reasoning in an answer of plain text (Qwen, Llama): what may be said, and what is held back.
+"""Calls and reasoning in an answer of plain text (Qwen, Llama): what is text, and what is held back.
 
 Owns the way through an answer: reasoning, text, calls, and what stands between them. Each character is
 looked at once; only what may be the beginning of a marker waits. What looked like a call and is none
@@ -33,7 +33,7 @@ class Style(msgspec.Struct, frozen=True):
 
 class TextParser:
     def __init__(self, tools: Mapping[str, Tool], style: Style, *, before: str = "") -> None:
-        """`before` is what the message that goes on has in it already."""
+        """`before` is the text that the continued message has already."""
         self._tools = tools
         self._style = style
         self._openers = style.openers if tools else ()
@@ -63,14 +63,14 @@ class TextParser:
         held, self._held = self._held, ""
         if self._call:
             self._call.finish()
-            self._hear_call(held)
-        elif self._state in (self._muse_first, self._muse):
-            self._think(held)
+            self._collect_call(held)
+        elif self._state in (self._reasoning_first, self._reasoning):
+            self._add_reasoning(held)
         elif self._state == self._fenced:
-            self._say("".join(self._led))
+            self._add_text("".join(self._led))
         elif self._state != self._after:  # what is held there is the half of a closer
-            self._say(held)
-        self._say("".join(self._gap), is_gap=True)
+            self._add_text(held)
+        self._add_text("".join(self._gap), is_gap=True)
         return self._take()
 
     # ---- where an answer goes on -----------------------------------------------------------------
@@ -78,15 +78,15 @@ class TextParser:
     def _beginning(self, before: str) -> Callable[[str, int], int]:
         if self._style.has_reasoning:
             if before.rfind(THINK) > before.rfind(THOUGHT):
-                return self._muse
+                return self._reasoning
             if not before:
-                return self._think_first
+                return self._find_reasoning
         self._has_said = bool(before.rpartition(THOUGHT)[2].strip())
         return self._text if self._has_said else self._first
 
     def _replay(self, before: str) -> None:
-        """A call that the message stopped in is read from its start, so that it is whole in this answer."""
-        if self._state == self._muse:
+        """Read a call that the log ends inside of from its start, so that this answer has all of it."""
+        if self._state == self._reasoning:
             return
         before = before.rpartition(THOUGHT)[2] if self._style.has_reasoning else before
         at = max((before.rfind(opener) for opener in self._openers), default=-1)
@@ -104,36 +104,36 @@ class TextParser:
         while at < len(text):
             at = self._state(text, at)
 
-    def _think_first(self, text: str, at: int) -> int:
-        """Before anything was said: does it think?"""
+    def _find_reasoning(self, text: str, at: int) -> int:
+        """Read the beginning of an answer: reasoning or not."""
         at = self._skip(text, at)
         if at == len(text):
             return at
         if text.startswith(THINK, at):
             self._gap.clear()
-            self._state = self._muse_first
+            self._state = self._reasoning_first
             return at + len(THINK)
         if is_begun(text, at, THINK):
             return self._hold(text, at)
         self._state = self._first
         return at
 
-    def _muse_first(self, text: str, at: int) -> int:
-        self._state = self._muse
+    def _reasoning_first(self, text: str, at: int) -> int:
+        self._state = self._reasoning
         return at + (text[at] == "\n")
 
-    def _muse(self, text: str, at: int) -> int:
+    def _reasoning(self, text: str, at: int) -> int:
         found = text.find(THOUGHT, at)
         if found < 0:
             keep = begun(text, at, (THOUGHT, "\n" + THOUGHT))
-            self._think(text[at : len(text) - keep])
+            self._add_reasoning(text[at : len(text) - keep])
             return self._hold(text, len(text) - keep)
-        self._think(text[at : found - (found > at and text[found - 1] == "\n")])
+        self._add_reasoning(text[at : found - (found > at and text[found - 1] == "\n")])
         self._state = self._after_thought
         return found + len(THOUGHT)
 
     def _after_thought(self, text: str, at: int) -> int:
-        """The two line breaks behind reasoning are part of its frame."""
+        """Skip the two line breaks behind reasoning, which belong to the template."""
         if text[at] == "\n" and self._breaks < 2:
             self._breaks += 1
             return at + 1
@@ -141,7 +141,7 @@ class TextParser:
         return at
 
     def _first(self, text: str, at: int) -> int:
-        """Before the answer's text, or behind a bare call: is all of it a call?"""
+        """Read the beginning of text, or text behind a bare call: it may be a call as a whole."""
         at = self._skip(text, at)
         if at == len(text):
             return at
@@ -174,7 +174,7 @@ class TextParser:
             if text[end] == "{":
                 self._begin_call(is_bare=True)
             else:
-                self._say_after_all("".join(self._led))
+                self._add_held_text("".join(self._led))
                 self._state = self._text
         return end
 
@@ -184,12 +184,12 @@ class TextParser:
         match = self._opener.search(text, at) if self._opener else None
         if not match:
             keep = begun(text, at, self._beginnings)
-            self._say(text[at : len(text) - keep])
+            self._add_text(text[at : len(text) - keep])
             return self._hold(text, len(text) - keep)
         end, found, opener = match.start(), match.start(), match.group()
         while end > at and found - end < len(self._style.glue) and text[end - 1] == "\n":
             end -= 1
-        self._say(text[at:end])
+        self._add_text(text[at:end])
         is_kept = opener in self._style.kept
         self._led = [*self._gap, text[end : found if is_kept else found + len(opener)]]
         self._gap = []
@@ -200,11 +200,11 @@ class TextParser:
         assert self._call is not None
         call = self._call
         at = call.feed(text, at)
-        self._hear_call()
+        self._collect_call()
         return at if call.is_over or call.is_wrong else self._hold(text, at)
 
     def _after(self, text: str, at: int) -> int:
-        """Behind a call: what closes it, another one, or text."""
+        """Read behind a call: a closer, another call, or text."""
         at = past_space(text, at)
         if at == len(text):
             return at
@@ -231,8 +231,8 @@ class TextParser:
         self._call = self._style.read(self._tools, is_bare)
         self._state = self._read_call
 
-    def _hear_call(self, held: str = "") -> None:
-        """What came of the open call, and whether it is over."""
+    def _collect_call(self, held: str = "") -> None:
+        """Collect the parts of the open call, and end it when it has ended."""
         call = self._call
         assert call is not None
         self._parts += call.take()
@@ -243,13 +243,13 @@ class TextParser:
                 self._parts.append(CallError(text))
                 self._has_said = self._has_called = True
             else:
-                self._say_after_all(text)
+                self._add_held_text(text)
         elif call.is_over:
             self._call, self._state = None, self._after
             self._has_said, self._has_called = False, True
 
     def _skip(self, text: str, at: int) -> int:
-        """White space that is said only if text follows."""
+        """Hold back white space until text follows."""
         end = past_space(text, at)
         if end > at and not self._has_called:
             self._gap.append(text[at:end])
@@ -259,13 +259,13 @@ class TextParser:
         self._held = text[at:]
         return len(text)
 
-    def _say_after_all(self, text: str) -> None:
-        """What seemed to be a call is text; its last line breaks may still lead to another call."""
+    def _add_held_text(self, text: str) -> None:
+        """Add text that seemed to be a call. Its last line breaks may still precede another call."""
         size = len(text) - min(len(text) - len(text.rstrip("\n")), len(self._style.glue))
-        self._say(text[:size])
+        self._add_text(text[:size])
         self._gap = [text[size:]]
 
-    def _say(self, text: str, *, is_gap: bool = False) -> None:
+    def _add_text(self, text: str, *, is_gap: bool = False) -> None:
         if not text:
             return
         if self._gap and not is_gap:
@@ -274,7 +274,7 @@ class TextParser:
         self._has_said = True
         self._parts.append(TextPart(text))
 
-    def _think(self, text: str) -> None:
+    def _add_reasoning(self, text: str) -> None:
         if text:
             self._parts.append(ReasoningPart(text))
 

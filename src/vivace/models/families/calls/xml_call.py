@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from vivace.models.families.base import Tool
-from vivace.models.families.calls.call_reader import CallInMaking
+from vivace.models.families.calls.call_reader import PartialCall
 from vivace.models.families.calls.json_call import INPUT
 from vivace.models.families.calls.json_reading import decoded
 from vivace.models.families.calls.scanning import begun, is_begun, past_space
@@ -27,7 +27,7 @@ _TYPES: dict[type, str] = {
 }  # fmt: skip
 
 
-class XmlCall(CallInMaking):
+class XmlCall(PartialCall):
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         super().__init__(tools)
         self._waits = False  # for more text, at what may be the beginning of a tag
@@ -100,7 +100,7 @@ class XmlCall(CallInMaking):
         return found + len(END_PARAMETER)
 
     def _behind_value(self, text: str, at: int) -> int:
-        """Only if the call goes on was this the value's end."""
+        """Read behind a closing tag. It ended the value only if the call goes on."""
         end = past_space(text, at)
         self._closing.append(text[at:end])
         if end == len(text):
@@ -119,7 +119,7 @@ class XmlCall(CallInMaking):
     # ---- small steps -----------------------------------------------------------------------------
 
     def _expect(self, text: str, at: int, tags: "dict[str, Callable[[str, int], int] | None]") -> int:
-        """One of the tags comes next, and with it a state; None is the end of the call."""
+        """Read one of the tags and change to its state. A state of None ends the call."""
         for tag, state in tags.items():
             if text.startswith(tag, at):
                 if state:
@@ -176,7 +176,7 @@ class XmlCall(CallInMaking):
 
 
 def types_of(parameters: dict[str, Any], key: str) -> set[str]:
-    """The types of JSON that a schema names for one parameter; empty where it does not say."""
+    """Return the JSON types that a schema allows for a parameter; empty if it names none."""
     properties = parameters.get("properties")
     schema = properties.get(key) if isinstance(properties, dict) else None
     if not isinstance(schema, dict):
@@ -189,7 +189,7 @@ def types_of(parameters: dict[str, Any], key: str) -> set[str]:
 
 
 def json_value(text: str, types: set[str]) -> str:
-    """A parameter's text as JSON: what it looks like, where the schema allows that, else a string."""
+    """Return a parameter's text as JSON: the value it spells if the types allow it, else a string."""
     plain = text.strip()
     plain = _CONSTANTS.get(plain, plain)
     value = decoded(plain)

@@ -46,7 +46,7 @@ class XmlForm:
 
 
 def _call(tools: Sequence[Tool], *, is_free: bool) -> list[str]:
-    """From behind `<function=`."""
+    """Return the rule of a call from behind `<function=`."""
     ways = " | ".join(f"{literal(tool.name + '>')} body_{i}" for i, tool in enumerate(tools))
     rules = [rule for i, tool in enumerate(tools) for rule in _body(i, tool, is_free=is_free)]
     return [f"call: {ways}", _LINES, _ANYTHING, *rules]
@@ -69,7 +69,7 @@ def _body(index: int, tool: Tool, *, is_free: bool) -> list[str]:
 
 
 def _value(tool: Tool, key: str) -> str:
-    """What may stand between the tags of a parameter, and the second of them."""
+    """Return the rule of a parameter's value and its closing tag."""
     parameters: dict[str, Any] = tool.parameters or {}
     schema = parameters["properties"][key]
     types = types_of(parameters, key)
@@ -83,7 +83,7 @@ def _value(tool: Tool, key: str) -> str:
 
 
 def _free_text(index: int, tool: Tool) -> list[str]:
-    """The rule's words for a custom tool's text and its end tag, and the rules they need."""
+    """Return the rule of a custom tool's text and its closing tag, and the rules it needs."""
     if not tool.definition or tool.syntax == "text":
         return ["lines"]
     if tool.syntax == "regex":

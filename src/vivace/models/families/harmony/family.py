@@ -16,7 +16,6 @@ from vivace.models.families.base import (
     Effort,
     Entry,
     Grammar,
-    Interruption,
     Message,
     Output,
     OutputSpec,
@@ -41,8 +40,8 @@ from vivace.models.families.harmony.parser import (
     Header,
 )
 from vivace.models.families.harmony.typescript import FUNCTIONS, namespaces, recipient
-from vivace.models.families.interruption import INTERRUPTS, InterruptionText
-from vivace.models.families.wording import TemplateText, Wording, guarded
+from vivace.models.families.interruption import tell_interruptions
+from vivace.models.families.token_writer import TemplateText, TokenWriter, guarded
 from vivace.models.tokenizer import Tokenizer
 
 
@@ -62,16 +61,14 @@ ROLE_TOKENS = 8  # at the beginning of a message: enough to see whether it is th
 JSON = (" ", Mark(CONSTRAIN), "json")
 
 
-class Opened(NamedTuple):
-    """The message that a log stops in; no body: in its header."""
+class OpenMessage(NamedTuple):
+    """The message that a log ends inside of. `body` is None if it ends in the header."""
 
     header: Header
     body: str | None
 
 
 class Harmony:
-    interruption: InterruptionText = INTERRUPTS
-
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         names = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL)
@@ -90,89 +87,105 @@ class Harmony:
         after: Sequence[int] = (),
         effort: Effort = "",
     ) -> list[int]:
-        sheet = Sheet(self, after, tools, entries)
+        entries = tell_interruptions(entries, self._unfinished_request(after))
+        writer = HarmonyWriter(self, after, tools, entries)
         if not after and (entries or tools):
             calls_go = f"\n{CALLS_GO}" if tools else ""
-            sheet.write("system", f"{IDENTITY}\n\n{REASONING}{_level(effort)}\n\n{CHANNELS}{calls_go}")
+            writer.write("system", f"{IDENTITY}\n\n{REASONING}{_level(effort)}\n\n{CHANNELS}{calls_go}")
         if tools:
             first = entries[0] if entries else None
             is_given = isinstance(first, Message) and first.role == "system" and not first.is_open
             text = first.text if isinstance(first, Message) and is_given else ""
             news = [CHANGED, CALLS_GO] if after else []
-            sheet.write("developer", _instructions(text), "\n\n".join([*news, namespaces(tools)]))
+            writer.write("developer", _instructions(text), "\n\n".join([*news, namespaces(tools)]))
             entries = entries[is_given:]
         for place, entry in enumerate(entries):
-            sheet.add(entry, entries[place + 1] if place + 1 < len(entries) else None)
-        return sheet.tokens()
+            writer.add(entry, entries[place + 1] if place + 1 < len(entries) else None)
+        return writer.tokens()
 
-    def answer(self, log: Sequence[int], wish: OutputSpec) -> list[int]:
-        opened = self.opened(log)
-        sheet = Sheet(self, log)
-        if not opened or opened.header.role != "assistant":
-            sheet.close()
-            if wish.effort and _level(wish.effort) != self._told_level(log):
-                sheet.write("system", f"{REASONING}{_level(wish.effort)}")
-            sheet.begin_answer()
-        elif opened.body is not None or opened.header.channel:
+    def answer(self, log: Sequence[int], spec: OutputSpec) -> list[int]:
+        open_message = self.open_message(log)
+        writer = HarmonyWriter(self, log)
+        if not open_message or open_message.header.role != "assistant":
+            writer.close()
+            if spec.effort and _level(spec.effort) != self._stated_level(log):
+                writer.write("system", f"{REASONING}{_level(spec.effort)}")
+            writer.begin_answer()
+        elif open_message.body is not None or open_message.header.channel:
             return []
-        sheet.direct(*(Mark(piece) if piece in self.ids else piece for piece in header_of(wish)))
-        return sheet.tokens()
+        writer.append(*(Mark(piece) if piece in self.ids else piece for piece in header_of(spec)))
+        return writer.tokens()
 
     # ---- what the model says ----------------------------------------------------------------------
 
-    def parser(self, wish: OutputSpec, log: Sequence[int]) -> Parser:
-        tools = callable_tools(wish)
-        opened = self.opened(log) or Opened(Header(), None)
-        parser = HarmonyParser(tools | {recipient(tool): tool for tool in tools.values()}, opened.header)
-        if opened.body is not None:
-            parser.resume(opened.body)
+    def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
+        tools = callable_tools(spec)
+        open_message = self.open_message(log) or OpenMessage(Header(), None)
+        parser = HarmonyParser(
+            tools | {recipient(tool): tool for tool in tools.values()}, open_message.header
+        )
+        if open_message.body is not None:
+            parser.resume(open_message.body)
         return parser
 
-    def grammar(self, wish: OutputSpec) -> Grammar | None:
-        return harmony_grammar(wish)
+    def grammar(self, spec: OutputSpec) -> Grammar | None:
+        return harmony_grammar(spec)
 
     # ---- what a log says --------------------------------------------------------------------------
 
-    def opened(self, log: Sequence[int]) -> Opened | None:
+    def open_message(self, log: Sequence[int]) -> OpenMessage | None:
         place = self._last(log, len(log), START, END, RETURN, CALL)
         if place < 0 or log[place] != self.ids[START]:
             return None
         return self._split(log[place + 1 :])
 
     def last_recipient(self, log: Sequence[int]) -> str:
-        """Whom the last call in the log was sent to; "" if there is none."""
+        """Return the recipient of the last call in the log; "" if there is none."""
         end = self._last(log, len(log), CALL)
         start = self._last(log, end, START)
         return self._split(log[start + 1 : end]).header.recipient if start >= 0 else ""
 
-    def _told_level(self, log: Sequence[int]) -> str:
-        """The effort that the log speaks of last."""
+    def _unfinished_request(self, log: Sequence[int]) -> str:
+        """Return the user's request that the unfinished answer is about; "" if there is no such answer."""
+        open_message = self.open_message(log)
+        if not open_message or open_message.header.role != "assistant":
+            return ""
+        end = len(log)
+        while (start := self._last(log, end, START)) >= 0:
+            message = self._split(log[start + 1 : end])
+            if message.header.role == "user":
+                return message.body or ""
+            end = start
+        return ""
+
+    def _stated_level(self, log: Sequence[int]) -> str:
+        """Return the effort that the log names last."""
         start = len(log)
         while (start := self._last(log, start, START)) >= 0:
             if self._split(log[start + 1 : start + 1 + ROLE_TOKENS]).header.role == "system":
                 tokens = itertools.takewhile(lambda token: token != self.ids[END], log[start + 1 :])
-                _, told, level = (self._split(list(tokens)).body or "").partition(REASONING)
-                if told:
+                _, found, level = (self._split(list(tokens)).body or "").partition(REASONING)
+                if found:
                     return level.partition("\n")[0]
         return ""
 
     def _last(self, log: Sequence[int], end: int, *names: str) -> int:
-        """Where the last of these control tokens is before `end`; -1: nowhere."""
+        """Return the place of the last of these control tokens before `end`, or -1."""
         wanted = {self.ids[name] for name in names}
         return next((place for place in range(end - 1, -1, -1) if log[place] in wanted), -1)
 
-    def _split(self, tokens: Sequence[int]) -> Opened:
-        """A message without its end, from behind `<|start|>`."""
+    def _split(self, tokens: Sequence[int]) -> OpenMessage:
+        """Read a message from the token after `<|start|>`, without its end."""
         parts: list[tuple[str, list[int]]] = [(START, [])]
         for place, token in enumerate(tokens):
             name = self.controls.get(token, "")
             if name == MESSAGE:
-                return Opened(self._header(parts), self._text(tokens[place + 1 :]))
+                return OpenMessage(self._header(parts), self._text(tokens[place + 1 :]))
             if name:
                 parts.append((name, []))
             else:
                 parts[-1][1].append(token)
-        return Opened(self._header(parts), None)
+        return OpenMessage(self._header(parts), None)
 
     def _header(self, parts: Sequence[tuple[str, Sequence[int]]]) -> Header:
         header = Header(self._text(parts[0][1]))
@@ -186,36 +199,27 @@ class Harmony:
         return b"".join(words).decode("utf-8", "replace")
 
 
-class Sheet:
-    """Messages at the end of a log."""
+class HarmonyWriter:
+    """Writes messages at the end of a log."""
 
     def __init__(
         self, family: Harmony, after: Sequence[int], tools: Sequence[Tool] = (), entries: Sequence[Entry] = ()
     ) -> None:
         self._family = family
         self._after = after
-        self._wording = Wording(family.tokenizer, family.guarded)
-        self._opened = family.opened(after)  # by the log, and untouched
+        self._out = TokenWriter(family.tokenizer, family.guarded)
+        self._open_message = family.open_message(after)  # by the log, and untouched
         self._end = ""  # what closes the message that is open here; "": none is
         self._is_in_answer = False  # and it is one of the assistant's text
-        self._has_answer = self._opened is not None and self._opened.header.role == "assistant"
-        self._is_interrupted = False  # the user's next message interrupts the answer before it
         self._recipients = {tool.name: recipient(tool) for tool in tools}
         self._names = {entry.call_id: entry.name for entry in entries if isinstance(entry, Call)}
 
     def add(self, entry: Entry, following: Entry | None) -> None:
         match entry:
-            case Interruption():
-                self._is_interrupted = self._has_answer
-                return
             case Message(role="assistant"):
                 self._add_answer(entry, following)
             case Message(role="system"):
                 self.write("developer", _instructions(entry.text))
-            case Message() if self._is_interrupted:
-                text = self._family.interruption
-                self.write("user", f"{text.before}{entry.text}{text.after}")
-                self._is_interrupted = False
             case Message():
                 self.write("user", entry.text)
             case Thought():
@@ -231,71 +235,73 @@ class Sheet:
                     Mark(CHANNEL),
                     TemplateText(COMMENTARY),
                 )
-                self.direct(Mark(MESSAGE), entry.text)
+                self.append(Mark(MESSAGE), entry.text)
                 self._end = END
-        if not (isinstance(entry, Message) and entry.role == "system"):
-            self._has_answer = isinstance(entry, Message) and entry.role == "assistant"
         if not (isinstance(entry, Message) and entry.is_open):
             self.close()
 
     def write(self, role: str, *texts: str) -> None:
-        """A message without a channel; an empty line between its texts."""
+        """Write a message without a channel, with an empty line between its texts."""
         self._begin(TemplateText(role), Mark(MESSAGE))
-        self.direct("\n\n".join(filter(None, texts)))
+        self.append("\n\n".join(filter(None, texts)))
         self._end = END
 
     def begin_answer(self) -> None:
         self._begin(TemplateText("assistant"))
 
-    def direct(self, *pieces: str) -> None:
-        """Text, and control tokens where they are marked as such."""
+    def append(self, *pieces: str) -> None:
+        """Write text, and control tokens for marks."""
         for piece in pieces:
             if isinstance(piece, Mark):
-                self._wording.control(self._family.ids[piece])
+                self._out.control(self._family.ids[piece])
             else:
-                self._wording.text(piece)
+                self._out.text(piece)
 
     def close(self) -> None:
-        """End what is open, here or in the log."""
-        if self._opened:
-            self.direct(*([Mark(MESSAGE)] if self._opened.body is None else []), Mark(END))
+        """End the open message, begun here or in the log."""
+        if self._open_message:
+            self.append(*([Mark(MESSAGE)] if self._open_message.body is None else []), Mark(END))
         elif self._end:
-            self.direct(Mark(self._end))
-        self._opened, self._end, self._is_in_answer = None, "", False
+            self.append(Mark(self._end))
+        self._open_message, self._end, self._is_in_answer = None, "", False
 
     def tokens(self) -> list[int]:
-        return self._wording.tokens()
+        return self._out.tokens()
 
     def _begin(self, *pieces: str) -> None:
         self.close()
-        self.direct(Mark(START), *pieces)
+        self.append(Mark(START), *pieces)
 
     def _say(self, channel: str, to: Sequence[str], text: str, end: str) -> None:
-        """A message of the assistant's, but for its end."""
+        """Begin a message of the assistant, and write its text."""
         self.begin_answer()
-        self.direct(Mark(CHANNEL), TemplateText(channel), *to, Mark(MESSAGE), text)
+        self.append(Mark(CHANNEL), TemplateText(channel), *to, Mark(MESSAGE), text)
         self._end = end
 
     def _add_answer(self, message: Message, following: Entry | None) -> None:
-        opened = self._opened
-        is_ours = opened is not None and opened.header.role == "assistant" and not opened.header.recipient
+        open_message = self._open_message
+        is_ours = (
+            open_message is not None
+            and open_message.header.role == "assistant"
+            and not open_message.header.recipient
+        )
         if self._is_in_answer:
-            self._wording.cut()
-            self.direct(message.text)
-        elif opened and is_ours and opened.body is not None:
-            self.direct(message.text)
-            self._end = RETURN if opened.header.channel == FINAL else END
-        elif opened and is_ours and not opened.header.channel:
-            self.direct(Mark(CHANNEL), TemplateText(FINAL), Mark(MESSAGE), message.text)
+            self._out.cut()
+            self.append(message.text)
+        elif open_message and is_ours and open_message.body is not None:
+            self.append(message.text)
+            self._end = RETURN if open_message.header.channel == FINAL else END
+        elif open_message and is_ours and not open_message.header.channel:
+            self.append(Mark(CHANNEL), TemplateText(FINAL), Mark(MESSAGE), message.text)
             self._end = RETURN
         else:
             is_before_call = isinstance(following, Call) and not message.is_open
             channel, end = (COMMENTARY, END) if is_before_call else (FINAL, RETURN)
             self._say(channel, (), message.text, end)
-        self._opened, self._is_in_answer = None, True
+        self._open_message, self._is_in_answer = None, True
 
     def _sender(self, output: Output) -> str:
-        """The tool that answers, as a recipient is written."""
+        """Return the tool that answers, written as a recipient."""
         name = output.name or self._names.get(output.call_id, "")
         if not name:
             return self._family.last_recipient(self._after) or f"{FUNCTIONS}.tool"

@@ -1,4 +1,4 @@
-"""Grammars of harmony (gpt-oss): reasoning first, then the answer or the call that was wished for.
+"""Grammars of harmony (gpt-oss): reasoning first, then the answer or the call that the `OutputSpec` asks for.
 
 Owns those grammars, and the beginning of an answer's header that goes with them. llama.cpp counts all
 markers of the format as words, but for those that end an answer: so they can stand in a grammar. Between
@@ -23,14 +23,14 @@ _REST = "rest[lazy]: " + pattern(r"(?s:.*)<\|end\|>")
 _NEXT = "NEXT: " + pattern(r"\n?<\|start\|>assistant ?<\|channel\|>")
 
 
-def header_of(wish: OutputSpec) -> Sequence[str]:
-    """The beginning of the answer's header that the wish makes certain; the grammar begins behind it."""
-    tools = list(callable_tools(wish).values())
-    if harmony_grammar(wish) is None:
+def header_of(spec: OutputSpec) -> Sequence[str]:
+    """Return the beginning of the header that `spec` makes certain. The grammar begins behind it."""
+    tools = list(callable_tools(spec).values())
+    if harmony_grammar(spec) is None:
         return []
-    if _thinks(wish):
+    if _thinks(spec):
         return [CHANNEL]
-    if tools and wish.choice == "required":
+    if tools and spec.choice == "required":
         if len(tools) > 1:
             return [CHANNEL, f"{COMMENTARY} to="]
         kind = [] if tools[0].is_custom else [" ", CONSTRAIN, "json"]
@@ -38,17 +38,17 @@ def header_of(wish: OutputSpec) -> Sequence[str]:
     return [CHANNEL] if tools else [CHANNEL, FINAL, MESSAGE]
 
 
-def harmony_grammar(wish: OutputSpec) -> Grammar | None:
-    """None where any text will do."""
-    tools = list(callable_tools(wish).values())
-    is_forced = bool(tools) and wish.choice == "required"
-    if not (is_forced or wish.schema or any(map(_holds, tools))):
+def harmony_grammar(spec: OutputSpec) -> Grammar | None:
+    """Return the grammar, or None if any text will do."""
+    tools = list(callable_tools(spec).values())
+    is_forced = bool(tools) and spec.choice == "required"
+    if not (is_forced or spec.schema or any(map(_holds, tools))):
         return None
-    answer = f"answer: {_answer(wish.schema)}"
-    calls = _calls(tools, is_free=not is_forced and not wish.schema)
+    answer = f"answer: {_answer(spec.schema)}"
+    calls = _calls(tools, is_free=not is_forced and not spec.schema)
     final, call = f"{literal(FINAL)} HEAD answer", f"{literal(COMMENTARY + ' to=')} call"
     common = [TEXT, _HEAD, _JSON_HEAD, *calls]
-    if not _thinks(wish):
+    if not _thinks(spec):
         if is_forced:
             return lark(f"start: {'call' if len(tools) > 1 else 'body_0'}", *common)
         return lark(f"start: {final} | {call}" if tools else "start: answer", answer, *common)
@@ -57,8 +57,8 @@ def harmony_grammar(wish: OutputSpec) -> Grammar | None:
     return lark(f"start: (talk NEXT)* {last}", *talk, *([] if is_forced else [answer]), *common)
 
 
-def _thinks(wish: OutputSpec) -> bool:
-    return wish.effort != "none"
+def _thinks(spec: OutputSpec) -> bool:
+    return spec.effort != "none"
 
 
 def _holds(tool: Tool) -> bool:

@@ -1,4 +1,4 @@
-"""What gpt-oss says, message by message: reasoning, text and calls, told apart by channel and recipient.
+"""Parses gpt-oss's output, message by message: reasoning, text and calls, by channel and recipient.
 
 Owns the header of a message and what its body then is. Control tokens come by name, so no text can be taken
 for one. Does not own rendering (`harmony`).
@@ -7,7 +7,7 @@ for one. Does not own rendering (`harmony`).
 from collections.abc import Mapping
 
 from vivace.models.families.base import CallError, Part, ReasoningPart, TextPart, Tool
-from vivace.models.families.calls.call_reader import CallInMaking, joined
+from vivace.models.families.calls.call_reader import PartialCall, joined
 from vivace.models.families.calls.json_reading import ValueReader, is_json_object
 from vivace.models.families.calls.scanning import past_space
 
@@ -17,7 +17,7 @@ ANALYSIS, COMMENTARY, FINAL = "analysis", "commentary", "final"
 
 
 class Header:
-    """Role, channel and recipient of a message, as they come. `given` of it was there before."""
+    """Role, channel and recipient of a message as it streams. `given` is the part in the log."""
 
     def __init__(self, given: str = "") -> None:
         self._sections: dict[str, list[str]] = {START: [given]}
@@ -41,30 +41,30 @@ class Header:
 
     @property
     def recipient(self) -> str:
-        """It may stand behind the role or behind the channel."""
+        """Return the recipient, which may stand behind the role or behind the channel."""
         words = f"{self._text(START)} {self._text(CHANNEL)}".split()
         return next((word.removeprefix("to=") for word in words if word.startswith("to=")), "")
 
     @property
     def stray(self) -> str:
-        """What was said where a header should be, and is none."""
+        """Return text in the place of a header that is not one."""
         return self._text(START).removeprefix(self._given) if len(self._sections) == 1 else ""
 
     def _text(self, section: str) -> str:
         return "".join(self._sections.get(section, []))
 
 
-class Body(CallInMaking):
+class Body(PartialCall):
     """The text of one message."""
 
     def feed(self, text: str) -> None:
         raise NotImplementedError
 
     def close(self, *, is_cut: bool) -> None:
-        """The message is over, or nothing more comes of it."""
+        """End the message. `is_cut`: the output ended inside of it."""
 
 
-class GgufVocabulary(Body):
+class TextBody(Body):
     def __init__(self, kind: type[TextPart] | type[ReasoningPart], *, is_apart: bool) -> None:
         super().__init__({})
         self._kind = kind
@@ -76,7 +76,7 @@ class GgufVocabulary(Body):
 
 
 class FreeCall(Body):
-    """A custom tool's input: the text itself."""
+    """Reads a custom tool's input, which is the text itself."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__({})
@@ -94,7 +94,7 @@ class FreeCall(Body):
 
 
 class JsonBody(Body):
-    """A function's arguments: one JSON object, and nothing else."""
+    """Reads a function's arguments: one JSON object."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__({})
@@ -134,7 +134,7 @@ class JsonBody(Body):
 
 class HarmonyParser:
     def __init__(self, tools: Mapping[str, Tool], header: Header) -> None:
-        """`tools` by recipient; `header` is what the answer's first message has of one already."""
+        """`tools` are by recipient; `header` is the part of the first header that is in the log."""
         self._tools = tools
         self._header: Header | None = header
         self._is_started = False  # a header was begun by its own token
@@ -145,9 +145,9 @@ class HarmonyParser:
         self._parts: list[Part] = []
 
     def resume(self, body: str) -> None:
-        """The first message has its header already, and this much of its body; of a call all is told."""
+        """Go on in a message whose header and first part of the body are in the log. Report calls whole."""
         self._open(self._header or Header())
-        if self._body and not isinstance(self._body, GgufVocabulary):
+        if self._body and not isinstance(self._body, TextBody):
             self._body.feed(body)
 
     def feed(self, text: str) -> list[Part]:
@@ -186,7 +186,7 @@ class HarmonyParser:
             self._last = None
         else:
             kind = ReasoningPart if header.channel == ANALYSIS and not header.recipient else TextPart
-            self._body = GgufVocabulary(kind, is_apart=self._last is kind)
+            self._body = TextBody(kind, is_apart=self._last is kind)
             self._last = kind
         self._header = None
 

@@ -17,14 +17,14 @@ _NAMES = {"string": "string", "number": "number", "integer": "number", "boolean"
 
 
 def namespaces(tools: Sequence[Tool]) -> str:
-    """The section of a developer message that tells of all tools."""
+    """Return the section of a developer message that describes all tools."""
     names = dict.fromkeys(tool.namespace or FUNCTIONS for tool in tools)
     sections = [_namespace(name, [t for t in tools if (t.namespace or FUNCTIONS) == name]) for name in names]
     return "\n\n".join(["# Tools", *sections])
 
 
 def recipient(tool: Tool) -> str:
-    """Whom a call of the tool is sent to."""
+    """Return the recipient of calls of the tool."""
     return f"{tool.namespace or FUNCTIONS}.{tool.name}"
 
 

@@ -37,7 +37,7 @@ class Speech:
         self,
         family: Family,
         tokenizer: Tokenizer,
-        wish: OutputSpec,
+        spec: OutputSpec,
         log: Sequence[int],
         stops: Sequence[str],
         *,
@@ -46,7 +46,7 @@ class Speech:
         """`is_held`: to a grammar, so that what begins as a call is one."""
         self._tokenizer = tokenizer
         self._controls = family.controls
-        self._parser = family.parser(wish, log)
+        self._parser = family.parser(spec, log)
         self._stream = TextStream(stops)
         self._is_sure = is_held and not stops  # a stop string may come in the middle of a call
         self._logprobs: list[Any] = []  # of tokens whose text is still held back

@@ -1,9 +1,9 @@
-"""Messages as tokens: our own words, text of others, and control tokens between them.
+"""Text to tokens for chat templates: template text, other text, and control tokens between them.
 
-Owns one rule: text of others never becomes a token of the frame. `Tokenizer.encode` leaves control tokens
-alone, but llama.cpp counts some markers as ordinary words of the vocabulary (Qwen's `<tool_call>`,
-gpt-oss's `<|channel|>`) and would make a token of them wherever they stand. In text of others such a name
-is cut in two.
+Owns one rule: text of users, tools and models never becomes a token of the template. `Tokenizer.encode`
+leaves control tokens alone, but llama.cpp treats some markers as ordinary words of the vocabulary (Qwen's
+`<tool_call>`, gpt-oss's `<|channel|>`) and encodes them as one token anywhere. In other text such a name is
+cut in two.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ from vivace.models.tokenizer import Tokenizer
 
 
 class TemplateText(str):
-    """Text of the template itself, whose markers are meant. Any other string is text of others."""
+    """Text of the template itself, in which markers are tokens. In any other string they are text."""
 
     __slots__ = ()
 
 
 def guarded(tokenizer: Tokenizer, markers: Sequence[str]) -> tuple[str, ...]:
-    """The markers that plain text would turn into one token of their own."""
+    """Return the markers that `encode` turns into one token."""
     return tuple(name for name in markers if len(tokenizer.encode(name)) == 1)
 
 
 def silent_markers(tokenizer: Tokenizer, markers: Sequence[str]) -> dict[int, str]:
-    """The markers that are one token without any text: whoever decodes must be told of them by name."""
+    """Return the markers that are one token without text, by token: a decoder sees nothing of them."""
     found: dict[int, str] = {}
     for name in markers:
         try:
@@ -36,8 +36,8 @@ def silent_markers(tokenizer: Tokenizer, markers: Sequence[str]) -> dict[int, st
     return found
 
 
-class Wording:
-    """Tokens that are being put together. What stands side by side is encoded together, as templates do."""
+class TokenWriter:
+    """Collects tokens. Adjacent texts are encoded together, as chat templates do."""
 
     def __init__(self, tokenizer: Tokenizer, guarded: Sequence[str]) -> None:
         self._tokenizer = tokenizer
@@ -57,7 +57,7 @@ class Wording:
         self._tokens.append(token)
 
     def cut(self) -> None:
-        """What comes next is encoded apart from what came before, as if the model had said it."""
+        """Encode what follows apart from what came before, as text that the model wrote itself."""
         if text := "".join(self._run):
             self._tokens += self._tokenizer.encode(text)
         self._run = []
@@ -67,7 +67,7 @@ class Wording:
         return self._tokens
 
     def _quote(self, text: str) -> None:
-        """Text with markers in it: each is encoded in two halves, so that it stays text."""
+        """Write text with markers in it. Each marker is encoded in two halves, so that it stays text."""
         for chunk in _halved(text, self._guarded):
             self._run.append(chunk)
             self.cut()
