@@ -48,7 +48,12 @@ def report() -> dict[str, Any]:
         },
         "interrupt": {"latency_ms_p95": 42.0},
         "typing": {"first_token_ratio": 0.06, "with_typing_ms": 200.0, "without_typing_ms": 3400.0},
-        "park": {"restore_ratio": 0.01, "restore_ms": 170.0, "prefill_ms": 17000.0},
+        "park": {
+            "restore_ratio": 0.01,
+            "restore_ms": 170.0,
+            "prefill_ms": 17000.0,
+            "left_restored_share": 0.99,
+        },
         "background": {
             "realtime_slowdown": 1.2,
             "beside_decode_token_ms": 96.0,

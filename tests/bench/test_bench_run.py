@@ -42,6 +42,7 @@ CONTRACT = """
 peer.decode_ratio peer.first_token_ratio peer.edit_ratio edits.speedup edits.tokens_per_pass edits.identical
 edits.differences warm_turn.prefilled_tokens warm_turn.new_tokens steer.prefilled_tokens steer.new_tokens
 steer.latency_steps interrupt.latency_ms_p95 interrupt.n typing.first_token_ratio park.restore_ratio
+park.left_restored_share
 background.realtime_slowdown machine.cpu versions.llama-cpp-python weights.chosen model data thresholds passed
 """
 
@@ -84,6 +85,7 @@ def test_a_parked_session_came_from_disk(measured: dict[str, Any]) -> None:
     """All but the last few of its tokens were read back, from a file that is then gone with its folder."""
     assert measured["park"]["restored_tokens"] >= measured["park"]["session_tokens"] - 2
     assert measured["park"]["file_bytes"] > 0
+    assert measured["park"]["left_restored_share"] >= 0.95, "a chat whose server was restarted"
 
 
 def test_the_shipped_edits_are_said(measured: dict[str, Any]) -> None:

@@ -52,6 +52,7 @@ def limits_of(report: dict[str, Any]) -> dict[str, Limit]:
         "interrupt.latency_ms_p95": Limit("≤", 100.0),
         "typing.first_token_ratio": Limit("≤", 0.25),
         "park.restore_ratio": Limit("≤", 0.2),
+        "park.left_restored_share": Limit("≥", 0.95),
         "background.realtime_slowdown": Limit("≤", 1.1),
     }
 

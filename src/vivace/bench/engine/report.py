@@ -80,6 +80,7 @@ LINES = (
         "prefilled again",
         "ms",
     ),
+    Line("park.left_restored_share", "of a chat back from disk after its server left"),
     Line(
         "background.realtime_slowdown",
         "a token beside background work",

@@ -20,7 +20,7 @@ from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.engine.measures.background import measure_background
 from vivace.bench.engine.measures.edits import measure_edits
 from vivace.bench.engine.measures.interrupts import measure_interrupts
-from vivace.bench.engine.measures.parking import measure_park
+from vivace.bench.engine.measures.parking import measure_leaving, measure_park
 from vivace.bench.engine.measures.plain import measure_decode, measure_first_token
 from vivace.bench.engine.measures.turns import measure_steer, measure_warm_turn
 from vivace.bench.engine.measures.typed_ahead import measure_typing
@@ -51,7 +51,7 @@ def run_engine_bench(settings: Settings, effort: Effort, folder: Path | None) ->
         chosen = as_chosen(settings, downloaded)
         rows = read_rows(folder)
         context = make_context(settings, effort, rows, downloaded)
-        sections = measure(context, downloaded, chosen)
+        sections = measure(context, settings, downloaded, chosen)
     report = rounded(
         {
             "model": settings.model,
@@ -84,7 +84,9 @@ def make_context(settings: Settings, effort: Effort, rows: RowSet, downloaded: L
     )
 
 
-def measure(context: BenchContext, downloaded: Loadable, chosen: Loadable) -> dict[str, Section]:
+def measure(
+    context: BenchContext, settings: Settings, downloaded: Loadable, chosen: Loadable
+) -> dict[str, Section]:
     """All parts in the order of `effort.PARTS`."""
     sections: dict[str, Section] = {}
     with ExitStack() as ours:
@@ -100,6 +102,7 @@ def measure(context: BenchContext, downloaded: Loadable, chosen: Loadable) -> di
             sections["edits"], compared = measure_edits(context, engine, peer)
             sections["peer"] |= compared
         sections |= _measure_alone(context, engine, Path(chosen.job.kv_folder))
+    sections["park"] |= measure_leaving(context, settings, downloaded.job.path)
     context.progress.end()
     return sections
 

@@ -27,7 +27,7 @@ from vivace.testing.scripted import Script
 
 IDLE_MINUTES = 10.0  # if the bench is killed, its server ends by itself
 READY_S = 60.0
-EXIT_S = 5.0
+EXIT_S = 20.0  # its engine may have sessions to park
 POLL_S = 0.02
 OPEN_FILES = 4096
 
@@ -65,12 +65,19 @@ def open_server(settings: Settings, model: str) -> Iterator[BenchServer]:
             tune="never",
             allow_scripted=True,
         )
-        child = _start(own)
-        try:
-            yield BenchServer(own, _address(own, child), folder, count(1))
-        finally:
-            child.process.terminate()
-            child.end(patience_s=EXIT_S)
+        with running(own) as address:
+            yield BenchServer(own, address, folder, count(1))
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[ServerAddress]:
+    """A server with these settings, whose model is loaded; told to stop when the block ends."""
+    child = _start(settings)
+    try:
+        yield _address(settings, child)
+    finally:
+        child.process.terminate()
+        child.end(patience_s=EXIT_S)
 
 
 def _start(settings: Settings) -> Child:

@@ -2,16 +2,26 @@
 
 Both are timed to the first token. The session is parked by name, its file is waited for and then dropped from
 the system's page cache where that can be asked for (Linux), so that the disk is read and not the memory.
+
+And the same through a server: a chat, the server told to stop, another one started, the chat's next turn.
 """
 
+import asyncio
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.figures import median, ratio
+from vivace.bench.wire.own_server import running
+from vivace.client.responses import ResponsesClient
+from vivace.client.warm import ServerAddress
+from vivace.config import Settings
 from vivace.engine.wire.frames import Generate, Park
 from vivace.errors import ServerGone
+from vivace.protocol.shapes.events import Response, Waterfall
 
 RESTORES = 3  # of each session
 WRITTEN_WITHIN_S = 60.0
@@ -42,6 +52,43 @@ def measure_park(context: BenchContext, engine: EngineProcess, shelf: Path) -> S
         "file_bytes": max(sizes),
         "rounds": len(restores),
     }
+
+
+def measure_leaving(context: BenchContext, settings: Settings, model: str) -> Section:
+    """A chat that outlives its server: how much of its log the next server has back from disk."""
+    context.progress.note("a chat whose server is restarted")
+    with tempfile.TemporaryDirectory(prefix="bench-leaving-", dir=settings.cache_dir) as name:
+        folder = Path(name)
+        own = settings.having(
+            cache_dir=folder / "cache", state_dir=folder / "state", model=model, port=0, tune="never"
+        )
+        with running(own) as address:
+            text = context.prompts.text(context.effort.park_tokens)
+            left = _ask(address, input=text, max_output_tokens=1)
+        with running(own) as address:
+            then = _ask(address, input="Go on.", previous_response_id=left.id, max_output_tokens=1)
+    assert left.usage is not None
+    before, after = _times(left), _times(then)
+    return {
+        "left_restored_share": ratio(after.restored_tokens, left.usage.input_tokens),
+        "left_restored_tokens": after.restored_tokens,
+        "left_first_token_ms": after.first_token_ms,
+        "left_prefill_ms": before.first_token_ms,
+    }
+
+
+def _times(response: Response) -> Waterfall:
+    assert response.vivace
+    assert response.vivace.waterfall
+    return response.vivace.waterfall
+
+
+def _ask(address: ServerAddress, **fields: Any) -> Response:
+    async def complete() -> Response:
+        async with ResponsesClient(address) as client:
+            return await client.complete(fields)
+
+    return asyncio.run(complete())
 
 
 def _park(engine: EngineProcess, session: str, shelf: Path) -> Path:
