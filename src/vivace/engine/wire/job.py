@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from vivace.config import Settings
-from vivace.engine.tuning.cpu import memory_bytes
+from vivace.engine.tuning.cpu import choose_threads, memory_bytes
 from vivace.engine.tuning.profile import weights_for
 
 MEMORY_SHARE = 0.6  # of the machine's memory that all loaded models may take, unless the settings say
@@ -43,6 +43,12 @@ class Job(msgspec.Struct, frozen=True):
     gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
     allow_scripted: bool = False  # the model may be a script
     gpu_prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
+
+
+def compute_alike(one: Job, other: Job) -> bool:
+    """Whether both load the same weights in the same way. What they know of costs may differ."""
+    ways = [(job.path, job.use_extra_bufts, choose_threads(job.threads)) for job in (one, other)]
+    return ways[0] == ways[1]
 
 
 def make_job(settings: Settings, name: str, path: Path | None) -> Job:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vivace.config import Settings
 from vivace.engine.wire.frames import Close, Open, Park
-from vivace.engine.wire.job import make_job
+from vivace.engine.wire.job import compute_alike, make_job
 from vivace.errors import UsageError
 from vivace.models import store
 from vivace.models.catalog import CATALOG
@@ -65,12 +65,7 @@ class LoadedModel:
 
     def is_outdated(self, settings: Settings) -> bool:
         """Whether an engine started now would load other weights, or compute with them in another way."""
-        old, new = self.engine.job, make_job(settings, self.name, self._path)
-        return (old.path, old.use_extra_bufts, old.chunk_tokens) != (
-            new.path,
-            new.use_extra_bufts,
-            new.chunk_tokens,
-        ) or (new.threads not in (0, old.threads))
+        return not compute_alike(self.engine.job, make_job(settings, self.name, self._path))
 
     @property
     def is_on_gpu(self) -> bool:
