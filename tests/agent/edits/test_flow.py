@@ -217,6 +217,16 @@ async def test_an_interrupt_at_any_event_leaves_nothing_half_done(
     await asyncio.to_thread(until, lambda: status_of(served).engine.turns == 0)
 
 
+@pytest.mark.parametrize("kind", [TimesMeasured, EditDecided])
+async def test_a_yes_said_beforehand_can_still_be_interrupted(play: Callable[..., Desk], kind: type) -> None:
+    """Cancelled after the proposal, without a question in between: nothing is written."""
+    desk, presenter = play(), Recorder()
+    presenter.stop_at = kind
+    with pytest.raises(asyncio.CancelledError):
+        await desk.edit(presenter, "always")
+    assert desk.file.read_text() == OLD
+
+
 async def test_a_question_is_answered_as_it_is_written(play: Callable[..., Desk]) -> None:
     """Started, grew, ended, measured; the file is in the prompt."""
     desk, presenter = play(), Recorder()

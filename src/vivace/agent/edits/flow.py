@@ -5,6 +5,7 @@ one question. Interrupted at any await, it leaves the file as it was: the file i
 cannot be interrupted, by the journal, and nothing is awaited behind it.
 """
 
+import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
     if isinstance(decision, Reject) or not proposal.changes_bytes:
         presenter.show(EditNotApplied(proposal, _why_not(task, proposal)))
         return None
+    await asyncio.sleep(0)  # an interrupt that came meanwhile takes effect here, and not behind the write
     began_s = time.perf_counter()
     entry = journal.apply(proposal.source, proposal.new_bytes, task.instruction, proposal.unit.qualified_name)
     presenter.show(EditApplied(proposal, entry, (time.perf_counter() - began_s) * 1e3))
