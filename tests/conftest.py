@@ -1,4 +1,4 @@
-"""Shared by all tests: settings in a folder of their own, and the small real model."""
+"""Shared by all tests: the tier of each, settings in a folder of their own, and the small real model."""
 
 import os
 import signal
@@ -6,9 +6,37 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from vivace.config import Settings, load_settings
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
+
+# The tier of a folder's tests; the longest path that fits decides. What is not named here is a unit test.
+TIERS = {
+    "bench": "computed",
+    "cli": "served",
+    "client": "served",
+    "e2e": "served",
+    "engine": "computed",
+    "engine/speculation": "unit",
+    "engine/wire": "unit",
+    "models": "computed",
+    "server": "served",
+    "setup": "served",
+}
+# Each of these tests makes what it needs, so any process may take it; a file's tests stay together elsewhere.
+APART = ("engine/runners/cuda/",)
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its tier, and with the group of tests that run in the same process."""
+    for item in items:
+        place = item.path.relative_to(REPOSITORY / "tests").as_posix()
+        fitting = [folder for folder in TIERS if place.startswith(f"{folder}/")]
+        item.add_marker(TIERS[max(fitting, key=len)] if fitting else "unit")
+        if not place.startswith(APART):
+            item.add_marker(pytest.mark.xdist_group(place))
 
 
 def pytest_configure() -> None:

@@ -24,7 +24,7 @@ def machine(tmp_path: Path) -> FakeMachine:
 
 
 def test_check_runs_every_part(machine: FakeMachine) -> None:
-    """Format, lint, types, the model and the tests run in this order; arguments go to pytest."""
+    """Format, lint, types, the model, the tests and their coverage; arguments go to pytest."""
     result = machine.start("-k", "two words", script="check")
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.endswith("All passed.\n")
@@ -33,9 +33,24 @@ def test_check_runs_every_part(machine: FakeMachine) -> None:
         "ruff check",
         "mypy",
         "models pull smollm2-135m",
-        "pytest -k two words",
+        "pytest",
+        "coverage report",
     ):
         assert machine.calls(part), part
+    (tests,) = machine.calls("-m pytest")
+    assert tests.endswith("-k two words")
+
+
+def test_check_fast_runs_the_unit_tests(machine: FakeMachine) -> None:
+    """Format, lint and types as always, then the tests marked `unit`, without a model."""
+    result = machine.start("fast", "-k", "two words", script="check")
+    assert result.returncode == 0, result.stdout + result.stderr
+    for part in ("ruff format --check", "ruff check", "mypy"):
+        assert machine.calls(part), part
+    (tests,) = machine.calls("-m pytest")
+    assert "-m unit" in tests
+    assert tests.endswith("-k two words")
+    assert not machine.calls("models pull")
 
 
 def test_check_goes_on_after_a_failure_and_fails(machine: FakeMachine) -> None:
@@ -46,7 +61,7 @@ def test_check_goes_on_after_a_failure_and_fails(machine: FakeMachine) -> None:
     result = machine.start(script="check")
     assert result.returncode == 1
     assert "FAILED   format (ruff)" in result.stdout
-    assert machine.calls("pytest")
+    assert machine.calls("-m pytest")
 
 
 def test_check_adds_the_development_packages(machine: FakeMachine) -> None:

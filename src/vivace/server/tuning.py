@@ -9,14 +9,14 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
+from vivace.child_python import module_command
 from vivace.config import Settings
-from vivace.engine.wire.tuning import COMMAND, TuningReport
+from vivace.engine.wire.tuning import MODULE, TuningReport
 from vivace.protocol.rundir import news_file
 from vivace.protocol.shapes.status import EngineStatus, TuningStatus
 from vivace.server.turns.activity import Activity
@@ -24,7 +24,7 @@ from vivace.server.turns.activity import Activity
 IDLE_S = 30.0  # without an answer under way before it begins
 RETRY_S = 60.0  # after it was postponed
 MAX_CRASHES = 2
-WARM_UP = ("-P", "-m", "vivace.cli.warmup")
+WARM_UP = "vivace.cli.warmup"
 LIMIT_BYTES = 1 << 20  # of one line of the process
 
 log = logging.getLogger(__name__)
@@ -49,8 +49,8 @@ class BackgroundTuner:
         *,
         idle_s: float = IDLE_S,
         retry_s: float = RETRY_S,
-        command: Sequence[str] = (sys.executable, *COMMAND),
-        warm_up_command: Sequence[str] = (sys.executable, *WARM_UP),
+        command: Sequence[str] = tuple(module_command(MODULE)),
+        warm_up_command: Sequence[str] = tuple(module_command(WARM_UP)),
     ) -> None:
         self._settings = settings
         self._backend = backend

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-COMMAND = ("-P", "-m", "vivace.engine.tuning.background")  # -P: no modules from the user's folder
+MODULE = "vivace.engine.tuning.background"  # runs in a process of its own
 
 
 class TuningReport(msgspec.Struct, frozen=True):
