@@ -21,6 +21,8 @@ from vivace.engine.runners.cuda.kernels.driver import kernels, source
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
+# Products and sums are rounded apart, so that every CPU gives the same.
+FLAGS = ("-O1", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC", "-w")
 EXPORT = """
 template <class... A> struct Unpack;
 template <class A> A argument(const u64*& at) { A value; memcpy(&value, at++, sizeof(A)); return value; }
@@ -41,14 +43,14 @@ def build(plan: Plan) -> ctypes.CDLL:
     text = source(plan, "#include <tuple>\n" + (HERE / "emulator.h").read_text()) + EXPORT + exports
     folder = Path(tempfile.gettempdir()) / "vivace-emulated-kernels"
     folder.mkdir(exist_ok=True)
-    library = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.so"
+    content = "\n".join((*FLAGS, text))
+    library = folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
     if not library.exists():
         assert COMPILER
         own = library.with_suffix(f".{os.getpid()}")  # another run may be building the same
         file, part = own.with_suffix(f"{own.suffix}.cpp"), own.with_suffix(f"{own.suffix}.part")
         file.write_text(text)
-        flags = ["-O1", "-std=c++17", "-shared", "-fPIC", "-w"]
-        subprocess.run([COMPILER, *flags, str(file), "-o", str(part)], check=True)
+        subprocess.run([COMPILER, *FLAGS, str(file), "-o", str(part)], check=True)
         part.rename(library)
         file.unlink()
     return ctypes.CDLL(str(library))
