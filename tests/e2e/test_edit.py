@@ -171,10 +171,12 @@ def test_interrupted_in_the_middle_leaves_the_file_alone(task_home: Home, sent: 
 def test_a_server_that_dies_in_the_middle_is_replaced_once(task_home: Home) -> None:
     """kill -9 of the server while the model writes: a new one does the edit, and the file is right."""
     task_home.script({"Task: shout": SHOUTED}, step_ms=30)
+    task_home.run("ask", "wake up")
+    server = task_home.status()["pid"]  # known beforehand: the answer may be short
     with task_home.start("edit", "task.py:show", "shout", "--yes", "--json") as process:
         assert process.stdout is not None
         next(line for line in process.stdout if json.loads(line)["type"] == "delta")
-        kill_hard(task_home.status()["pid"])
+        kill_hard(server)
         _, err = process.communicate()
     assert process.returncode == 0, err
     assert "trying once more" in err
