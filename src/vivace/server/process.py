@@ -111,19 +111,37 @@ def run_server(
 async def _serve(
     settings: Settings, instance: Instance, listener: socket.socket, on_started: Callable[[], None]
 ) -> None:
+    """Build all parts and serve; whatever was begun is closed in the opposite order, however far it came."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(log.info, "stopped")
+        stack.callback(instance.release)
+        await _serve_until_told(settings, instance, listener, on_started, stack)
+
+
+async def _serve_until_told(
+    settings: Settings,
+    instance: Instance,
+    listener: socket.socket,
+    on_started: Callable[[], None],
+    stack: contextlib.AsyncExitStack,
+) -> None:
     port, token = listener.getsockname()[1], ensure_token(settings)
-    store = SqliteStore(settings.database)
-    await store.open()
+    store = await stack.enter_async_context(SqliteStore(settings.database))
     await store.end_unfinished(msgspec.json.encode(RESTARTED))
     activity, metrics, tracing = Activity(), Metrics(), start_tracing()
+    if tracing:
+        stack.callback(tracing.close)
     watch, library = Watch(metrics, tracing), Library(store, metrics)
-    native = NativeBackend(settings, library, metrics)
-    tuner = BackgroundTuner(settings, native, activity)
-    queue = TurnQueue(settings.max_running, settings.max_waiting)
     keys = Keys(store)
+    stack.push_async_callback(keys.close)
     upstreams = UpstreamBackend(
         read_upstreams(settings.upstreams), library.conversation, metrics.upstream_answered
     )
+    stack.push_async_callback(upstreams.close)
+    native = NativeBackend(settings, library, metrics)
+    stack.push_async_callback(native.close)
+    tuner = BackgroundTuner(settings, native, activity)
+    queue = TurnQueue(settings.max_running, settings.max_waiting)
     desk = Desk([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
     sockets = SocketRoute(desk, activity, watch)
     app = build_app(
@@ -152,29 +170,23 @@ async def _serve(
         await sockets.close()
 
     server = Server(_uvicorn_config(app), started, farewell)
-    idle = asyncio.create_task(_leave_when_idle(server, activity, settings.idle_minutes * 60))
     metrics.announce_models(desk.models())
-    keeping = asyncio.create_task(_sweep(store, settings.keep_days))
-    lagging = asyncio.create_task(measure_loop_lag(metrics))
-    tuning = asyncio.create_task(tuner.run())
+    for work in (
+        tuner.run(),  # its process goes before the engine does
+        _leave_when_idle(server, activity, settings.idle_minutes * 60),
+        _sweep(store, settings.keep_days),
+        measure_loop_lag(metrics),
+    ):
+        stack.push_async_callback(_cancelled, asyncio.create_task(work))
     native.start()
     upstreams.start()
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        idle.cancel()
-        keeping.cancel()
-        lagging.cancel()
-        tuning.cancel()
-        await asyncio.wait([tuning])  # its process goes before the engine does
-        await native.close()
-        await upstreams.close()
-        await keys.close()
-        await store.close()
-        if tracing:
-            tracing.close()
-        instance.release()
-        log.info("stopped")
+    await server.serve(sockets=[listener])
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    """Cancel a task and wait until it is over."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def _sweep(store: Store, keep_days: float) -> None:

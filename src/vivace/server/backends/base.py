@@ -13,6 +13,7 @@ from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.store.base import Key
 
 if TYPE_CHECKING:
+    from vivace.server.conversation.token_log import StoredResponse
     from vivace.server.watch.turn_watch import TurnWatch
 
 LOCAL = Key(id="local", name="the token of this user", tenant="", created_at=0)
@@ -49,6 +50,11 @@ class Turn(Protocol):
     watch: "TurnWatch | None"
     place: Queued | None  # where it waits when it is begun, if it does; `Started` comes later
     taker: Taker | None  # may be given outcomes the moment they are there, instead of the listener
+
+    @property
+    def known(self) -> "StoredResponse | None":
+        """What can be continued, from when the turn is over; None if it has no log here."""
+        ...
 
     def __aiter__(self) -> AsyncIterator[Outcome]:
         """Outcomes as they come, joined where the listener is behind; the last is `Ended` or `Broken`."""

@@ -8,7 +8,6 @@ own events or transports.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -90,8 +89,7 @@ class Desk:
         """Write a response down before its end is told; if that cannot be done, it has failed."""
         error: VivaceError
         try:
-            known: StoredResponse = getattr(turn, "known", None) or self._known(turn)
-            await self.library.commit(known, event.response, events)
+            await self.library.commit(turn.known or self._known(turn), event.response, events)
             return event
         except VivaceError as refused:
             error = refused
@@ -210,8 +208,8 @@ class WaitingTurn:
         self._waiting = asyncio.create_task(self._wait())
 
     @property
-    def known(self) -> Any:
-        return getattr(self._inner, "known", None)
+    def known(self) -> StoredResponse | None:
+        return self._inner.known if self._inner else None
 
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
         if self._inner:

@@ -15,6 +15,7 @@ from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, Taker
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.backends.upstream.teller import Teller
+from vivace.server.conversation.token_log import StoredResponse
 
 if TYPE_CHECKING:
     from vivace.server.watch.turn_watch import TurnWatch
@@ -24,6 +25,7 @@ BYTES_PER_TOKEN = 4  # where the upstream did not count
 
 class UpstreamTurn:
     place: Queued | None = None  # upstreams have queues of their own
+    known: StoredResponse | None = None  # an upstream's log is not ours
     taker: Taker | None = None
 
     def __init__(self, response_id: str, request: ResponseCreate, model: str, caller: Caller) -> None:
