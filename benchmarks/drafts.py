@@ -52,7 +52,7 @@ class Case(NamedTuple):
 class Source(Protocol):
     def propose(self, limit: int) -> list[int]: ...
 
-    def hear(self, tokens: Sequence[int]) -> None: ...
+    def observe(self, tokens: Sequence[int]) -> None: ...
 
 
 Make = Callable[[StepCosts, History, list[int]], Source]
@@ -82,7 +82,7 @@ class PromptLookup:
                 return log[start : start + min(10, limit)]
         return []
 
-    def hear(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         pass
 
 
@@ -181,7 +181,7 @@ def play(case: Case, make: Make, costs: StepCosts) -> tuple[int, float, float]:
         said = rest[: common_length(draft, rest) + 1]
         begun = time.thread_time()
         history.extend(said)
-        source.hear(said)
+        source.observe(said)
         own_s += time.thread_time() - begun
         passes, done, spent_ms = passes + 1, done + len(said), spent_ms + costs.ms(len(draft) + 1)
     return passes, spent_ms, own_s

@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from vivace.engine.kv.shelf import Shelf
+from vivace.engine.kv.disk_cache import DiskCache
 from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner
 from vivace.engine.speculation.costs import StepCosts
@@ -16,10 +16,12 @@ COSTS = {1: 1.0, 16: 1.2, 64: 90.0}  # so that a chunk has CHUNK_TOKENS, and dra
 
 
 class Desk:
-    def __init__(self, runner: Runner, shelf: Shelf | None = None, costs: dict[int, float] = COSTS) -> None:
+    def __init__(
+        self, runner: Runner, disk_cache: DiskCache | None = None, costs: dict[int, float] = COSTS
+    ) -> None:
         self.runner = runner
         self.sent: list[FromEngine] = []
-        self.engine = Engine(runner, self.sent.append, StepCosts(costs), shelf)
+        self.engine = Engine(runner, self.sent.append, StepCosts(costs), disk_cache)
 
     def give(self, *frames: ToEngine) -> None:
         for frame in frames:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.engine.desk import Desk
-from vivace.engine.kv.shelf import Shelf
+from vivace.engine.kv.disk_cache import DiskCache
 from vivace.engine.runners.base import Runner, Span
 from vivace.models.families.base import Message, OutputSpec
 from vivace.models.families.qwen25 import Qwen25
@@ -32,11 +32,11 @@ class RunnerFixture:
     tokenizer: Tokenizer
     close: Callable[[], None]
 
-    def desk(self, shelf: Shelf | None = None, costs: dict[int, float] | None = None) -> Desk:
+    def desk(self, disk_cache: DiskCache | None = None, costs: dict[int, float] | None = None) -> Desk:
         """An engine on the runner, with nothing in its KV."""
         for seq in range(self.runner.info.sequences):
             self.runner.trim(seq, 0)
-        return Desk(self.runner, shelf, costs) if costs else Desk(self.runner, shelf)
+        return Desk(self.runner, disk_cache, costs) if costs else Desk(self.runner, disk_cache)
 
     def prompt(self, text: str) -> list[int]:
         chat = Qwen25(self.tokenizer)
@@ -70,7 +70,7 @@ def llama_fixture(smol: Path) -> RunnerFixture:
 
 
 def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerFixture:
-    leave_amx_alone()
+    keep_torch_off_amx()
     torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
     from tests.engine.runners.cuda.plain_machine import PlainMachine
     from vivace.engine.runners.cuda.model.shape import Shape
@@ -92,7 +92,7 @@ def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerF
     return RunnerFixture("cuda", runner, words, runner.close)
 
 
-def leave_amx_alone() -> None:
+def keep_torch_off_amx() -> None:
     """Keep torch off the CPU's matrix tiles: llama.cpp sets them up once a thread and relies on it."""
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     os.environ.setdefault("MKL_ENABLE_INSTRUCTIONS", "AVX512")

@@ -69,13 +69,13 @@ class Player:
                 if not (data := self._link.recv(READ_BYTES)):
                     return
                 for frame in self._unpacker.feed(data):
-                    self._hear(frame)
+                    self._handle(frame)
             elif self._turns:
                 self._due += self._script.step_ms / 1e3
                 for turn in list(self._turns.values()):
                     self._say(turn)
 
-    def _hear(self, frame: ToEngine) -> None:
+    def _handle(self, frame: ToEngine) -> None:
         match frame:
             case Generate():
                 self._begin(frame)

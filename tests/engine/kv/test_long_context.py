@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.engine.desk import Desk
-from vivace.engine.kv.shelf import Shelf
+from vivace.engine.kv.disk_cache import DiskCache
 from vivace.engine.runners.llamacpp import LlamaRunner
 from vivace.engine.wire.frames import Append, Close, Fork, Generate, Open, Park, Rewind, Sampling, Waterfall
 
@@ -69,8 +69,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def desk(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """131,000 tokens are in the KV of the session `long`. Tests work on forks of it."""
     runner = LlamaRunner(model, context_tokens=LIMIT, session_tokens=LIMIT, threads=2)
-    shelf = Shelf(tmp_path_factory.mktemp("kv"), kv_format=runner.info.kv_format, limit_bytes=1 << 30)
-    desk = Desk(runner, shelf, FAST)
+    disk_cache = DiskCache(
+        tmp_path_factory.mktemp("kv"), kv_format=runner.info.kv_format, limit_bytes=1 << 30
+    )
+    desk = Desk(runner, disk_cache, FAST)
     desk.run(Open("long"), Append("long", "read", LOG[:PREFILLED]))
     assert desk.finished("read").waterfall.new_tokens == PREFILLED
     yield desk

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.desk import Desk
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_scheduler import endless
-from vivace.engine.kv.shelf import _HEADER, Shelf
+from vivace.engine.kv.disk_cache import _HEADER, DiskCache
 from vivace.engine.wire.frames import Append, Fork, Generate, Open, Park, Stats, StatsReply, Waterfall
 
 PROMPT = [i % 60 for i in range(100)]
@@ -21,19 +21,19 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.shelves: list[Shelf] = []
+        self.disk_caches: list[DiskCache] = []
 
     def start(self, context_tokens: int = 2048, limit_bytes: int = 1_000_000) -> Desk:
-        shelf = Shelf(self.folder, kv_format="hash", limit_bytes=limit_bytes)
-        self.shelves.append(shelf)
-        return Desk(HashRunner(context_tokens, 64, endless), shelf)
+        disk_cache = DiskCache(self.folder, kv_format="hash", limit_bytes=limit_bytes)
+        self.disk_caches.append(disk_cache)
+        return Desk(HashRunner(context_tokens, 64, endless), disk_cache)
 
     def restart(self, **wishes: int) -> Desk:
-        self.shelves[-1].close()
+        self.disk_caches[-1].close()
         return self.start(**wishes)
 
     def files(self, kind: str = "session") -> list[Path]:
-        self.shelves[-1].flush()
+        self.disk_caches[-1].flush()
         return sorted(self.folder.glob(f"*/*/*.{kind}"))
 
 
@@ -41,8 +41,8 @@ class Place:
 def place(tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
     yield place
-    for shelf in place.shelves:
-        shelf.close()
+    for disk_cache in place.disk_caches:
+        disk_cache.close()
 
 
 def say(desk: Desk, session: str, tokens: list[int], count: int = 4) -> tuple[list[int], Waterfall]:
@@ -176,9 +176,9 @@ def test_a_session_that_is_only_typed_so_far_leaves_no_file(place: Place) -> Non
 
 
 def tokens_in(file: Path) -> list[int]:
-    shelf = Shelf(file.parent.parent.parent, kv_format="hash", limit_bytes=1_000_000)
-    (parked,) = [each for each in shelf._parked.values() if each.path == file]
-    shelf.close()
+    disk_cache = DiskCache(file.parent.parent.parent, kv_format="hash", limit_bytes=1_000_000)
+    (parked,) = [each for each in disk_cache._parked.values() if each.path == file]
+    disk_cache.close()
     return list(parked.tokens)
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.engine.desk import Desk
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_engine import replay
-from vivace.engine.kv.shelf import Shelf
+from vivace.engine.kv.disk_cache import DiskCache
 from vivace.engine.wire.frames import (
     Append,
     Close,
@@ -36,16 +36,16 @@ class SessionsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.shelf = Shelf(Path(self.folder.name), kv_format="hash", limit_bytes=20_000)
+        self.disk_cache = DiskCache(Path(self.folder.name), kv_format="hash", limit_bytes=20_000)
         self.runner = HashRunner(context_tokens=CELLS, sequences=19)
-        self.desk = Desk(self.runner, self.shelf)
+        self.desk = Desk(self.runner, self.disk_cache)
         self.logs: dict[str, list[int]] = {}
         self.typed: dict[str, list[int]] = {}  # provisional tails
         self.tenants: dict[str, str] = {}
         self.count = 0
 
     def teardown(self) -> None:
-        self.shelf.close()
+        self.disk_cache.close()
         self.folder.cleanup()
 
     def fresh(self) -> str:
@@ -206,8 +206,8 @@ class SessionsMachine(RuleBasedStateMachine):
         assert all(any(text[: len(tokens)] == tokens for text in texts) for tokens in held)
 
     @invariant()
-    def the_shelf_keeps_to_its_limit(self) -> None:
-        assert self.shelf.size_bytes <= 20_000
+    def the_disk_cache_keeps_to_its_limit(self) -> None:
+        assert self.disk_cache.size_bytes <= 20_000
 
 
 SessionsMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.loop.test_worker import EngineProcess
 from vivace.engine.loop import loading
-from vivace.engine.loop.loading import Effort, telling
+from vivace.engine.loop.loading import Effort, loading_heartbeat
 from vivace.engine.wire.frames import Frame, Loading, Ready
 
 
@@ -44,7 +44,7 @@ def test_nothing_is_told_after_the_block(monkeypatch: pytest.MonkeyPatch) -> Non
     """Whoever sends next has the socket alone."""
     monkeypatch.setattr(loading, "BEAT_S", 0.001)
     told: list[Loading] = []
-    with telling(told.append):
+    with loading_heartbeat(told.append):
         while not told:
             work()
     count = len(told)
@@ -54,7 +54,7 @@ def test_nothing_is_told_after_the_block(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(told) == count
 
 
-def test_a_server_that_is_gone_ends_the_telling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_gone_ends_the_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread ends; what loads hears nothing of it."""
     monkeypatch.setattr(loading, "BEAT_S", 0.001)
     calls = []
@@ -63,7 +63,7 @@ def test_a_server_that_is_gone_ends_the_telling(monkeypatch: pytest.MonkeyPatch)
         calls.append(frame)
         raise BrokenPipeError
 
-    with telling(send):
+    with loading_heartbeat(send):
         while not calls:
             work()
         work()

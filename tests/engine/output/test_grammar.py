@@ -79,7 +79,7 @@ def walk(place: Place, constraint: Constraint, seed: int, limit: int = 600) -> s
         assert all(mask[token] == constraint.is_complete for token in info.end_tokens)
         if forced:
             assert np.flatnonzero(mask).tolist() == forced[:1]
-        token = sampler.choose(noise.normal(0, 3, info.vocab_size).astype(np.float32), position, mask)
+        token = sampler.sample(noise.normal(0, 3, info.vocab_size).astype(np.float32), position, mask)
         assert mask[token]
         constraint.accept(token)
         if token in info.end_tokens:

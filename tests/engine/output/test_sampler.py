@@ -25,7 +25,7 @@ LOGITS = read_only(np.log(SHARES))
 
 def drawn(sampling: Sampling, count: int, row: Row = LOGITS, allowed: Mask | None = None) -> list[int]:
     sampler = Sampler(sampling, ())
-    return [sampler.choose(row, position, allowed) for position in range(count)]
+    return [sampler.sample(row, position, allowed) for position in range(count)]
 
 
 def random_row(seed: int, size: int) -> Row:
@@ -38,7 +38,7 @@ def random_row(seed: int, size: int) -> Row:
 def test_zero_temperature_takes_the_likeliest() -> None:
     """Greedy is the argmax, whatever the seed; of equals the first."""
     row = read_only([1, 3, 2, 3])
-    assert {Sampler(Sampling(seed=seed), ()).choose(row, 3) for seed in range(20)} == {1}
+    assert {Sampler(Sampling(seed=seed), ()).sample(row, 3) for seed in range(20)} == {1}
 
 
 def test_greedy_takes_the_likeliest_that_is_allowed() -> None:
@@ -47,7 +47,7 @@ def test_greedy_takes_the_likeliest_that_is_allowed() -> None:
         row, allowed = random_row(count, 5000), np.zeros(5000, np.bool_)
         allowed[np.random.default_rng(count).choice(5000, count, replace=False)] = True
         best = max(np.flatnonzero(allowed), key=lambda token: row[token])
-        assert Sampler(Sampling(), ()).choose(row, 0, allowed) == best
+        assert Sampler(Sampling(), ()).sample(row, 0, allowed) == best
 
 
 # ---- draws -----------------------------------------------------------------------------------------
@@ -57,11 +57,11 @@ def test_greedy_takes_the_likeliest_that_is_allowed() -> None:
 def test_a_draw_is_a_function_of_seed_and_position(seed: int, position: int, before: list[int]) -> None:
     """The same seed at the same position draws the same token, whatever was drawn before."""
     sampler = Sampler(Sampling(temperature=0.8, top_p=0.95, seed=seed), ())
-    first = sampler.choose(LOGITS, position)
+    first = sampler.sample(LOGITS, position)
     for other in before:
-        sampler.choose(LOGITS, other)
-    assert sampler.choose(LOGITS, position) == first
-    assert Sampler(Sampling(temperature=0.8, top_p=0.95, seed=seed), ()).choose(LOGITS, position) == first
+        sampler.sample(LOGITS, other)
+    assert sampler.sample(LOGITS, position) == first
+    assert Sampler(Sampling(temperature=0.8, top_p=0.95, seed=seed), ()).sample(LOGITS, position) == first
 
 
 def test_other_seeds_draw_other_tokens() -> None:
@@ -109,7 +109,7 @@ def test_looking_at_fewer_tokens_draws_the_same(seed: int, position: int, temper
     row = random_row(seed, 3000)
     quick = Sampler(Sampling(temperature=temperature, seed=seed), ())
     slow = Sampler(Sampling(temperature=temperature, seed=seed, top_k=3000), ())
-    assert quick.choose(row, position) == slow.choose(row, position)
+    assert quick.sample(row, position) == slow.sample(row, position)
 
 
 @settings(max_examples=100, deadline=None)
@@ -119,7 +119,7 @@ def test_a_mask_moves_a_draw_only_if_it_must(seed: int, position: int) -> None:
     row = random_row(seed, 2000)
     allowed = np.random.default_rng(seed).random(2000) < 0.5
     sampler = Sampler(Sampling(temperature=1, seed=seed), ())
-    free, bound = sampler.choose(row, position), sampler.choose(row, position, allowed)
+    free, bound = sampler.sample(row, position), sampler.sample(row, position, allowed)
     assert bound == free if allowed[free] else allowed[bound]
 
 
@@ -130,7 +130,7 @@ def test_rounding_hardly_ever_changes_a_draw() -> None:
         row = random_row(seed, 1000) / 3
         other = row + np.random.default_rng(~seed & 0xFFFF).normal(0, 0.001, 1000).astype(np.float32)
         sampler = Sampler(Sampling(temperature=0.8, top_p=0.95, seed=seed), ())
-        changed += sampler.choose(row, seed) != sampler.choose(other, seed)
+        changed += sampler.sample(row, seed) != sampler.sample(other, seed)
     assert changed < 10
 
 
@@ -199,11 +199,11 @@ def test_repetition_penalty_counts_the_log_and_the_answer() -> None:
     """Positive logits of tokens in the prompt or said since are divided, negative ones multiplied."""
     row = read_only([4.0, 3.0, 2.5, -1.0])
     sampler = Sampler(Sampling(repetition_penalty=1.5), [0, 0, 3])
-    assert sampler.choose(row, 0) == 1  # 4 / 1.5 < 3, once however often it is there
-    sampler.hear(1)
-    assert sampler.choose(row, 0) == 0  # 2.67 is left of 4, and 2 of 3
+    assert sampler.sample(row, 0) == 1  # 4 / 1.5 < 3, once however often it is there
+    sampler.count_token(1)
+    assert sampler.sample(row, 0) == 0  # 2.67 is left of 4, and 2 of 3
     negative = read_only([-2.0, -3.0])
-    assert Sampler(Sampling(repetition_penalty=2.0), [0]).choose(negative, 0) == 1
+    assert Sampler(Sampling(repetition_penalty=2.0), [0]).sample(negative, 0) == 1
 
 
 def test_presence_and_frequency_count_the_answer_only() -> None:
@@ -212,18 +212,18 @@ def test_presence_and_frequency_count_the_answer_only() -> None:
     for sampling, times in ((Sampling(presence_penalty=1.0), 1), (Sampling(frequency_penalty=0.3), 3)):
         sampler = Sampler(sampling, [0, 0, 0, 0])
         for _ in range(times):
-            assert sampler.choose(row, 0) == 0
-            sampler.hear(0)
-        assert sampler.choose(row, 0) == 1
+            assert sampler.sample(row, 0) == 0
+            sampler.count_token(0)
+        assert sampler.sample(row, 0) == 1
     present = Sampler(Sampling(presence_penalty=0.5), ())
     for _ in range(10):
-        present.hear(0)
-    assert present.choose(row, 0) == 0
+        present.count_token(0)
+    assert present.sample(row, 0) == 0
 
 
 def test_bias_is_added_before_everything_else() -> None:
     """A bias lifts a token above the rest or bans it, and the cut counts it."""
-    assert Sampler(Sampling(logit_bias={3: 100.0}), ()).choose(LOGITS, 0) == 3
+    assert Sampler(Sampling(logit_bias={3: 100.0}), ()).sample(LOGITS, 0) == 3
     assert 0 not in drawn(Sampling(temperature=1, logit_bias={0: -100.0}), 300)
     assert set(drawn(Sampling(temperature=1, top_k=1, logit_bias={2: 5.0}), 50)) == {2}
 
@@ -241,7 +241,7 @@ def test_chances_are_the_models_own() -> None:
     """The chosen token and the likeliest are reported as the model sees them, whatever the sampling does."""
     sampling = Sampling(temperature=0.1, logit_bias={3: 50.0}, presence_penalty=2, top_k=1, top_logprobs=3)
     sampler = Sampler(sampling, ())
-    sampler.hear(0)
+    sampler.count_token(0)
     chances = sampler.chances(LOGITS, 3)
     assert (chances.chosen.token, math.exp(chances.chosen.logprob)) == (3, pytest.approx(0.05, rel=1e-5))
     assert [each.token for each in chances.likeliest] == [0, 1, 2]
@@ -277,8 +277,8 @@ def test_a_broken_row_still_gives_an_allowed_token(value: float, sampling: Sampl
         row[broken] = value
         row[[2, 4]] = 3e38, -3e38
         allowed = np.arange(10) % 3 == 1
-        assert allowed[Sampler(sampling, ()).choose(read_only(row), 0, allowed)]
-        assert 0 <= Sampler(sampling, ()).choose(read_only(row), 0) < 10
+        assert allowed[Sampler(sampling, ()).sample(read_only(row), 0, allowed)]
+        assert 0 <= Sampler(sampling, ()).sample(read_only(row), 0) < 10
 
 
 @pytest.mark.parametrize(

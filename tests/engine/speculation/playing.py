@@ -37,7 +37,7 @@ class Turn:
 
     def say(self, tokens: Sequence[int]) -> None:
         self.history.extend(tokens)
-        self.drafter.hear(tokens)
+        self.drafter.observe(tokens)
 
     def say_singly(self, tokens: Sequence[int]) -> None:
         """One plain pass a token."""

@@ -9,7 +9,7 @@ UNIT = list(range(1000, 1120))  # every token is unique
 def next_after(prediction: list[int], said: list[int]) -> int | None:
     """The token that the cursor expects after `said`, if it has not looked for its place before."""
     cursor = Cursor(prediction)
-    cursor.hear(said)
+    cursor.follow(said)
     lead = cursor.lead(said, 1)
     return lead.tokens[0] if lead else None
 
@@ -43,9 +43,9 @@ def test_a_false_match_does_not_carry_the_search_away() -> None:
     """After a wrong jump forward the next match is looked for from where the prediction was left."""
     prediction = [*UNIT[:30], 5, *UNIT[30:90], 8, 5, *UNIT[90:]]
     cursor = Cursor(prediction)
-    cursor.hear([*UNIT[:20], 8])
+    cursor.follow([*UNIT[:20], 8])
     jumped = cursor.lead([8], 1)
-    cursor.hear([77, 5])
+    cursor.follow([77, 5])
     back = cursor.lead([77, 5], 1)
     assert jumped == (Kind.FAR, 1, [5])
     assert back == (Kind.FAR, 1, [UNIT[30]])
@@ -54,10 +54,10 @@ def test_a_false_match_does_not_carry_the_search_away() -> None:
 def test_a_place_is_certain_after_a_while() -> None:
     """A place that was picked up again counts as followed after PROVEN right tokens, and not before."""
     cursor = Cursor(UNIT)
-    cursor.hear([*UNIT[:20], 1])
+    cursor.follow([*UNIT[:20], 1])
     kinds = []
     for at in range(30, 30 + PROVEN + 1):
-        cursor.hear([UNIT[at]])
+        cursor.follow([UNIT[at]])
         lead = cursor.lead(UNIT[at : at + 1], 5)
         assert lead is not None
         kinds.append((lead.kind, lead.run))
@@ -69,7 +69,7 @@ def test_a_place_is_certain_after_a_while() -> None:
 def test_one_common_token_in_a_huge_prediction_is_searched_near_home() -> None:
     """In 131,072 equal tokens the search looks around home only, and still finds a place."""
     cursor = Cursor([7] * 131_072)
-    cursor.hear([7] * 1000 + [8])
+    cursor.follow([7] * 1000 + [8])
     lead = cursor.lead([8, 7], 3)
     assert lead == (Kind.NEAR, 1, [7, 7, 7])
 

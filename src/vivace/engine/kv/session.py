@@ -1,7 +1,7 @@
 """Sessions: a token log each, and how much of it is in the runner's KV.
 
 Owns logs, sequence ids, whose KV is shared, and what is parked when the KV is full. Does not own turns,
-sampling or files (`shelf`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
+sampling or files (`disk_cache`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from vivace.engine.common_length import common_length
 from vivace.engine.faults import ENDING, log_fault, only_logged
-from vivace.engine.kv.shelf import Parked, Shelf
+from vivace.engine.kv.disk_cache import DiskCache, Parked
 from vivace.engine.runners.base import (
     DecodingRunner,
     KVFull,
@@ -64,7 +64,7 @@ class Session:
         return len(self.log) if self.tail_start is None else self.tail_start
 
     def history(self) -> History:
-        """The index that drafts are found with, brought up to date with the log."""
+        """Return the index that drafts are found with, brought up to date with the log."""
         if self._history is None:
             self._history = History(self.log)
         else:
@@ -78,9 +78,9 @@ class Session:
 
 
 class Sessions:
-    def __init__(self, runner: Runner, shelf: Shelf | None = None) -> None:
+    def __init__(self, runner: Runner, disk_cache: DiskCache | None = None) -> None:
         self._runner = runner
-        self._shelf = shelf
+        self._disk_cache = disk_cache
         self._by_name: dict[str, Session] = {}
         self._prefixes: list[Session] = []  # loaded at start; nobody's turn, so they are the first to go
         self._free = list(range(runner.info.sequences - SCRATCH_SEQS))
@@ -101,12 +101,12 @@ class Sessions:
     def open(self, name: str, log: list[int], tenant: str = "") -> Session:
         if name in self._by_name:
             raise UsageError(f"Session {name} is open already.")
-        key = self._shelf.key(tenant) if self._shelf else tenant
+        key = self._disk_cache.key(tenant) if self._disk_cache else tenant
         session = self._by_name[name] = Session(name, log, key)
         return session
 
     def extend(self, session: Session, tokens: Sequence[int], *, is_provisional: bool = False) -> None:
-        """Put tokens at the end of the firm log. Of a provisional tail, the common beginning keeps its KV."""
+        """Add tokens to the committed log. What a provisional tail shares with them keeps its KV."""
         committed_length = session.committed_length
         kept = committed_length + common_length(session.log[committed_length:], tokens)
         if kept < len(session.log):
@@ -123,7 +123,7 @@ class Sessions:
             raise UsageError(
                 f"Session {source} has {parent.committed_length} tokens; cannot fork at {length}."
             )
-        session = self.open(name, parent.log[:length])  # shares KV when it first works: `seat`
+        session = self.open(name, parent.log[:length])  # it shares KV with its first turn: `assign_sequence`
         session.tenant, session.is_fork = parent.tenant, True
         return session
 
@@ -188,7 +188,7 @@ class Sessions:
             self._evict(session)
 
     def kv_tokens(self) -> int:
-        """Tokens held in the KV, shared ones counted once for each session that holds them."""
+        """Return the tokens in the KV. Shared ones count once for each session that holds them."""
         return sum(session.kv for session in self._holders())
 
     def trim(self, session: Session, length: int) -> None:
@@ -196,10 +196,10 @@ class Sessions:
             self._runner.trim(session.seq, length)
             session.kv = length
 
-    def seat(self, session: Session, claim: Claim | None) -> None:
-        """Give a session that is about to work a sequence; a new one begins with what is held already.
+    def assign_sequence(self, session: Session, claim: Claim | None) -> None:
+        """Give a session that is about to work a sequence. A new one begins with KV that is there already.
 
-        `claim`: what it may take from sessions that run; None: nothing.
+        `claim` says from which running sessions it may take room; None: from none.
         """
         if session.seq == NO_SEQ:
             if not self._free:
@@ -211,7 +211,7 @@ class Sessions:
             self._restore(session)
 
     def _holders(self) -> list[Session]:
-        """Whoever has something in the KV."""
+        """Return the sessions that have a sequence."""
         return [s for s in [*self._prefixes, *self._by_name.values()] if s.seq != NO_SEQ]
 
     def _adopt_prefix(self, session: Session) -> None:
@@ -226,29 +226,29 @@ class Sessions:
             self._runner.share(best.seq, session.seq, length)
             session.kv = length
             with only_logged("A prefix could not be kept on disk"):
-                if best.origin and self._shelf:
-                    self._shelf.touch(best.origin)
+                if best.origin and self._disk_cache:
+                    self._disk_cache.touch(best.origin)
                 self._keep_prefix(session, best)
 
     def _keep_prefix(self, session: Session, other: Session) -> None:
         """Keep on disk what two sessions begin with and then leave: instructions, tools, examples."""
-        if self._shelf is None or session.is_fork or other in self._prefixes:
+        if self._disk_cache is None or session.is_fork or other in self._prefixes:
             return
         tokens = session.log[: session.kv]
         is_same_talk = len(tokens) >= other.first_prompt_tokens
         if len(tokens) >= LEAST_PREFIX_TOKENS and not is_same_talk:
-            self._shelf.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
+            self._disk_cache.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
 
     def _restore(self, session: Session) -> None:
-        """Take a longer beginning of the log from disk, if there is one and it fits."""
-        if self._shelf is None:
+        """Load a longer prefix of the log from disk, if there is one and it fits."""
+        if self._disk_cache is None:
             return
         found, state = None, None
         with only_logged("Parked KV could not be read"):
-            found = self._shelf.find(session.tenant, session.log)
+            found = self._disk_cache.find(session.tenant, session.log)
             if found is None or found.length < session.kv + LEAST_RESTORED_TOKENS:
                 return
-            state = self._shelf.read(found.parked)
+            state = self._disk_cache.read(found.parked)
         if found is None or state is None:
             return
         if self._load(session, state, len(found.parked.tokens)):
@@ -259,7 +259,7 @@ class Sessions:
             self._adopt_prefix(session)
 
     def _load(self, session: Session, state: bytes, tokens: int) -> bool:
-        """Put a state into the session's sequence, in place of what it shares; False if that cannot be."""
+        """Load a state into the session's sequence, in place of what it shares; return whether it worked."""
         self._runner.trim(session.seq, 0)
         session.kv = 0
         while True:
@@ -287,13 +287,13 @@ class Sessions:
         left = int(self._runner.info.context_tokens * PRELOADED_SHARE)
         prefixes: list[Parked] = []
         with only_logged("The kept prefixes could not be read"):
-            prefixes = self._shelf.prefixes() if self._shelf else []
+            prefixes = self._disk_cache.prefixes() if self._disk_cache else []
         for parked in prefixes:
             if len(parked.tokens) > left or len(self._free) < len(self.scratch):
                 continue
             left -= len(parked.tokens)
-            assert self._shelf is not None
-            if (state := self._shelf.read(parked, is_use=False)) is not None:
+            assert self._disk_cache is not None
+            if (state := self._disk_cache.read(parked, is_use=False)) is not None:
                 session = Session("", list(parked.tokens), parked.tenant)
                 session.seq, session.origin = self._free.pop(), parked
                 if self._load(session, state, len(session.log)):
@@ -309,11 +309,11 @@ class Sessions:
         should_stop: ShouldStop | None = None,
         claim: Claim | None = None,
     ) -> Logits:
-        """One pass for `working`, with room made for it if there is none; KVFull if none can be made."""
+        """Run one pass for `working`. Make room for it if there is none; raise KVFull if none can be made."""
         return self.with_room(working, lambda: self._runner.forward(spans, should_stop), claim)
 
     def with_room(self, working: Sequence[Session], run: Callable[[], T], claim: Claim | None = None) -> T:
-        """What `run` gives, with room made for it as often as it finds none."""
+        """Return what `run` returns. Make room and call it again as often as it finds none."""
         while True:
             try:
                 return run()
@@ -340,13 +340,13 @@ class Sessions:
         """Take a session's KV away: parked on disk if that is worth a file. Its log stays."""
         if session in self._prefixes:
             self._prefixes.remove(session)
-        elif self._shelf is not None:
+        elif self._disk_cache is not None:
             self.trim(session, session.committed_length)  # text that is still being typed is not kept
             if session.kv >= LEAST_RESTORED_TOKENS:
                 tokens = session.log[: session.kv]
                 with only_logged("KV could not be parked"):
                     save = partial(self._runner.save, session.seq)
-                    self._shelf.park(session.tenant, tokens, save, used=session.used)
+                    self._disk_cache.park(session.tenant, tokens, save, used=session.used)
         self._release(session)
 
     def _release(self, session: Session) -> None:

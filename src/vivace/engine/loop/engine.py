@@ -1,17 +1,17 @@
 """The engine: frames in, one pass at a time, frames out.
 
-Owns turns from their frame on, and the order of things: a frame is taken between two passes. Does not own the
-passes (`stepper`), who runs next (`scheduler`), what a pass means to a turn (`turn`), KV (`session`) or
+Owns turns from their frame on, and the order: frames are handled between two passes. Does not own the passes
+(`stepper`), who runs next (`scheduler`), what a pass means to a turn (`turn`), KV (`session`) or
 sockets (`worker`).
 """
 
 import time
 
 from vivace.engine.faults import ENDING, failure
+from vivace.engine.kv.disk_cache import DiskCache
 from vivace.engine.kv.session import Session, Sessions
-from vivace.engine.kv.shelf import Shelf
 from vivace.engine.loop.admission import check_tokens, check_work
-from vivace.engine.loop.outbox import Outbox, Send
+from vivace.engine.loop.frame_sender import FrameSender, Send
 from vivace.engine.loop.scheduler import Scheduler
 from vivace.engine.loop.stepper import Arrivals, Stepper
 from vivace.engine.output.compiler import Compiler
@@ -39,8 +39,8 @@ from vivace.engine.wire.frames import (
 from vivace.engine.wire.job import PARK_S
 from vivace.errors import UsageError, VivaceError
 
-REST_S = 2.0  # an engine that had no turn for so long prepares what later ones may need
-PAUSE_S = 0.001  # between two steps of that
+IDLE_AFTER_S = 2.0  # without a turn, until the engine prepares what later ones may need
+PAUSE_S = 0.001  # between two steps of idle work
 
 Work = Append | Generate | Score
 
@@ -51,19 +51,19 @@ class Engine:
         runner: Runner,
         send: Send,
         costs: StepCosts,
-        shelf: Shelf | None = None,
+        disk_cache: DiskCache | None = None,
         best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
     ) -> None:
         self._runner = runner
         self._info = runner.info
-        self._outbox = Outbox(send)
+        self._sender = FrameSender(send)
         self._costs = costs
-        self._shelf = shelf
-        self._sessions = Sessions(runner, shelf)
+        self._disk_cache = disk_cache
+        self._sessions = Sessions(runner, disk_cache)
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
         self._stepper = Stepper(
-            runner, self._sessions, self._scheduler, self._outbox, costs, best_chunk_tokens, self._stats
+            runner, self._sessions, self._scheduler, self._sender, costs, best_chunk_tokens, self._stats
         )
         self._started = self._worked_at = time.perf_counter()
         self._sessions.preload()
@@ -72,12 +72,12 @@ class Engine:
     def is_idle(self) -> bool:
         return not len(self._scheduler)
 
-    def rest(self) -> float | None:
-        """Without a turn: a little work ahead, if it has been so for a while. When to come back; None: never.
+    def idle_work(self) -> float | None:
+        """Do idle-time work. Return seconds until the next call, or None when nothing is left to do.
 
-        Not at once: who woke the engine is often about to ask.
+        It begins some time after the last turn: whoever woke the engine is often about to ask.
         """
-        left_s = self._worked_at + REST_S - time.perf_counter()
+        left_s = self._worked_at + IDLE_AFTER_S - time.perf_counter()
         if left_s > 0:
             return left_s
         return PAUSE_S if self._compiler.prepare() else None
@@ -86,13 +86,13 @@ class Engine:
         """Park all sessions, as far as there is time for it, and end what runs beside the loop."""
         self._sessions.park_all(PARK_S)
         self._compiler.close()
-        if self._shelf:
-            self._shelf.close()
+        if self._disk_cache:
+            self._disk_cache.close()
 
     # ---- frames --------------------------------------------------------------------------------------
 
     def handle(self, frame: ToEngine) -> None:
-        """Take one frame. Work is queued for `step`; everything else happens now."""
+        """Handle one frame. Work is queued for `step`; everything else happens now."""
         try:
             self._dispatch(frame)
         except ENDING:
@@ -113,7 +113,7 @@ class Engine:
                 raise error
         if not isinstance(error, VivaceError):
             self._sessions.check_runner(error)
-        self._outbox.send(failure(turn, error))
+        self._sender.send(failure(turn, error))
 
     def _dispatch(self, frame: ToEngine) -> None:
         match frame:
@@ -137,10 +137,10 @@ class Engine:
             case Close(session=session):
                 self._idle(session)
                 self._sessions.close(session)
-            case Stats() if self._stepper.answered:
-                self._stepper.answered -= 1
+            case Stats() if self._stepper.stats_answered:
+                self._stepper.stats_answered -= 1
             case Stats():
-                self._outbox.send(self._stats())
+                self._sender.send(self._stats())
 
     def _begin(self, work: Work) -> None:
         session = self._sessions.get(work.session)
@@ -191,14 +191,14 @@ class Engine:
                 )
 
     def _idle(self, name: str) -> None:
-        """A turn that still runs on a session ends before the session is cut or closed."""
+        """Interrupt the turn that runs on a session, before the session is cut or closed."""
         if turn := self._running_on(self._sessions.get(name)):
             self._stepper.finish(turn, "interrupted")
 
     # ---- passes --------------------------------------------------------------------------------------
 
     def step(self, arrivals: Arrivals = tuple) -> None:
-        """One pass: between any two of them, and inside a long one, a frame may change who runs next."""
+        """Run one pass. Between two passes, and inside a long one, a frame may change who runs next."""
         begun = self._worked_at = time.perf_counter()
         if not self._stepper.step(begun, arrivals):
             self._compiler.wait()
@@ -209,7 +209,7 @@ class Engine:
             turns=len(self._scheduler),
             kv_tokens=self._sessions.kv_tokens(),
             kv_cells=self._info.context_tokens,
-            parked_bytes=self._shelf.size_bytes if self._shelf else 0,
+            parked_bytes=self._disk_cache.size_bytes if self._disk_cache else 0,
             tokens_prefilled=self._stepper.tokens_prefilled,
             tokens_generated=self._stepper.tokens_generated,
             uptime_s=time.perf_counter() - self._started,

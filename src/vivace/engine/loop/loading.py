@@ -29,7 +29,7 @@ class Effort:
 
 
 @contextmanager
-def telling(send: Callable[[Loading], None]) -> Iterator[None]:
+def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[None]:
     """Inside of the block, send a `Loading` every second in which something was done."""
     is_loaded = threading.Event()
 

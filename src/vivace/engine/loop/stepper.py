@@ -13,7 +13,7 @@ import numpy as np
 
 from vivace.engine.faults import ENDING, failure, log_fault
 from vivace.engine.kv.session import Claim, Sessions
-from vivace.engine.loop.outbox import Outbox
+from vivace.engine.loop.frame_sender import FrameSender
 from vivace.engine.loop.scheduler import Scheduler, is_overtaken
 from vivace.engine.runners.base import (
     DecodingRunner,
@@ -42,8 +42,8 @@ NO_ROWS: Logits = np.empty((0, 0), np.float32)
 Arrivals = Callable[[], Sequence[ToEngine] | None]  # frames that wait; None if nobody listens any more
 
 
-class Part(NamedTuple):
-    """What one turn has in a pass."""
+class PassEntry(NamedTuple):
+    """One turn's share of a pass."""
 
     turn: Turn
     spans: list[Span]
@@ -59,7 +59,7 @@ class Stepper:
         runner: Runner,
         sessions: Sessions,
         scheduler: Scheduler,
-        outbox: Outbox,
+        frame_sender: FrameSender,
         costs: StepCosts,
         best_chunk_tokens: int,
         stats: Callable[[], StatsReply],
@@ -68,25 +68,25 @@ class Stepper:
         self._info = runner.info
         self._sessions = sessions
         self._scheduler = scheduler
-        self._outbox = outbox
+        self._sender = frame_sender
         self._costs = costs
         self._stats = stats
         self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.info)
         self.tokens_prefilled = self.tokens_generated = 0
         self._apart: set[str] = set()  # turns that were in a pass that failed: each runs in passes of its own
-        self.answered = 0  # of the `Stats` that wait: so many had their answer inside of a pass
+        self.stats_answered = 0  # how many of the `Stats` that wait were answered inside of a pass
 
     def step(self, begun: float, arrivals: Arrivals) -> bool:
-        """One pass, if there is a turn that need not wait."""
+        """Run one pass. Return whether there was a turn that need not wait."""
         order = self._scheduler.order()
         if any(turn.is_waiting for turn in order):
             order = self._settle_grammars(order)
         for place, lead in enumerate(order):
             try:
-                if self._decoder and (draw := lead.draw):
+                if self._decoder and (draw := lead.device_sampling):
                     self._decode_on_device(lead, self._decoder, draw, begun)
                 else:
-                    self._outbox.flush()
+                    self._sender.flush()
                     self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
             except Stopped:
                 break
@@ -107,7 +107,7 @@ class Stepper:
         return bool(order)
 
     def _settle_grammars(self, order: list[Turn]) -> list[Turn]:
-        """Whoever need not wait: a grammar that is compiled is taken; one that is refused ends its turn."""
+        """Settle compiled grammars, end turns whose grammar is refused, and return who need not wait."""
         for turn in order:
             if isinstance(turn, GenerateTurn) and turn.is_waiting:
                 try:
@@ -120,13 +120,13 @@ class Stepper:
         return [turn for turn in self._scheduler.order() if not turn.is_waiting]
 
     def _decode_on_device(self, turn: Turn, runner: DecodingRunner, draw: SamplingSpec, begun: float) -> None:
-        """A pass of a turn whose next tokens the runner can choose itself."""
+        """Run a pass of a turn whose next tokens the runner can choose itself."""
         session = turn.session
-        self._sessions.seat(session, turn.claim)
+        self._sessions.assign_sequence(session, turn.claim)
         (span,) = turn.spans(self._limit(turn))
         ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
         passed = time.perf_counter()
-        meanwhile = self._outbox.flush
+        meanwhile = self._sender.flush
         try:
             said = self._sessions.with_room(
                 [session], lambda: runner.decode(span, draw, ahead, meanwhile), turn.claim
@@ -138,12 +138,12 @@ class Stepper:
             self._costs.observe(len(span.tokens), spent_s * 1e3)
         self._scheduler.count_pass(turn)
         turn.steps += 1
-        self._take(turn, len(span.tokens), said, spent_s, begun)
+        self._apply(turn, len(span.tokens), said, spent_s, begun)
 
-    def _batch(self, lead: Turn, others: list[Turn]) -> list[Part]:
-        """The lead's part in the next pass, and those of its tier that are done sooner in the same pass."""
+    def _batch(self, lead: Turn, others: list[Turn]) -> list[PassEntry]:
+        """Return the lead's share of the next pass, and those of its tier that are done sooner with it."""
         limit = self._limit(lead)
-        batch = [self._part(lead, limit, lead.claim)]
+        batch = [self._entry(lead, limit, lead.claim)]
         if not self._info.shares_passes or self._is_alone(lead) or self._scheduler.is_contended(lead):
             return batch
         total = batch[0].tokens
@@ -152,7 +152,7 @@ class Stepper:
             if turn.is_realtime != lead.is_realtime or self._is_alone(turn) or room < 1:
                 continue
             try:
-                part = self._part(turn, room, None)
+                entry = self._entry(turn, room, None)
             except KVFull:
                 continue
             except ENDING:
@@ -160,9 +160,9 @@ class Stepper:
             except BaseException as error:  # noqa: BLE001 - the boundary of a turn
                 self._fail(turn, error)
                 continue
-            if self._costs.ms(total + part.tokens) <= self._costs.ms(total) + self._costs.ms(part.tokens):
-                batch.append(part)
-                total += part.tokens
+            if self._costs.ms(total + entry.tokens) <= self._costs.ms(total) + self._costs.ms(entry.tokens):
+                batch.append(entry)
+                total += entry.tokens
         return batch
 
     def _is_alone(self, turn: Turn) -> bool:
@@ -170,22 +170,22 @@ class Stepper:
         return turn.is_alone or turn.id in self._apart
 
     def _limit(self, turn: Turn) -> int:
-        """Tokens that the turn may have in a pass."""
+        """Return how many tokens the turn may have in a pass."""
         return self._contended_tokens() if self._scheduler.is_contended(turn) else self._chunk_tokens
 
     def _contended_tokens(self) -> int:
         most_ms = CONTENDED_STEPS * self._costs.ms(1)
         return max((n for n in range(1, LEAST_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
 
-    def _part(self, turn: Turn, limit: int, claim: Claim | None) -> Part:
+    def _entry(self, turn: Turn, limit: int, claim: Claim | None) -> PassEntry:
         """Seat the turn's session, and say what its next pass needs."""
         session, begun = turn.session, 0.0 if turn.started else time.perf_counter()
-        self._sessions.seat(session, claim)
+        self._sessions.assign_sequence(session, claim)
         if turn.needs_row and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         if begun:
             self._start(turn, begun)
-        return Part(turn, turn.spans(limit))
+        return PassEntry(turn, turn.spans(limit))
 
     def _start(self, turn: Turn, begun: float) -> None:
         session = turn.session
@@ -195,7 +195,7 @@ class Stepper:
         turn.cached_tokens, turn.new_tokens = session.kv, session.pending
         turn.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
 
-    def _run(self, batch: list[Part], begun: float, arrivals: Arrivals) -> None:
+    def _run(self, batch: list[PassEntry], begun: float, arrivals: Arrivals) -> None:
         passed = time.perf_counter()
         try:
             rows = self._forward(batch, arrivals)
@@ -210,60 +210,60 @@ class Stepper:
                 raise
             return self._separate(batch, error)
         finally:
-            for part in batch:
-                part.turn.let_go()
+            for entry in batch:
+                entry.turn.end_pass()
         spent_s = time.perf_counter() - passed
         self._scheduler.count_pass(batch[0].turn)
         if len(batch) == 1 and 0 < batch[0].tokens == len(rows):
             self._costs.observe(len(rows), spent_s * 1e3)  # costs are those of passes that give every row
-        for part in batch:
-            turn, spans = part
+        for entry in batch:
+            turn, spans = entry
             turn.steps += bool(spans)
             if turn.is_reading:
-                self._scheduler.charge(turn, tokens_read=part.tokens)
+                self._scheduler.charge(turn, tokens_read=entry.tokens)
             fed = sum(len(span.tokens) for span in spans if span.seq == turn.session.seq)
             wanted = sum(span.want for span in spans)
-            self._take(turn, fed, rows[:wanted], spent_s, begun)
+            self._apply(turn, fed, rows[:wanted], spent_s, begun)
             rows = rows[wanted:]
         return None
 
-    def _separate(self, batch: list[Part], error: BaseException) -> None:
+    def _separate(self, batch: list[PassEntry], error: BaseException) -> None:
         """Run each turn of a pass that failed alone from now on, on new KV: that shows whose fault it was."""
         log_fault(f"A pass of {len(batch)} turns failed; each of them is tried alone", error)
         for turn, _ in batch:
             self._apart.add(turn.id)
             self._sessions.forget_kv(turn.session)
 
-    def _forward(self, batch: list[Part], arrivals: Arrivals) -> Logits:
-        spans = [span for part in batch for span in part.spans]
+    def _forward(self, batch: list[PassEntry], arrivals: Arrivals) -> Logits:
+        spans = [span for entry in batch for span in entry.spans]
         if not spans:
             return NO_ROWS
-        turns = [part.turn for part in batch]
-        is_long = self._costs.ms(sum(part.tokens for part in batch)) > self._info.stoppable_ms
+        turns = [entry.turn for entry in batch]
+        is_long = self._costs.ms(sum(entry.tokens for entry in batch)) > self._info.stoppable_ms
         return self._sessions.forward(
             [turn.session for turn in turns],
             spans,
-            (lambda: self._look_up(turns, arrivals())) if is_long else None,
+            (lambda: self._should_stop(turns, arrivals())) if is_long else None,
             turns[0].claim if len(batch) == 1 else None,
         )
 
-    def _look_up(self, running: list[Turn], frames: Sequence[ToEngine] | None) -> bool:
-        """In the middle of a pass: whether to give it up. If not, whoever asks for `Stats` has them now.
+    def _should_stop(self, running: list[Turn], frames: Sequence[ToEngine] | None) -> bool:
+        """Return, in the middle of a pass, whether to give it up. If not, answer the `Stats` that wait.
 
-        They are what the server knows a living engine by, and a pass may take seconds.
+        The server knows a living engine by them, and a pass may take seconds.
         """
         if frames is None or is_overtaken(running, frames):
             return True
         asked = sum(isinstance(frame, Stats) for frame in frames)
-        for _ in range(asked - self.answered):
-            self._outbox.send(self._stats())
-            self.answered += 1
+        for _ in range(asked - self.stats_answered):
+            self._sender.send(self._stats())
+            self.stats_answered += 1
         return False
 
-    def _take(self, turn: Turn, fed: int, outcome: Logits | list[int], spent_s: float, begun: float) -> None:
-        """Give a turn its rows of a pass, or the tokens that it says, and send them.
+    def _apply(self, turn: Turn, fed: int, outcome: Logits | list[int], spent_s: float, begun: float) -> None:
+        """Give a turn what came of its pass, rows or tokens, and send the tokens it says.
 
-        `begun`: the step. All of it that was not the runner's is the engine's own work for this turn.
+        `begun` is when the step began. What the runner did not need of it is the engine's own work.
         """
         session, said_before = turn.session, turn.output_tokens
         session.kv += fed
@@ -273,7 +273,7 @@ class Stepper:
             self.tokens_prefilled += fed
         reason, fault = "", None
         try:
-            reason = turn.take_tokens(outcome) if isinstance(outcome, list) else turn.take(outcome)
+            reason = turn.apply_tokens(outcome) if isinstance(outcome, list) else turn.apply_logits(outcome)
         except ENDING:
             raise
         except BaseException as error:  # noqa: BLE001 - the boundary of a turn
@@ -282,14 +282,14 @@ class Stepper:
             self._sessions.trim(session, session.kv - turn.rejected)
         if fault:
             if isinstance(turn, GenerateTurn) and turn.fresh:
-                self._outbox.send(Tokens(turn.id, turn.fresh, turn.chances[: len(turn.fresh)]))
+                self._sender.send(Tokens(turn.id, turn.fresh, turn.chances[: len(turn.fresh)]))
             return self._fail(turn, fault)
         said = turn.output_tokens - said_before
         self.tokens_generated += said
         self._scheduler.charge(turn, tokens_said=said)
         if said and isinstance(turn, GenerateTurn):
             goes_on = isinstance(outcome, list) and not reason  # with `decode`, which has a moment for it
-            send = self._outbox.hold if goes_on else self._outbox.send
+            send = self._sender.hold if goes_on else self._sender.send
             send(Tokens(turn.id, turn.fresh, turn.chances))
         turn.busy_s += time.perf_counter() - begun
         if reason:
@@ -308,15 +308,15 @@ class Stepper:
         self.end(turn, failure(turn.id, error))
 
     def end(self, turn: Turn, frame: Finished | Failed) -> None:
-        """The one end of every turn: nothing of it runs any more when its last frame goes out."""
+        """End a turn, once: nothing of it runs any more when its last frame goes out."""
         self._scheduler.remove(turn)
         self._apart.discard(turn.id)
         turn.session.claim, turn.session.used = None, time.time()
-        self._outbox.send(frame)
+        self._sender.send(frame)
 
 
 def _chunk_tokens(costs: StepCosts, best: int, info: ModelInfo) -> int:
-    """The largest prefill chunk that keeps to CHUNK_MS; a runner that can be stopped may take its best."""
+    """Return the largest prefill chunk within CHUNK_MS. A runner that can be stopped may have its best."""
     sizes = [size for size in CHUNKS if size <= info.pass_tokens]
     chunk = max(size for size in sizes if size == 1 or costs.ms(size) <= CHUNK_MS)
     if not info.can_stop:

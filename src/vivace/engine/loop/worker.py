@@ -18,10 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from vivace.engine.kv.shelf import Shelf
+from vivace.engine.kv.disk_cache import DiskCache
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.link import Link
-from vivace.engine.loop.loading import telling
+from vivace.engine.loop.loading import loading_heartbeat
 from vivace.engine.loop.warmup import measure_costs
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.gpu_check import LEAST_CAPABILITY, Found, Look, check_machine, look
@@ -112,11 +112,11 @@ def step_costs(job: Job, runner: Runner) -> StepCosts:
     return StepCosts(known or runner.known_costs() or measure_costs(runner))
 
 
-def make_shelf(job: Job, runner: Runner) -> Shelf | None:
+def make_disk_cache(job: Job, runner: Runner) -> DiskCache | None:
     if not job.kv_folder or not job.kv_disk_bytes:
         return None
     try:
-        return Shelf(Path(job.kv_folder), kv_format=runner.info.kv_format, limit_bytes=job.kv_disk_bytes)
+        return DiskCache(Path(job.kv_folder), kv_format=runner.info.kv_format, limit_bytes=job.kv_disk_bytes)
     except Exception as error:  # noqa: BLE001 - whatever is on the disk, an engine can do without
         print(f"KV cannot be kept on disk: {error!r}", file=sys.stderr)
         return None
@@ -126,9 +126,11 @@ def run(link: Link, job: Job) -> None:
     """Load the model, say `Ready`, then serve until the other side closes."""
     begun = time.perf_counter()
     reasons: list[str] = []
-    with telling(link.send):
+    with loading_heartbeat(link.send):
         runner = make_runner(job, tell=reasons.append)
-        engine = Engine(runner, link.send, step_costs(job, runner), make_shelf(job, runner), job.chunk_tokens)
+        engine = Engine(
+            runner, link.send, step_costs(job, runner), make_disk_cache(job, runner), job.chunk_tokens
+        )
     gc.freeze()  # what is loaded now stays: no search for garbage in it while somebody waits for a token
     info = runner.info
     link.send(
@@ -153,7 +155,7 @@ def run(link: Link, job: Job) -> None:
 def serve(engine: Engine, link: Link) -> None:
     """Do what frames ask for, one pass at a time, until the other side closes."""
     while not link.is_closed:
-        for frame in link.receive(engine.rest() if engine.is_idle else 0.0):
+        for frame in link.receive(engine.idle_work() if engine.is_idle else 0.0):
             engine.handle(frame)
         if not engine.is_idle and not link.is_closed:
             engine.step(link.peek)

@@ -33,11 +33,11 @@ class Compiler:
             raise StartError(f"Grammars cannot be checked now: {error}.", "Try again.") from error
 
     def prepare(self) -> bool:
-        """A little of what the first grammar would wait for; whether there is more to do."""
+        """Do a little of what the first grammar would wait for. Return whether more is left."""
         return self._grammars.prepare()
 
     def wait(self) -> None:
-        """Until a grammar is compiled, or for a few milliseconds."""
+        """Wait until a grammar is compiled, or for a few milliseconds."""
         concurrent.futures.wait(self._compiling, WAIT_S, concurrent.futures.FIRST_COMPLETED)
 
     def close(self) -> None:

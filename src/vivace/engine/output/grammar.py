@@ -59,7 +59,7 @@ class Grammars:
             return Constraint(grammar, compile_grammar(tokenizer, grammar), vocabulary)
 
     def prepare(self) -> bool:
-        """One step towards the vocabulary, before a grammar needs it; whether there is more to do."""
+        """Do one step towards the vocabulary, before a grammar needs it. Return whether more is left."""
         if not self._can_prepare or self._prepared:
             return False
         if not self._lock.acquire(blocking=False):

@@ -67,8 +67,8 @@ class Sampler:
         self._biased = np.fromiter(s.logit_bias, np.intp, len(s.logit_bias))
         self._bias = np.fromiter(s.logit_bias.values(), np.float32, len(s.logit_bias))
 
-    def choose(self, row: Row, position: int, allowed: Mask | None = None) -> int:
-        """The token at `position` of the log, among those allowed; at least one must be."""
+    def sample(self, row: Row, position: int, allowed: Mask | None = None) -> int:
+        """Return the token for `position` of the log, among those allowed. At least one must be."""
         if self._changes_logits:
             row = self._changed(row)
         best = _likeliest(row, allowed)
@@ -81,8 +81,8 @@ class Sampler:
             return _largest_sum(scaled, self._kept(scaled, allowed), key)[0]
         return _draw(scaled, allowed, key)
 
-    def hear(self, token: int) -> None:
-        """`token` has entered the log: from now on penalties count it."""
+    def count_token(self, token: int) -> None:
+        """Let penalties count a token that has entered the log."""
         if self._counts_said:
             self._said[token] += 1
         if self._counts_log and token not in self._in_log:

@@ -7,7 +7,7 @@ import math
 from enum import IntEnum
 
 RUNS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # a run counts as the longest of these that it reaches
-PROVEN = 8  # after so many right tokens a place in the prediction is taken for certain
+PROVEN = 8  # right tokens after which a place in the prediction is taken for certain
 
 
 class Kind(IntEnum):
@@ -72,7 +72,7 @@ class Chances:
         return [each / (1.0 + each) for each in odds]
 
     def learn(self, kind: Kind, run: int, right: int, *, was_wrong: bool) -> None:
-        """After `run`, so many more tokens were right; then came a wrong one, or nothing more is known."""
+        """Learn that after `run` tokens `right` more were right, and whether a wrong one followed."""
         start, factors = min(run, RUNS[-1]), self._factors
         moves, group = [0.0, 0.0, 0.0], 0
         for prior, group in _TABLE[kind][start : start + right + was_wrong]:

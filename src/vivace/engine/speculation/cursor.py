@@ -16,7 +16,7 @@ from vivace.engine.speculation.chances import PROVEN, Kind
 from vivace.engine.speculation.suffix import MANY, Places, Tokens
 
 DEEP = 8  # matches longer than this count as this long
-NEAR = 4  # an edit may well skip so many tokens of the prediction
+NEAR = 4  # tokens of the prediction that an edit may well skip
 DISTANCE_PRICE = 0.5  # tokens of match that it takes to believe in a place twice as far from home
 BACKWARD_PRICE = 3.0  # and in one that the output has passed already
 
@@ -37,7 +37,7 @@ class Cursor:
         self._home = self._at = self._run = 0
         self._is_lost = False
 
-    def hear(self, tokens: Sequence[int]) -> None:
+    def follow(self, tokens: Sequence[int]) -> None:
         """Follow what was added to the log, as far as it is what was predicted."""
         if self._is_lost:
             return

@@ -1,7 +1,7 @@
 """What a turn will probably say next, and how much of it is worth a try.
 
 Owns the choice between the prediction and the log, and the length of a draft. Does not own the log: after a
-pass the engine first extends `History`, then tells `hear` the same tokens.
+pass the engine first extends `History`, then tells `observe` the same tokens.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ MOST = SIZES[-1] - 1  # tokens of a draft: the pass takes the log's last token, 
 
 
 class Drafter:
-    """One a turn. In a loop: `propose`, a pass that verifies, `History.extend`, `hear`."""
+    """One a turn. In a loop: `propose`, a pass that verifies, `History.extend`, `observe`."""
 
     def __init__(self, costs: StepCosts, history: History, prediction: Sequence[int] = ()) -> None:
         self._costs = costs
@@ -38,8 +38,8 @@ class Drafter:
                 draft, most_saved_ms = lead.tokens[:length], saved_ms
         return draft
 
-    def hear(self, tokens: Sequence[int]) -> None:
-        """`tokens` were added to the log: drafts that were accepted, and what the model chose itself.
+    def observe(self, tokens: Sequence[int]) -> None:
+        """Learn from tokens added to the log: accepted drafts, and what the model chose itself.
 
         Leads that were not proposed are judged all the same: that is how drafts come back.
         """
@@ -48,7 +48,7 @@ class Drafter:
             is_wrong = right < min(len(expected), len(tokens))
             self._chances.learn(kind, run, right, was_wrong=is_wrong)
         self._leads = []
-        self._cursor.hear(tokens)
+        self._cursor.follow(tokens)
 
     def _find_leads(self) -> list[Lead]:
         lead = self._cursor.lead(self._history.tail(DEEP), MOST)

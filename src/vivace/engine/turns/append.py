@@ -19,6 +19,6 @@ class AppendTurn(Turn):
         chunk = session.log[session.kv : session.kv + limit]
         return [Span(session.seq, session.kv, chunk)] if chunk else []
 
-    def take(self, rows: Logits) -> str:
+    def apply_logits(self, rows: Logits) -> str:
         assert not len(rows)
         return "" if self.session.pending else "appended"

@@ -45,13 +45,15 @@ class GenerateTurn(Turn):
         self._draft: list[int] = []
         self._quiet_passes = 0  # since the last draft
         self._ends = info.end_tokens | frozenset(work.stop_tokens)
-        self._draw = _draw(work, self._ends)  # if it is there, no penalty counts tokens either
+        self._device_sampling = _device_sampling(
+            work, self._ends
+        )  # if it is there, no penalty counts tokens either
         self._stops = [stop.encode() for stop in work.stop]
         self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
         self._tail = b""  # the end of the output, to find stop strings that cross tokens
         self._spoken = session.log[-work.spoken :] if work.spoken else []
         for token in self._spoken:
-            self._sampler.hear(token)
+            self._sampler.count_token(token)
             self._tail = (self._tail + piece(token))[-self._stop_tail :] if self._stop_tail else b""
         self.fresh: list[int] = []  # tokens of the last pass, to be sent
         self.chances: list[Chances] = []
@@ -61,7 +63,7 @@ class GenerateTurn(Turn):
         return self._compiling is not None
 
     def settle_grammar(self) -> None:
-        """Take the compiled grammar, if it is there. Raises if it is refused."""
+        """Use the grammar if it is compiled by now. Raise if it was refused."""
         if self._compiling and self._compiling.done():
             self._constraint, self._compiling = self._compiling.result(), None
             for token in self._spoken:
@@ -81,20 +83,20 @@ class GenerateTurn(Turn):
         return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
 
     @property
-    def draw(self) -> SamplingSpec | None:  # type: ignore[override]
-        """Where nothing but the token itself is needed of a pass: it speaks, and no grammar looks on."""
+    def device_sampling(self) -> SamplingSpec | None:  # type: ignore[override]
+        """How the runner may choose the next tokens: while the turn generates, and no grammar masks them."""
         session = self.session
         is_next = len(session.log) == session.kv + 1 and self.output_tokens > 0
-        return self._draw if is_next and self._constraint is None else None
+        return self._device_sampling if is_next and self._constraint is None else None
 
     @property
     def steps_ahead(self) -> int:  # type: ignore[override]
-        """A draft may come at any time where drafts are looked for: then few, and none while they come."""
+        """Steps that the runner may begin ahead: none while drafts are found, one if they may come back."""
         wish = int(self._quiet_passes >= QUIET_PASSES) if self._work.use_drafts else STEPS_AHEAD
         return max(0, self._draft_room(wish)) if wish else 0
 
     def _draft_room(self, limit: int) -> int:
-        """Tokens that may be drafted: one less than may still come, for the model adds one of its own."""
+        """Return how many tokens may be drafted: one fewer than may still come; the model adds one."""
         said, held = self.output_tokens, len(self.session.log)
         return min(limit, self._draft_tokens, self._most_tokens - said - 1, self._limit_tokens - held - 1)
 
@@ -102,7 +104,7 @@ class GenerateTurn(Turn):
         begun = time.perf_counter()
         if self._drafter is None:
             self._drafter = Drafter(self._costs, self.session.history(), self._work.prediction)
-            self._drafter.hear(self.session.log[-self.output_tokens :])
+            self._drafter.observe(self.session.log[-self.output_tokens :])
         draft = self._drafter.propose(room)
         self.draft_s += time.perf_counter() - begun
         if self._constraint:
@@ -111,20 +113,20 @@ class GenerateTurn(Turn):
             self.grammar_s += time.perf_counter() - begun
         return draft
 
-    def take(self, rows: Logits) -> str:
+    def apply_logits(self, rows: Logits) -> str:
         if not len(rows):
             self.fresh, self.chances, self.rejected = [], [], 0
             return ""
-        return self.take_tokens(self._choose(row) for row in rows)
+        return self.apply_tokens(self._sample(row) for row in rows)
 
-    def take_tokens(self, tokens: Iterable[int]) -> str:
-        """Into the log, up to the first that the draft did not foresee."""
+    def apply_tokens(self, tokens: Iterable[int]) -> str:
+        """Add tokens to the log, up to the first that differs from the draft."""
         draft, log = self._draft, self.session.log
         self.fresh, self.chances, self.rejected = [], [], len(draft)
         reason, accepted = "", 0
         for token in tokens:
-            if self._draw is None:
-                self._sampler.hear(token)
+            if self._device_sampling is None:
+                self._sampler.count_token(token)
             log.append(token)
             self.fresh.append(token)
             self.output_tokens += 1
@@ -140,14 +142,14 @@ class GenerateTurn(Turn):
             self._learn(drafter, accepted)
         return reason
 
-    def _choose(self, row: Logits) -> int:
-        """One token from one row."""
+    def _sample(self, row: Logits) -> int:
+        """Choose one token from one row of logits."""
         mask = None
         if self._constraint:
             begun = time.perf_counter()
             mask = self._constraint.mask()
             self.grammar_s += time.perf_counter() - begun
-        token = self._sampler.choose(row, len(self.session.log), mask)
+        token = self._sampler.sample(row, len(self.session.log), mask)
         if self._work.sampling.top_logprobs is not None:
             self.chances.append(self._sampler.chances(row, token))
         if self._constraint:
@@ -157,13 +159,13 @@ class GenerateTurn(Turn):
         return token
 
     def _learn(self, drafter: Drafter, accepted: int) -> None:
-        """What the last draft was worth; and the drafter hears what was said instead."""
+        """Count how much of the last draft was right, and tell the drafter what came."""
         self.rejected = len(self._draft) - accepted
         self.draft_accepted += accepted
         self.draft_rejected += self.rejected
         begun = time.perf_counter()
         self.session.history()
-        drafter.hear(self.fresh)
+        drafter.observe(self.fresh)
         self.draft_s += time.perf_counter() - begun
 
     def _reason_to_stop(self, token: int) -> str:
@@ -178,8 +180,8 @@ class GenerateTurn(Turn):
         return "length" if is_full or self.output_tokens >= self._most_tokens else ""
 
 
-def _draw(work: Generate, ends: frozenset[int]) -> SamplingSpec | None:
-    """What a runner must know to choose this turn's tokens; None where it would need more than it can."""
+def _device_sampling(work: Generate, ends: frozenset[int]) -> SamplingSpec | None:
+    """Return how a runner chooses this turn's tokens, or None where it would need more than a runner can."""
     s = work.sampling
     is_plain = (
         (s.top_p, s.top_k, s.min_p) == (1.0, 0, 0.0)

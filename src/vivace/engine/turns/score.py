@@ -62,7 +62,7 @@ class ScoreTurn(Turn):
             self._group.append(index)
         return spans
 
-    def take(self, rows: Logits) -> str:
+    def apply_logits(self, rows: Logits) -> str:
         if not self._has_read and len(rows):
             self._has_read = True
             total = log_total(rows[0])
@@ -80,6 +80,6 @@ class ScoreTurn(Turn):
         self._most = len(self._group) // 2
         return True
 
-    def let_go(self) -> None:
+    def end_pass(self) -> None:
         for seq in self._scratch[: len(self._group)]:
             self._clear(seq)

@@ -1,9 +1,9 @@
 """One piece of work on one session, from its frame to its `Finished`: what all three kinds share.
 
-Each kind (`append`, `generate`, `score`) says what its next forward pass must compute (`spans`) and takes
-what came of it (`take`). Both look only at the session's log and KV, so a pass that was given up or an
-evicted KV just means to ask again. Owns a turn's progress and its waterfall. Does not own who runs when, the
-KV, or sending.
+Each kind (`append`, `generate`, `score`) says what its next forward pass must compute (`spans`) and applies
+what came of it (`apply_logits`). Both look only at the session's log and KV, so a pass that was given up or
+an evicted KV just means to ask again. Owns a turn's progress and its waterfall. Does not own who runs when,
+the KV, or sending.
 """
 
 import time
@@ -19,7 +19,7 @@ class Turn:
     is_alone = False  # its next pass cannot be shared with other turns
     is_waiting = False  # for something else than its turn
     needs_row = True  # its next pass must give logits, so at least the last token of the log is fed
-    draw: SamplingSpec | None = (
+    device_sampling: SamplingSpec | None = (
         None  # how a runner may choose its next tokens itself; None: it needs the logits
     )
     steps_ahead = 0  # that a runner may begin beyond its next pass
@@ -41,32 +41,32 @@ class Turn:
         self.scores: list[float] = []
 
     def spans(self, limit: int) -> list[Span]:
-        """What the next pass must compute, `limit` tokens at most; nothing if there is nothing left to do."""
+        """Return what the next pass must compute, at most `limit` tokens; empty if nothing is left."""
         raise NotImplementedError
 
-    def take(self, rows: Logits) -> str:
-        """What came of it, a row for each token that was wanted. Returns why the turn ends, or nothing."""
+    def apply_logits(self, rows: Logits) -> str:
+        """Apply a pass: a row for each token that was wanted. Return why the turn ends, or an empty text."""
         raise NotImplementedError
 
-    def take_tokens(self, tokens: Iterable[int]) -> str:
-        """As `take`, where the runner has chosen the tokens itself, as `draw` says."""
+    def apply_tokens(self, tokens: Iterable[int]) -> str:
+        """Do the same with tokens that the runner has chosen itself, as `device_sampling` says."""
         raise NotImplementedError
 
-    def let_go(self) -> None:
-        """The pass is over, or was given up."""
+    def end_pass(self) -> None:
+        """Free what only the last pass needed. Called whether it ended or was given up."""
 
     def shrink(self) -> bool:
-        """There is no room for the last pass: ask for less from now on, if that can be."""
+        """Ask for less from now on, since the last pass found no room. Return whether that is possible."""
         return False
 
     @cached_property
     def claim(self) -> Claim:
-        """On the KV: no turn with a weaker one may take its cells."""
+        """Return the turn's claim on the KV: no turn with a weaker one may take its cells."""
         return (not self.is_realtime, self.received)
 
     @property
     def is_reading(self) -> bool:
-        """Whether it is still in its prompt."""
+        """Whether the turn is still in its prompt."""
         return not self.output_tokens
 
     def waterfall(self) -> Waterfall:
@@ -90,7 +90,7 @@ class Turn:
         )
 
     def _reading(self, limit: int) -> Span | None:
-        """The next chunk of the log, if more than one pass is needed for it."""
+        """Return the next chunk of the log, or None if one pass is enough for the rest."""
         session = self.session
         if session.pending <= limit:
             return None

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.fixtures import leave_amx_alone
+from tests.engine.fixtures import keep_torch_off_amx
 
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests marked by their folder's needs say why they are skipped."""
-    leave_amx_alone()
+    keep_torch_off_amx()
     try:
         import torch
     except ImportError:

@@ -123,7 +123,7 @@ def oracle(text: list[int], count: int, draw: SamplingSpec) -> list[int]:
     )
     while len(said) < len(text) + count:
         (row,) = runner.forward([Span(0, len(said) - 1, said[-1:], want=1)])
-        said.append(sampler.choose(row, len(said)))
+        said.append(sampler.sample(row, len(said)))
     return said[len(text) :]
 
 

@@ -51,4 +51,4 @@ def test_draws_are_those_of_the_sampler(seed: int) -> None:
     chosen = (bed.buffers.ring[:4] & 0xFFFFFFFF).tolist()
     sampler = Sampler(Sampling(temperature=0.8, seed=key), [])
     rows = bed.buffers.logits.cpu().numpy()
-    assert chosen == [sampler.choose(rows[i], 41 + i) for i in range(4)]
+    assert chosen == [sampler.sample(rows[i], 41 + i) for i in range(4)]

@@ -188,7 +188,7 @@ class CudaRunner:
         while True:
             fed = tokens[len(said) :]  # the first of them is the last said
             alike = self._passes.cut_alike(start + len(said), len(fed))
-            for choice in self._passes.choose(fed[:alike], start + len(said), draw, meanwhile):
+            for choice in self._passes.sample(fed[:alike], start + len(said), draw, meanwhile):
                 said.append(choice)
                 if len(said) == len(tokens) or choice != tokens[len(said)] or choice in draw.stops:
                     return said

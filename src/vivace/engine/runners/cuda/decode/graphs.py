@@ -180,7 +180,7 @@ class Passes:
         """How many of these tokens one pass may take, for each to come out as it would alone."""
         return self.sized(1).plan.cut_alike(start, tokens)
 
-    def choose(
+    def sample(
         self, tokens: Sequence[int], start: int, draw: SamplingSpec, meanwhile: Meanwhile
     ) -> Iterator[int]:
         """One pass over a few tokens, and what would be said after each: no logits leave the device."""

@@ -35,7 +35,7 @@ class Tuning:
     attention_warps: int = 4
     attention_cluster: int = 8
     attention_tiles: int = 1  # of 16 rows that share a reading of keys and values; no more than there are
-    # Up to so many tokens of context, so many clusters share a key head.
+    # (tokens of context, clusters): up to this context as many clusters share a key head.
     attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
     tiles_at_once: int = 2  # that a warp multiplies: half a ring, for the other half to come meanwhile
     # The whole cache as shared memory, for all kernels alike: a multiprocessor changes the share only when it

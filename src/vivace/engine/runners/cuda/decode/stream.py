@@ -38,7 +38,7 @@ class Stream:
         return (self.seq, self.start, self.token, self.draw) == (seq, start, token, draw)
 
     def send(self, in_flight: int) -> bool:
-        """Have so many steps in flight; False if the context has outgrown the captured steps."""
+        """Have `in_flight` steps under way. Return False if the context has outgrown the captured steps."""
         while self.in_flight < in_flight:
             length = self._first + self._sent + 1
             if not self._passes.is_ready(self._pass, length, streams=True):

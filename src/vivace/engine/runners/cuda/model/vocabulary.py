@@ -40,7 +40,7 @@ class GgufVocabulary:
 
 
 def read_vocabulary(path: Path, vocab_size: int) -> GgufVocabulary | FolderVocabulary:
-    """Of a GGUF file or a folder, whose weights know so many tokens."""
+    """Read the vocabulary of a GGUF file or a folder; `vocab_size` is that of its weights."""
     if not path.is_dir():
         file = GgufFile(path)
         words = GgufVocabulary(file.fields, path.name)

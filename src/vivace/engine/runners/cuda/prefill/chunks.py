@@ -32,7 +32,7 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch
 
 
 def chunk_at(position: int, sizes: Sequence[int]) -> int:
-    """How many tokens to take at once behind so many others: the longer the past, the fewer."""
+    """Return how many tokens a chunk has at `position`: the longer the past, the fewer."""
     fitting = [size for size in sizes if size * (TOKEN_KEYS + position + size // 2) <= MOST_KEYS]
     return max(fitting, default=sizes[0])
 

@@ -35,7 +35,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Counting:
 def rested(desk: Desk) -> int:
     """Rest until there is nothing left to prepare; in how many steps."""
     steps = 0
-    while desk.engine.rest() is not None:
+    while desk.engine.idle_work() is not None:
         steps += 1
     return steps
 
@@ -44,7 +44,7 @@ def test_the_first_grammar_finds_the_vocabulary_made(
     runner: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a rest no token's piece is asked for again, and no rest does anything more."""
-    monkeypatch.setattr(engine_module, "REST_S", 0.0)
+    monkeypatch.setattr(engine_module, "IDLE_AFTER_S", 0.0)
     desk = Desk(runner)
     assert rested(desk) > runner.info.vocab_size // 10
     assert runner.asked == runner.info.vocab_size
@@ -59,9 +59,9 @@ def test_nothing_is_prepared_until_it_has_rested(runner: Counting) -> None:
     """Right after loading and right after a turn, somebody is often about to ask."""
     desk = Desk(runner)
     for _ in range(2):
-        wait_s = desk.engine.rest()
+        wait_s = desk.engine.idle_work()
         assert wait_s is not None
-        assert 0 < wait_s <= engine_module.REST_S
+        assert 0 < wait_s <= engine_module.IDLE_AFTER_S
         assert runner.asked == 0
         desk.engine._worked_at -= 100.0
         desk.run(Open("s"), Generate("s", "t", [1], max_tokens=1, use_drafts=False))
@@ -70,10 +70,10 @@ def test_nothing_is_prepared_until_it_has_rested(runner: Counting) -> None:
 
 def test_a_turn_in_the_middle_of_it_runs_at_once(runner: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its grammar, which makes the rest of the vocabulary and nothing twice."""
-    monkeypatch.setattr(engine_module, "REST_S", 0.0)
+    monkeypatch.setattr(engine_module, "IDLE_AFTER_S", 0.0)
     desk = Desk(runner)
     for _ in range(4):
-        desk.engine.rest()
+        desk.engine.idle_work()
     begun = runner.asked
     assert 0 < begun < runner.info.vocab_size
     desk.engine._compiler._grammars.compile(LETTERS)

@@ -1,4 +1,4 @@
-"""Frames on their way out: at once, or while the runner is busy with the pass that comes next.
+"""Sends frames: at once, or while the runner is busy with the next pass.
 
 Sending wakes whoever sleeps at the other end; between two passes the device may have nothing to do meanwhile.
 Owns the order: whatever is sent goes behind what is held. Does not own sockets (`worker`).
@@ -11,7 +11,7 @@ from vivace.engine.wire.frames import FromEngine
 Send = Callable[[FromEngine], None]
 
 
-class Outbox:
+class FrameSender:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._held: list[FromEngine] = []
@@ -21,7 +21,7 @@ class Outbox:
         self._send(frame)
 
     def hold(self, frame: FromEngine) -> None:
-        """Send it with the next `flush`, which must be a matter of microseconds."""
+        """Send the frame with the next `flush`, which must follow within microseconds."""
         self._held.append(frame)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""KV on disk: sessions that were parked, and beginnings that many sessions share.
+"""KV on disk: sessions that were parked, and prefixes that many sessions share.
 
 Owns the files: a folder for each KV format, in it one for each tenant, named by a salted hash: no tenant's
 text finds another's. A thread writes each file beside its name and renames it when it is whole; the least
@@ -52,7 +52,7 @@ class Found(NamedTuple):
     length: int  # how many of the wanted tokens it begins with
 
 
-class Shelf:
+class DiskCache:
     def __init__(self, folder: Path, *, kv_format: str, limit_bytes: int) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._limit_bytes = limit_bytes
@@ -60,7 +60,7 @@ class Shelf:
         self._folder = folder / hashlib.blake2b(kv_format.encode(), digest_size=8).hexdigest()
         self._folder.mkdir(exist_ok=True, mode=0o700)
         self._sweep(folder)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="shelf")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="disk-cache")
         self._writing: list[Future[None]] = []
         self._parked = self._read_index()
         self._make_room()
@@ -70,13 +70,13 @@ class Shelf:
         return sum(parked.size_bytes for parked in self._parked.values() if not parked.is_lost)
 
     def key(self, tenant: str) -> str:
-        """What a tenant is called here: nobody can tell who it is, or find its files without the salt."""
+        """Return the name of a tenant's folder. Nobody can tell whose it is, or find it without the salt."""
         return _digest(self._salt, b"tenant:" + tenant.encode())
 
     def park(
         self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes], used: float | None = None
     ) -> None:
-        """Put a session's KV down, unless a longer file begins with it. Files that it has outgrown go.
+        """Write a session's KV, unless a longer file begins with it. Files that it has outgrown go.
 
         `used`: when the session was last worked on, if that is not now.
         """
@@ -100,18 +100,18 @@ class Shelf:
         self._put(tenant, packed, save, ".prefix")
 
     def find(self, tenant: str, tokens: Sequence[int]) -> Found | None:
-        """The file with the longest beginning in common with `tokens`."""
+        """Return the file with the longest prefix in common with `tokens`."""
         packed = array("i", tokens)
         found = [Found(parked, common_length(parked.tokens, packed)) for parked in self._of(tenant)]
         return max(found, key=lambda each: each.length, default=None)
 
     def prefixes(self) -> list[Parked]:
-        """The kept beginnings, the latest used first."""
+        """Return the kept prefixes, the latest used first."""
         kept = [parked for parked in self._parked.values() if parked.is_prefix]
         return sorted(kept, key=lambda parked: -parked.used)
 
     def read(self, parked: Parked, *, is_use: bool = True) -> bytes | None:
-        """The state; None if the file is gone or is not as it was written."""
+        """Return the state, or None if the file is gone or is not as it was written."""
         if is_use:
             self.touch(parked)
         if (state := parked.unwritten) is not None:
@@ -128,7 +128,7 @@ class Shelf:
         return None
 
     def touch(self, parked: Parked) -> None:
-        """It was used: it goes later than others."""
+        """Note that a file was used: others are deleted before it."""
         parked.used = time.time()
         with contextlib.suppress(OSError):  # the file's time tells the next engine
             os.utime(parked.path)
@@ -154,7 +154,7 @@ class Shelf:
         suffix: str,
         used: float | None = None,
     ) -> bool:
-        """Whether it is there now, or will be when it is written."""
+        """Return whether the file is there, or will be when it is written."""
         path = self._folder / tenant / (_digest(self._salt, packed.tobytes()) + suffix)
         if path in self._parked and not self._parked[path].is_lost:
             self.touch(self._parked[path])
