@@ -10,7 +10,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.connection.actions import Action, Cancel, Close, Forget, Send, Start
 from vivace.protocol.connection.machine import Connection
 from vivace.protocol.shapes.events import AnyEvent, Usage, Waterfall
-from vivace.protocol.shapes.outcomes import Broken, CallBegun, CallDone, CallText, Ended, Outcome
+from vivace.protocol.shapes.outcomes import Broken, CallBegun, CallDelta, CallDone, Ended, Outcome
 from vivace.protocol.shapes.refusal import ErrorFrame, Refusal
 
 DONE = Ended("stop", Usage(1, 1, 2), Waterfall())
@@ -19,7 +19,7 @@ INTERRUPTED = Ended("interrupted", Usage(1, 1, 2), Waterfall())
 LENGTH = Ended("length", Usage(1, 1, 2), Waterfall())
 APPENDED = Ended("appended", Usage(1, 0, 1), Waterfall())
 FAILED = Broken("engine_died", "twice")
-CALL: list[Outcome] = [CallBegun("look", call_id="call_1"), CallText("{}"), CallDone()]
+CALL: list[Outcome] = [CallBegun("look", call_id="call_1"), CallDelta("{}"), CallDone()]
 NOT_FOUND = Refusal("no such response", code="previous_response_not_found", param="previous_response_id")
 
 

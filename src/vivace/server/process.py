@@ -32,9 +32,9 @@ from vivace.server.transport.app import build_app
 from vivace.server.transport.auth import ensure_token
 from vivace.server.transport.chat_route import ChatRoute
 from vivace.server.transport.keys import Keys
+from vivace.server.transport.protocols import HttpProtocol, WebSocketProtocol
 from vivace.server.transport.responses_route import ResponsesRoute
 from vivace.server.transport.websocket import SocketRoute
-from vivace.server.transport.wire import HttpWire, SocketWire
 from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.background import Backgrounds
@@ -214,8 +214,8 @@ async def _leave_when_idle(server: Server, activity: Activity, idle_s: float) ->
 def _uvicorn_config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=HttpWire,
-        ws=SocketWire,
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
         ws_max_size=2 * MAX_BODY_BYTES,  # up to this a message is answered with an error; above, a close
         ws_per_message_deflate=False,
         lifespan="off",

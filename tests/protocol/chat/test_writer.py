@@ -12,15 +12,15 @@ from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetail
 from vivace.protocol.shapes.outcomes import (
     Broken,
     CallBegun,
+    CallDelta,
     CallDone,
     CallLost,
-    CallText,
     Ended,
     Outcome,
     Queued,
     ReasoningDelta,
     Started,
-    Text,
+    TextDelta,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
 
@@ -29,7 +29,7 @@ STOP = Ended("stop", USAGE, Waterfall())
 LENGTH = Ended("length", USAGE, Waterfall())
 INTERRUPTED = Ended("interrupted", USAGE, Waterfall())
 CALL = CallBegun("weather", call_id="call_1")
-ARGUMENTS = (CallText('{"city":'), CallText('"Rome"}'))
+ARGUMENTS = (CallDelta('{"city":'), CallDelta('"Rome"}'))
 
 
 def tell(*outcomes: Outcome, has_usage_chunk: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -87,7 +87,7 @@ def _add(message: dict[str, Any], delta: dict[str, Any]) -> None:
 
 def test_text_is_streamed_after_the_role() -> None:
     """Role, deltas, finish; every chunk is of the same completion."""
-    chunks, answer = tell(Text("Hel"), Text("lo"), STOP)
+    chunks, answer = tell(TextDelta("Hel"), TextDelta("lo"), STOP)
     assert deltas(chunks) == [
         {"role": "assistant", "content": None},
         {"content": "Hel"},
@@ -104,7 +104,7 @@ def test_text_is_streamed_after_the_role() -> None:
 
 def test_a_call_comes_whole_in_two_pieces() -> None:
     """Id and name first, then the arguments; the finish says that tools are called."""
-    chunks, answer = tell(Text("Let me look."), CALL, *ARGUMENTS, CallDone(), STOP)
+    chunks, answer = tell(TextDelta("Let me look."), CALL, *ARGUMENTS, CallDone(), STOP)
     first, rest = [delta["tool_calls"][0] for delta in deltas(chunks) if "tool_calls" in delta]
     function = {"name": "weather", "arguments": ""}
     assert first == {"index": 0, "id": "call_1", "type": "function", "function": function}
@@ -137,7 +137,7 @@ def test_parallel_calls_have_indices_and_ids_of_their_own() -> None:
 
 def test_a_custom_call_has_an_input() -> None:
     """Free text, under a name of its own."""
-    chunks, answer = tell(CallBegun("patch", is_custom=True), CallText("*** Begin"), CallDone(), STOP)
+    chunks, answer = tell(CallBegun("patch", is_custom=True), CallDelta("*** Begin"), CallDone(), STOP)
     (call,) = answer["choices"][0]["message"]["tool_calls"]
     assert (call["type"], call["custom"]) == ("custom", {"name": "patch", "input": "*** Begin"})
     assert put_together(chunks)["message"]["tool_calls"] == [call]
@@ -169,7 +169,7 @@ def test_a_lost_call_is_text(end: Ended, finish: str) -> None:
 
 def test_a_whole_call_before_a_cut_off_one_stays() -> None:
     """But the answer is not called whole."""
-    _, answer = tell(CALL, *ARGUMENTS, CallDone(), CALL, CallText("{"), CallLost("<tool_call>{"), LENGTH)
+    _, answer = tell(CALL, *ARGUMENTS, CallDone(), CALL, CallDelta("{"), CallLost("<tool_call>{"), LENGTH)
     assert len(answer["choices"][0]["message"]["tool_calls"]) == 1
     assert answer["choices"][0]["finish_reason"] == "length"
 
@@ -177,12 +177,12 @@ def test_a_whole_call_before_a_cut_off_one_stays() -> None:
 @pytest.mark.parametrize(("end", "finish"), [(LENGTH, "length"), (INTERRUPTED, "length"), (STOP, "stop")])
 def test_finish_reasons_of_text(end: Ended, finish: str) -> None:
     """Length where it was cut off, by the limit or an interrupt; stop where it is whole."""
-    assert tell(Text("a"), end)[1]["choices"][0]["finish_reason"] == finish
+    assert tell(TextDelta("a"), end)[1]["choices"][0]["finish_reason"] == finish
 
 
 def test_reasoning_has_a_field_of_its_own() -> None:
     """The one that clients of other servers know."""
-    chunks, answer = tell(ReasoningDelta("Hm"), ReasoningDelta("m."), Text("4"), STOP)
+    chunks, answer = tell(ReasoningDelta("Hm"), ReasoningDelta("m."), TextDelta("4"), STOP)
     assert deltas(chunks)[1:3] == [{"reasoning_content": "Hm"}, {"reasoning_content": "m."}]
     message = answer["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("Hmm.", "4")
@@ -191,7 +191,7 @@ def test_reasoning_has_a_field_of_its_own() -> None:
 def test_logprobs_come_with_their_text() -> None:
     """One entry a token, in the chunk and in the answer; null where there are none."""
     entry = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
-    chunks, answer = tell(Text("a", [entry]), Text("b", [entry]), STOP)
+    chunks, answer = tell(TextDelta("a", [entry]), TextDelta("b", [entry]), STOP)
     assert chunks[1]["choices"][0]["logprobs"] == {"content": [entry], "refusal": None}
     assert chunks[-1]["choices"][0]["logprobs"] is None
     assert answer["choices"][0]["logprobs"] == {"content": [entry, entry], "refusal": None}
@@ -206,7 +206,7 @@ def test_an_empty_answer_is_an_answer() -> None:
 
 def test_usage_is_the_last_chunk_if_asked() -> None:
     """It has no choices; all chunks before it say null."""
-    chunks, answer = tell(Text("a"), STOP, has_usage_chunk=True)
+    chunks, answer = tell(TextDelta("a"), STOP, has_usage_chunk=True)
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"] == answer["usage"]
     assert [chunk["usage"] for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
@@ -222,18 +222,18 @@ def test_usage_is_the_last_chunk_if_asked() -> None:
             "audio_tokens": 0,
         },
     }
-    assert all("usage" not in chunk for chunk in tell(Text("a"), STOP)[0])
+    assert all("usage" not in chunk for chunk in tell(TextDelta("a"), STOP)[0])
 
 
 def test_waiting_is_not_told_in_chunks() -> None:
     """Chat has no word for it."""
-    assert len(tell(Queued(1, 2.0), Started(), Text("a"), STOP)[0]) == len(tell(Text("a"), STOP)[0])
+    assert len(tell(Queued(1, 2.0), Started(), TextDelta("a"), STOP)[0]) == len(tell(TextDelta("a"), STOP)[0])
 
 
 def test_a_broken_turn_has_no_finish() -> None:
     """What was sent stays; there is no answer to give at once."""
     writer = ChatWriter(ResponseCreate(), "resp_1", "m")
-    writer.take(Text("a"))
+    writer.take(TextDelta("a"))
     assert writer.take(Broken("engine_died", "It died.")) == []
     assert writer.is_over
     with pytest.raises(AssertionError):
@@ -253,11 +253,11 @@ ENTRIES = st.lists(st.just({"token": "a", "logprob": -1.0, "bytes": None, "top_l
 CALLS = st.builds(
     lambda begun, texts, ends: [begun, *texts, *ends],
     st.builds(CallBegun, st.sampled_from(["a", "b"]), is_custom=st.booleans(), call_id=st.just("") | WORDS),
-    st.lists(st.builds(CallText, WORDS), max_size=3),
+    st.lists(st.builds(CallDelta, WORDS), max_size=3),
     st.sampled_from([[CallDone()], [CallLost("")], [CallLost("<call>")], []]),
 )
 SOME = st.one_of(
-    st.builds(lambda delta, logprobs: [Text(delta, logprobs)], WORDS, ENTRIES),
+    st.builds(lambda delta, logprobs: [TextDelta(delta, logprobs)], WORDS, ENTRIES),
     st.builds(lambda delta: [ReasoningDelta(delta)], WORDS),
     CALLS,
 )
@@ -266,7 +266,7 @@ ENDS = st.sampled_from([STOP, LENGTH, INTERRUPTED])
 
 @settings(deadline=None)
 @given(st.lists(SOME, max_size=6), ENDS, st.booleans())
-@example([[Text("", [{"token": "a"}])], [CALL, CallDone()]], STOP, False)
+@example([[TextDelta("", [{"token": "a"}])], [CALL, CallDone()]], STOP, False)
 def test_chunks_add_up_to_the_answer(parts: list[list[Outcome]], end: Ended, has_usage_chunk: bool) -> None:
     """Whatever comes of a turn, whoever streams it has the same as who waits for it."""
     outcomes = [outcome for part in parts for outcome in part]

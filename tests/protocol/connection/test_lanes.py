@@ -20,7 +20,7 @@ from tests.protocol.parts import (
     wire,
 )
 from vivace.protocol.connection.lanes import MAX_IN_FLIGHT, MAX_NAMED_LANES
-from vivace.protocol.shapes.outcomes import Outcome, Text
+from vivace.protocol.shapes.outcomes import Outcome, TextDelta
 
 
 def test_lanes_run_at_the_same_time() -> None:
@@ -37,7 +37,7 @@ def test_events_of_a_named_lane_carry_its_name() -> None:
     talk = Talk()
     for stream_id in ("a.B-c_1", None):
         response_id = starts(talk.say(create(stream_id)))[0]
-        events = sent(talk.machine.begun(response_id, "m") + talk.tell(response_id, Text("x"), DONE))
+        events = sent(talk.machine.begun(response_id, "m") + talk.tell(response_id, TextDelta("x"), DONE))
         assert {wire(event).get("stream_id") for event in events} == {stream_id}
 
 
@@ -47,7 +47,7 @@ def test_numbers_of_lanes_do_not_mix() -> None:
     for stream_id in ("a", "b"):
         talk.say(create(stream_id))
     events = sent(talk.machine.begun("resp_1", "m") + talk.machine.begun("resp_2", "m"))
-    events += sent(talk.tell("resp_1", Text("x")) + talk.tell("resp_2", Text("y")))
+    events += sent(talk.tell("resp_1", TextDelta("x")) + talk.tell("resp_2", TextDelta("y")))
     for stream_id in ("a", "b"):
         numbers = [event.sequence_number for event in events if event.stream_id == stream_id]
         assert numbers == list(range(5))

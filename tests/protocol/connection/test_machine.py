@@ -26,7 +26,7 @@ from tests.protocol.parts import (
 from vivace.protocol.connection.actions import Cancel, Close, Commit, Send
 from vivace.protocol.connection.interruption import MAX_ENDED
 from vivace.protocol.connection.lanes import MAX_WAITING, MAX_WAITING_BYTES
-from vivace.protocol.shapes.outcomes import CallBegun, CallText, Queued, Started, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Queued, Started, TextDelta
 from vivace.protocol.shapes.refusal import ErrorFrame
 from vivace.protocol.shapes.requests import MAX_BODY_BYTES
 
@@ -36,7 +36,7 @@ def test_a_create_starts_a_turn_and_its_outcomes_are_sent() -> None:
     talk = Talk()
     assert starts(talk.say(create())) == ["resp_1"]
     assert names(talk.machine.begun("resp_1", "m")) == ["created", "in_progress"]
-    assert names(talk.tell("resp_1", Text("a")))[-1] == "output_text.delta"
+    assert names(talk.tell("resp_1", TextDelta("a")))[-1] == "output_text.delta"
     assert names(talk.tell("resp_1", DONE))[-1] == "completed"
 
 
@@ -213,7 +213,7 @@ def test_an_interrupt_that_discards_drops_the_open_item() -> None:
     """What was not whole is no part of the response; what was stays."""
     talk = Talk()
     talk.begin(create())
-    talk.tell("resp_1", CallBegun("look"), Text("half"))
+    talk.tell("resp_1", CallBegun("look"), TextDelta("half"))
     talk.say(interrupt("resp_1", mode="discard_partial_items"))
     actions = talk.tell("resp_1", INTERRUPTED)
     assert names(actions) == ["output_item.interrupted", "incomplete"]
@@ -224,7 +224,7 @@ def test_an_interrupt_without_a_mode_keeps_the_partial() -> None:
     """What was said stays said."""
     talk = Talk()
     talk.begin(create())
-    talk.tell("resp_1", Text("half"))
+    talk.tell("resp_1", TextDelta("half"))
     assert cancels(talk.say(interrupt("resp_1"))) == [Cancel("resp_1", "interrupted", is_discarding=False)]
     assert sent(talk.tell("resp_1", INTERRUPTED))[-1].response.output_text == "half"
 
@@ -249,7 +249,7 @@ def test_an_end_that_races_with_an_interrupt_is_told_as_it_was() -> None:
     """The turn completed before the interrupt reached it: completed, once."""
     talk = Talk()
     talk.begin(create())
-    talk.tell("resp_1", Text("all"))
+    talk.tell("resp_1", TextDelta("all"))
     talk.say(interrupt("resp_1", mode="discard_partial_items"))
     actions = talk.tell("resp_1", DONE)
     assert names(actions)[-1] == "completed"
@@ -316,7 +316,7 @@ def test_a_client_that_goes_leaves_nothing_running() -> None:
     talk.say(create("a"))
     assert talk.machine.closed() == [Cancel("resp_1"), Cancel("resp_2")]
     assert talk.machine.begun("resp_2", "m") == [Cancel("resp_2")]
-    assert talk.tell("resp_1", Text("x")) == []
+    assert talk.tell("resp_1", TextDelta("x")) == []
     (interrupted,), (failed,) = talk.tell("resp_1", INTERRUPTED), talk.tell("resp_2", FAILED)
     assert isinstance(interrupted, Commit)
     assert interrupted.message.response.output_text == "x"
@@ -406,7 +406,7 @@ def test_an_outcome_that_cannot_be_told_leaves_room_for_the_end() -> None:
     talk.begin(create())
     talk.say(create())
     with pytest.raises(AssertionError):
-        talk.tell("resp_1", CallText("of no call"))
+        talk.tell("resp_1", CallDelta("of no call"))
     actions = talk.tell("resp_1", FAILED)
     assert (names(actions), starts(actions)) == (["failed"], ["resp_2"])
 

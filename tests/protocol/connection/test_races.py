@@ -30,7 +30,7 @@ from tests.protocol.parts import (
 from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Forget, Send, Start
 from vivace.protocol.connection.lanes import MAX_IN_FLIGHT, MAX_WAITING
 from vivace.protocol.shapes.events import InterruptAccepted, SteerAccepted, SteerFailed, SteerPending
-from vivace.protocol.shapes.outcomes import Outcome, Queued, Text
+from vivace.protocol.shapes.outcomes import Outcome, Queued, TextDelta
 from vivace.protocol.shapes.refusal import ErrorFrame
 
 LANES: list[str | None] = [None, *(f"lane{number}" for number in range(18))]
@@ -210,7 +210,7 @@ class AnyOrder(RuleBasedStateMachine):
     def speak(self, pick: int, is_call: bool) -> None:
         if response_id := self.pick([each for each, turn in self.open_turns() if turn.is_begun], pick):
             self.turns[response_id].has_calls |= is_call
-            for outcome in CALL if is_call else [Text("x")]:
+            for outcome in CALL if is_call else [TextDelta("x")]:
                 self.perform(self.talk.machine.outcome(response_id, outcome), [], response_id)
 
     @rule(pick=st.integers(0, 1000), end=st.sampled_from([DONE, DONE, LENGTH, STEERED, INTERRUPTED, FAILED]))

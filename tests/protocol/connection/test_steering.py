@@ -37,12 +37,12 @@ from vivace.protocol.connection.actions import Cancel, Close, Commit
 from vivace.protocol.connection.lanes import MAX_IN_FLIGHT
 from vivace.protocol.connection.steering import MAX_PENDING, MAX_PENDING_BYTES, MAX_STEERS
 from vivace.protocol.shapes.events import IncompleteDetails, SteerFailed
-from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallText, Outcome, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, CallDone, Outcome, TextDelta
 from vivace.protocol.shapes.refusal import Refusal
 
 CUSTOM_CALL: list[Outcome] = [
     CallBegun("patch", is_custom=True, call_id="call_2"),
-    CallText("*** x"),
+    CallDelta("*** x"),
     CallDone(),
 ]
 
@@ -85,7 +85,7 @@ def test_a_successor_follows_at_once() -> None:
     """It goes on from the partial with the steer, in the settings of the one that was steered."""
     talk = Talk()
     talk.begin(create("a", instructions="be brief", max_output_tokens=9, stop="x", store=False, seed=3))
-    talk.tell("resp_1", Text("so far"))
+    talk.tell("resp_1", TextDelta("so far"))
     talk.say(steer("resp_1"))
     actions = talk.tell("resp_1", STEERED)
     assert starts(actions) == ["resp_2"]
@@ -288,7 +288,7 @@ def test_an_interrupt_after_a_steer_takes_it_back(stop: Any) -> None:
     """The steers are given back, the turn ends as interrupted, and nothing follows."""
     talk = Talk()
     talk.begin(create())
-    talk.tell("resp_1", Text("half"))
+    talk.tell("resp_1", TextDelta("half"))
     talk.say(steer("resp_1", "one"))
     actions = talk.say(stop("resp_1"))
     assert failures(actions) == [("response_not_active", "one")]
@@ -303,7 +303,7 @@ def test_an_interrupt_cannot_discard_what_a_steer_has_kept() -> None:
     """The steer was first: the partial is in the log, and so it is in the response."""
     talk = Talk()
     talk.begin(create())
-    talk.tell("resp_1", Text("half"))
+    talk.tell("resp_1", TextDelta("half"))
     talk.say(steer("resp_1"))
     talk.say(interrupt("resp_1", mode="discard_partial_items"))
     assert sent(talk.tell("resp_1", STEERED))[-1].response.output_text == "half"
@@ -432,7 +432,7 @@ def test_steers_wait_while_calls_are_open() -> None:
 
 def test_a_half_call_is_no_call() -> None:
     """It was never given to the client, so nothing is waited for."""
-    _, actions = pending_after(CallBegun("look"), CallText("{"), STEERED)
+    _, actions = pending_after(CallBegun("look"), CallDelta("{"), STEERED)
     assert starts(actions) == ["resp_2"]
 
 

@@ -19,22 +19,22 @@ from vivace.protocol.shapes.events import AnyEvent, ResponseInProgress, Usage, W
 from vivace.protocol.shapes.outcomes import (
     Broken,
     CallBegun,
+    CallDelta,
     CallDone,
     CallLost,
-    CallText,
     Ended,
     Outcome,
     Queued,
     ReasoningDelta,
     Started,
-    Text,
+    TextDelta,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import SILENT_DELTAS, Numbering, ResponseWriter
 
 SDK: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-CALL: list[Outcome] = [CallBegun("look"), CallText('{"a":'), CallText("1}"), CallDone()]
-PATCH: list[Outcome] = [CallBegun("patch", is_custom=True, namespace="files"), CallText("***"), CallDone()]
+CALL: list[Outcome] = [CallBegun("look"), CallDelta('{"a":'), CallDelta("1}"), CallDone()]
+PATCH: list[Outcome] = [CallBegun("patch", is_custom=True, namespace="files"), CallDelta("***"), CallDone()]
 DOUBTFUL = CallBegun("look", is_sure=False)
 
 
@@ -61,7 +61,7 @@ def last(*outcomes: Outcome, **fields: Any) -> Any:
 
 def test_an_answer_is_told_in_the_order_of_the_api() -> None:
     """Created, the item, its part, deltas, and everything closed again in reverse."""
-    assert names(tell(Text("a"), Text("b"), ended("stop"))) == [
+    assert names(tell(TextDelta("a"), TextDelta("b"), ended("stop"))) == [
         "created",
         "in_progress",
         "output_item.added",
@@ -112,7 +112,7 @@ def test_a_call_keeps_the_id_that_the_backend_gave() -> None:
 
 def test_reasoning_is_an_item_of_its_own() -> None:
     """Closed when the answer begins."""
-    response = last(ReasoningDelta("hm"), ReasoningDelta("."), Text("yes"), ended("stop"))
+    response = last(ReasoningDelta("hm"), ReasoningDelta("."), TextDelta("yes"), ended("stop"))
     reasoning, message = response.output
     assert (reasoning.content[0].text, reasoning.status, reasoning.id) == ("hm.", "completed", "rs_1")
     assert message.content[0].text == "yes"
@@ -120,7 +120,7 @@ def test_reasoning_is_an_item_of_its_own() -> None:
 
 def test_items_have_their_places_and_ids() -> None:
     """Indices count up; no two items share an id."""
-    events = tell(Text("a"), *CALL, *CALL, ReasoningDelta("b"), Text("c"), ended("stop"))
+    events = tell(TextDelta("a"), *CALL, *CALL, ReasoningDelta("b"), TextDelta("c"), ended("stop"))
     added = [event for event in events if name(event) == "output_item.added"]
     assert [event.output_index for event in added] == [0, 1, 2, 3, 4]
     assert len({event.item.id for event in added}) == 5
@@ -130,7 +130,7 @@ def test_items_have_their_places_and_ids() -> None:
 def test_log_probabilities_come_with_the_text() -> None:
     """With each delta, and all of them with the whole."""
     first, second = [{"token": "a"}], [{"token": "b"}]
-    events = tell(Text("a", first), Text("b", second), ended("stop"))
+    events = tell(TextDelta("a", first), TextDelta("b", second), ended("stop"))
     assert [event.logprobs for event in events if name(event) == "output_text.delta"] == [first, second]
     assert events[-1].response.output[0].content[0].logprobs == first + second
 
@@ -147,7 +147,7 @@ def test_log_probabilities_come_with_the_text() -> None:
 )
 def test_every_end_has_its_event(end: Outcome, terminal: str, status: str, reason: str | None) -> None:
     """The terminal event carries the whole response, with what was said so far."""
-    event = tell(Text("a"), end)[-1]
+    event = tell(TextDelta("a"), end)[-1]
     assert name(event) == terminal
     assert event.is_terminal
     response = event.response
@@ -193,15 +193,15 @@ def test_scores_come_with_the_response() -> None:
         [ended("length")],
         [ended("steered")],
         [Broken("x", "y")],
-        [Text("a"), ended("stop")],
+        [TextDelta("a"), ended("stop")],
         [ReasoningDelta("a"), ended("stop")],
-        [CallBegun("other"), CallText("{}"), CallDone(), ended("stop")],
+        [CallBegun("other"), CallDelta("{}"), CallDone(), ended("stop")],
         [CallLost(""), ended("stop")],
     ],
 )
 def test_half_a_call_is_never_called_done(after: list[Outcome]) -> None:
     """However the turn goes on or ends, no client runs half a command."""
-    events = tell(CallBegun("rm", call_id="half"), CallText('{"path": "/'), *after)
+    events = tell(CallBegun("rm", call_id="half"), CallDelta('{"path": "/'), *after)
     done = [event.item for event in events if name(event) == "output_item.done"]
     assert not [item for item in done if getattr(item, "call_id", "") == "half"]
     assert not [item for item in events[-1].response.output if getattr(item, "call_id", "") == "half"]
@@ -210,7 +210,9 @@ def test_half_a_call_is_never_called_done(after: list[Outcome]) -> None:
 
 def test_a_call_that_was_none_becomes_text() -> None:
     """What the model wrote is not lost."""
-    response = last(CallBegun("f"), CallText("{"), CallLost("<tool_call>{"), Text(" so"), ended("length"))
+    response = last(
+        CallBegun("f"), CallDelta("{"), CallLost("<tool_call>{"), TextDelta(" so"), ended("length")
+    )
     assert response.output_text == "<tool_call>{ so"
     assert len(response.output) == 1
 
@@ -224,10 +226,10 @@ def test_a_turn_that_was_only_a_lost_call_has_answered() -> None:
 
 def test_a_doubtful_call_is_told_when_it_is_whole() -> None:
     """Then all at once; the message before it was over when it began."""
-    events = tell(Text("a"), DOUBTFUL, CallText('{"a":'), CallText("1}"))
+    events = tell(TextDelta("a"), DOUBTFUL, CallDelta('{"a":'), CallDelta("1}"))
     assert names(events)[-1] == "output_item.done"
     assert wire(events[-1])["item"]["type"] == "message"
-    events = tell(Text("a"), DOUBTFUL, CallText('{"a":'), CallText("1}"), CallDone())
+    events = tell(TextDelta("a"), DOUBTFUL, CallDelta('{"a":'), CallDelta("1}"), CallDone())
     assert names(events)[-4:] == [
         "output_item.added",
         "function_call_arguments.delta",
@@ -240,14 +242,14 @@ def test_a_doubtful_call_is_told_when_it_is_whole() -> None:
 
 def test_a_long_doubtful_call_is_not_silent() -> None:
     """Clients wait minutes for an event, and a slow machine may write longer: it is still in progress."""
-    events = tell(DOUBTFUL, *[CallText("x")] * (2 * SILENT_DELTAS + 1))
+    events = tell(DOUBTFUL, *[CallDelta("x")] * (2 * SILENT_DELTAS + 1))
     assert names(events)[2:] == ["in_progress", "in_progress"]
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "interrupted"])
 def test_a_doubtful_call_that_is_none_was_never_told(reason: str) -> None:
     """It is text, and the response ends as it would without it."""
-    events = tell(DOUBTFUL, CallText("{'"), CallLost("<tool_call>{'"), ended(reason))
+    events = tell(DOUBTFUL, CallDelta("{'"), CallLost("<tool_call>{'"), ended(reason))
     assert names(events)[2:] == [
         "output_item.added",
         "content_part.added",
@@ -262,7 +264,7 @@ def test_a_doubtful_call_that_is_none_was_never_told(reason: str) -> None:
 
 def test_a_response_with_half_a_call_that_was_told_is_not_completed() -> None:
     """Clients cannot take an item back in one that is: it looks cut off."""
-    response = last(CallBegun("f"), CallText("{"), CallLost("{"), Text(" so"), ended("stop"))
+    response = last(CallBegun("f"), CallDelta("{"), CallLost("{"), TextDelta(" so"), ended("stop"))
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert response.output_text == "{ so"
 
@@ -280,7 +282,7 @@ def test_calls_are_those_that_the_client_must_answer() -> None:
 
 def test_an_item_that_an_interrupt_cut_off_can_be_dropped() -> None:
     """It is said to be interrupted, and is no part of the response; what was whole stays."""
-    events = tell(*CALL, Text("half"), ended("interrupted"), is_discarding=True)
+    events = tell(*CALL, TextDelta("half"), ended("interrupted"), is_discarding=True)
     assert names(events)[-2:] == ["output_item.interrupted", "incomplete"]
     assert wire(events[-2]) == {
         "type": "response.output_item.interrupted",
@@ -294,7 +296,7 @@ def test_an_item_that_an_interrupt_cut_off_can_be_dropped() -> None:
 
 def test_a_turn_that_ended_before_the_interrupt_is_whole() -> None:
     """Discarding is for what is not whole."""
-    assert last(Text("all"), ended("stop"), is_discarding=True).output_text == "all"
+    assert last(TextDelta("all"), ended("stop"), is_discarding=True).output_text == "all"
 
 
 # ---- waiting ----------------------------------------------------------------------------------------
@@ -386,17 +388,17 @@ def test_a_mistake_of_the_backends_leaves_room_for_the_end() -> None:
     """What cannot be told raises; the turn can still fail."""
     writer = ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m")
     with pytest.raises(AssertionError):
-        writer.take(CallText("of no call"))
+        writer.take(CallDelta("of no call"))
     assert name(writer.take(Broken("x", "y"))[-1]) == "failed"
 
 
 WORDS = st.text("ab", max_size=3)
 ITEMS = st.one_of(
-    st.lists(WORDS.map(Text), max_size=3),
+    st.lists(WORDS.map(TextDelta), max_size=3),
     st.lists(WORDS.map(ReasoningDelta), max_size=3),
     st.sampled_from([CALL, PATCH, CALL[:2], [*CALL[:2], CallLost("x")], [*CALL[:1], CallLost("")]]),
-    st.sampled_from([[DOUBTFUL, *CALL[1:]], [DOUBTFUL, CallText("{")], [DOUBTFUL, CallLost("x")]]),
-    st.just([DOUBTFUL, *[CallText("x")] * SILENT_DELTAS, CallDone()]),
+    st.sampled_from([[DOUBTFUL, *CALL[1:]], [DOUBTFUL, CallDelta("{")], [DOUBTFUL, CallLost("x")]]),
+    st.just([DOUBTFUL, *[CallDelta("x")] * SILENT_DELTAS, CallDone()]),
 )
 ENDS = st.sampled_from(
     [ended("stop"), ended("length"), ended("steered"), ended("interrupted"), Broken("server_error", "y")]
@@ -460,9 +462,11 @@ def said_in(item: dict[str, Any]) -> str:
 
 DELTAS = st.lists(
     st.text().flatmap(
-        lambda text: st.sampled_from([Text(text), Text(text, [{"token": "a"}]), ReasoningDelta(text)])
+        lambda text: st.sampled_from(
+            [TextDelta(text), TextDelta(text, [{"token": "a"}]), ReasoningDelta(text)]
+        )
     )
-    | st.sampled_from([*CALL, *PATCH, DOUBTFUL, CallText("é"), CallLost("<tool_call>")]),
+    | st.sampled_from([*CALL, *PATCH, DOUBTFUL, CallDelta("é"), CallLost("<tool_call>")]),
     max_size=12,
 )
 
@@ -475,11 +479,15 @@ def test_a_delta_is_encoded_as_the_event_would_be(outcomes: list[Outcome], strea
     )
     is_in_call = False
     for outcome in [*outcomes, ended("stop")]:
-        if isinstance(outcome, CallText | CallDone | CallLost) and not is_in_call:
+        if isinstance(outcome, CallDelta | CallDone | CallLost) and not is_in_call:
             continue  # a backend tells these only in a call
-        is_in_call = isinstance(outcome, CallBegun | CallText)
+        is_in_call = isinstance(outcome, CallBegun | CallDelta)
         events = [msgspec.json.encode(event) for event in plain.take(outcome)]
-        delta = quick.encode_delta(outcome) if isinstance(outcome, Text | ReasoningDelta | CallText) else None
+        delta = (
+            quick.encode_delta(outcome)
+            if isinstance(outcome, TextDelta | ReasoningDelta | CallDelta)
+            else None
+        )
         if delta is None:
             delta = b"".join(msgspec.json.encode(event) for event in quick.take(outcome))
         said = [_without_ids(text) for text in (delta, b"".join(events))]
@@ -489,9 +497,9 @@ def test_a_delta_is_encoded_as_the_event_would_be(outcomes: list[Outcome], strea
 def test_the_text_after_the_first_is_encoded_the_quick_way() -> None:
     """The first delta opens its item; those that go on with it need no event."""
     writer = ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m")
-    assert writer.encode_delta(Text("a")) is None
-    writer.take(Text("a"))
-    assert wire_delta(writer.encode_delta(Text("b"))) == "b"
+    assert writer.encode_delta(TextDelta("a")) is None
+    writer.take(TextDelta("a"))
+    assert wire_delta(writer.encode_delta(TextDelta("b"))) == "b"
     assert writer.encode_delta(ReasoningDelta("c")) is None
     writer.take(ReasoningDelta("c"))
     assert wire_delta(writer.encode_delta(ReasoningDelta("d"))) == "d"

@@ -65,7 +65,7 @@ UPGRADE = {
 }
 
 
-def knock(address: ServerAddress, target: Target, **headers: str) -> int:
+def request_status(address: ServerAddress, target: Target, **headers: str) -> int:
     """The status of one request, with our token and names unless `headers` say otherwise; "": without."""
     chosen = {"Host": f"127.0.0.1:{address.port}", "Authorization": f"Bearer {address.token}"}
     chosen |= UPGRADE if target.method == "UPGRADE" else {"Content-Length": "2"}

@@ -17,7 +17,7 @@ from tests.server.serving import until
 from vivace.client.warm import ServerAddress
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
-from vivace.protocol.shapes.outcomes import CallBegun, CallText, Ended, Outcome, Queued, Started
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Ended, Outcome, Queued, Started
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.transport.answers import on_mistake, on_vivace_error
@@ -26,7 +26,7 @@ from vivace.server.turns.activity import Activity
 
 STOP = Ended("stop", Usage(7, 5, 12), Waterfall(total_ms=1.0))
 LENGTH = Ended("length", Usage(7, 5, 12), Waterfall())
-CALL = (CallBegun("weather", call_id="call_1"), CallText('{"city":'), CallText('"Rome"}'))
+CALL = (CallBegun("weather", call_id="call_1"), CallDelta('{"city":'), CallDelta('"Rome"}'))
 
 
 class Wait:

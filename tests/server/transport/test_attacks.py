@@ -15,7 +15,15 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.server.serving import fetch, status_of, until
 from tests.server.talking import ENDS, post, talking
-from tests.server.transport.attacking import Target, check_lag, knock, memory_mib, raw, raw_status, targets
+from tests.server.transport.attacking import (
+    Target,
+    check_lag,
+    memory_mib,
+    raw,
+    raw_status,
+    request_status,
+    targets,
+)
 from vivace.client.http import get
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
@@ -71,11 +79,11 @@ def test_no_route_without_the_token(address: ServerAddress, target: Target) -> N
     wrong += [f"Bearer {token[:-1]}", f"bearer\t{token}", "Bearer vv_" + "x" * 43]
     expected = {200, 405} if target.is_open else {401}
     for value in wrong:
-        assert knock(address, target, Authorization=value) in expected, value
+        assert request_status(address, target, Authorization=value) in expected, value
     asked = Target(target.method, f"{target.path}?token={token}&api_key={token}&access_token={token}")
-    assert knock(address, asked, Authorization="") in expected
+    assert request_status(address, asked, Authorization="") in expected
     twice = f"Bearer {token}\r\nAuthorization: Bearer wrong"
-    assert knock(address, target, Authorization=twice) in expected | {400}
+    assert request_status(address, target, Authorization=twice) in expected | {400}
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=ids)
@@ -87,8 +95,11 @@ def test_no_route_at_a_foreign_host(address: ServerAddress, target: Target) -> N
     for host in (*(f"{name}:{port}" for name in foreign), "127.0.0.1", "localhost", f"127.0.0.1:{port + 1}"):
         for token in (f"Bearer {address.token}", ""):
             origin = f"http://{host}"
-            assert knock(address, target, Host=host, Authorization=token) in (400, 421), host
-            assert knock(address, target, Host=host, Origin=origin, Authorization=token) in (400, 421), host
+            assert request_status(address, target, Host=host, Authorization=token) in (400, 421), host
+            assert request_status(address, target, Host=host, Origin=origin, Authorization=token) in (
+                400,
+                421,
+            ), host
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=ids)
@@ -109,9 +120,9 @@ def test_no_route_for_a_foreign_page(address: ServerAddress, target: Target) -> 
     ]
     foreign += [f"http://127.0.0.1:{port}.evil.example", f"http://127.0.0.1:{port}@evil.example", "*"]
     for origin in foreign:
-        assert knock(address, target, Origin=origin) == 403, origin
+        assert request_status(address, target, Origin=origin) == 403, origin
         mine = f"http://127.0.0.1:{port}\r\nOrigin: {origin}"
-        assert knock(address, target, Origin=mine) in (400, 403), origin
+        assert request_status(address, target, Origin=mine) in (400, 403), origin
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=ids)
@@ -124,16 +135,16 @@ def test_two_hosts_are_none(address: ServerAddress, target: Target) -> None:
         f"{ours}\r\nHost: {ours}",
         "",
     ):
-        assert knock(address, target, Host=host) in (400, 421)
+        assert request_status(address, target, Host=host) in (400, 421)
 
 
 @pytest.mark.parametrize("target", POSTS, ids=ids)
 def test_no_form_of_another_page_reaches_anything(address: ServerAddress, target: Target) -> None:
     """What a page can send without asking (plain text, forms) is refused: by the token, then by its type."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        assert knock(address, target, Authorization="", Content_Type=kind) == 401
-        assert knock(address, target, Content_Type=kind, Origin="http://evil.example") == 403
-        assert knock(address, target, Content_Type=kind) == (415 if target in READING else 404)
+        assert request_status(address, target, Authorization="", Content_Type=kind) == 401
+        assert request_status(address, target, Content_Type=kind, Origin="http://evil.example") == 403
+        assert request_status(address, target, Content_Type=kind) == (415 if target in READING else 404)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=ids)
@@ -194,7 +205,7 @@ def test_strange_ids_are_unknown(address: ServerAddress, given: str, end: str) -
     """Never a mistake of ours, never something else's record."""
     path = f"/v1/responses/{given.replace(' ', '%20')}{end}"
     for method in ("POST",) if end == "/cancel" else ("GET", "DELETE"):
-        assert knock(address, Target(method, path), Content_Length="0") in (400, 404, 405)
+        assert request_status(address, Target(method, path), Content_Length="0") in (400, 404, 405)
 
 
 @pytest.mark.parametrize("given", ["\\u0000", "../../x", "x" * 100_000, "\\ud83d\\ude00", "resp_\\n"])
@@ -546,8 +557,8 @@ async def _ordinary_work(address: ServerAddress) -> None:
 async def _storm(address: ServerAddress) -> None:
     async def knocks() -> None:
         for target in TARGETS:
-            await asyncio.to_thread(knock, address, target, Authorization="")
-            await asyncio.to_thread(knock, address, target, Host="127.evil.example")
+            await asyncio.to_thread(request_status, address, target, Authorization="")
+            await asyncio.to_thread(request_status, address, target, Host="127.evil.example")
         for target in READING:
             await asyncio.to_thread(fetch, address, "POST", target.path, DEEP)
             await asyncio.to_thread(fetch, address, "POST", target.path, b'{"input": "\xff"}')

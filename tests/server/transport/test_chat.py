@@ -19,13 +19,13 @@ from tests.server.transport.chat_stage import CALL, LENGTH, STOP, Stage, staged
 from vivace.client.warm import ServerAddress
 from vivace.protocol.shapes.outcomes import (
     CallBegun,
+    CallDelta,
     CallDone,
     CallLost,
-    CallText,
     Queued,
     ReasoningDelta,
     Started,
-    Text,
+    TextDelta,
 )
 from vivace.protocol.shapes.refusal import Refusal
 
@@ -67,7 +67,7 @@ async def async_sdk(served_stage: tuple[Stage, ServerAddress]) -> AsyncIterator[
 
 def test_a_plain_answer(stage: Stage, sdk: OpenAI) -> None:
     """Text, finish and usage, in the SDK's own types."""
-    stage.play(Text("Hello "), Text("there."), STOP)
+    stage.play(TextDelta("Hello "), TextDelta("there."), STOP)
     completion = sdk.chat.completions.create(model="m", messages=HI, temperature=0.5, user="me")
     choice = completion.choices[0]
     assert (choice.message.content, choice.finish_reason) == ("Hello there.", "stop")
@@ -80,7 +80,7 @@ def test_a_plain_answer(stage: Stage, sdk: OpenAI) -> None:
 
 def test_a_stream_says_the_same(stage: Stage, sdk: OpenAI) -> None:
     """Deltas add up to the answer; usage comes last, if it is asked for."""
-    stage.play(Text("Hello "), Text("there."), STOP)
+    stage.play(TextDelta("Hello "), TextDelta("there."), STOP)
     options: Any = {"include_usage": True}
     stream = sdk.chat.completions.create(model="m", messages=HI, stream=True, stream_options=options)
     chunks = list(stream)
@@ -95,7 +95,7 @@ def test_a_stream_says_the_same(stage: Stage, sdk: OpenAI) -> None:
 
 async def test_async(stage: Stage, async_sdk: AsyncOpenAI) -> None:
     """Both ways with the async client."""
-    stage.play(Text("Hello."), STOP)
+    stage.play(TextDelta("Hello."), STOP)
     completion = await async_sdk.chat.completions.create(model="m", messages=HI)
     stream = await async_sdk.chat.completions.create(model="m", messages=HI, stream=True)
     text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
@@ -104,7 +104,7 @@ async def test_async(stage: Stage, async_sdk: AsyncOpenAI) -> None:
 
 def test_limits_are_in_the_headers(stage: Stage, sdk: OpenAI) -> None:
     """Of an answer and of a stream, as the desk gives them."""
-    stage.play(Text("Hello."), STOP)
+    stage.play(TextDelta("Hello."), STOP)
     completions = sdk.chat.completions.with_raw_response
     for answer in (
         completions.create(model="m", messages=HI),
@@ -116,7 +116,7 @@ def test_limits_are_in_the_headers(stage: Stage, sdk: OpenAI) -> None:
 
 def test_a_round_of_tools(stage: Stage, sdk: OpenAI) -> None:
     """A call, its output sent back beside the message as the SDK gave it, and an answer."""
-    stage.play(Text("Let me look."), *CALL, CallDone(), STOP)
+    stage.play(TextDelta("Let me look."), *CALL, CallDone(), STOP)
     completion = sdk.chat.completions.create(model="m", messages=HI, tools=[WEATHER], tool_choice="required")
     choice = completion.choices[0]
     assert choice.finish_reason == "tool_calls"
@@ -125,7 +125,7 @@ def test_a_round_of_tools(stage: Stage, sdk: OpenAI) -> None:
     assert (call.type, call.id, call.function.name) == ("function", "call_1", "weather")
     assert json.loads(call.function.arguments) == {"city": "Rome"}
 
-    stage.play(Text("Sunny."), STOP)
+    stage.play(TextDelta("Sunny."), STOP)
     output = {"role": "tool", "tool_call_id": call.id, "content": "sun"}
     sdk.chat.completions.create(model="m", messages=[*HI, choice.message, output], tools=[WEATHER])
     kinds = [item.type for item in stage.turn.request.items]
@@ -135,7 +135,7 @@ def test_a_round_of_tools(stage: Stage, sdk: OpenAI) -> None:
 def test_the_stream_helper_collects_calls(stage: Stage, sdk: OpenAI) -> None:
     """Its events carry each call once, whole and parsed."""
     call = CallBegun("weather", call_id="call_2")
-    stage.play(*CALL, CallDone(), call, CallText('{"city":"Oslo"}'), CallDone(), STOP)
+    stage.play(*CALL, CallDone(), call, CallDelta('{"city":"Oslo"}'), CallDone(), STOP)
     with sdk.chat.completions.stream(model="m", messages=HI, tools=[WEATHER]) as stream:
         events = list(stream)
         final = stream.get_final_completion()
@@ -147,7 +147,7 @@ def test_the_stream_helper_collects_calls(stage: Stage, sdk: OpenAI) -> None:
 
 def test_custom_calls(stage: Stage, sdk: OpenAI) -> None:
     """The SDK has a type for whole ones; in a stream it passes on what it is given."""
-    stage.play(CallBegun("patch", is_custom=True, call_id="c"), CallText("*** Begin"), CallDone(), STOP)
+    stage.play(CallBegun("patch", is_custom=True, call_id="c"), CallDelta("*** Begin"), CallDone(), STOP)
     completion = sdk.chat.completions.create(model="m", messages=HI, tools=[PATCH])
     assert completion.choices[0].message.tool_calls
     call = completion.choices[0].message.tool_calls[0]
@@ -160,7 +160,7 @@ def test_custom_calls(stage: Stage, sdk: OpenAI) -> None:
 
 async def test_structured_output(stage: Stage, async_sdk: AsyncOpenAI) -> None:
     """`parse` and the stream helper: the schema arrives, the text comes back as an object."""
-    stage.play(Text('{"city":'), Text('"Rome"}'), STOP)
+    stage.play(TextDelta('{"city":'), TextDelta('"Rome"}'), STOP)
     parsed = await async_sdk.chat.completions.parse(model="m", messages=HI, response_format=Weather)
     assert parsed.choices[0].message.parsed == Weather(city="Rome")
     assert json.loads(stage.turn.request.schema)["required"] == ["city"]
@@ -190,7 +190,7 @@ def test_half_a_call_never_arrives(stage: Stage, sdk: OpenAI, is_lost: bool) -> 
 def test_reasoning_and_logprobs(stage: Stage, sdk: OpenAI) -> None:
     """Reasoning in the field that other servers use; log-probabilities in the SDK's types."""
     entry = {"token": "4", "logprob": -0.5, "bytes": [52], "top_logprobs": []}
-    stage.play(ReasoningDelta("two and two"), Text("4", [entry]), STOP)
+    stage.play(ReasoningDelta("two and two"), TextDelta("4", [entry]), STOP)
     completion = sdk.chat.completions.create(model="m", messages=HI, logprobs=True, top_logprobs=2)
     choice: Any = completion.choices[0]
     assert choice.message.reasoning_content == "two and two"
@@ -230,7 +230,7 @@ def test_a_refusal_of_the_desk_is_about_the_chats_fields(stage: Stage, sdk: Open
 
 def test_only_what_is_to_be_stored_is_written_down(stage: Stage, sdk: OpenAI) -> None:
     """With `store: true`, as the response that it is, once."""
-    stage.play(Text("Hello."), STOP)
+    stage.play(TextDelta("Hello."), STOP)
     for is_streamed in (False, True):
         sdk.chat.completions.with_raw_response.create(model="m", messages=HI, stream=is_streamed)
     assert stage.committed == []
@@ -241,6 +241,6 @@ def test_only_what_is_to_be_stored_is_written_down(stage: Stage, sdk: OpenAI) ->
 
 def test_what_has_started_is_told_of_its_model(stage: Stage, sdk: OpenAI) -> None:
     """A turn that waited learns late who answers it."""
-    stage.play(Started(), Text("Hello."), STOP, place=Queued(1, 0.5))
+    stage.play(Started(), TextDelta("Hello."), STOP, place=Queued(1, 0.5))
     assert sdk.chat.completions.create(model="m", messages=HI).model == "m"
     assert list(sdk.chat.completions.create(model="m", messages=HI, stream=True))[-1].model == "m"

@@ -12,7 +12,7 @@ from tests.server.serving import send, until
 from tests.server.transport.chat_stage import CALL, STOP, Stage, Wait, staged
 from vivace.client.warm import ServerAddress
 from vivace.errors import StartError
-from vivace.protocol.shapes.outcomes import Broken, CallDone, Queued, Started, Text
+from vivace.protocol.shapes.outcomes import Broken, CallDone, Queued, Started, TextDelta
 
 HI: Any = [{"role": "user", "content": "hi"}]
 PATH = "/v1/chat/completions"
@@ -80,7 +80,7 @@ def test_what_breaks_before_the_first_word_has_a_status(
 def test_what_breaks_later_is_an_error_in_the_stream(patient: tuple[Stage, ServerAddress]) -> None:
     """The SDK raises it after the text that came before."""
     stage, address = patient
-    stage.play(Text("Hel"), DIED)
+    stage.play(TextDelta("Hel"), DIED)
     with client(address) as sdk:
         stream = sdk.chat.completions.create(model="m", messages=HI, stream=True)
         assert [next(stream).choices[0].delta.content for _ in range(2)] == [None, "Hel"]
@@ -92,7 +92,7 @@ def test_what_breaks_later_is_an_error_in_the_stream(patient: tuple[Stage, Serve
 def test_a_broken_stream_does_not_say_that_it_is_done(patient: tuple[Stage, ServerAddress]) -> None:
     """Neither finish nor [DONE]: a client that passes over the error sees that the end is missing."""
     stage, address = patient
-    stage.play(Text("Hel"), *CALL, DIED)
+    stage.play(TextDelta("Hel"), *CALL, DIED)
     *chunks, error = frames(ask(address))
     assert json.loads(error.removeprefix("data: ")) == {
         "error": {
@@ -111,7 +111,7 @@ def test_a_broken_stream_does_not_say_that_it_is_done(patient: tuple[Stage, Serv
 def test_a_mistake_of_ours_is_answered(patient: tuple[Stage, ServerAddress]) -> None:
     """In the stream, without a word about what it was."""
     stage, address = patient
-    stage.play(Text("Hel"), ValueError("secret"))
+    stage.play(TextDelta("Hel"), ValueError("secret"))
     error = frames(ask(address))[-1]
     assert "server_error" in error
     assert "secret" not in error
@@ -120,7 +120,7 @@ def test_a_mistake_of_ours_is_answered(patient: tuple[Stage, ServerAddress]) -> 
 def test_what_cannot_be_stored_has_failed(patient: tuple[Stage, ServerAddress]) -> None:
     """With `store: true` an end is told only if it is written down."""
     stage, address = patient
-    stage.play(Text("Hello."), STOP)
+    stage.play(TextDelta("Hello."), STOP)
     stage.commit_problem = StartError("The disk is full.")
     with client(address) as sdk:
         with pytest.raises(InternalServerError, match="disk is full") as caught:
@@ -140,7 +140,7 @@ def test_a_silent_stream_is_kept_alive(restless: tuple[Stage, ServerAddress], be
     """Comments come while there is nothing to say, and the answer after them is whole."""
     stage, address = restless
     wait = Wait()
-    stage.play(*before, wait, *([CallDone()] if before else []), Text("Hello."), STOP)
+    stage.play(*before, wait, *([CallDone()] if before else []), TextDelta("Hello."), STOP)
     answer = ask(address)
     until(wait.is_reached.is_set)
     line_after(answer, ": still here")
@@ -155,7 +155,7 @@ def test_the_sdk_passes_over_comments(restless: tuple[Stage, ServerAddress]) -> 
     """They are no chunks."""
     stage, address = restless
     wait = Wait()
-    stage.play(wait, Text("Hello."), STOP, place=Queued(2, 3.0))
+    stage.play(wait, TextDelta("Hello."), STOP, place=Queued(2, 3.0))
     with client(address) as sdk:
         stream = sdk.chat.completions.create(model="m", messages=HI, stream=True)
         assert next(stream).choices[0].delta.role == "assistant"
@@ -166,7 +166,7 @@ def test_the_sdk_passes_over_comments(restless: tuple[Stage, ServerAddress]) -> 
 def test_a_place_in_the_queue_is_told(restless: tuple[Stage, ServerAddress]) -> None:
     """Where it waits at first, and whenever that changes."""
     stage, address = restless
-    stage.play(Queued(1, 0.5), Started(), Text("Hello."), STOP, place=Queued(2, 1.25))
+    stage.play(Queued(1, 0.5), Started(), TextDelta("Hello."), STOP, place=Queued(2, 1.25))
     told = [frame for frame in frames(ask(address)) if frame.startswith(": queued")]
     assert told == [": queued, place 2, about 1.2 s", ": queued, place 1, about 0.5 s"]
 
@@ -177,7 +177,7 @@ def test_a_stream_begins_before_the_first_word_if_that_takes_long(
     """The headers and the role are there while the model still reads."""
     stage, address = restless
     wait = Wait()
-    stage.play(wait, Text("Hello."), STOP)
+    stage.play(wait, TextDelta("Hello."), STOP)
     answer = ask(address)
     assert answer.status == 200
     assert json.loads(line_after(answer, "data: ").removeprefix("data: "))["choices"][0]["delta"] == {
@@ -193,7 +193,7 @@ def test_a_stream_begins_before_the_first_word_if_that_takes_long(
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-@pytest.mark.parametrize("before", [[], [Text("Hel")], [*CALL]], ids=["first", "text", "call"])
+@pytest.mark.parametrize("before", [[], [TextDelta("Hel")], [*CALL]], ids=["first", "text", "call"])
 @pytest.mark.parametrize("kind", ["patient", "restless"])
 def test_a_client_that_leaves_ends_its_turn(
     request: pytest.FixtureRequest, kind: str, before: list[Any], is_streamed: bool
@@ -217,7 +217,7 @@ def test_a_reader_that_goes_in_the_middle_ends_its_turn(patient: tuple[Stage, Se
     """The SDK's stream closed early."""
     stage, address = patient
     wait = Wait()
-    stage.play(Text("Hel"), wait, STOP)
+    stage.play(TextDelta("Hel"), wait, STOP)
     with client(address) as sdk:
         with sdk.chat.completions.create(model="m", messages=HI, stream=True) as stream:
             next(stream)

@@ -13,7 +13,7 @@ from tests.server.talking import check_numbers, narrow_socket, talking
 from vivace.config import Settings
 from vivace.protocol.connection.messages import Message, parse_message
 from vivace.server.backends.native.turn import NativeTurn
-from vivace.server.transport import parsing, websocket, wire
+from vivace.server.transport import parsing, protocols, websocket
 
 LARGE = "x" * (parsing.LARGE_BYTES + 1)
 
@@ -69,7 +69,7 @@ async def test_a_cancel_is_obeyed_while_another_lane_waits_for_the_client(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client reads nothing, and an answer in one lane waits for that: a cancel in another does not."""
-    monkeypatch.setattr(wire, "BLOCKED_S", 120.0)
+    monkeypatch.setattr(protocols, "BLOCKED_S", 120.0)
     options = {"sock": narrow_socket(inside.address), "max_queue": 1, "close_timeout": 0.2}
     async with talking(inside.address, **options) as talker:
         await talker.create(input="go", stream_id="a")
@@ -106,7 +106,7 @@ async def test_who_answers_nothing_is_read_no_further(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers that a client does not take are limited in number; beyond that it is not read from."""
-    monkeypatch.setattr(wire, "BLOCKED_S", 120.0)
+    monkeypatch.setattr(protocols, "BLOCKED_S", 120.0)
     monkeypatch.setattr(websocket, "MAX_UNSENT", 8)
     options = {"sock": narrow_socket(inside.address), "max_queue": 1, "close_timeout": 0.2}
     async with talking(inside.address, **options) as talker:

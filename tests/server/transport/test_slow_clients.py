@@ -14,7 +14,7 @@ from tests.server.serving import script
 from tests.server.talking import Talker, check_numbers, narrow_socket, post, talking
 from vivace.config import Settings
 from vivace.server.backends.native.turn import NativeTurn
-from vivace.server.transport import sse, wire
+from vivace.server.transport import protocols, sse
 
 TEXT = "".join(random.Random(5).choices(string.ascii_letters, k=1000))  # nothing to draft from: 1,000 events
 SHORT_S = 0.2
@@ -42,14 +42,14 @@ async def inside(shared: Inside) -> AsyncIterator[Inside]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not ten seconds."""
-    assert wire.BLOCKED_S == 10.0
-    monkeypatch.setattr(wire, "BLOCKED_S", SHORT_S)
+    assert protocols.BLOCKED_S == 10.0
+    monkeypatch.setattr(protocols, "BLOCKED_S", SHORT_S)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow this machine is."""
-    monkeypatch.setattr(wire, "BLOCKED_S", 120.0)
+    monkeypatch.setattr(protocols, "BLOCKED_S", 120.0)
 
 
 def slowly(inside: Inside) -> dict[str, object]:
@@ -81,7 +81,7 @@ async def test_a_client_that_takes_nothing_is_closed_with_1013(
 ) -> None:
     """Its turns end, the connection is over on our side, and the close is what it reads last."""
     del hasty
-    monkeypatch.setattr(wire, "CUT_S", 60.0)
+    monkeypatch.setattr(protocols, "CUT_S", 60.0)
     async with talking(inside.address, **slowly(inside)) as talker:
         for lane in ("a", "b", "c"):
             await talker.create(input="go", stream_id=lane)
@@ -96,7 +96,7 @@ async def test_a_client_that_never_reads_again_is_cut_off(
 ) -> None:
     """Not even the close is taken: after a while the connection itself is gone, and its buffers with it."""
     del hasty
-    monkeypatch.setattr(wire, "CUT_S", SHORT_S)
+    monkeypatch.setattr(protocols, "CUT_S", SHORT_S)
     async with talking(inside.address, **slowly(inside)) as talker:
         await talker.create(input="go")
         await until(lambda: inside.sockets._open)

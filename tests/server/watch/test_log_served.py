@@ -11,7 +11,7 @@ import pytest
 from tests.server.inside import served_here, until
 from tests.server.serving import fetch, script
 from tests.server.talking import narrow_socket, post
-from tests.server.transport.attacking import UPGRADE, Target, knock, raw
+from tests.server.transport.attacking import UPGRADE, Target, raw, request_status
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.rundir import log_file
@@ -24,10 +24,10 @@ TEXT = "".join(random.Random(5).choices(string.ascii_letters, k=1000))  # nothin
 def test_a_refused_upgrade_is_no_error(served: Settings, address: ServerAddress) -> None:
     """It is answered, and that is all: no line that speaks of a handshake that was forgotten."""
     for _ in range(3):
-        assert knock(address, SOCKET, Authorization="") == 401
-        assert knock(address, SOCKET, Origin="http://evil.example") == 403
-        assert knock(address, SOCKET, Host="evil.example") in (400, 421)
-        assert knock(address, Target("UPGRADE", "/nowhere")) == 403
+        assert request_status(address, SOCKET, Authorization="") == 401
+        assert request_status(address, SOCKET, Origin="http://evil.example") == 403
+        assert request_status(address, SOCKET, Host="evil.example") in (400, 421)
+        assert request_status(address, Target("UPGRADE", "/nowhere")) == 403
     assert fetch(address, "POST", "/v1/responses", {"input": "hi", "store": False})[0] == 200
     lines = log_file(served).read_text().splitlines()
     assert any("vivace.turns: turn" in line for line in lines)

@@ -32,13 +32,13 @@ from vivace.protocol.shapes.events import Extension
 from vivace.protocol.shapes.outcomes import (
     Broken,
     CallBegun,
+    CallDelta,
     CallDone,
     CallLost,
-    CallText,
     Ended,
     Outcome,
     ReasoningDelta,
-    Text,
+    TextDelta,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
 
@@ -93,7 +93,7 @@ class ChatWriter:
 
     def _take(self, outcome: Outcome) -> Iterator[Chunk]:
         match outcome:
-            case Text(delta=delta, logprobs=logprobs):
+            case TextDelta(delta=delta, logprobs=logprobs):
                 yield from self._say(delta, logprobs)
             case ReasoningDelta(delta=delta):
                 self._drop_call()
@@ -102,7 +102,7 @@ class ChatWriter:
             case CallBegun():
                 self._drop_call()
                 self._open = outcome
-            case CallText(delta=delta):
+            case CallDelta(delta=delta):
                 assert self._open is not None, "no call is open"
                 self._held.append(delta)
             case CallDone():

@@ -21,7 +21,7 @@ class Started(msgspec.Struct, frozen=True):
     """It waited, and does no longer."""
 
 
-class Text(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True):
     """More of the answer's text."""
 
     delta: str
@@ -44,7 +44,7 @@ class CallBegun(msgspec.Struct, frozen=True):
     is_sure: bool = True  # nothing but a cut makes it none; otherwise it may turn out to be malformed
 
 
-class CallText(msgspec.Struct, frozen=True):
+class CallDelta(msgspec.Struct, frozen=True):
     """More of the open call's arguments, or of a custom tool's input."""
 
     delta: str
@@ -79,8 +79,6 @@ class Broken(msgspec.Struct, frozen=True):
     message: str
 
 
-Outcome = (
-    Queued | Started | Text | ReasoningDelta | CallBegun | CallText | CallDone | CallLost | Ended | Broken
-)
-TextOutcome = Text | ReasoningDelta | CallText
+TextOutcome = TextDelta | ReasoningDelta | CallDelta
+Outcome = Queued | Started | TextOutcome | CallBegun | CallDone | CallLost | Ended | Broken
 Terminal = Ended | Broken

@@ -31,7 +31,7 @@ from vivace.protocol.shapes.events import (
     ReasoningTextDelta,
     ReasoningTextDone,
 )
-from vivace.protocol.shapes.outcomes import CallBegun, CallText, Outcome, ReasoningDelta, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Outcome, ReasoningDelta, TextDelta
 
 Draft = tuple[type[Event], dict[str, Any]]  # an event without its number
 
@@ -71,7 +71,7 @@ class OpenItem(Protocol):
 
 
 class OpenMessage:
-    grows_by: ClassVar[type[Outcome]] = Text
+    grows_by: ClassVar[type[Outcome]] = TextDelta
 
     def __init__(self, item_id: str, index: int) -> None:
         self.id = item_id
@@ -135,7 +135,7 @@ class HeldCall(msgspec.Struct):
 
 
 class OpenCall:
-    grows_by: ClassVar[type[Outcome]] = CallText
+    grows_by: ClassVar[type[Outcome]] = CallDelta
 
     def __init__(self, item_id: str, index: int, call: CallBegun, call_id: str) -> None:
         self.id = item_id

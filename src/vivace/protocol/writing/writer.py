@@ -38,15 +38,15 @@ from vivace.protocol.shapes.events import (
 from vivace.protocol.shapes.outcomes import (
     Broken,
     CallBegun,
+    CallDelta,
     CallDone,
     CallLost,
-    CallText,
     Ended,
     Outcome,
     Queued,
     ReasoningDelta,
     Started,
-    Text,
+    TextDelta,
     TextOutcome,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
@@ -142,7 +142,7 @@ class ResponseWriter:
         item = self._open
         if item is None or type(outcome) is not item.grows_by:
             return None
-        if isinstance(outcome, Text) and outcome.logprobs:
+        if isinstance(outcome, TextDelta) and outcome.logprobs:
             return None
         if self._template is None:
             self._template = DeltaTemplate(item.grown(""), self.numbering.stream_id)
@@ -197,7 +197,7 @@ class ResponseWriter:
 
     def _take(self, outcome: Outcome) -> Iterator[AnyEvent]:
         match outcome:
-            case Text(delta=delta, logprobs=logprobs):
+            case TextDelta(delta=delta, logprobs=logprobs):
                 message = yield from self._as(OpenMessage, "msg")
                 yield self._numbered(message.grown(delta, logprobs))
             case ReasoningDelta(delta=delta):
@@ -205,7 +205,7 @@ class ResponseWriter:
                 yield self._numbered(reasoning.grown(delta))
             case CallBegun():
                 yield from self._open_call(outcome)
-            case CallText(delta=delta):
+            case CallDelta(delta=delta):
                 if self._held:
                     self._held.deltas.append(delta)
                     if len(self._held.deltas) % SILENT_DELTAS == 0:
@@ -276,7 +276,7 @@ class ResponseWriter:
         if held:
             yield from self._tell_call(held.call)
             if arguments := "".join(held.deltas):
-                yield from self._take(CallText(arguments))
+                yield from self._take(CallDelta(arguments))
 
     def _tell_call(self, call: CallBegun) -> Iterator[AnyEvent]:
         item_id = self._new_id("ctc" if call.is_custom else "fc")
@@ -307,7 +307,7 @@ class ResponseWriter:
         if self._held or isinstance(self._open, OpenCall):
             yield from self._close("incomplete")
         if text:
-            yield from self._take(Text(text))
+            yield from self._take(TextDelta(text))
 
     def _numbered(self, draft: Draft) -> Any:
         kind, fields = draft

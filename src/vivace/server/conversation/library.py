@@ -18,7 +18,7 @@ from vivace.server.backends.base import Caller
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 from vivace.server.store.base import Record, Store
 from vivace.server.store.problems import ParentGone
-from vivace.server.transport.listing import listed
+from vivace.server.transport.input_items import complete_items
 from vivace.server.watch.metrics import Metrics
 
 MAX_IN_MEMORY = 512
@@ -103,7 +103,7 @@ class Library:
         data = await self.store.items(record.id, record.tenant)
         items: list[dict[str, Any]] = msgspec.json.decode(data or b"[]")
         output = msgspec.json.decode(record.response)["output"]
-        return listed(items[: len(items) - len(output)], record.id)
+        return complete_items(items[: len(items) - len(output)], record.id)
 
     async def history(self, known: StoredResponse | None) -> list[InputItem]:
         """Every item of the conversation up to and with this response's output."""

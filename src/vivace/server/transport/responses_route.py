@@ -29,7 +29,7 @@ from vivace.server.transport.sse import (
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.background import Backgrounds
 from vivace.server.turns.desk import Desk
-from vivace.server.turns.narration import narrated
+from vivace.server.turns.response_events import response_events
 
 MAX_PAGE = 100
 
@@ -53,7 +53,7 @@ class ResponsesRoute:
                 return FrameStream(live.frames(), self._activity, None, headers)
             return json_response(live.response, headers=headers)
         if asked.stream:
-            frames = _frames(narrated(self._desk, turn))
+            frames = _frames(response_events(self._desk, turn))
             return FrameStream(frames, self._activity, lambda: leave(turn), headers)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
@@ -144,7 +144,7 @@ class ResponsesRoute:
 async def _drained(desk: Desk, turn: Turn, headers: dict[str, str]) -> Response:
     """The whole answer at once: the response of the terminal event."""
     last: AnyEvent | None = None
-    async for event in narrated(desk, turn):
+    async for event in response_events(desk, turn):
         last = event
     assert isinstance(last, Terminal), "a turn ends with a terminal event"
     if isinstance(last, ResponseFailed):

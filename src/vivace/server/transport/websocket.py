@@ -22,16 +22,16 @@ from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Fo
 from vivace.protocol.connection.machine import Connection
 from vivace.protocol.connection.messages import Message
 from vivace.protocol.shapes.events import AnyEvent, Terminal
-from vivace.protocol.shapes.outcomes import Broken, CallText, Outcome, ReasoningDelta, Text
+from vivace.protocol.shapes.outcomes import Broken, CallDelta, Outcome, ReasoningDelta, TextDelta
 from vivace.protocol.shapes.refusal import INTERNAL, ErrorFrame, frame_of, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
 from vivace.server.backends.base import Caller, Turn
 from vivace.server.transport.auth import caller_of
-from vivace.server.transport.lane_order import Lane, LaneOrder, Place
+from vivace.server.transport.lane_locks import Lane, LaneLocks, Place
 from vivace.server.transport.parsing import MessageParser
+from vivace.server.transport.protocols import BLOCKED_S, WIRE, WebSocketProtocol
 from vivace.server.transport.tickets import chosen_subprotocol
-from vivace.server.transport.wire import BLOCKED_S, WIRE, SocketWire
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.desk import Desk
 from vivace.server.watch.turn_watch import Watch
@@ -39,7 +39,7 @@ from vivace.server.watch.turn_watch import Watch
 LONGEST_S = 60 * 60.0
 MAX_UNSENT = 256  # answers to messages that wait to be sent; a client that has more is not read from
 TRY_AGAIN_LATER, RESTARTING = 1013, 1012
-TEXT = (Text, ReasoningDelta, CallText)
+TEXT = (TextDelta, ReasoningDelta, CallDelta)
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class SocketSession:
         self, websocket: WebSocket, desk: Desk, activity: Activity, watch: Watch, caller: Caller
     ) -> None:
         self._websocket = websocket
-        self._wire: SocketWire = websocket.scope["extensions"][WIRE]
+        self._wire: WebSocketProtocol = websocket.scope["extensions"][WIRE]
         self._desk = desk
         self._activity = activity
         self._watch = watch
@@ -92,7 +92,7 @@ class SocketSession:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent: set[asyncio.Task[None]] = set()  # what was read, and is not answered yet
         self._parser = MessageParser(self._handle)
-        self._order = LaneOrder()
+        self._order = LaneLocks()
         self._is_gone = False
 
     async def run(self) -> None:

@@ -20,7 +20,7 @@ from tests.server.talking import check_numbers, talking
 from vivace.client.http import get
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
-from vivace.protocol.shapes.outcomes import Ended, Text
+from vivace.protocol.shapes.outcomes import Ended, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.backends.native import engine_supervisor, submission
@@ -232,7 +232,7 @@ async def test_every_kind_of_turn_is_given_up(
     assert session is not None
     await until(lambda: not session.is_busy)
     then = await inside.desk.begin(ResponseCreate(input="brief", previous_response_id=turn.id), Caller())
-    said = "".join([outcome.delta async for outcome in then if isinstance(outcome, Text)])
+    said = "".join([outcome.delta async for outcome in then if isinstance(outcome, TextDelta)])
     assert said == "Fine."
     assert engine_pid(inside) == pid
 
@@ -243,7 +243,7 @@ async def test_late_tokens_are_no_part_of_the_log(inside: Inside, monkeypatch: p
     for _ in range(20):
         turn = inside.native.begin(ResponseCreate(input="go"), "resp_late", Caller())
         async for outcome in turn:
-            if isinstance(outcome, Text):
+            if isinstance(outcome, TextDelta):
                 turn.interrupt()
         session = turn.session
         assert session is not None
@@ -275,7 +275,7 @@ async def test_no_turn_begins_on_an_engine_that_hangs(
         assert not stays.submitted
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert "".join([outcome.delta async for outcome in stays if isinstance(outcome, Text)]) == "Fine."
+    assert "".join([outcome.delta async for outcome in stays if isinstance(outcome, TextDelta)]) == "Fine."
     assert not stays.deaths
 
 
@@ -377,7 +377,7 @@ async def test_a_death_while_it_is_interrupted(inside: Inside) -> None:
     outcomes = []
     async for outcome in turn:
         outcomes.append(outcome)
-        if isinstance(outcome, Text) and len(outcomes) == 5:
+        if isinstance(outcome, TextDelta) and len(outcomes) == 5:
             signalled(inside, signal.SIGKILL)
             turn.interrupt()
     assert isinstance(outcomes[-1], Ended)

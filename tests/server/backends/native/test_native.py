@@ -8,7 +8,7 @@ import pytest
 
 from tests.server.serving import script
 from vivace.config import Settings
-from vivace.protocol.shapes.outcomes import Ended, Text
+from vivace.protocol.shapes.outcomes import Ended, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.backends.native import loaded_model
@@ -35,7 +35,7 @@ class Talk:
         turn = self.backend.begin(request, f"resp_{self._count}", Caller())
         outcomes = [outcome async for outcome in turn]
         assert isinstance(outcomes[-1], Ended), outcomes[-1]
-        said = "".join(outcome.delta for outcome in outcomes if isinstance(outcome, Text))
+        said = "".join(outcome.delta for outcome in outcomes if isinstance(outcome, TextDelta))
         return turn.id, said, outcomes[-1]
 
     def tokens(self, response_id: str) -> list[int]:
@@ -106,7 +106,7 @@ async def test_an_interrupted_turn_keeps_its_partial(talk: Talk) -> None:
     request = ResponseCreate(input="one")
     turn = talk.backend.begin(request, "resp_cut", Caller())
     async for outcome in turn:
-        if isinstance(outcome, Text):
+        if isinstance(outcome, TextDelta):
             turn.interrupt()
     assert isinstance(outcome, Ended)
     assert outcome.reason == "interrupted"

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 from vivace.protocol.shapes.events import Usage, Waterfall
 from vivace.protocol.shapes.outcomes import (
     CallBegun,
+    CallDelta,
     CallDone,
-    CallText,
     Ended,
     Outcome,
     ReasoningDelta,
-    Text,
+    TextDelta,
 )
 from vivace.server.backends.native.outbox import Outbox
 
 END = Ended("stop", Usage(0, 0, 0), Waterfall())
 OUTCOMES = st.lists(
     st.one_of(
-        st.builds(Text, st.text(max_size=3), st.lists(st.integers(), max_size=2)),
+        st.builds(TextDelta, st.text(max_size=3), st.lists(st.integers(), max_size=2)),
         st.builds(ReasoningDelta, st.text(max_size=3)),
-        st.builds(CallText, st.text(max_size=3)),
+        st.builds(CallDelta, st.text(max_size=3)),
         st.just(CallBegun("f")),
         st.just(CallDone()),
     )
@@ -37,9 +37,9 @@ def joined(outcomes: list[Outcome]) -> list[Outcome]:
     for outcome in outcomes:
         last = found[-1] if found else None
         match last, outcome:
-            case Text(), Text():
-                found[-1] = Text(last.delta + outcome.delta, last.logprobs + outcome.logprobs)
-            case (ReasoningDelta(), ReasoningDelta()) | (CallText(), CallText()):
+            case TextDelta(), TextDelta():
+                found[-1] = TextDelta(last.delta + outcome.delta, last.logprobs + outcome.logprobs)
+            case (ReasoningDelta(), ReasoningDelta()) | (CallDelta(), CallDelta()):
                 found[-1] = type(outcome)(last.delta + outcome.delta)  # type: ignore[union-attr]
             case _:
                 found.append(outcome)
@@ -115,15 +115,15 @@ def test_a_taker_gets_what_was_held_as_one() -> None:
         return True
 
     for text in ("a", "b"):
-        outbox.hold(Text(text, [text]))
+        outbox.hold(TextDelta(text, [text]))
     outbox.tell(take)
     outbox.tell(take)
-    assert taken == [Text("ab", ["a", "b"])]
+    assert taken == [TextDelta("ab", ["a", "b"])]
 
 
 def test_what_a_turn_put_in_stays_its_own() -> None:
     """Joining changes no outcome that was put in."""
-    first, outbox = Text("a", [1]), Outbox()
+    first, outbox = TextDelta("a", [1]), Outbox()
     outbox.put(first)
-    outbox.put(Text("b", [2]))
-    assert first == Text("a", [1])
+    outbox.put(TextDelta("b", [2]))
+    assert first == TextDelta("a", [1])

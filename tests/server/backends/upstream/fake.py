@@ -15,7 +15,7 @@ from typing import Any
 
 from vivace.protocol.shapes.events import CustomToolCall, FunctionCall, Terminal
 from vivace.protocol.shapes.items import InputItem
-from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, ReasoningDelta, Text
+from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, ReasoningDelta, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate, parse_create
 from vivace.protocol.writing.writer import ResponseWriter
 from vivace.server.backends.base import Caller
@@ -262,7 +262,7 @@ class Told:
 
     @property
     def text(self) -> str:
-        return "".join(outcome.delta for outcome in self.outcomes if isinstance(outcome, Text))
+        return "".join(outcome.delta for outcome in self.outcomes if isinstance(outcome, TextDelta))
 
     @property
     def musing(self) -> str:

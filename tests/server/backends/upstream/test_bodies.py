@@ -10,16 +10,18 @@ from vivace.protocol.shapes.requests import parse_create
 from vivace.server.backends.upstream.dialects import chat_body, responses_body
 from vivace.server.backends.upstream.dialects.items import NO_OUTPUT, conversation
 from vivace.server.backends.upstream.dialects.tools import toolbox
-from vivace.server.backends.upstream.question import Question
+from vivace.server.backends.upstream.request import UpstreamRequest
 from vivace.server.backends.upstream.settings import read_upstreams
 
 OPENAI = "https://api.openai.com/v1"
 
 
-def question(url: str = "http://box/v1", omit: tuple[str, ...] = (), **fields: Any) -> Question:
+def question(url: str = "http://box/v1", omit: tuple[str, ...] = (), **fields: Any) -> UpstreamRequest:
     request = parse_create(json.dumps({"input": "hi"} | fields))
     (upstream,) = read_upstreams({"box": {"url": url, "omit": list(omit)}})
-    return Question(upstream, "m", request, conversation(request.items), toolbox(request, request.items))
+    return UpstreamRequest(
+        upstream, "m", request, conversation(request.items), toolbox(request, request.items)
+    )
 
 
 def chat(**fields: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.backends.upstream.fake import Asker, Call, Fake, Script, chat, chunk, says, tool_call, until
 from vivace.protocol.shapes.events import OutputMessage, ReasoningItem
-from vivace.protocol.shapes.outcomes import CallBegun, CallText, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, TextDelta
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 PATCH = {"type": "custom", "name": "apply_patch"}
@@ -51,7 +51,7 @@ async def test_a_delta_does_not_wait_for_the_next(fake: Fake, box: Asker) -> Non
     fake.play(script)
     turn = box.begin()
     async for outcome in turn:
-        assert outcome == Text("now")
+        assert outcome == TextDelta("now")
         break
     turn.interrupt()
 
@@ -153,9 +153,9 @@ async def test_arguments_are_told_as_they_come(fake: Fake, box: Asker) -> None:
     seen = []
     async for outcome in turn:
         seen.append(outcome)
-        if isinstance(outcome, CallText):
+        if isinstance(outcome, CallDelta):
             break
-    assert seen == [CallBegun("f", call_id="c1"), CallText('{"a')]
+    assert seen == [CallBegun("f", call_id="c1"), CallDelta('{"a')]
     turn.interrupt()
 
 
@@ -297,7 +297,7 @@ async def test_what_might_have_been_a_stop_string_is_told(fake: Fake, box: Asker
         chat(chunk({"content": "EN"}), *map(chunk, ONE_CALL), chunk({"content": "E"}), chunk(finish="stop"))
     )
     told = await box.ask(stop=["END"], tools=[FUNCTION])
-    assert [outcome.delta for outcome in told.outcomes if isinstance(outcome, Text)] == ["EN", "E"]
+    assert [outcome.delta for outcome in told.outcomes if isinstance(outcome, TextDelta)] == ["EN", "E"]
 
 
 async def test_logprobs_are_passed_on(fake: Fake, box: Asker) -> None:
@@ -307,7 +307,7 @@ async def test_logprobs_are_passed_on(fake: Fake, box: Asker) -> None:
     event["choices"][0]["logprobs"] = {"content": [one]}
     fake.play(chat(event, chunk(finish="stop")))
     told = await box.ask(top_logprobs=2)
-    assert told.outcomes[0] == Text("x", [one])
+    assert told.outcomes[0] == TextDelta("x", [one])
     assert (fake.calls[0].body["logprobs"], fake.calls[0].body["top_logprobs"]) == (True, 2)
 
 

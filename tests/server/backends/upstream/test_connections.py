@@ -113,7 +113,7 @@ async def test_usage_that_hangs_does_not_break_the_answer(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the finish reason all was said: it ends well, with an estimate."""
-    monkeypatch.setattr("vivace.server.backends.upstream.peer.USAGE_S", 0.05)
+    monkeypatch.setattr("vivace.server.backends.upstream.client.USAGE_S", 0.05)
 
     def script(call: Call) -> None:
         call.head()

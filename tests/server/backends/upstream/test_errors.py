@@ -230,7 +230,7 @@ async def test_the_key_goes_to_the_upstream_and_nowhere_else(
 
 async def test_an_endless_answer_is_ended(fake: Fake, box: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that never stops does not fill our memory: text, calls, and calls without a name."""
-    monkeypatch.setattr("vivace.server.backends.upstream.teller.MAX_ANSWER_CHARS", 10_000)
+    monkeypatch.setattr("vivace.server.backends.upstream.sequencer.MAX_ANSWER_CHARS", 10_000)
     piece = {"tool_calls": [{"index": 0, "function": {"arguments": "x" * 100}}]}
     for delta in ({"content": "x" * 100}, {"reasoning": "x" * 100}, piece):
         fake.play(_for_ever(lambda _, delta=delta: delta))

@@ -6,14 +6,14 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallText, Outcome, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, CallDone, Outcome, TextDelta
 from vivace.protocol.shapes.tools import Choice
 from vivace.server.backends.upstream.dialects.chat_reader import ChatReader
 from vivace.server.backends.upstream.dialects.custom_input import InputText, wrapped
 from vivace.server.backends.upstream.dialects.tools import Toolbox
 from vivace.server.backends.upstream.errors import Problems
+from vivace.server.backends.upstream.sequencer import OutcomeSequencer
 from vivace.server.backends.upstream.settings import parse_upstream
-from vivace.server.backends.upstream.teller import Teller
 
 PROBLEMS = Problems(parse_upstream("box=http://a/v1"))
 texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\/\n\t{}:😀é'))
@@ -98,7 +98,7 @@ def test_calls_in_any_mixture_are_told_one_by_one(mixture: tuple[list[str], list
     """Each call begins once, is whole before the next begins, and has exactly its own arguments."""
     calls, pieces = mixture
     outcomes: list[Outcome] = []
-    reader = ChatReader(Teller(outcomes.append), Toolbox([], Choice()), PROBLEMS)
+    reader = ChatReader(OutcomeSequencer(outcomes.append), Toolbox([], Choice()), PROBLEMS)
     begun: list[int] = []
     for index, piece in pieces:
         function: dict[str, str] = {"arguments": piece}
@@ -116,7 +116,7 @@ def test_calls_in_any_mixture_are_told_one_by_one(mixture: tuple[list[str], list
                 assert not is_open
                 is_open = True
                 told.append((name, ""))
-            case CallText(delta=delta_text):
+            case CallDelta(delta=delta_text):
                 assert is_open
                 told[-1] = (told[-1][0], told[-1][1] + delta_text)
             case CallDone():
@@ -130,13 +130,13 @@ def test_calls_in_any_mixture_are_told_one_by_one(mixture: tuple[list[str], list
 def test_text_beside_a_call_waits_for_its_end() -> None:
     """Text in the middle of a call neither ends the call nor is lost."""
     outcomes: list[Outcome] = []
-    teller = Teller(outcomes.append)
+    teller = OutcomeSequencer(outcomes.append)
     first = teller.begin(CallBegun("a"))
     teller.grow(first, "{")
     teller.text("hm")
     second = teller.begin(CallBegun("b"))
     teller.done(second)
     teller.grow(first, "}")
-    assert outcomes == [CallBegun("a"), CallText("{"), CallText("}")]
+    assert outcomes == [CallBegun("a"), CallDelta("{"), CallDelta("}")]
     teller.done(first)
-    assert outcomes[3:] == [CallDone(), Text("hm"), CallBegun("b"), CallDone()]
+    assert outcomes[3:] == [CallDone(), TextDelta("hm"), CallBegun("b"), CallDone()]

@@ -23,7 +23,7 @@ from tests.server.backends.upstream.fake import (
 )
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.items import InputItem, Part
-from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Text
+from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, TextDelta
 from vivace.server.backends.upstream.turn import UpstreamTurn
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.turn_watch import Watch
@@ -117,7 +117,7 @@ async def test_an_interrupt_closes_the_connection_in_every_phase(fake: Fake, box
     turn = box.begin()
     if script is streaming:
         async for outcome in turn:
-            assert outcome == Text("Hel")
+            assert outcome == TextDelta("Hel")
             break
     await until(lambda: fake.calls)
     turn.interrupt()
@@ -143,7 +143,7 @@ async def test_an_interrupt_keeps_what_was_said(fake: Fake, box: Asker) -> None:
         said.append(outcome)
         if turn.teller.pieces == 3:
             turn.interrupt("steered")
-    assert "".join(outcome.delta for outcome in said if isinstance(outcome, Text)) == "One two E"
+    assert "".join(outcome.delta for outcome in said if isinstance(outcome, TextDelta)) == "One two E"
     assert isinstance(said[-1], Ended)
     assert (said[-1].reason, said[-1].usage.output_tokens) == ("steered", 3)
     assert said[-1].usage.input_tokens > 0
@@ -154,7 +154,7 @@ async def test_a_steer_sends_the_partial_answer(fake: Fake, box: Asker) -> None:
     fake.play(streaming, says("Bye."))
     turn = box.begin("one")
     async for outcome in turn:
-        if isinstance(outcome, Text):
+        if isinstance(outcome, TextDelta):
             turn.interrupt("steered")
     box.known["resp_1"] = [
         InputItem(role="user", content="one"),
@@ -258,7 +258,7 @@ async def test_a_turn_goes_on_when_nobody_listens(fake: Fake, box: Asker) -> Non
     turn = box.begin()
     await until(lambda: turn.is_over)
     outcomes = await rest(turn)
-    assert outcomes[0] == Text("abcdef")
+    assert outcomes[0] == TextDelta("abcdef")
     assert len(outcomes) == 2
 
 

@@ -27,8 +27,8 @@ from tests.server.backends.upstream.fake import (
 )
 from tests.server.serving import fetch, script
 from vivace.client.warm import ensure_server
-from vivace.protocol.shapes.outcomes import Text
-from vivace.server.backends.upstream import peer
+from vivace.protocol.shapes.outcomes import TextDelta
+from vivace.server.backends.upstream import client
 from vivace.server.backends.upstream.dialects.items import NO_OUTPUT
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
@@ -201,7 +201,7 @@ async def test_an_answer_waits_for_a_list_that_is_on_its_way(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The two must not meet there."""
-    monkeypatch.setattr(peer, "LIST_S", 30.0)
+    monkeypatch.setattr(client, "LIST_S", 30.0)
     is_to_list = threading.Event()
 
     def answers(call: Call) -> None:
@@ -219,12 +219,12 @@ async def test_an_answer_waits_for_a_list_that_is_on_its_way(
             await asyncio.sleep(0.002)
         assert paths(fake) == ["models"]
         is_to_list.set()
-        assert Text("x") in [outcome async for outcome in turn]
+        assert TextDelta("x") in [outcome async for outcome in turn]
 
 
 async def test_a_list_that_does_not_come_holds_up_nobody(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """For long."""
-    monkeypatch.setattr(peer, "LIST_S", 0.01)
+    monkeypatch.setattr(client, "LIST_S", 0.01)
     fake.play(lambda call: call.hang() if call.path == "/v1/models" else says("x")(call))
     async with Asker(fake, api="chat") as box:
         box.backend.start()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.backends.upstream.fake import Asker, Fake, completed, responses
 from vivace.protocol.shapes.items import InputItem, Part
-from vivace.protocol.shapes.outcomes import CallBegun, CallText, ReasoningDelta, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, ReasoningDelta, TextDelta
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 PATCH = {"type": "custom", "name": "apply_patch"}
@@ -125,7 +125,7 @@ async def test_reasoning_is_told_once(fake: Fake, box: Asker) -> None:
     assert (await box.ask()).musing == "Raw."
     fake.play(responses(done(THOUGHT), done(MESSAGE), completed(THOUGHT, MESSAGE)))
     told = await box.ask()
-    assert told.outcomes[:2] == [ReasoningDelta("Hm."), Text("Hello.")]
+    assert told.outcomes[:2] == [ReasoningDelta("Hm."), TextDelta("Hello.")]
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ async def test_arguments_are_told_as_they_come(fake: Fake, box: Asker) -> None:
     fake.play(script)
     turn = box.begin(tools=[FUNCTION])
     async for outcome in turn:
-        if isinstance(outcome, CallText):
+        if isinstance(outcome, CallDelta):
             break
-    assert outcome == CallText('{"a"')
+    assert outcome == CallDelta('{"a"')
     turn.interrupt()
 
 
@@ -249,7 +249,7 @@ async def test_logprobs_are_passed_on(fake: Fake, box: Asker) -> None:
     """Asked for and given back."""
     one = {"token": "x", "logprob": -0.5}
     fake.play(responses(delta("output_text", "x", logprobs=[one]), completed()))
-    assert (await box.ask(include=["message.output_text.logprobs"])).outcomes[0] == Text("x", [one])
+    assert (await box.ask(include=["message.output_text.logprobs"])).outcomes[0] == TextDelta("x", [one])
     assert fake.calls[0].body["include"] == ["message.output_text.logprobs"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.backends.upstream.fake import Asker, Call, Fake, chunk, says, until
-from vivace.protocol.shapes.outcomes import Text
+from vivace.protocol.shapes.outcomes import TextDelta
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
 
@@ -75,7 +75,7 @@ async def test_an_interrupt_closes_a_connection_behind_tls(
         assert (await box.ask()).text == "x"
         turn = box.begin()
         async for outcome in turn:
-            assert outcome == Text("Hel")
+            assert outcome == TextDelta("Hel")
             break
         turn.interrupt()
         await until(fake.calls[-1].gone.is_set)

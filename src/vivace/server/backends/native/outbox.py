@@ -9,7 +9,15 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
-from vivace.protocol.shapes.outcomes import Broken, CallText, Ended, Outcome, Queued, ReasoningDelta, Text
+from vivace.protocol.shapes.outcomes import (
+    Broken,
+    CallDelta,
+    Ended,
+    Outcome,
+    Queued,
+    ReasoningDelta,
+    TextDelta,
+)
 from vivace.server.backends.base import Taker
 
 
@@ -63,10 +71,10 @@ class Outbox:
         match outcome:
             case Queued():
                 self._waiting[-1] = outcome  # where it stood in between is of no use
-            case Text(delta=delta, logprobs=logprobs):
+            case TextDelta(delta=delta, logprobs=logprobs):
                 self._more.append(delta)
                 self._logprobs += logprobs
-            case ReasoningDelta(delta=delta) | CallText(delta=delta):
+            case ReasoningDelta(delta=delta) | CallDelta(delta=delta):
                 self._more.append(delta)
             case _:
                 return False
@@ -76,10 +84,10 @@ class Outbox:
         """Put the text that waits last together."""
         if self._more:
             last = self._waiting[-1]
-            assert isinstance(last, Text | ReasoningDelta | CallText)
+            assert isinstance(last, TextDelta | ReasoningDelta | CallDelta)
             whole = last.delta + "".join(self._more)
-            if isinstance(last, Text):
-                self._waiting[-1] = Text(whole, last.logprobs + self._logprobs)
+            if isinstance(last, TextDelta):
+                self._waiting[-1] = TextDelta(whole, last.logprobs + self._logprobs)
             else:
                 self._waiting[-1] = type(last)(whole)
             self._more, self._logprobs = [], []

@@ -24,11 +24,11 @@ from vivace.protocol.shapes.outcomes import (
     CallBegun,
     CallDone,
     CallLost,
-    CallText,
     Outcome,
     ReasoningDelta,
-    Text,
+    TextDelta,
 )
+from vivace.protocol.shapes.outcomes import CallDelta as CallDeltaOutcome
 from vivace.protocol.writing.text_stream import TextStream
 
 
@@ -79,7 +79,7 @@ class Speech:
         match part:
             case TextPart(text=text):
                 logprobs, self._logprobs = self._logprobs, []
-                return Text(text, logprobs)
+                return TextDelta(text, logprobs)
             case ReasoningPart(text=text):
                 self._logprobs = []
                 return ReasoningDelta(text)
@@ -87,7 +87,7 @@ class Speech:
                 self.is_in_call = True
                 return CallBegun(tool.name, tool.namespace, tool.is_custom, is_sure=self._is_sure)
             case CallDelta(delta=delta):
-                return CallText(delta)
+                return CallDeltaOutcome(delta)
             case CallEnd():
                 self.is_in_call = False
                 self._logprobs = []

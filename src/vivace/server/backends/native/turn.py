@@ -21,7 +21,7 @@ from vivace.protocol.shapes.outcomes import (
     Outcome,
     Queued,
     ReasoningDelta,
-    Text,
+    TextDelta,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, Taker
@@ -125,7 +125,7 @@ class NativeTurn:
                 length if isinstance(outcome, CallDone) else self.whole_length,
             )
             return
-        if self._item in (Text, ReasoningDelta) and not isinstance(outcome, self._item):
+        if self._item in (TextDelta, ReasoningDelta) and not isinstance(outcome, self._item):
             self.whole_length = self._said_length
         self._item, self._said_length = type(outcome), length
 

@@ -2,7 +2,7 @@
 
 Owns which upstream a model name means, and the tasks of its turns. An upstream keeps nothing for us, so
 every request carries the whole conversation. A steer is an interrupt here: what was said is part of the
-history that its successor sends. Does not own how one is asked (`peer`).
+history that its successor sends. Does not own how one is asked (`client`).
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from vivace.protocol.shapes.items import InputItem
 from vivace.protocol.shapes.refusal import Refusal, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller
+from vivace.server.backends.upstream.client import UpstreamClient
 from vivace.server.backends.upstream.dialects.items import conversation
 from vivace.server.backends.upstream.dialects.tools import toolbox
-from vivace.server.backends.upstream.peer import Peer
-from vivace.server.backends.upstream.question import Question
+from vivace.server.backends.upstream.request import UpstreamRequest
 from vivace.server.backends.upstream.settings import Upstream
 from vivace.server.backends.upstream.turn import UpstreamTurn
 
@@ -37,7 +37,7 @@ class UpstreamBackend:
         on_answered: Callable[[str, str], None] | None = None,
     ) -> None:
         """`on_answered` hears of each request that is over: the upstream's name, and how it ended."""
-        self._peers = {upstream.name: Peer(upstream) for upstream in upstreams}
+        self._peers = {upstream.name: UpstreamClient(upstream) for upstream in upstreams}
         self._history = history
         self._on_answered = on_answered
         self._turns: dict[UpstreamTurn, asyncio.Task[None]] = {}
@@ -117,7 +117,7 @@ class UpstreamBackend:
             for peer in self._peers.values():
                 peer.refresh()
 
-    def _find(self, model: str) -> tuple[Peer, str] | None:
+    def _find(self, model: str) -> tuple[UpstreamClient, str] | None:
         """NAME/MODEL always; a bare name if an upstream lists it."""
         name, _, rest = model.partition("/")
         if rest and name in self._peers:
@@ -134,7 +134,7 @@ class UpstreamBackend:
         if self._on_answered and turn.request.is_generating:
             self._on_answered(name, turn.how_it_ended)
 
-    async def _drive(self, turn: UpstreamTurn, peer: Peer, model: str) -> None:
+    async def _drive(self, turn: UpstreamTurn, peer: UpstreamClient, model: str) -> None:
         """A turn from its acceptance to its end."""
         try:
             if not turn.request.is_generating:
@@ -148,7 +148,7 @@ class UpstreamBackend:
             log.exception("%s failed", turn.id)
             turn.fail(mistake())
 
-    async def _question(self, turn: UpstreamTurn, peer: Peer, model: str) -> Question:
+    async def _question(self, turn: UpstreamTurn, peer: UpstreamClient, model: str) -> UpstreamRequest:
         request, before = turn.request, list[InputItem]()
         if request.previous_response_id:
             known = await self._history(request.previous_response_id, turn.caller)
@@ -162,4 +162,4 @@ class UpstreamBackend:
                 )
             before = known
         items = [*before, *request.items]
-        return Question(peer.upstream, model, request, conversation(items), toolbox(request, items))
+        return UpstreamRequest(peer.upstream, model, request, conversation(items), toolbox(request, items))

@@ -67,7 +67,7 @@ class Reply:
                 await self.read_all(LAST_BYTES_S, MAX_ERROR_BYTES)
 
 
-class Link:
+class ConnectionPool:
     """All connections to one upstream."""
 
     def __init__(self, upstream: Upstream) -> None:

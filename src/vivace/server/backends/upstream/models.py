@@ -12,7 +12,7 @@ from typing import Any
 from vivace.errors import VivaceError
 from vivace.server.backends.upstream.dialects.reader import decode, items, mapping, string
 from vivace.server.backends.upstream.errors import Problems
-from vivace.server.backends.upstream.http import Link
+from vivace.server.backends.upstream.http import ConnectionPool
 from vivace.server.backends.upstream.settings import Upstream
 
 FRESH_S = 300.0
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelList:
-    def __init__(self, upstream: Upstream, link: Link) -> None:
+    def __init__(self, upstream: Upstream, link: ConnectionPool) -> None:
         self._upstream = upstream
         self._link = link
         self._names: dict[str, None] = dict.fromkeys(upstream.models or ())

@@ -14,7 +14,7 @@ from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, Taker
 from vivace.server.backends.native.outbox import Outbox
-from vivace.server.backends.upstream.teller import Teller
+from vivace.server.backends.upstream.sequencer import OutcomeSequencer
 from vivace.server.conversation.token_log import StoredResponse
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class UpstreamTurn:
         self.headers: dict[str, str] = {}
         self.watch: TurnWatch | None = None
         self.outcome: Ended | Broken | None = None  # the last one, when it is over
-        self.teller = Teller(self._tell, request.stops)
+        self.teller = OutcomeSequencer(self._tell, request.stops)
         self._outbox = Outbox()
         self._sent_bytes = 0
         self._received = time.perf_counter()

@@ -13,12 +13,12 @@ from vivace.protocol.shapes.tools import Tool
 from vivace.server.backends.upstream.dialects.custom_input import SCHEMA, wrapped
 from vivace.server.backends.upstream.dialects.items import Call, Message, Output
 from vivace.server.backends.upstream.dialects.tools import Toolbox, is_strictly_closed
-from vivace.server.backends.upstream.question import Question
+from vivace.server.backends.upstream.request import UpstreamRequest
 
 MAX_STOPS = 4  # more are refused; all of them are looked for here anyway
 
 
-def body(question: Question) -> bytes:
+def body(question: UpstreamRequest) -> bytes:
     request, toolbox, is_openai = question.request, question.toolbox, question.upstream.is_openai
     is_short = len(request.stops) <= MAX_STOPS
     limit = (
@@ -49,7 +49,7 @@ def body(question: Question) -> bytes:
     return question.encoded(fields)
 
 
-def _messages(question: Question) -> list[dict[str, Any]]:
+def _messages(question: UpstreamRequest) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     if question.request.instructions:
         messages.append({"role": "system", "content": question.request.instructions})
@@ -124,7 +124,7 @@ def _choice(toolbox: Toolbox) -> Any:
     return toolbox.mode
 
 
-def _format(question: Question) -> dict[str, Any] | None:
+def _format(question: UpstreamRequest) -> dict[str, Any] | None:
     given = question.request.text
     if given is None or given.format.type == "text":
         return None

@@ -14,7 +14,7 @@ from vivace.server.backends.upstream.dialects.custom_input import InputText
 from vivace.server.backends.upstream.dialects.reader import decode, items, mapping, string, usage_of
 from vivace.server.backends.upstream.dialects.tools import Toolbox
 from vivace.server.backends.upstream.errors import Problems
-from vivace.server.backends.upstream.teller import MAX_CALLS, Teller, TooMuch
+from vivace.server.backends.upstream.sequencer import MAX_CALLS, OutcomeSequencer, TooMuch
 
 CUT = {"length": "length", "max_tokens": "length", "content_filter": "content_filter"}
 FAILED = ("error", "abort", "network_error")
@@ -50,7 +50,7 @@ class _Call:
 
 
 class ChatReader:
-    def __init__(self, teller: Teller, toolbox: Toolbox, problems: Problems) -> None:
+    def __init__(self, teller: OutcomeSequencer, toolbox: Toolbox, problems: Problems) -> None:
         self.reason = ""
         self.is_over = False
         self.has_said_why = False

@@ -11,10 +11,10 @@ import msgspec
 from vivace.protocol.shapes.tools import Tool
 from vivace.server.backends.upstream.dialects.items import Call, Entry, Message
 from vivace.server.backends.upstream.dialects.tools import Toolbox
-from vivace.server.backends.upstream.question import Question
+from vivace.server.backends.upstream.request import UpstreamRequest
 
 
-def body(question: Question) -> bytes:
+def body(question: UpstreamRequest) -> bytes:
     request, toolbox = question.request, question.toolbox
     fields = question.sampling() | {
         "input": [_item(entry, toolbox) for entry in question.entries],
@@ -83,7 +83,7 @@ def _choice(toolbox: Toolbox) -> Any:
     return toolbox.mode
 
 
-def _text(question: Question) -> dict[str, Any] | None:
+def _text(question: UpstreamRequest) -> dict[str, Any] | None:
     given = question.request.text
     if given is None:
         return None
@@ -94,7 +94,7 @@ def _text(question: Question) -> dict[str, Any] | None:
     return text or None
 
 
-def _reasoning(question: Question) -> dict[str, Any] | None:
+def _reasoning(question: UpstreamRequest) -> dict[str, Any] | None:
     given = question.request.reasoning
     wanted = {"effort": given.effort, "summary": given.summary} if given else {}
     return {name: value for name, value in wanted.items() if value is not None} or None

@@ -11,7 +11,7 @@ from vivace.server.backends.upstream.dialects.custom_input import InputText
 from vivace.server.backends.upstream.dialects.reader import decode, items, mapping, string, usage_of
 from vivace.server.backends.upstream.dialects.tools import Toolbox
 from vivace.server.backends.upstream.errors import Problems
-from vivace.server.backends.upstream.teller import Teller
+from vivace.server.backends.upstream.sequencer import OutcomeSequencer
 
 REASONS = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
 CALLS = ("function_call", "custom_tool_call")
@@ -27,7 +27,7 @@ class _Call:
 
 
 class ResponsesReader:
-    def __init__(self, teller: Teller, toolbox: Toolbox, problems: Problems) -> None:
+    def __init__(self, teller: OutcomeSequencer, toolbox: Toolbox, problems: Problems) -> None:
         self.reason = ""
         self.has_said_why = True  # its last event is the reason
         self.is_over = False

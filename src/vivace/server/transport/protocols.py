@@ -1,4 +1,4 @@
-"""Connections as uvicorn makes them, and what we need of them besides.
+"""Uvicorn's protocols for HTTP and WebSocket, with what we need of them besides.
 
 Owns how a WebSocket's messages leave: each is one frame, written at once. By way of ASGI and the library
 it would take 15 µs longer, for every token. Owns when a client that takes nothing is given up; no timer runs
@@ -14,13 +14,13 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 BLOCKED_S = 10.0  # a client that takes nothing for so long is given up
 CUT_S = 10.0  # for a client to take what it was sent before a connection was closed
-WIRE = "vivace.wire"  # the extension of a WebSocket's scope that is its `SocketWire`
+WIRE = "vivace.wire"  # the extension of a WebSocket's scope that is its `WebSocketProtocol`
 WHOLE_TEXT = 0x81  # the first byte of a frame that is a whole text message
 
 log = logging.getLogger(__name__)
 
 
-class HttpWire(H11Protocol):
+class HttpProtocol(H11Protocol):
     """Uvicorn's, which would wait for ever for a client to take an answer."""
 
     _patience: asyncio.TimerHandle | None = None
@@ -48,7 +48,7 @@ class HttpWire(H11Protocol):
         self.transport.abort()
 
 
-class SocketWire(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     """Uvicorn's, which would not close a connection before its client has taken what was sent.
 
     And which would log an error for every upgrade that is refused with an answer, as if there were none.

@@ -8,7 +8,7 @@ outcomes go.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vivace.protocol.shapes.outcomes import CallBegun, CallDone, CallText, Outcome, ReasoningDelta, Text
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, CallDone, Outcome, ReasoningDelta, TextDelta
 from vivace.protocol.writing.text_stream import TextStream
 
 MAX_ANSWER_CHARS = 32 * 1024 * 1024
@@ -19,7 +19,7 @@ class TooMuch(Exception):
     """More than any model says."""
 
 
-class Teller:
+class OutcomeSequencer:
     def __init__(self, tell: Callable[[Outcome], None], stops: Sequence[str] = ()) -> None:
         self._tell = tell
         self._stream = TextStream(stops)
@@ -45,7 +45,7 @@ class Teller:
     def text(self, delta: str, logprobs: Sequence[Any] = ()) -> None:
         if delta:
             self.count(delta)
-            self._take(None, Text(delta, list(logprobs)))
+            self._take(None, TextDelta(delta, list(logprobs)))
 
     def muse(self, delta: str) -> None:
         if delta:
@@ -63,7 +63,7 @@ class Teller:
     def grow(self, number: int, delta: str) -> None:
         if delta:
             self.count(delta)
-            self._take(number, CallText(delta))
+            self._take(number, CallDelta(delta))
 
     def done(self, number: int) -> None:
         """The call is whole."""
@@ -88,7 +88,7 @@ class Teller:
             self._waiting.append((number, outcome))
             return
         match outcome:
-            case Text(delta=delta, logprobs=logprobs):
+            case TextDelta(delta=delta, logprobs=logprobs):
                 self._logprobs += logprobs
                 self._say(self._stream.feed(_clean(delta).encode()))
                 return
@@ -98,10 +98,10 @@ class Teller:
             case CallBegun():
                 self.flush()
                 self._open = number
-            case CallText(delta=delta):
+            case CallDelta(delta=delta):
                 if self._open is None:
                     return  # of a call that is over
-                outcome = CallText(_clean(delta))
+                outcome = CallDelta(_clean(delta))
             case CallDone():
                 if self._open is None:
                     return
@@ -119,7 +119,7 @@ class Teller:
     def _say(self, text: str) -> None:
         if text:
             logprobs, self._logprobs = self._logprobs, []
-            self._tell(Text(text, logprobs))
+            self._tell(TextDelta(text, logprobs))
 
 
 def _clean(text: str) -> str:

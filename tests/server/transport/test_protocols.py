@@ -15,7 +15,7 @@ from tests.server.talking import Talker, check_numbers, talking
 from vivace.config import Settings
 from vivace.engine.wire.frames import Tokens, pack
 from vivace.server.backends.native.turn import NativeTurn
-from vivace.server.transport.wire import framed
+from vivace.server.transport.protocols import framed
 
 ARRIVE_S = 60.0  # a hang, not a slow machine
 

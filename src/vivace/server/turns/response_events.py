@@ -11,7 +11,7 @@ from vivace.server.backends.base import Turn
 from vivace.server.turns.desk import Desk
 
 
-async def narrated(desk: Desk, turn: Turn) -> AsyncIterator[AnyEvent]:
+async def response_events(desk: Desk, turn: Turn) -> AsyncIterator[AnyEvent]:
     writer = ResponseWriter(turn.request, turn.id, turn.model)
     for event in writer.begin(turn.place):
         yield event

@@ -17,7 +17,7 @@ from vivace.server.backends.upstream.settings import Upstream
 SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority")
 
 
-class Question(msgspec.Struct, frozen=True):
+class UpstreamRequest(msgspec.Struct, frozen=True):
     upstream: Upstream
     model: str  # as the upstream knows it
     request: ResponseCreate

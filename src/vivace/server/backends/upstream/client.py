@@ -1,4 +1,4 @@
-"""One upstream: a question goes to it, and its answer is told while it comes.
+"""One upstream: a request goes to it, and its answer is told while it comes.
 
 Owns which of the two APIs it is asked over (Responses is tried first where that is not known, and known is
 it of each model: an upstream may be the front of several servers), and how long it may be silent. Any bytes
@@ -19,12 +19,12 @@ from vivace.server.backends.upstream.dialects.reader import Reader
 from vivace.server.backends.upstream.dialects.responses_reader import ResponsesReader
 from vivace.server.backends.upstream.dialects.tools import Toolbox
 from vivace.server.backends.upstream.errors import Problems, UpstreamProblem
-from vivace.server.backends.upstream.http import Link, Reply
+from vivace.server.backends.upstream.http import ConnectionPool, Reply
 from vivace.server.backends.upstream.models import ModelList
-from vivace.server.backends.upstream.question import Question
+from vivace.server.backends.upstream.request import UpstreamRequest
+from vivace.server.backends.upstream.sequencer import OutcomeSequencer, TooMuch
 from vivace.server.backends.upstream.settings import Upstream
 from vivace.server.backends.upstream.sse import EventStream, ServerEvent, TooLong
-from vivace.server.backends.upstream.teller import Teller, TooMuch
 from vivace.server.backends.upstream.turn import UpstreamTurn
 
 USAGE_S = 5.0  # how long to wait for the usage of an answer that has ended
@@ -38,8 +38,8 @@ Api = Literal["responses", "chat"]
 
 class Dialect(NamedTuple):
     path: str
-    body: Callable[[Question], bytes]
-    reader: Callable[[Teller, Toolbox, Problems], Reader]
+    body: Callable[[UpstreamRequest], bytes]
+    reader: Callable[[OutcomeSequencer, Toolbox, Problems], Reader]
 
 
 DIALECTS: dict[Api, Dialect] = {
@@ -48,18 +48,18 @@ DIALECTS: dict[Api, Dialect] = {
 }
 
 
-class NotThere(Exception):
+class ApiMissing(Exception):
     """It does not have this API."""
 
 
-class Nothing(Exception):
+class EmptyAnswer(Exception):
     """Its answer is empty."""
 
 
-class Peer:
+class UpstreamClient:
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
-        self.link = Link(upstream)
+        self.link = ConnectionPool(upstream)
         self.models = ModelList(upstream, self.link)
         self._known: dict[str, Api] = {}  # by model
         self._says_why = False  # at the end of its answers: then one without a reason was broken off
@@ -69,29 +69,31 @@ class Peer:
         """Ask for its models if the list is old, but not while it answers: some then break the answer off."""
         return None if self._answering else self.models.refresh()
 
-    async def answer(self, turn: UpstreamTurn, question: Question) -> None:
+    async def answer(self, turn: UpstreamTurn, request: UpstreamRequest) -> None:
         """Tell the turn all that comes, and end it. Raises `UpstreamProblem` if that cannot be done."""
         try:
             key = self.upstream.key()
         except ConfigError as error:
             raise UpstreamProblem(error.message, error.hint, code="upstream_auth", status=502) from None
-        problems = Problems(self.upstream, question.model, key)
+        problems = Problems(self.upstream, request.model, key)
         self._answering += 1
         try:
             await self.models.settled(LIST_S)
-            await self._answer(turn, question, key, problems)
+            await self._answer(turn, request, key, problems)
         finally:
             self._answering -= 1
 
-    async def _answer(self, turn: UpstreamTurn, question: Question, key: str, problems: Problems) -> None:
-        apis = self._apis(question.model)
+    async def _answer(
+        self, turn: UpstreamTurn, request: UpstreamRequest, key: str, problems: Problems
+    ) -> None:
+        apis = self._apis(request.model)
         for api in apis:
             try:
-                return await self._ask(turn, question, api, key, problems, is_last=api == apis[-1])
-            except NotThere:
+                return await self._ask(turn, request, api, key, problems, is_last=api == apis[-1])
+            except ApiMissing:
                 continue
-            except Nothing:  # some servers say what is wrong only to who does not stream
-                whole = msgspec.structs.replace(question, is_streaming=False)
+            except EmptyAnswer:  # some servers say what is wrong only to who does not stream
+                whole = msgspec.structs.replace(request, is_streaming=False)
                 return await self._ask(turn, whole, api, key, problems, is_last=True)
         raise AssertionError("the last one ended it")
 
@@ -113,7 +115,7 @@ class Peer:
     async def _ask(
         self,
         turn: UpstreamTurn,
-        question: Question,
+        request: UpstreamRequest,
         api: Api,
         key: str,
         problems: Problems,
@@ -121,7 +123,7 @@ class Peer:
         is_last: bool,
     ) -> None:
         dialect, begun = DIALECTS[api], time.monotonic()
-        body = dialect.body(question)
+        body = dialect.body(request)
         trace = turn.watch.headers if turn.watch else {}
         asked = self.link.ask(
             dialect.path,
@@ -133,15 +135,15 @@ class Peer:
         )
         async with asked as reply:
             if reply.status == 200 or (api == "chat" and reply.status < 500):
-                self._learn(question.model, api)  # it has it
+                self._learn(request.model, api)  # it has it
             if reply.status in NOT_THERE:
-                self._known.pop(question.model, None)  # or no longer
+                self._known.pop(request.model, None)  # or no longer
             if reply.status != 200:
                 said = await reply.error_body()
                 if reply.status in NOT_THERE and not is_last and not problems.is_about_model(said):
-                    raise NotThere
+                    raise ApiMissing
                 raise problems.status(reply.status, reply.headers, said)
-            reader = dialect.reader(turn.teller, question.toolbox, problems)
+            reader = dialect.reader(turn.teller, request.toolbox, problems)
             listener = _Listener(
                 self.upstream,
                 turn,
@@ -150,12 +152,12 @@ class Peer:
                 problems,
                 begun,
                 must_say_why=self._says_why,
-                must_say_something=question.is_streaming,
+                must_say_something=request.is_streaming,
             )
             try:
                 await listener.listen()
             finally:
-                is_stream = api == "chat" and question.is_streaming
+                is_stream = api == "chat" and request.is_streaming
                 self._says_why = self._says_why or (is_stream and reader.has_said_why)
 
 
@@ -198,7 +200,7 @@ class _Listener:
         if self._must_say_why and not self._reader.has_said_why:
             raise self._problems.broken("stopped before the end of its answer.")
         if self._must_say_something and self._is_empty:
-            raise Nothing
+            raise EmptyAnswer
         self._turn.end(self._reader.reason, self._reader.usage)
         if self._reader.is_over:
             await self._reply.drain()
@@ -206,7 +208,7 @@ class _Listener:
     async def _read(self) -> None:
         chunk = await self._next(is_first=True)
         if not chunk:
-            raise Nothing if self._must_say_something else self._problems.broken("answers with nothing.")
+            raise EmptyAnswer if self._must_say_something else self._problems.broken("answers with nothing.")
         if self._is_json(chunk):
             self._reader.read(chunk + await self._rest())
             return

@@ -16,7 +16,7 @@ PREFIXES = {
 }
 
 
-def listed(items: list[dict[str, Any]], response_id: str) -> list[dict[str, Any]]:
+def complete_items(items: list[dict[str, Any]], response_id: str) -> list[dict[str, Any]]:
     """The items of a conversation; the same ids each time."""
     stem = response_id.removeprefix("resp_")
     return [_whole(item, f"{stem}{index:04x}") for index, item in enumerate(items)]

@@ -14,7 +14,7 @@ Lane = str | None
 Place = asyncio.Future[None] | None  # None: it is its turn already
 
 
-class LaneOrder:
+class LaneLocks:
     def __init__(self) -> None:
         self._lines: dict[Lane, deque[asyncio.Future[None]]] = {}  # lanes in use, and who waits for them
 
