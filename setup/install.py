@@ -102,6 +102,7 @@ def install(arguments: argparse.Namespace, environment: Path, steps: Steps) -> N
         mark(environment, arguments.mark, arguments.stamp)
         point_editors(arguments.root / ".venv", environment)
         steps.finish("model")
+        steps.finish("tidying up")
     finally:
         steps.end_all()
     say(f"Vivace is set up ({time.monotonic() - began_s:.0f} s).")

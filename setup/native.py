@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import shutil
-import tarfile
+import sys
 import zipfile
 from pathlib import Path
 
@@ -25,6 +25,13 @@ OPTIONS = (
     "-DLLAMA_BUILD_SERVER=OFF",
     "-DLLAMA_ALL_WARNINGS=OFF",
 )
+UNPACK = """
+import sys, tarfile
+with tarfile.open(sys.argv[1]) as tar:
+    tar.extraction_filter = getattr(tarfile, "data_filter", None)  # not before 3.11.4
+    tar.extractall(sys.argv[2])
+"""
+REMOVE = "import shutil, sys\nfor folder in sys.argv[1:]: shutil.rmtree(folder, ignore_errors=True)"
 RECIPE = ("llama.cmake", "amx_tileconfig.h")
 
 
@@ -55,7 +62,9 @@ class NativeBuild:
             found = sorted(self.wheels.glob("*.whl"))
             if not found:
                 self._build_and_try(steps, python)
-            shutil.rmtree(self.work, ignore_errors=True)
+            self.work.rename(self.work.with_name(f"{self.work.name}.old-{os.getpid()}"))
+        old = map(str, self.work.parent.glob("*.old-*"))
+        steps.start_beside("Tidying up", "tidying up", [sys.executable, "-EsB", "-c", REMOVE, *old])
         return sorted(self.wheels.glob("*.whl"))[0]
 
     def _build_and_try(self, steps: Steps, python: Path) -> None:
@@ -79,9 +88,7 @@ class NativeBuild:
             "Downloading llama.cpp's source, 77 MB", [*pip(python), "download", *where], extra=self._pins()
         )
         [archive] = fresh.glob("*.tar.gz")
-        with tarfile.open(archive) as tar:
-            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # not before 3.11.4
-            tar.extractall(fresh)
+        steps.run("Unpacking it", [sys.executable, "-EsB", "-c", UNPACK, str(archive), str(fresh)])
         [folder] = (path for path in fresh.iterdir() if path.is_dir())
         folder.rename(source)
         shutil.rmtree(fresh)
