@@ -66,8 +66,8 @@ class Inside:
             "answers": self.activity.answers,
             "turns": list(self.native._turns),
             "watched": list(self.desk._watch._turns),
-            "running": sum(map(queue.running, tiers)),
-            "waiting": sum(map(queue.waiting, tiers)),
+            "running": sum(map(queue.running, tiers)),  # type: ignore[arg-type]
+            "waiting": sum(map(queue.waiting, tiers)),  # type: ignore[arg-type]
             "reserved": sum(account.open for account in self.desk._limits._accounts.values()),
             "held": list(self.library._held),
             "sockets": list(self.sockets._open),
@@ -117,7 +117,7 @@ async def served_here(settings: Settings, send_buffer_bytes: int = 0) -> AsyncIt
     """
     parts: dict[str, Any] = {}
     servers: list[process.Server] = []
-    build, kind, store = process.build_app, process.Server, process.SqliteStore
+    build, kind, store = process.build_app, process.Server, process.SqliteStore  # type: ignore[attr-defined]
 
     def build_app(**given: Any) -> Any:
         parts.update(given)

@@ -39,7 +39,7 @@ def status_of(settings: Settings) -> ServerStatus:
 
 
 def until_ready(settings: Settings) -> ServerStatus:
-    return until(lambda: (status := status_of(settings)).engine.is_ready and status)
+    return until(lambda: (status := status_of(settings)).engine.is_ready and status)  # type: ignore[return-value]
 
 
 def send(

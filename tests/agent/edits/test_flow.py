@@ -114,7 +114,7 @@ def play(client: ResponsesClient, tmp_path: Path) -> Callable[..., Desk]:
 
     def play(answer: str = ANSWER, **options: object) -> Desk:
         replies = {"You locate code": "`show`", "Task: shout": answer, "": "Hello."}
-        model = script(tmp_path, replies=replies, context_tokens=20000, **options)
+        model = script(tmp_path, replies=replies, context_tokens=20000, **options)  # type: ignore[arg-type]
         return Desk(tmp_path, Model(client, model))
 
     return play

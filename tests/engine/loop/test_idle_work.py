@@ -109,7 +109,7 @@ def test_without_llguidance_there_is_nothing_to_prepare(
     runner: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is an extra of some installations."""
-    monkeypatch.setattr(grammar_module.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(grammar_module.importlib.util, "find_spec", lambda _: None)  # type: ignore[attr-defined]
     assert not Grammars(runner).prepare()
 
 

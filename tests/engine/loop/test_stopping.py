@@ -51,7 +51,7 @@ class SlowRunner(HashRunner):
 
 @pytest.fixture
 def desk() -> Desk:
-    desk = Desk(SlowRunner())
+    desk = Desk(SlowRunner())  # type: ignore[arg-type]
     desk.give(Open("a"), Open("b"))
     return desk
 
@@ -101,7 +101,7 @@ def test_a_stopped_turn_goes_on_from_where_it_was(desk: Desk) -> None:
 
 def test_a_pass_goes_on_for_the_turn_that_was_not_interrupted() -> None:
     """Of two turns in one pass one is interrupted: the pass is done, the other one gets what it is for."""
-    desk = Desk(SlowRunner(), costs=TOGETHER | {128: 100.0})
+    desk = Desk(SlowRunner(), costs=TOGETHER | {128: 100.0})  # type: ignore[arg-type]
     desk.give(Open("a"), Open("b"))
     desk.give(Generate("a", "t", list(LONG), max_tokens=4), Generate("b", "u", LONG[::-1], max_tokens=4))
     desk.engine.step(lambda: [Interrupt("t")])
@@ -113,7 +113,7 @@ def test_a_pass_goes_on_for_the_turn_that_was_not_interrupted() -> None:
 
 def test_a_pass_stops_when_both_of_its_turns_are_interrupted() -> None:
     """Nobody is left to want it."""
-    desk = Desk(SlowRunner(), costs=TOGETHER | {128: 100.0})
+    desk = Desk(SlowRunner(), costs=TOGETHER | {128: 100.0})  # type: ignore[arg-type]
     desk.give(Open("a"), Open("b"))
     desk.give(Generate("a", "t", list(LONG), max_tokens=4), Generate("b", "u", LONG[::-1], max_tokens=4))
     desk.engine.step(lambda: [Interrupt("u"), Interrupt("t")])
@@ -174,7 +174,7 @@ def test_stats_are_answered_inside_of_a_pass(desk: Desk) -> None:
 @given(st.lists(st.lists(st.sampled_from([Stats(), URGENT, Interrupt("nobody")]), max_size=3), max_size=20))
 def test_stats_are_answered_as_often_as_asked(looks: list[list[ToEngine]]) -> None:
     """Whatever else comes and however passes fall, each question has one answer."""
-    desk = Desk(SlowRunner())
+    desk = Desk(SlowRunner())  # type: ignore[arg-type]
     desk.give(Open("a"), Open("another"), Generate("a", "t", list(LONG), max_tokens=4))
     waiting: list[ToEngine] = []
     arrivals, asked = iter(looks), 0

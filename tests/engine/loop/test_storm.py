@@ -121,7 +121,7 @@ def test_a_thousand_interrupts_leave_nothing_behind(seed: int, has_disk_cache: b
     assert isinstance(stats, StatsReply)
     assert (stats.turns, stats.sessions, stats.kv_tokens) == (0, 0, 0)
     assert runner.used_cells() == 0
-    assert ends(desk.sent) == Counter(storm.begun)
+    assert ends(desk.sent) == Counter(storm.begun)  # type: ignore[arg-type]
     if disk_cache:
         disk_cache.close()
 
@@ -210,13 +210,13 @@ class Client:
             return
         tier = rng.choice(["realtime", "background"])
         guess = replay_repeating(log + tokens, 12) if rng.random() < 0.3 else []
-        frame: ToEngine = rng.choice(
+        frame: ToEngine = rng.choice(  # type: ignore[assignment]
             [
-                Generate(name, turn, tokens, max_tokens=rng.randrange(1, 14), tier=tier, prediction=guess),
-                Generate(name, turn, tokens, max_tokens=9, tier=tier, use_drafts=False),
-                Append(name, turn, tokens, tier=tier),
+                Generate(name, turn, tokens, max_tokens=rng.randrange(1, 14), tier=tier, prediction=guess),  # type: ignore[arg-type]
+                Generate(name, turn, tokens, max_tokens=9, tier=tier, use_drafts=False),  # type: ignore[arg-type]
+                Append(name, turn, tokens, tier=tier),  # type: ignore[arg-type]
                 Append(name, turn, tokens, is_provisional=True),
-                Score(name, turn, tokens, [[1, 2], [3], [4, 5, 6]], tier=tier),
+                Score(name, turn, tokens, [[1, 2], [3], [4, 5, 6]], tier=tier),  # type: ignore[arg-type]
             ]
         )
         self.desk.give(frame)
@@ -228,7 +228,7 @@ class Client:
         """Whatever has ended must have said what a replay says."""
         for name, frame in list(self.running.items()):
             turn = frame.turn  # type: ignore[union-attr]
-            if turn not in ends(self.desk.sent):
+            if turn not in ends(self.desk.sent):  # type: ignore[arg-type]
                 continue
             del self.running[name]
             end = self.desk.finished(turn)
@@ -261,7 +261,7 @@ def test_what_is_said_with_little_room_is_what_a_replay_says(seed: int, tmp_path
     client.look()
     assert client.desk.engine.is_idle
     assert not client.running
-    assert set(ends(client.desk.sent).values()) == {1}
+    assert set(ends(client.desk.sent).values()) == {1}  # type: ignore[arg-type]
     client.disk_cache.close()
 
 

@@ -147,7 +147,7 @@ def test_what_was_parked_is_written_when_the_process_ends(tmp_path: Path, is_tol
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"replies": {"": "x"}}))
     wishes = {"kv_folder": str(tmp_path / "kv"), "kv_disk_bytes": 1 << 24}
-    engine = EngineProcess(f"scripted:{script}", **wishes)
+    engine = EngineProcess(f"scripted:{script}", **wishes)  # type: ignore[arg-type]
     engine.next(Ready)
     for number in range(20):
         engine.send(Open(f"s{number}"), Append(f"s{number}", "t", [number, *range(100)]))
@@ -156,7 +156,7 @@ def test_what_was_parked_is_written_when_the_process_ends(tmp_path: Path, is_tol
         engine.send(*(Park(f"s{number}") for number in range(20)))
     engine.close()
     assert engine.process.returncode == 0
-    engine = EngineProcess(f"scripted:{script}", **wishes)
+    engine = EngineProcess(f"scripted:{script}", **wishes)  # type: ignore[arg-type]
     engine.next(Ready)
     for number in range(20):
         engine.send(Open(f"s{number}"), Append(f"s{number}", "t", [number, *range(100)]))

@@ -106,7 +106,7 @@ PERSON = {
 def is_person(value: object) -> bool:
     return (
         isinstance(value, dict)
-        and {"name", "age", "kind"} <= value.keys() <= set(PERSON["properties"])  # type: ignore[arg-type]
+        and {"name", "age", "kind"} <= value.keys() <= set(PERSON["properties"])  # type: ignore[arg-type, call-overload]
         and isinstance(value["name"], str)
         and len(value["name"]) <= 12
         and value["age"] in range(121)

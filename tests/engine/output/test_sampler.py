@@ -130,7 +130,7 @@ def test_rounding_hardly_ever_changes_a_draw() -> None:
         row = random_row(seed, 1000) / 3
         other = row + np.random.default_rng(~seed & 0xFFFF).normal(0, 0.001, 1000).astype(np.float32)
         sampler = Sampler(Sampling(temperature=0.8, top_p=0.95, seed=seed), ())
-        changed += sampler.sample(row, seed) != sampler.sample(other, seed)
+        changed += sampler.sample(row, seed) != sampler.sample(other, seed)  # type: ignore[arg-type]
     assert changed < 10
 
 
@@ -189,7 +189,7 @@ def test_cuts_agree_with_a_full_sort(seed: int, top_k: int, top_p: float, min_p:
     weights = np.exp(row[order].astype(np.float64))
     before = np.concatenate(([0.0], np.cumsum(weights)[:-1])) / weights.sum()
     kept = set(order[(before < top_p + 1e-5) & (weights >= (min_p - 1e-5) * weights[0])])
-    assert set(drawn(Sampling(1.0, top_p, top_k, min_p, seed=seed), 20, row)) <= kept
+    assert set(drawn(Sampling(1.0, top_p, top_k, min_p, seed=seed), 20, row)) <= kept  # type: ignore[arg-type]
 
 
 # ---- penalties and bias ----------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def killed_at(number: int, settings: Settings, model: Path, monkeypatch: pytest.
             tune(settings, "m", model, host(machine), is_background=True)
 
 
-def finished(settings: Settings) -> tuple[background.TuningReport, Requests, FakeMachine]:
+def finished(settings: Settings) -> tuple[background.TuningReport, Requests, FakeMachine]:  # type: ignore[name-defined]
     requests = Requests()
     machine = FakeMachine(speed={(Q8_0, True, 2): 1.33}, fail=requests)
     return background.run(settings, host(machine)), requests, machine

@@ -13,7 +13,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Linux machine made of files."""
     monkeypatch.setattr(plan, "_TOPOLOGY", tmp_path / "cpu")
     monkeypatch.setattr(plan, "_CGROUP_QUOTA", tmp_path / "cpu.max")
-    monkeypatch.setattr(plan.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(plan.platform, "system", lambda: "Linux")  # type: ignore[attr-defined]
     return tmp_path
 
 

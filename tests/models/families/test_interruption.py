@@ -105,7 +105,7 @@ def test_new_instructions_stand_before_the_interruption() -> None:
     family = Qwen25(CHATML)
     log = said(CHATML, family, "One, two")
     entries = [Message("system", "Be brief."), Interruption(), Message("user", "Stop.")]
-    assert f"{TOLD}Stop." in CHATML.shown(family.render(entries, after=log))
+    assert f"{TOLD}Stop." in CHATML.shown(family.render(entries, after=log))  # type: ignore[arg-type]
 
 
 def test_a_long_request_is_shortened() -> None:
@@ -116,7 +116,7 @@ def test_a_long_request_is_shortened() -> None:
         Interruption(),
         Message("user", "No."),
     ]
-    told = tell_interruptions(entries)[-1]
+    told = tell_interruptions(entries)[-1]  # type: ignore[arg-type]
     assert isinstance(told, Message)
     quote, _, text = told.text.partition("\n\n")
     assert text == "No."

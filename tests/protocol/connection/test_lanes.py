@@ -292,11 +292,11 @@ def test_text_that_is_being_typed_leaves_the_lane_as_it_was() -> None:
     talk = Talk()
     parent = talk.finish(create(store=False))
     typing = {"store": False, "generate": False, "is_provisional": True, "previous_response_id": parent}
-    typed = talk.begin(create(**typing))
+    typed = talk.begin(create(**typing))  # type: ignore[arg-type]
     assert forgotten(talk.tell(typed, APPENDED)) == [typed]
-    typed = talk.begin(create(**typing))
+    typed = talk.begin(create(**typing))  # type: ignore[arg-type]
     assert forgotten(talk.tell(typed, FAILED)) == [typed]
-    (typed,) = starts(talk.say(create(**typing)))
+    (typed,) = starts(talk.say(create(**typing)))  # type: ignore[arg-type]
     assert forgotten(talk.refuse(typed)) == []
     child = talk.begin(create(store=False, previous_response_id=parent))
     assert forgotten(talk.tell(child, DONE)) == [parent]

@@ -102,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert record == kept.record
         assert texts(items) == [text for each in chain for text in (*each.asks, *each.says)]
         if all(each.record.tokens is not None for each in chain):
-            assert log.tokens == b"".join(each.record.tokens for each in chain)
+            assert log.tokens == b"".join(each.record.tokens for each in chain)  # type: ignore[misc]
         else:
             assert log is None
 

@@ -52,7 +52,7 @@ async def test_fifty_tasks(tmp_path: Path) -> None:
                 says=["x" * 3000],
             )
             await store.put(record)
-            tokens += record.tokens
+            tokens += record.tokens  # type: ignore[operator]
             assert await store.get(record.id, tenant) == record
             log = await store.log(record.id, tenant)
             assert log is not None

@@ -126,7 +126,7 @@ class Stage:
 def staged(**times: float) -> Iterator[tuple[Stage, ServerAddress]]:
     """The route, served on a port of its own."""
     stage = Stage()
-    route = ChatRoute(stage.begin, stage.activity, stage.commit, **times)
+    route = ChatRoute(stage.begin, stage.activity, stage.commit, **times)  # type: ignore[arg-type]
     app = Starlette(
         routes=[Route("/v1/chat/completions", route.create, methods=["POST"])],
         exception_handlers={VivaceError: on_vivace_error, Exception: on_mistake},

@@ -127,7 +127,7 @@ def test_a_round_of_tools(stage: Stage, sdk: OpenAI) -> None:
 
     stage.play(TextDelta("Sunny."), STOP)
     output = {"role": "tool", "tool_call_id": call.id, "content": "sun"}
-    sdk.chat.completions.create(model="m", messages=[*HI, choice.message, output], tools=[WEATHER])
+    sdk.chat.completions.create(model="m", messages=[*HI, choice.message, output], tools=[WEATHER])  # type: ignore[list-item]
     kinds = [item.type for item in stage.turn.request.items]
     assert kinds == ["message", "message", "function_call", "function_call_output"]
 

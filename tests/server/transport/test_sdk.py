@@ -65,7 +65,7 @@ async def test_websocket_of_the_sdk(sdk: AsyncOpenAI, model: str) -> None:
         ids: list[str] = []
         for words in (QUESTION, "And a fourth?"):
             previous = {"previous_response_id": ids[-1]} if ids else {}
-            await connection.response.create(model=model, input=words, max_output_tokens=8, **previous)
+            await connection.response.create(model=model, input=words, max_output_tokens=8, **previous)  # type: ignore[arg-type]
             async for event in connection:
                 if event.type in ("response.completed", "response.incomplete"):
                     ids.append(event.response.id)

@@ -133,11 +133,11 @@ async def test_handlers_hear_events(address: ServerAddress) -> None:
         client.responses.connect() as connection,
     ):
 
-        @connection.on("response.output_text.delta")
+        @connection.on("response.output_text.delta")  # type: ignore[operator]
         def hear(event: Any) -> None:
             said.append(event.delta)
 
-        @connection.on("response.completed")
+        @connection.on("response.completed")  # type: ignore[operator]
         async def leave(_: Any) -> None:
             await connection.close()
 

@@ -65,7 +65,7 @@ def test_our_own_names_are_served(address: ServerAddress, host: str) -> None:
     assert answer.status == 200
     assert not [header for header in answer.headers if header.lower().startswith("access-control")]
     answer.read()
-    answer.vivace_connection.close()
+    answer.vivace_connection.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

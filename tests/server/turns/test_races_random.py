@@ -43,7 +43,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("random")
     model = script(folder, replies={"call": CALL, "": TEXT}, step_ms=1, prefill_token_ms=0.02)
     values = {"cache_dir": folder / "cache", "state_dir": folder, "port": 0, "threads": 1, "model": model}
-    server = served_here(Settings(**values, allow_scripted=True, max_running=2, max_waiting=3))
+    server = served_here(Settings(**values, allow_scripted=True, max_running=2, max_waiting=3))  # type: ignore[arg-type]
     with asyncio.Runner() as runner:
         yield Stage(runner, runner.run(server.__aenter__()))
         runner.run(server.__aexit__(None, None, None))

@@ -15,7 +15,7 @@ from tests.server.transport.attacking import UPGRADE, Target, raw, request_statu
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.rundir import log_file
-from vivace.server.transport import wire
+from vivace.server.transport import protocols
 
 SOCKET = Target("UPGRADE", "/v1/responses")
 TEXT = "".join(random.Random(5).choices(string.ascii_letters, k=1000))  # nothing to draft from: 1,000 events
@@ -48,7 +48,7 @@ async def test_a_client_that_is_given_up_is_told_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """We say why its connection is closed, and nobody speaks of an answer that was left unfinished."""
-    monkeypatch.setattr(wire, "BLOCKED_S", 0.2)
+    monkeypatch.setattr(protocols, "BLOCKED_S", 0.2)
     model = script(tmp_path, replies={"": TEXT}, step_ms=0.2)
     settings = Settings(
         cache_dir=tmp_path / "c", state_dir=tmp_path, port=0, threads=1, model=model, allow_scripted=True

@@ -50,7 +50,7 @@ def test_what_a_limit_refused_is_counted() -> None:
     watch.refused(RateRefused("", limit="tokens", retry_after_s=1.0, headers={}), "background")
     with pytest.raises(Exception, match="JSON") as refusal:
         parse_create(b"{")
-    watch.refused(refusal.value, "realtime")
+    watch.refused(refusal.value, "realtime")  # type: ignore[arg-type]
     assert value(watch.metrics, "queue_refusals_total", tier="realtime") == 1
     assert value(watch.metrics, "rate_refusals_total", tier="background", limit="tokens") == 1
     assert value(watch.metrics, "rate_refusals_total") == 1

@@ -142,7 +142,7 @@ def test_killed_anywhere_leaves_old_or_new(on_disk: Write) -> None:
     seen = set()
     for step in range(1000):
         source = on_disk(old)
-        done = run_killed_at(step, lambda source=source: write_source(source, new), ("replacing.py",))
+        done = run_killed_at(step, lambda source=source: write_source(source, new), ("replacing.py",))  # type: ignore[misc]
         content = source.path.read_bytes()
         assert content in (old, new)
         seen.add((content == new, bool(left_overs(source.path.parent))))

@@ -11,7 +11,7 @@ from vivace.agent.edits.apply.source import MAX_BYTES, SourceFile, read_source, 
 from vivace.errors import EditRejected, FileProblem, UsageError
 
 BOM = b"\xef\xbb\xbf"
-LINE = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=("Cs",)), max_size=6)
+LINE = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=("Cs",)), max_size=6)  # type: ignore[arg-type]
 END = st.sampled_from(["\n", "\r\n", "\r"])
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vivace.agent.edits.find.target import Lines, Target, parse_target
 from vivace.errors import UsageError
 
-NAME = st.text(st.characters(categories=("L",)), min_size=1, max_size=8)
+NAME = st.text(st.characters(categories=("L",)), min_size=1, max_size=8)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

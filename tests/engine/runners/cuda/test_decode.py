@@ -110,7 +110,7 @@ def make_late(runner: CudaRunner) -> CudaRunner:
         passes.settle()
         return run(*asked)
 
-    prefill.run = run_in_turn  # type: ignore[method-assign]
+    prefill.run = run_in_turn  # type: ignore[assignment, method-assign]
     return runner
 
 
@@ -185,7 +185,7 @@ def test_what_an_earlier_pass_writes_late_is_not_taken() -> None:
     def clear_too_early(_words: int) -> None:
         passes.ring.copy_(late)
 
-    passes.clear_ring = clear_too_early  # type: ignore[method-assign]
+    passes.clear_ring = clear_too_early  # type: ignore[assignment, method-assign]
     assert runner.decode(Span(0, len(text), [65, 67]), SamplingSpec())[0] == wanted
 
 

@@ -51,7 +51,7 @@ def random_int4(rows: int, columns: int, seed: int) -> Int4Weights:
     draw = torch.Generator().manual_seed(seed)
     size = (rows, columns // GROUP)
 
-    def some_bytes(*size: int, least: int = 0, most: int = 255) -> "torch.Tensor":
+    def some_bytes(*size: int, least: int = 0, most: int = 255) -> "torch.Tensor":  # type: ignore[name-defined]
         return torch.randint(least, most + 1, size, generator=draw, dtype=torch.uint8)
 
     integers = some_bytes(*size, GROUP, most=MOST)

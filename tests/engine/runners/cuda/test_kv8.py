@@ -40,7 +40,7 @@ def make(bits: int, tokens: int, seed: int) -> Bed:
     return bed
 
 
-def steps_off(found: "torch.Tensor", exact: "torch.Tensor") -> float:
+def steps_off(found: "torch.Tensor", exact: "torch.Tensor") -> float:  # type: ignore[name-defined]
     """The largest difference, in steps of its group's integers."""
     order = ORDER.to(exact.device)
     wanted, got = (rows.float()[..., order].reshape(-1, 8, 16) for rows in (exact, found))

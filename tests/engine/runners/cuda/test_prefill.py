@@ -30,7 +30,7 @@ def make(seed: int, shape: Shape = SHAPE) -> Bed:
     return bed
 
 
-def poisoned(bed: Bed, *size: int) -> "torch.Tensor":
+def poisoned(bed: Bed, *size: int) -> "torch.Tensor":  # type: ignore[name-defined]
     return torch.full(size, NAN, device=bed.device).to(torch.bfloat16)
 
 

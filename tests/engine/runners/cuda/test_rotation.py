@@ -13,7 +13,7 @@ from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B, Shape  # noq
 from vivace.engine.runners.cuda.weights.safetensors_folder import Rope, rope_factors  # noqa: E402
 
 
-def table(frequency: "torch.Tensor", size: float, positions: int) -> "torch.Tensor":
+def table(frequency: "torch.Tensor", size: float, positions: int) -> "torch.Tensor":  # type: ignore[name-defined]
     angle = torch.outer(torch.arange(positions).float(), frequency)
     return torch.stack([angle.cos(), angle.sin()], dim=-1) * size
 
@@ -44,7 +44,7 @@ def test_llama_3() -> None:
     }
     config = LlamaConfig(hidden_size=4096, num_attention_heads=32, rope_parameters=rope)
     frequency, size = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
-    factors = rope_factors(Rope(**rope), 5e5)
+    factors = rope_factors(Rope(**rope), 5e5)  # type: ignore[arg-type]
     shape = Shape(1, 4096, 14336, 32, 8, 128256, 131072, rope_theta=5e5)
     assert torch.allclose(
         rotation_table(shape, 300, "cpu", 1.0, factors), table(frequency, size, 300), atol=1e-4

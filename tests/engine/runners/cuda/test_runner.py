@@ -42,7 +42,7 @@ class Case:
             prefill="bf16",
         )  # fmt: skip
 
-    def wanted(self, tokens: list[int]) -> "torch.Tensor":
+    def wanted(self, tokens: list[int]) -> "torch.Tensor":  # type: ignore[name-defined]
         ids = torch.tensor(tokens, device=self.model.embedding.device)
         return reference.forward(SHAPE, self.plain, ids, self.model.rotation).cpu()
 
@@ -105,9 +105,9 @@ def test_a_draft_is_verified_with_what_its_tokens_would_have_alone(seed: int) ->
 
     def noted(tokens: list[int], start: int, *rest: object, **named: object) -> object:
         passes.append((start, len(tokens)))
-        return run(tokens, start, *rest, **named)
+        return run(tokens, start, *rest, **named)  # type: ignore[arg-type]
 
-    runner._passes.run = noted
+    runner._passes.run = noted  # type: ignore[assignment]
     assert runner.decode(Span(0, 130, said[:-1]), SamplingSpec()) == said[1:]
     assert passes == [(130, 6), (136, 4), (140, 8)]
 

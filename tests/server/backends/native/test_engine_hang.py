@@ -247,7 +247,7 @@ async def test_late_tokens_are_no_part_of_the_log(inside: Inside, monkeypatch: p
                 turn.interrupt()
         session = turn.session
         assert session is not None
-        await until(lambda session=session: not session.is_busy)
+        await until(lambda session=session: not session.is_busy)  # type: ignore[misc]
         request = ResponseCreate(input="brief", previous_response_id="resp_late")
         then = inside.native.begin(request, "resp_then", Caller())
         ended = [outcome async for outcome in then][-1]

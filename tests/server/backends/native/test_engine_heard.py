@@ -63,7 +63,7 @@ async def test_a_runner_that_hangs_is_not_ready(settings: Settings, tmp_path: Pa
 
 
 def job(folder: Path, **fields: object) -> Job:
-    return Job(model=script(folder, **fields), path="", context_tokens=512, allow_scripted=True)
+    return Job(model=script(folder, **fields), path="", context_tokens=512, allow_scripted=True)  # type: ignore[arg-type]
 
 
 async def test_an_engine_that_hangs_while_it_loads_is_given_up(

@@ -40,7 +40,7 @@ def joined(outcomes: list[Outcome]) -> list[Outcome]:
             case TextDelta(), TextDelta():
                 found[-1] = TextDelta(last.delta + outcome.delta, last.logprobs + outcome.logprobs)
             case (ReasoningDelta(), ReasoningDelta()) | (CallDelta(), CallDelta()):
-                found[-1] = type(outcome)(last.delta + outcome.delta)  # type: ignore[union-attr]
+                found[-1] = type(outcome)(last.delta + outcome.delta)  # type: ignore[arg-type, call-arg, union-attr]
             case _:
                 found.append(outcome)
     return found

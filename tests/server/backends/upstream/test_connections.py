@@ -193,7 +193,7 @@ async def test_servers_without_chunks_are_understood(fake: Fake, box: Asker) -> 
     """A body with a length, or one that ends with its connection."""
     body = HELLO + b"data: [DONE]\n\n"
     for head in (b"HTTP/1.0 200 OK", b"HTTP/1.1 200 OK\r\nContent-Length: %d" % len(body)):
-        fake.play(lambda call, head=head: call.raw(head + b"\r\n\r\n" + body))
+        fake.play(lambda call, head=head: call.raw(head + b"\r\n\r\n" + body))  # type: ignore[misc]
         assert (await box.ask()).text == "Hel"
 
 

@@ -233,10 +233,10 @@ async def test_an_endless_answer_is_ended(fake: Fake, box: Asker, monkeypatch: p
     monkeypatch.setattr("vivace.server.backends.upstream.sequencer.MAX_ANSWER_CHARS", 10_000)
     piece = {"tool_calls": [{"index": 0, "function": {"arguments": "x" * 100}}]}
     for delta in ({"content": "x" * 100}, {"reasoning": "x" * 100}, piece):
-        fake.play(_for_ever(lambda _, delta=delta: delta))
+        fake.play(_for_ever(lambda _, delta=delta: delta))  # type: ignore[misc]
         assert (await box.ask()).broken.code == "upstream_error"
     for named in ({"name": "f"}, {}):
-        fake.play(_for_ever(lambda n, named=named: {"tool_calls": [{"index": n, "function": named}]}))
+        fake.play(_for_ever(lambda n, named=named: {"tool_calls": [{"index": n, "function": named}]}))  # type: ignore[misc]
         assert (await box.ask()).broken.code == "upstream_error"
 
 

@@ -178,7 +178,7 @@ async def test_responses_are_tried_first_and_chat_is_remembered(fake: Fake) -> N
         fake.calls.clear()
         fake.play(
             routes(
-                responses=lambda call, status=status: call.whole(status, {"detail": "x"}),
+                responses=lambda call, status=status: call.whole(status, {"detail": "x"}),  # type: ignore[misc]
                 completions=says("x"),
             )
         )
