@@ -11,6 +11,7 @@ from vivace.models.prefetch import Percent, model_of
 @pytest.mark.parametrize(
     ("words", "name"),
     [
+        ([], DEFAULT_MODEL),
         (["edit", "a.py", "shorter"], DEFAULT_MODEL),
         (["edit", "a.py", "shorter", "--model", "smollm2-135m"], "smollm2-135m"),
         (["ask", "--model=smollm2-135m", "why?"], "smollm2-135m"),

@@ -7,6 +7,7 @@ package but msgspec. A failure is no error here: the command tries again, and sa
 """
 
 import sys
+from itertools import pairwise
 
 from vivace.config import Settings, load_settings
 from vivace.errors import VivaceError
@@ -39,7 +40,7 @@ class Percent:
 def model_of(settings: Settings, command: list[str]) -> str:
     """Return the catalog's name of the model that `command` uses; empty if it uses none of these."""
     name = settings.model
-    for word, following in zip(command, [*command[1:], ""], strict=True):
+    for word, following in pairwise([*command, ""]):
         if word == "--":
             break
         if word == "--model":
