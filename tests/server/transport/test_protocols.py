@@ -50,8 +50,10 @@ def say(inside: Inside, turn: NativeTurn, *texts: str) -> None:
     """The engine's frames, a text each, in one read."""
     loaded = inside.native._pool.latest
     assert loaded is not None
-    assert loaded.engine.life is not None
-    loaded.engine.life.data_received(b"".join(pack(Tokens(turn.id, list(text.encode()))) for text in texts))
+    assert loaded.engine.process is not None
+    loaded.engine.process.data_received(
+        b"".join(pack(Tokens(turn.id, list(text.encode()))) for text in texts)
+    )
 
 
 def is_there(talker: Talker) -> bool:

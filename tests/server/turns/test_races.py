@@ -154,7 +154,7 @@ def _when_the_engine_is_done(inside: Inside, turn: object) -> None:
     """Interrupt the turn the moment its end is here, before anyone has heard of it."""
     loaded = inside.native._pool.latest
     assert loaded is not None
-    life = loaded.engine.life
+    life = loaded.engine.process
     assert life is not None
     hear = life._handlers.get(turn.id)  # type: ignore[attr-defined]
     if hear is None or getattr(hear, "is_ours", False):

@@ -62,7 +62,7 @@ class Session:
         self.tenant = tenant
         self.writer: object | None = None  # the turn that runs in it
         self.typist: object | None = None  # the turn that prefills a provisional tail behind its end
-        self.open_in: object | None = None  # the engine's life that holds it
+        self.open_in: object | None = None  # the engine process that holds it
         self.known_tokens = 0  # how much of the log that engine has
 
     @property

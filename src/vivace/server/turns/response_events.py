@@ -1,4 +1,4 @@
-"""A turn as the events of its response, with the last one told only when it is written down.
+"""The events of a response that is being made. The last one comes when the response is written down.
 
 Owns nothing but the order. The WebSocket's machine has a writer of its own, because it adds events.
 """

@@ -63,8 +63,8 @@ async def inside(shared: Inside) -> AsyncIterator[Inside]:
 def engine_pid(inside: Inside) -> int:
     loaded = inside.native._pool.latest
     assert loaded is not None
-    assert loaded.engine.life is not None
-    return loaded.engine.life.ready.result().pid
+    assert loaded.engine.process is not None
+    return loaded.engine.process.ready.result().pid
 
 
 def signalled(inside: Inside, number: signal.Signals) -> int:
@@ -389,7 +389,7 @@ async def test_an_interrupt_the_moment_the_engine_is_dead(inside: Inside) -> Non
     turn = await inside.desk.begin(ResponseCreate(input="go"), Caller())
     loaded = inside.native._pool.latest
     assert loaded is not None
-    life = loaded.engine.life
+    life = loaded.engine.process
     assert life is not None
     await anext(aiter(turn))
     died = life.on_death

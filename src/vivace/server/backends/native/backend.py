@@ -113,7 +113,7 @@ class NativeBackend:
     async def status(self) -> EngineStatus:
         loaded = self._pool.latest
         link = loaded.engine if loaded else None
-        ready = link.life.ready.result() if link and link.life else None
+        ready = link.process.ready.result() if link and link.process else None
         stats = await link.stats() if link else None
         return EngineStatus(
             model=loaded.name if loaded else self._settings.model,
@@ -161,12 +161,12 @@ class NativeBackend:
             async with self._pool.hold(turn.model) as model:
                 await write_prompt(turn, model, self._library)
                 while not turn.is_over:
-                    life = await model.engine.up()
+                    process = await model.engine.up()
                     if turn.interrupted:  # and whoever waited on the way here has not passed it on
                         return
-                    submission = Submission(turn, model, life)
+                    submission = Submission(turn, model, process)
                     submission.begin()
-                    self._conclude(turn, model, life, await submission.end)
+                    self._conclude(turn, model, process, await submission.end)
         except VivaceError as error:
             turn.fail(error)
         except Exception:
@@ -187,14 +187,14 @@ class NativeBackend:
         if not turn.is_over:  # cancelled, perhaps before its first step
             self._end(turn, early(turn, "interrupted"))
 
-    def _conclude(self, turn: NativeTurn, model: LoadedModel, life: EngineProcess, end: End) -> None:
+    def _conclude(self, turn: NativeTurn, model: LoadedModel, process: EngineProcess, end: End) -> None:
         """End the turn, or leave it to be submitted again."""
         assert turn.session is not None
         turn.on_interrupt = self._canceller(turn)
         if isinstance(end, Finished):
             self._end(turn, end)
         elif isinstance(end, Failed):
-            model.close_session(turn.session, life)  # how much of the log it has taken is not known
+            model.close_session(turn.session, process)  # how much of the log it has taken is not known
             turn.fail(RequestRefused(end.message, code=end.code))
         else:
             self._on_engine_death(turn, model)

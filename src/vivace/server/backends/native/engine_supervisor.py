@@ -40,21 +40,21 @@ class EngineSupervisor:
         self._failed_at = 0.0
         self._current: EngineProcess | None = None
         self._is_closing = False
-        self._heard = asyncio.Event()  # the engine owes no answer, or there is none that could
-        self._heard.set()
+        self._responsive = asyncio.Event()  # the engine owes no answer, or there is none that could
+        self._responsive.set()
         self._beating: asyncio.Task[None] | None = None
-        self._burials: set[asyncio.Task[None]] = set()
+        self._cleanups: set[asyncio.Task[None]] = set()
         self._coming = self._come_up()
 
     @property
-    def life(self) -> EngineProcess | None:
+    def process(self) -> EngineProcess | None:
         """The engine process that is up and has said Ready, if one is."""
         return self._current
 
     @property
     def is_ready(self) -> bool:
         """Whether a request would be answered now."""
-        return self._current is not None and self._heard.is_set()
+        return self._current is not None and self._responsive.is_set()
 
     async def up(self) -> EngineProcess:
         """Wait for an engine that is ready and answers; `StartError` if it cannot start."""
@@ -62,10 +62,10 @@ class EngineSupervisor:
             has_failed = self._coming.done() and not self._current
             if has_failed and time.monotonic() - self._failed_at > RETRY_AFTER_S:
                 self._coming = self._come_up()
-            life = await asyncio.shield(self._coming)
-            if self._heard.is_set():
-                return life
-            await self._heard.wait()
+            process = await asyncio.shield(self._coming)
+            if self._responsive.is_set():
+                return process
+            await self._responsive.wait()
 
     async def stats(self) -> StatsReply | None:
         if not self._current:
@@ -84,70 +84,70 @@ class EngineSupervisor:
         with contextlib.suppress(asyncio.CancelledError, StartError):
             await self._coming
         if self._current:
-            await self._current.close(patience_s if self._heard.is_set() else EXIT_S)
+            await self._current.close(patience_s if self._responsive.is_set() else EXIT_S)
             self._current = None
 
     def _come_up(self) -> asyncio.Task[EngineProcess]:
-        task = asyncio.create_task(self._begin_life())
+        task = asyncio.create_task(self._start_process())
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if none waits
         return task
 
-    async def _begin_life(self) -> EngineProcess:
+    async def _start_process(self) -> EngineProcess:
         await asyncio.sleep(self._delay_s())
         for attempt in range(1, START_ATTEMPTS + 1):
-            life = EngineProcess()
+            process = EngineProcess()
             try:
-                ready = await life.begin(self.job)
+                ready = await process.begin(self.job)
             except StartError as error:
                 self._failed_at = time.monotonic()
                 log.error("%s", error.message)
                 if attempt == START_ATTEMPTS:
                     raise
             except BaseException:
-                await life.close()
+                await process.close()
                 raise
             else:
-                life.on_death = self._died
-                self._current = life
-                self._heard.set()
-                self._beating = asyncio.create_task(self._beat(life))
+                process.on_death = self._on_death
+                self._current = process
+                self._responsive.set()
+                self._beating = asyncio.create_task(self._beat(process))
                 log.info("engine %d is ready after %.0f ms", ready.pid, ready.load_ms)
-                return life
+                return process
         raise AssertionError("an attempt succeeds or raises")
 
-    async def _beat(self, life: EngineProcess) -> None:
+    async def _beat(self, process: EngineProcess) -> None:
         """Ask for a sign of life, over and over, until there is none."""
-        while not life.is_dead:
-            answer = asyncio.ensure_future(life.stats())
+        while not process.is_dead:
+            answer = asyncio.ensure_future(process.stats())
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen: it may die
             try:
                 await asyncio.wait([answer], timeout=SILENT_S)
                 if not answer.done():
-                    self._heard.clear()
+                    self._responsive.clear()
                     log.warning("the engine does not answer")
                     await asyncio.wait([answer], timeout=HUNG_S - SILENT_S)
                     if not answer.done():
                         log.error("the engine did not answer for %.0f s; ending it", HUNG_S)
-                        life.kill()
+                        process.kill()
                         return
-                    self._heard.set()
+                    self._responsive.set()
             finally:
                 answer.cancel()
             await asyncio.sleep(BEAT_S)
 
-    def _died(self) -> None:
-        """Called before the turns hear of it, so that they wait for the next life."""
+    def _on_death(self) -> None:
+        """Called before the turns hear of it, so that they wait for the next process."""
         dead, self._current = self._current, None
-        self._heard.set()  # whoever waits for its answer waits for the next one now
+        self._responsive.set()  # whoever waits for its answer waits for the next one now
         self._deaths.append(time.monotonic())
         log.error("the engine died; starting another")
         self._on_restart()
         if not self._is_closing:
             self._coming = self._come_up()
         if dead:
-            burial = asyncio.create_task(dead.close())
-            self._burials.add(burial)
-            burial.add_done_callback(self._burials.discard)
+            cleanup = asyncio.create_task(dead.close())
+            self._cleanups.add(cleanup)
+            cleanup.add_done_callback(self._cleanups.discard)
 
     def _delay_s(self) -> float:
         """The first death in a while costs no wait; each further one doubles it."""

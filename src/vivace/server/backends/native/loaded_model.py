@@ -69,40 +69,40 @@ class LoadedModel:
 
     @property
     def is_on_gpu(self) -> bool:
-        return self.engine.life is not None and self.engine.life.ready.result().device != "cpu"
+        return self.engine.process is not None and self.engine.process.ready.result().device != "cpu"
 
     async def load(self) -> None:
         """The engine process loads its model at the same time."""
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
         self.family = family_for(self.tokenizer, self.name)
 
-    def open_session(self, session: Session, life: EngineProcess, *, is_whole: bool) -> None:
+    def open_session(self, session: Session, process: EngineProcess, *, is_whole: bool) -> None:
         """See that this engine process has the session open; with its whole log, or ready to be sent it."""
         self._open[session.name] = session
         self._open.move_to_end(session.name)
-        if session.open_in is not life:
+        if session.open_in is not process:
             length = len(session.log) if is_whole else 0
-            life.send(Open(session.name, session.log.first(length), session.tenant))
-            session.open_in, session.known_tokens = life, length
-            self._park_oldest(life)
+            process.send(Open(session.name, session.log.first(length), session.tenant))
+            session.open_in, session.known_tokens = process, length
+            self._park_oldest(process)
 
-    def close_session(self, session: Session, life: EngineProcess) -> None:
+    def close_session(self, session: Session, process: EngineProcess) -> None:
         """Let the engine forget a session; its log stays with us."""
         self._open.pop(session.name, None)
-        if session.open_in is life:
-            life.send(Close(session.name))
+        if session.open_in is process:
+            process.send(Close(session.name))
         session.open_in = None
 
     async def close(self) -> None:
         """End the engine, which parks its sessions first."""
         await self.engine.close(PARKING_S)
 
-    def _park_oldest(self, life: EngineProcess) -> None:
+    def _park_oldest(self, process: EngineProcess) -> None:
         """Put the KV of sessions beyond the limit on disk, from where their next turn has it."""
         idle = [
             session for session in self._open.values() if not session.is_busy
         ]  # least recently used first
         for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
-            if session.open_in is life:
-                life.send(Park(session.name))
-            self.close_session(session, life)
+            if session.open_in is process:
+                process.send(Park(session.name))
+            self.close_session(session, process)

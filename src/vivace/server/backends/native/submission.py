@@ -35,20 +35,20 @@ End = Finished | Failed | None  # of a turn on an engine; None: the engine died
 
 
 class Submission:
-    def __init__(self, turn: NativeTurn, model: LoadedModel, life: EngineProcess) -> None:
+    def __init__(self, turn: NativeTurn, model: LoadedModel, process: EngineProcess) -> None:
         assert turn.session is not None, "its prompt comes first"
         self.end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._turn = turn
         self._session = turn.session
         self._model = model
-        self._life = life
+        self._process = process
         self._is_given_up = False
 
     def begin(self) -> None:
         turn, session = self._turn, self._session
-        self._life.attach(turn.id, self._hear)
-        self._model.open_session(session, self._life, is_whole=bool(turn.typed))
-        self._life.send(_work(turn, self._model))
+        self._process.attach(turn.id, self._hear)
+        self._model.open_session(session, self._process, is_whole=bool(turn.typed))
+        self._process.send(_work(turn, self._model))
         turn.submitted = turn.submitted or time.perf_counter()
         if turn.watch:
             turn.watch.started()
@@ -64,16 +64,16 @@ class Submission:
             self.end.set_result(frame)
         else:
             try:
-                self._turn.hear(frame.tokens, frame.chances, is_behind=self._life.is_behind)
+                self._turn.hear(frame.tokens, frame.chances, is_behind=self._process.is_behind)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
-                self._model.close_session(self._session, self._life)  # which ends the turn there
+                self._model.close_session(self._session, self._process)  # which ends the turn there
                 self.end.set_exception(error)
                 return
             if self._turn.speech and self._turn.speech.is_stopped:  # the engine saw it too, or died before
-                self._life.send(Interrupt(self._turn.id))
+                self._process.send(Interrupt(self._turn.id))
 
     def _interrupt(self) -> None:
-        self._life.send(Interrupt(self._turn.id))
+        self._process.send(Interrupt(self._turn.id))
         if self._model.engine.is_ready:
             asyncio.get_running_loop().call_later(INTERRUPT_S, self._give_up)
         else:
@@ -93,9 +93,9 @@ class Submission:
         if session.writer is not self or isinstance(frame, Tokens):
             return
         if isinstance(frame, Finished):
-            self._life.send(Rewind(session.name, len(session.log)))
+            self._process.send(Rewind(session.name, len(session.log)))
         elif isinstance(frame, Failed):
-            self._model.close_session(session, self._life)
+            self._model.close_session(session, self._process)
         session.release(self)
 
 
