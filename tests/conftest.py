@@ -24,19 +24,14 @@ TIERS = {
     "server": "served",
     "setup": "served",
 }
-# Each of these tests makes what it needs, so any process may take it; a file's tests stay together elsewhere.
-APART = ("engine/runners/cuda/",)
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier, and with the group of tests that run in the same process."""
+    """Mark each test with its tier."""
     for item in items:
         place = item.path.relative_to(REPOSITORY / "tests").as_posix()
         fitting = [folder for folder in TIERS if place.startswith(f"{folder}/")]
         item.add_marker(TIERS[max(fitting, key=len)] if fitting else "unit")
-        if not place.startswith(APART):
-            item.add_marker(pytest.mark.xdist_group(place))
 
 
 def pytest_configure() -> None:
