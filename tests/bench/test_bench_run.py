@@ -19,7 +19,7 @@ from vivace.bench.engine.run import run_engine_bench
 from vivace.bench.limits import limits_of
 from vivace.cli.commands.bench import bench
 from vivace.config import Settings
-from vivace.errors import ModelUnavailable, StartError
+from vivace.errors import StartError
 from vivace.models.tokenizer import GgufTokenizer
 
 SMALLEST = Effort(
@@ -119,24 +119,22 @@ def test_a_peer_that_cannot_load_says_so(tmp_path: Path) -> None:
         os.kill(peer.pid, 0)
 
 
-@pytest.mark.usefixtures("user")
-def test_a_model_that_is_not_here_is_not_downloaded() -> None:
-    """The error names the command that gets it."""
-    with pytest.raises(ModelUnavailable) as caught:
-        CliRunner().invoke(bench, ["engine"], catch_exceptions=False, standalone_mode=False)
-    assert "vivace models pull" in caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["--json"], 0), (["--json", "--check"], 1), (["--quick"], 0), (["--check"], 1)]
 )
 def test_the_command_shows_the_report(
-    user: Path, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int
+    user: Path,
+    smol: Path,
+    report: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
 ) -> None:
     """JSON or a table and a plot; a missed limit is a failure only where it was asked for."""
     monkeypatch.setattr("vivace.bench.engine.run.run_engine_bench", lambda *_: report)
     monkeypatch.chdir(user)
-    answer = CliRunner().invoke(bench, ["engine", *arguments], catch_exceptions=False, standalone_mode=False)
+    command = ["engine", "--model", str(smol), *arguments]
+    answer = CliRunner().invoke(bench, command, catch_exceptions=False, standalone_mode=False)
     assert answer.return_value == code
     if "--json" in arguments:
         assert json.loads(answer.stdout) == report
