@@ -37,17 +37,32 @@ def without_ids(event: dict[str, Any]) -> dict[str, Any]:
     return event
 
 
+def comparable(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events of a turn with neighbouring deltas joined: a client that is behind gets them so."""
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    found: list[dict[str, Any]] = []
+    for event in map(without_ids, events):
+        del event["sequence_number"]
+        last = found[-1] if found else {}
+        if "delta" in event and last.get("type") == event["type"]:
+            last["delta"] += event["delta"]
+            last["logprobs"] = [*last["logprobs"], *event["logprobs"]]
+        else:
+            found.append(event)
+    return found
+
+
 def times(response: Response) -> Waterfall:
     assert not isinstance(response.vivace, msgspec.UnsetType)
     return response.vivace.waterfall  # type: ignore[return-value]
 
 
 async def test_socket_and_sse_tell_the_same(client: ResponsesClient, address: ServerAddress) -> None:
-    """The same request gives the same events on both transports, ids and times aside."""
+    """The same request gives the same events on both transports; ids, times and cuts of the text aside."""
     body = {"input": "hello", "metadata": {"a": "b"}, "temperature": 0.5, "seed": 3}
     over_socket = [msgspec.to_builtins(event) async for event in client.stream(body)]
     over_sse = sse_events(send(address, "POST", "/v1/responses", body | {"stream": True}))
-    assert [without_ids(event) for event in over_socket] == [without_ids(event) for event in over_sse]
+    assert comparable(over_socket) == comparable(over_sse)
     status, whole = fetch(address, "POST", "/v1/responses", body)
     assert status == 200
     assert without_ids({"response": whole}) == {"response": over_sse[-1]["response"]}
@@ -64,7 +79,7 @@ async def test_stream_headers_forbid_buffering(address: ServerAddress) -> None:
 async def test_characters_of_many_tokens_arrive_whole(client: ResponsesClient) -> None:
     """With a byte per token, each delta is still whole characters."""
     deltas = [event.delta async for event in client.stream({"input": "emoji"}) if hasattr(event, "delta")]
-    assert deltas == ["a", "é", "€", "😀", "z"]
+    assert "".join(deltas) == "aé€😀z"  # half a character would be a replacement character
 
 
 async def test_stop_string_cuts_the_text(client: ResponsesClient) -> None:
