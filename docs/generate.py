@@ -94,6 +94,9 @@ def exit_codes() -> str:
         (errors.FAILED, "failed"),
         (errors.USAGE, "wrong usage"),
         (errors.COULD_NOT_START, "could not start"),
+        (errors.APPROVAL_NEEDED, "approval needed"),
+        (errors.LIMIT_REACHED, "limit reached"),
+        (errors.BUSY, "busy: try again later"),
         (errors.INTERRUPTED, "interrupted"),
     ):
         ending = [each for each in _errors() if each.exit_code == code]

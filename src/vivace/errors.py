@@ -3,7 +3,11 @@
 Owns the tree of typed errors. Does not print: `cli` does that, and `server` turns them into error bodies.
 """
 
-DONE, FAILED, USAGE, COULD_NOT_START, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, FAILED, USAGE, COULD_NOT_START, APPROVAL_NEEDED, LIMIT_REACHED = 0, 1, 2, 3, 4, 5
+BUSY, INTERRUPTED = 75, 130
+
+
+TOO_MANY = 429  # the status of a request that is refused because of all the others
 
 
 class VivaceError(Exception):
@@ -49,6 +53,12 @@ class ConfigError(UsageError):
     code = "bad_config"
 
 
+class ConversationNotFound(UsageError):
+    """No conversation has that id, or none was begun in this folder."""
+
+    code = "conversation_not_found"
+
+
 class StartError(VivaceError):
     """Something needed could not be started: the server, the engine, a missing model."""
 
@@ -83,6 +93,8 @@ class RequestRefused(VivaceError):
         super().__init__(message, hint)
         self.code = code
         self.status = status
+        if status == TOO_MANY:
+            self.exit_code = BUSY
 
 
 class EditRejected(VivaceError):
@@ -101,3 +113,24 @@ class NothingToUndo(VivaceError):
     """There is no edit to take back, or the file has changed since."""
 
     code = "nothing_to_undo"
+
+
+class ApprovalNeeded(VivaceError):
+    """A change was made, and nobody is there to say yes to it."""
+
+    exit_code = APPROVAL_NEEDED
+    code = "approval_needed"
+
+
+class LimitReached(VivaceError):
+    """It took as many turns or tokens as were allowed, and is not finished."""
+
+    exit_code = LIMIT_REACHED
+    code = "limit_reached"
+
+
+class ConversationBusy(VivaceError):
+    """A turn of the conversation runs already, here or in another process."""
+
+    exit_code = BUSY
+    code = "conversation_busy"

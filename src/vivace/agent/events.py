@@ -1,10 +1,12 @@
 """What happens while the agent works, as values that any face can show: terminal, JSON, editor, browser.
 
 Owns shapes only. `edits.flow` and `ask` say them in this order: started, located, grew …, ended, proposed,
-measured, decided, applied or not applied. Does not own how they are shown (`presenter`).
+measured, decided, applied or not applied. A `conversation` puts `TurnStarted` and `TurnEnded` around them and
+has events of its own, below. Does not own how they are shown (`presenter`).
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from vivace.agent.edits.apply.journal import Entry
@@ -16,6 +18,8 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import Waterfall
 
 Reason = Literal["rejected", "nothing_to_change", "shown_only"]  # why nothing was written
+TurnKind = Literal["question", "edit"]
+TurnStatus = Literal["completed", "cut", "stopped", "failed"]  # cut: at the limit of the answer's tokens
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,153 @@ class Failed:
     error: VivaceError
 
 
+# ---- a conversation ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TurnStarted:
+    """A message of the user's was taken up. `TurnEnded` follows, whatever happens."""
+
+    turn: int  # 1 for the first of the conversation
+    text: str
+    mentions: tuple[str, ...]  # `path` or `path:name`, without the @
+
+
+@dataclass(frozen=True)
+class IntentDecided:
+    """It is known what the message is. A question is answered; anything else changes a file."""
+
+    kind: TurnKind
+    by: Literal["words", "model", "user"]
+
+
+@dataclass(frozen=True)
+class FileChosen:
+    """It is known which file an edit is about."""
+
+    path: Path
+    by: Literal["mention", "recent", "name", "model"]  # name: the message names it, or something in it
+
+
+@dataclass(frozen=True)
+class ResponseBegan:
+    """The server has begun a response. By its id the conversation can go on later."""
+
+    response_id: str
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """What was written since the last `AnswerStarted` or `EditStarted` does not stand. Strike it through.
+
+    It is kept. A new `AnswerStarted` or `EditStarted` follows.
+    """
+
+    chars: int  # its length
+    why: Literal["steered", "server_gone"]
+    steer: str = ""  # what the user said instead
+
+
+@dataclass(frozen=True)
+class SteerQueued:
+    """The steer came when the answer was over. It is the first message of the queue now."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TurnEnded:
+    """The turn is over, and its partial answer, if any, is kept."""
+
+    turn: int
+    status: TurnStatus
+    response_id: str = ""  # to continue from; "" for an edit
+    total_tokens: int = 0  # of the conversation's log at the server; 0 if it is not known
+
+
+@dataclass(frozen=True)
+class QueuedMessage:
+    """A message that waits for the end of the turn."""
+
+    id: int
+    text: str
+    mentions: tuple[str, ...] | None = None  # None: those in the text
+
+
+@dataclass(frozen=True)
+class QueueChanged:
+    """These messages wait, the next one first."""
+
+    messages: tuple[QueuedMessage, ...]
+
+
+@dataclass(frozen=True)
+class PromptWarmed:
+    """The model has read this much of what is being typed. Told often, and not kept."""
+
+    warm_tokens: int
+    prompt_tokens: int  # of the draft, with all that stands before it
+
+
+@dataclass(frozen=True)
+class CompactionStarted:
+    """The model writes a summary of the conversation."""
+
+    why: Literal["asked", "window"]  # window: the conversation had nearly filled it
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """From now on the model reads the summary instead of the turns before. Can be undone."""
+
+    turn: int  # the last turn that the summary is about
+    summary: str  # with the user's own words and the decisions
+    before_tokens: int
+
+
+@dataclass(frozen=True)
+class CompactionUndone:
+    """The model reads the turns themselves again."""
+
+
+@dataclass(frozen=True)
+class Rewound:
+    """The conversation stands before this turn again: its talk, its code, or both."""
+
+    turn: int
+    is_talk: bool
+    is_code: bool
+    paths: tuple[str, ...] = ()  # of files that have their old bytes again
+
+
+@dataclass(frozen=True)
+class NoteAdded:
+    """The model is told this in front of the next message."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class SideStarted:
+    """A question beside the conversation, on a fork of its KV. The conversation does not know of it."""
+
+    question: str
+
+
+@dataclass(frozen=True)
+class SideGrew:
+    """The model wrote more of the answer beside the conversation."""
+
+    delta: str
+
+
+@dataclass(frozen=True)
+class SideEnded:
+    """The answer beside the conversation is over."""
+
+    status: TurnStatus
+
+
 AgentEvent = (
     EditStarted
     | UnitLocated
@@ -138,4 +289,21 @@ AgentEvent = (
     | EditApplied
     | EditNotApplied
     | Failed
+    | TurnStarted
+    | IntentDecided
+    | FileChosen
+    | ResponseBegan
+    | Abandoned
+    | SteerQueued
+    | TurnEnded
+    | QueueChanged
+    | PromptWarmed
+    | CompactionStarted
+    | Compacted
+    | CompactionUndone
+    | Rewound
+    | NoteAdded
+    | SideStarted
+    | SideGrew
+    | SideEnded
 )

@@ -1,0 +1,1 @@
+"""A conversation about code: its turns, its transcript, and what the user may do to them."""

@@ -1,0 +1,47 @@
+"""The way to this user's server: opened when it is first needed, and again after the server went away.
+
+Owns when the server is looked for or started. Does not own the socket (`client.responses`), nor what is lost
+when it breaks: a turn that was under way is begun again by its caller.
+"""
+
+import asyncio
+
+from vivace.agent.model import Model
+from vivace.client import warm
+from vivace.client.responses import ResponsesClient
+from vivace.client.warm import Progress
+from vivace.config import Settings
+
+
+class Connection:
+    def __init__(self, settings: Settings, progress: Progress = lambda _: None) -> None:
+        self.settings = settings
+        self._progress = progress
+        self._client: ResponsesClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def client(self) -> ResponsesClient:
+        """Return the open client. Start the server if none runs."""
+        async with self._opening:
+            if self._client is None:
+                address = await asyncio.to_thread(warm.ensure_server, self.settings, self._progress)
+                self._client = await ResponsesClient(address).__aenter__()
+            return self._client
+
+    async def model(self, name: str) -> Model:
+        return Model(await self.client(), name)
+
+    async def window_tokens(self) -> int:
+        """Return how many tokens a conversation may have; 0 if the server does not say."""
+        await self.client()
+        status = await asyncio.to_thread(warm.read_status, self.settings)
+        return status.engine.session_tokens if status else 0
+
+    async def renew(self) -> None:
+        """Forget the server that went away; the next call finds or starts another one."""
+        await self.close()
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.__aexit__(None, None, None)

@@ -1,0 +1,198 @@
+"""What a transcript's lines add up to: the turns, the queue, what the model has been told.
+
+Owns the fold: one line in, the state after it. The same fold serves a conversation that goes on and one that
+is read back from disk. Does no I/O and knows no server.
+"""
+
+from dataclasses import dataclass, field
+
+from vivace.agent.conversation import records
+from vivace.agent.conversation.records import AnyRecord
+from vivace.agent.events import QueuedMessage, TurnKind, TurnStatus
+
+
+@dataclass
+class Attempt:
+    """What the model wrote in one go."""
+
+    pieces: list[str] = field(default_factory=list)
+    is_abandoned: bool = False
+    steer: str = ""  # what the user said instead of it
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass
+class EditResult:
+    """What came of a change to one file."""
+
+    path: str
+    unit: str = ""
+    diff: str = ""  # unified; of what was written, where it was written
+    problems: list[str] = field(default_factory=list)
+    outcome: str = "open"  # open, applied, undone, rejected, nothing_to_change, shown_only
+    reason: str = ""  # of a rejection, in the user's words
+    entry: int = 0  # in the undo journal
+
+
+@dataclass
+class Turn:
+    """One message of the user's, and all that came of it."""
+
+    number: int
+    text: str
+    mentions: tuple[str, ...] = ()
+    kind: TurnKind = "question"
+    attempts: list[Attempt] = field(default_factory=list)
+    edits: list[EditResult] = field(default_factory=list)
+    status: TurnStatus | None = None  # None while it runs
+    response_id: str = ""  # of the last response that the server began
+    total_tokens: int = 0
+    error: str = ""
+    notes: list[str] = field(default_factory=list)  # what the model was told in front of the message
+
+    @property
+    def answer(self) -> str:
+        """Return the text that stands."""
+        return "".join(attempt.text for attempt in self.attempts if not attempt.is_abandoned)
+
+
+@dataclass
+class Compaction:
+    turn: int  # the last turn that it is about
+    summary: str
+
+
+@dataclass
+class Side:
+    """A question beside the conversation, and its answer."""
+
+    after_turn: int
+    question: str
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def answer(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass
+class History:
+    """The state of a conversation."""
+
+    id: str = ""
+    folder: str = ""
+    model: str = ""
+    started_at_s: float = 0.0
+    forked_from: str = ""
+    all_turns: list[Turn] = field(default_factory=list)  # with those that were rewound
+    turns: list[Turn] = field(default_factory=list)  # those that stand
+    compactions: list[Compaction] = field(default_factory=list)
+    queue: tuple[QueuedMessage, ...] = ()
+    notes: list[str] = field(default_factory=list)  # for the next message
+    sides: list[Side] = field(default_factory=list)
+
+    def take(self, record: AnyRecord) -> None:
+        """Add one line."""
+        match record:
+            case records.ConversationStarted():
+                self.id, self.folder, self.model = record.id, record.folder, record.model
+                self.started_at_s, self.forked_from = record.at_s, record.forked_from
+            case records.ModelChosen(model=model):
+                self.model = model
+            case records.TurnBegun():
+                self._begin(record)
+            case records.Queue(messages=messages):
+                self.queue = tuple(messages)
+            case records.Summary(turn=turn, summary=summary):
+                self.compactions.append(Compaction(turn, summary))
+            case records.SummaryDropped():
+                self.compactions.pop()
+            case records.WasRewound():
+                self._rewind(record)
+            case records.Note(text=text):
+                self.notes.append(text)
+            case records.SideBegun(question=question):
+                self.sides.append(Side(self.turns[-1].number if self.turns else 0, question))
+            case records.SideDelta(text=text):
+                self.sides[-1].pieces.append(text)
+            case _ if self.turns:
+                _take_in_turn(self.turns[-1], record)
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.turns) and self.turns[-1].status is None
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """Return the summary that the model reads instead of the turns before, if there is one."""
+        return self.compactions[-1] if self.compactions else None
+
+    @property
+    def last_path(self) -> str:
+        """Return the file that was edited or mentioned last; "" if there is none."""
+        for turn in reversed(self.turns):
+            if turn.edits:
+                return turn.edits[-1].path
+            if turn.mentions:
+                return turn.mentions[-1].partition(":")[0]
+        return ""
+
+    def close(self) -> None:
+        """End a turn that has no end: the process that ran it was killed."""
+        if self.is_running:
+            self.turns[-1].status = "stopped"
+
+    def _begin(self, record: records.TurnBegun) -> None:
+        turn = Turn(record.turn, record.text, tuple(record.mentions), notes=self.notes)
+        self.notes = []
+        self.all_turns.append(turn)
+        self.turns.append(turn)
+
+    def _rewind(self, record: records.WasRewound) -> None:
+        later = [turn for turn in self.turns if turn.number >= record.turn]
+        if record.is_code:
+            for edit in (edit for turn in later for edit in turn.edits if edit.outcome == "applied"):
+                edit.outcome = "undone"
+        if record.is_talk:
+            self.turns = [turn for turn in self.turns if turn not in later]
+            self.compactions = [each for each in self.compactions if each.turn < record.turn]
+            self.notes = []
+
+
+def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
+    match record:
+        case records.Intent(kind=kind):
+            turn.kind = kind
+        case records.AttemptBegun():
+            turn.attempts.append(Attempt())
+        case records.AnswerDelta(text=text) | records.EditDelta(text=text):
+            turn.attempts[-1].pieces.append(text)
+        case records.AttemptAbandoned(steer=steer):
+            turn.attempts[-1].is_abandoned, turn.attempts[-1].steer = True, steer
+        case records.ResponseKnown(response_id=response_id):
+            turn.response_id = response_id
+        case records.Error(message=message):
+            turn.error = message
+        case records.TurnOver(status=status, response_id=response_id, total_tokens=total):
+            turn.status, turn.total_tokens = status, total
+            turn.response_id = response_id or turn.response_id
+        case _:
+            _take_edit(turn, record)
+
+
+def _take_edit(turn: Turn, record: AnyRecord) -> None:
+    match record:
+        case records.UnitChosen(path=path, unit=unit):
+            turn.edits.append(EditResult(path, unit))
+        case records.EditShown(diff=diff, problems=problems):
+            turn.edits[-1].diff, turn.edits[-1].problems = diff, problems
+        case records.Decided(reason=reason):
+            turn.edits[-1].reason = reason
+        case records.EditWritten(diff=diff, entry=entry):
+            edit = turn.edits[-1]
+            edit.outcome, edit.diff, edit.entry = "applied", diff, entry
+        case records.EditDropped(reason=reason):
+            turn.edits[-1].outcome = reason

@@ -1,0 +1,117 @@
+"""What the model reads: the user's message with its files, and what happened since its last answer.
+
+Owns the words around the user's own. The log at the server only grows: a request has what is new, and goes on
+from the last response. Does not own when a request is sent (`conversation`).
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vivace.agent.conversation.history import Compaction, EditResult, History, Turn
+from vivace.agent.conversation.mentions import read_mention
+from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.prompting import Message, read_prompt, user
+from vivace.errors import UsageError
+
+OUTCOMES = {
+    "applied": "I accepted that change.",
+    "undone": "I took that change back: the file is as it was before.",
+    "rejected": "I rejected that change: the file is as it was before.",
+    "shown_only": "That change was only shown: the file is as it was before.",
+}
+MAX_DIFF_LINES = 60
+
+
+def previous_response(history: History) -> str:
+    """Return the response to go on from; "" if the model has read nothing yet."""
+    return next((turn.response_id for turn in reversed(_since_summary(history)) if _is_answered(turn)), "")
+
+
+def next_input(history: History, content: str, *, is_whole: bool = False) -> list[Message]:
+    """Return the items of the next request.
+
+    `is_whole`: with the whole conversation, for a server that does not know the last response.
+    """
+    turns = _since_summary(history)
+    answered = [index for index, turn in enumerate(turns) if _is_answered(turn)]
+    is_new = is_whole or not answered
+    untold = turns if is_new else turns[answered[-1] + 1 :]
+    items = opening(history.compaction) if is_new else []
+    said = list(told(untold, Path(history.folder)))
+    outcome = _outcome(untold[-1]) if untold and said else ""
+    notes = history.turns[-1].notes if history.is_running else history.notes
+    return [*items, *said, user("\n\n".join(filter(None, [outcome, *notes, content])))]
+
+
+def opening(compaction: Compaction | None) -> list[Message]:
+    """Return how a log begins."""
+    begun = list(read_prompt("ask"))
+    return [*begun, user(compaction.summary), _assistant("Understood.")] if compaction else begun
+
+
+def told(turns: Iterable[Turn], folder: Path) -> Iterable[Message]:
+    """Yield the turns as the model should remember them."""
+    outcome = ""
+    for turn in turns:
+        answer = _report(turn) if turn.kind == "edit" else turn.answer
+        if not answer and not turn.attempts:
+            continue  # nothing came of it
+        content = content_of(turn.text, turn.mentions, folder, is_lenient=True)
+        yield user("\n\n".join(filter(None, [outcome, *turn.notes, content])))
+        yield _assistant(answer, is_cut_off=turn.status == "stopped" and turn.kind == "question")
+        outcome = _outcome(turn)
+
+
+def content_of(text: str, mentions: Sequence[str], folder: Path, *, is_lenient: bool = False) -> str:
+    """Return the message with the files that it mentions.
+
+    They come first: the next message about them finds them in the KV.
+    `is_lenient`: pass over files that cannot be read any more.
+    """
+    parts = []
+    for mention in mentions:
+        try:
+            name, tag, piece = read_mention(mention, folder)
+        except UsageError:
+            if not is_lenient:
+                raise
+            continue
+        fence = fence_for(piece)
+        parts.append(f"{name}\n{fence}{tag}\n{piece}{fence}")
+    return "\n\n".join([*parts, text])
+
+
+def _since_summary(history: History) -> list[Turn]:
+    last = history.compaction.turn if history.compaction else 0
+    return [turn for turn in history.turns if turn.number > last and turn.status is not None]
+
+
+def _is_answered(turn: Turn) -> bool:
+    return turn.kind == "question" and bool(turn.response_id) and turn.status != "failed"
+
+
+def _report(turn: Turn) -> str:
+    """Return what an edit did, as the model would have said it."""
+    return "\n\n".join(_change(edit) for edit in turn.edits) or turn.error or "I changed nothing."
+
+
+def _change(edit: EditResult) -> str:
+    lines = edit.diff.splitlines()
+    shown = "\n".join(lines[:MAX_DIFF_LINES] + (["…"] if len(lines) > MAX_DIFF_LINES else []))
+    return (
+        f"I changed `{edit.unit}` in {edit.path}:\n```diff\n{shown}\n```" if shown else "I changed nothing."
+    )
+
+
+def _outcome(turn: Turn) -> str:
+    """Return what the user decided, for the message behind it."""
+    if not turn.edits or turn.edits[-1].outcome not in OUTCOMES:
+        return ""
+    edit = turn.edits[-1]
+    why = f" {edit.reason}" if edit.reason else ""
+    return f"({OUTCOMES[edit.outcome]}{why})"
+
+
+def _assistant(content: str, *, is_cut_off: bool = False) -> Message:
+    message = {"role": "assistant", "content": content}
+    return message | {"status": "incomplete"} if is_cut_off else message

@@ -1,0 +1,61 @@
+"""Begin a conversation, take one up again, or find the last one of a folder.
+
+Owns where conversations are kept: one file each under `state_dir/conversations`. Does not own the file's
+format (`records`) nor what a conversation does (`conversation`).
+"""
+
+import time
+from pathlib import Path
+
+from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.history import History
+from vivace.agent.conversation.records import SCHEMA, ConversationStarted
+from vivace.agent.conversation.transcript import (
+    SUFFIX,
+    Transcript,
+    file_of,
+    list_conversations,
+    new_id,
+    read_history,
+)
+from vivace.agent.presenter import Presenter
+from vivace.config import Settings
+from vivace.errors import ConversationNotFound
+
+
+def conversations_dir(settings: Settings) -> Path:
+    return settings.state_dir / "conversations"
+
+
+def open_conversation(
+    settings: Settings, folder: Path, face: Presenter, connection: Connection | None = None
+) -> Conversation:
+    """Begin a new conversation in this folder. Nothing is sent yet, and no server is started."""
+    began = ConversationStarted(
+        schema=SCHEMA, id=new_id(), folder=str(folder.resolve()), model=settings.model, at_s=time.time()
+    )
+    transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}")
+    transcript.append(began)
+    history = History()
+    history.take(began)
+    return Conversation(history, transcript, connection or Connection(settings), face)
+
+
+def resume_conversation(
+    settings: Settings, conversation_id: str, face: Presenter, connection: Connection | None = None
+) -> Conversation:
+    """Take a conversation up again where it ended. Raise `ConversationNotFound` or `ConversationBusy`."""
+    transcript = Transcript(file_of(conversations_dir(settings), conversation_id))
+    transcript.heal()
+    history = read_history(transcript.file)
+    return Conversation(history, transcript, connection or Connection(settings), face)
+
+
+def last_conversation(settings: Settings, folder: Path) -> str:
+    """Return the id of the conversation that was used last in this folder."""
+    here = str(folder.resolve())
+    for began in list_conversations(conversations_dir(settings)):
+        if began.folder == here:
+            return began.id
+    raise ConversationNotFound(f"There is no conversation in {here} yet.", "Begin one: vivace.")

@@ -1,0 +1,139 @@
+"""From the agent's events to the lines of a transcript.
+
+Owns which event leaves which line, and that the line is written before the event is shown. Does not own the
+schema (`records`) nor the file (`transcript`).
+"""
+
+import time
+
+import msgspec
+
+from vivace.agent import events
+from vivace.agent.conversation import records
+from vivace.agent.conversation.history import History
+from vivace.agent.conversation.records import AnyRecord
+from vivace.agent.conversation.transcript import Transcript
+from vivace.agent.edits.proposal import AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.presenter import Presenter
+
+
+class RecordingPresenter:
+    """Writes every event down, adds it to the history, and then lets the face show it."""
+
+    def __init__(self, face: Presenter, transcript: Transcript, history: History) -> None:
+        self._face = face
+        self._transcript = transcript
+        self._history = history
+
+    def show(self, event: events.AgentEvent) -> None:
+        record = record_of(event)
+        if record is not None:
+            self.write(record)
+        self._face.show(event)
+
+    def write(self, record: AnyRecord) -> None:
+        """Write a line that no event stands for."""
+        self._transcript.append(record)
+        self._history.take(record)
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        return await self._face.decide(proposal)
+
+
+def record_of(event: events.AgentEvent) -> AnyRecord | None:
+    """Return the line that an event leaves, or None if it leaves none."""
+    match event:
+        case events.TurnStarted(turn=turn, text=text, mentions=mentions):
+            return records.TurnBegun(turn=turn, text=text, mentions=list(mentions), at_s=time.time())
+        case events.IntentDecided(kind=kind, by=by):
+            return records.Intent(kind=kind, by=by)
+        case events.FileChosen(path=path, by=by):
+            return records.FileNamed(path=str(path), by=by)
+        case events.AnswerStarted() | events.EditStarted():
+            return records.AttemptBegun()
+        case events.ResponseBegan(response_id=response_id):
+            return records.ResponseKnown(response_id=response_id)
+        case events.AnswerGrew(delta=delta):
+            return records.AnswerDelta(text=delta)
+        case events.DiffGrew(delta=delta):
+            return records.EditDelta(text=delta)
+        case events.Abandoned(chars=chars, why=why, steer=steer):
+            return records.AttemptAbandoned(chars=chars, why=why, steer=steer)
+        case events.SteerQueued(text=text):
+            return records.SteerLate(text=text)
+        case events.Failed(error=error):
+            return records.Error(code=error.code, message=error.message, hint=error.hint)
+        case events.TurnEnded(turn=turn, status=status, response_id=response_id, total_tokens=total):
+            return records.TurnOver(turn=turn, status=status, response_id=response_id, total_tokens=total)
+        case events.TimesMeasured():
+            return _times(event)
+    return _record_of_edit(event) or _record_of_talk(event)
+
+
+def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
+    match event:
+        case events.UnitLocated(source=source, unit=unit, was_ranked=was_ranked):
+            by = "model" if was_ranked else "user"
+            path, lines = str(source.path), unit.lines_text
+            return records.UnitChosen(path=path, unit=unit.qualified_name, lines=lines, by=by)
+        case events.EditProposed(proposal=proposal, by=by):
+            return records.EditShown(
+                path=str(proposal.source.path),
+                unit=proposal.unit.qualified_name,
+                diff=unified(proposal),
+                problems=list(proposal.problems),
+                by=by,
+            )
+        case events.EditDecided(decision=decision):
+            reason = decision.reason if isinstance(decision, Reject) else ""
+            return records.Decided(decision=_name(decision), reason=reason)
+        case events.EditApplied(proposal=proposal, entry=entry):
+            path = str(proposal.source.path)
+            return records.EditWritten(path=path, diff=unified(proposal), entry=entry.number)
+        case events.EditNotApplied(proposal=proposal, reason=why):
+            return records.EditDropped(path=str(proposal.source.path), reason=why)
+    return None
+
+
+def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
+    match event:
+        case events.QueueChanged(messages=messages):
+            return records.Queue(messages=list(messages))
+        case events.CompactionStarted(why=why):
+            return records.CompactionBegun(why=why)
+        case events.Compacted(turn=turn, summary=summary, before_tokens=before):
+            return records.Summary(turn=turn, summary=summary, before_tokens=before)
+        case events.CompactionUndone():
+            return records.SummaryDropped()
+        case events.Rewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=paths):
+            return records.WasRewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=list(paths))
+        case events.NoteAdded(text=text):
+            return records.Note(text=text)
+        case events.SideStarted(question=question):
+            return records.SideBegun(question=question)
+        case events.SideGrew(delta=delta):
+            return records.SideDelta(text=delta)
+        case events.SideEnded(status=status):
+            return records.SideOver(status=status)
+    return None
+
+
+def unified(proposal: Proposal) -> str:
+    """Return the proposal as a unified diff."""
+    return "".join(f"{row.text if row.tag == '@' else row.tag + row.text}\n" for row in proposal.rows)
+
+
+def _name(decision: Decision) -> str:
+    match decision:
+        case Reject():
+            return "reject"
+        case AcceptHunks():
+            return "hunks"
+        case UseText():
+            return "text"
+    return "accept"
+
+
+def _times(event: events.TimesMeasured) -> records.Times:
+    turns = [{"name": turn.name} | msgspec.to_builtins(turn.waterfall) for turn in event.turns]
+    return records.Times(model=event.model, first_token_ms=event.first_token_ms, turns=turns)

@@ -1,0 +1,254 @@
+"""The lines of a transcript, and of `vivace -p --output-format stream-json`: one JSON object a line.
+
+Owns the published schema and its version. A reader must pass over types and fields that it does not know; a
+change that such a reader would misunderstand gets a new `SCHEMA`. Does not own the file (`transcript`), nor
+what the lines add up to (`history`).
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from vivace.agent.events import QueuedMessage, TurnKind, TurnStatus
+
+SCHEMA = 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """What all lines are."""
+
+    is_delta: ClassVar[bool] = False
+
+
+class ConversationStarted(Record, frozen=True, tag="conversation.started"):
+    """The first line of every transcript."""
+
+    schema: int  # the version of this format
+    id: str
+    folder: str  # where it takes place
+    model: str
+    at_s: float  # Unix time
+    forked_from: str = ""  # the id of another conversation; its turns follow
+
+
+class ModelChosen(Record, frozen=True, tag="model.chosen"):
+    """Another model answers from now on."""
+
+    model: str
+
+
+class TurnBegun(Record, frozen=True, tag="turn.started"):
+    """The user sent a message."""
+
+    turn: int  # 1 for the first
+    text: str
+    mentions: list[str] = []  # `path` or `path:name`
+    at_s: float = 0.0  # Unix time
+
+
+class Intent(Record, frozen=True, tag="turn.intent"):
+    """What the message was taken for."""
+
+    kind: TurnKind  # a question is answered, an edit changes a file
+    by: str  # who decided: words, model or user
+
+
+class FileNamed(Record, frozen=True, tag="turn.file"):
+    """The file that an edit is about."""
+
+    path: str
+    by: str  # why this one: mention, recent, name or model
+
+
+class AttemptBegun(Record, frozen=True, tag="attempt.started"):
+    """The model begins to answer or to write. A turn that was steered has several attempts."""
+
+
+class ResponseKnown(Record, frozen=True, tag="response.started"):
+    """The server's response, which can be continued as `previous_response_id`."""
+
+    response_id: str
+
+
+class AnswerDelta(Record, frozen=True, tag="answer.delta"):
+    """More of the answer."""
+
+    is_delta: ClassVar[bool] = True
+    text: str
+
+
+class EditDelta(Record, frozen=True, tag="edit.delta"):
+    """More of the new text of a unit, as the model writes it."""
+
+    is_delta: ClassVar[bool] = True
+    text: str
+
+
+class AttemptAbandoned(Record, frozen=True, tag="attempt.abandoned"):
+    """What the attempt wrote does not stand."""
+
+    chars: int  # its length
+    why: str  # steered or server_gone
+    steer: str = ""  # what the user said instead
+
+
+class UnitChosen(Record, frozen=True, tag="edit.located"):
+    """The part of the file that is rewritten."""
+
+    path: str
+    unit: str
+    lines: str  # 12 or 12-20
+    by: str  # user or model
+
+
+class EditShown(Record, frozen=True, tag="edit.proposed"):
+    """The change as a whole, before the user's decision. It comes again when the user has changed it."""
+
+    path: str
+    unit: str
+    diff: str  # unified
+    problems: list[str] = []  # why it cannot be used
+    by: str = "model"  # or user
+
+
+class Decided(Record, frozen=True, tag="edit.decided"):
+    """The user's decision, or that of `--yes`."""
+
+    decision: str  # accept, hunks, text or reject
+    reason: str = ""  # of a rejection, in the user's words
+
+
+class EditWritten(Record, frozen=True, tag="edit.applied"):
+    """The file was written, and can be undone."""
+
+    path: str
+    diff: str  # what was written
+    entry: int  # the number in the undo journal
+
+
+class EditDropped(Record, frozen=True, tag="edit.not_applied"):
+    """The file is as it was."""
+
+    path: str
+    reason: str  # rejected, nothing_to_change or shown_only
+
+
+class Times(Record, frozen=True, tag="turn.times"):
+    """Where the time went."""
+
+    model: str
+    first_token_ms: float
+    turns: list[dict[str, float | int | str]]  # each with a `name` and the fields of a waterfall
+
+
+class Error(Record, frozen=True, tag="error"):
+    """The turn failed."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class TurnOver(Record, frozen=True, tag="turn.ended"):
+    """The turn is over. A turn without this line was killed."""
+
+    turn: int
+    status: TurnStatus
+    response_id: str = ""
+    total_tokens: int = 0  # of the conversation's log; 0 if it is not known
+
+
+class Queue(Record, frozen=True, tag="queue.changed"):
+    """The messages that wait, the next one first."""
+
+    messages: list[QueuedMessage]  # each with id, text and mentions
+
+
+class SteerLate(Record, frozen=True, tag="steer.queued"):
+    """A steer that came after the answer's end, and is queued."""
+
+    text: str
+
+
+class CompactionBegun(Record, frozen=True, tag="compaction.started"):
+    """The model summarises the conversation."""
+
+    why: str  # asked or window
+
+
+class Summary(Record, frozen=True, tag="compaction.done"):
+    """The model reads this instead of the turns up to `turn`."""
+
+    turn: int
+    summary: str
+    before_tokens: int
+
+
+class SummaryDropped(Record, frozen=True, tag="compaction.undone"):
+    """The last summary is not used any more."""
+
+
+class WasRewound(Record, frozen=True, tag="rewound"):
+    """The turns from this one on were taken back."""
+
+    turn: int
+    is_talk: bool  # the model does not know of them any more
+    is_code: bool  # their edits were undone
+    paths: list[str] = []
+
+
+class Note(Record, frozen=True, tag="note"):
+    """Something that the model is told in front of the next message."""
+
+    text: str
+
+
+class SideBegun(Record, frozen=True, tag="side.started"):
+    """A question beside the conversation."""
+
+    question: str
+
+
+class SideDelta(Record, frozen=True, tag="side.delta"):
+    """More of the answer beside the conversation."""
+
+    is_delta: ClassVar[bool] = True
+    text: str
+
+
+class SideOver(Record, frozen=True, tag="side.ended"):
+    """The answer beside the conversation is over."""
+
+    status: TurnStatus
+
+
+AnyRecord = (
+    ConversationStarted
+    | ModelChosen
+    | TurnBegun
+    | Intent
+    | FileNamed
+    | AttemptBegun
+    | ResponseKnown
+    | AnswerDelta
+    | EditDelta
+    | AttemptAbandoned
+    | UnitChosen
+    | EditShown
+    | Decided
+    | EditWritten
+    | EditDropped
+    | Times
+    | Error
+    | TurnOver
+    | Queue
+    | SteerLate
+    | CompactionBegun
+    | Summary
+    | SummaryDropped
+    | WasRewound
+    | Note
+    | SideBegun
+    | SideDelta
+    | SideOver
+)

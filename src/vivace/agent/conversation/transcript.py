@@ -1,0 +1,122 @@
+"""The file of a conversation: one JSON line for everything that its user has seen.
+
+Owns the file: a line is in the system's hands when `append` returns, so `kill -9` of this process loses none.
+A line that a crash cut off is removed at the next opening. One process at a time has a conversation open.
+Does not own what the lines mean (`records`, `history`).
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from vivace.agent.conversation.history import History
+from vivace.agent.conversation.records import AnyRecord, ConversationStarted
+from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
+
+SUFFIX = ".jsonl"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AnyRecord).decode
+
+
+def new_id() -> str:
+    """Return an id that sorts by time and that nobody else has."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+class Transcript:
+    """An open conversation's file. Other processes cannot open it meanwhile."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _unwritable(file, error) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            raise ConversationBusy(
+                f"The conversation {file.stem} is open in another terminal.",
+                "Close it there, or begin another one.",
+            ) from error
+
+    def append(self, record: AnyRecord) -> None:
+        """Write one line. Raise `WriteProblem` if the disk does not take it."""
+        line = _encode(record) + b"\n"
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            raise _unwritable(self.file, error) from error
+        if written < len(line):
+            self._drop_last(written)
+            raise WriteProblem(f"{self.file} could not be written: the disk is full.", _KEPT)
+
+    def heal(self) -> None:
+        """Remove what stands behind the last whole line: a crash of the machine may have cut it off."""
+        data = self.file.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            os.ftruncate(self._fd, whole)
+
+    def _drop_last(self, count: int) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, os.fstat(self._fd).st_size - count)
+
+    def sync(self) -> None:
+        """Return when all lines would survive a crash of the machine."""
+        with contextlib.suppress(OSError):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def file_of(folder: Path, conversation_id: str) -> Path:
+    """Return the file of this conversation, or raise `ConversationNotFound`."""
+    file = folder / f"{conversation_id}{SUFFIX}"
+    if Path(conversation_id).name != conversation_id or not file.is_file():
+        raise ConversationNotFound(
+            f"There is no conversation {conversation_id!r}.",
+            "`vivace --continue` takes up the last one here.",
+        )
+    return file
+
+
+def read_records(file: Path) -> Iterator[AnyRecord]:
+    """Yield the lines that can be read. A line of an unknown type, or one that is cut off, is passed over."""
+    with file.open("rb") as lines:
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                yield _decode(line)
+
+
+def read_history(file: Path) -> History:
+    """Return the state that the file's lines add up to."""
+    history = History()
+    for record in read_records(file):
+        history.take(record)
+    history.close()
+    return history
+
+
+def list_conversations(folder: Path) -> list[ConversationStarted]:
+    """Return how each conversation began, the one that was used last first."""
+    files = sorted(folder.glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    first = (next(read_records(file), None) for file in files)
+    return [record for record in first if isinstance(record, ConversationStarted)]
+
+
+_KEPT = "What was shown before is kept. Make room, then go on."
+
+
+def _unwritable(file: Path, error: OSError) -> WriteProblem:
+    return WriteProblem(f"{file} could not be written: {error.strerror}.", _KEPT)

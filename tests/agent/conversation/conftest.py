@@ -1,0 +1,45 @@
+"""Conversations with a real server and a scripted model, shown to a presenter that keeps everything."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conversation.talking import Face
+from tests.server.serving import LONG, script
+from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.opening import open_conversation
+from vivace.config import Settings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def face() -> Face:
+    return Face()
+
+
+@pytest.fixture
+async def begin(
+    served: Settings, tmp_path: Path, folder: Path, face: Face
+) -> AsyncIterator[Callable[..., Conversation]]:
+    """Begin a conversation whose model gives these replies."""
+    begun: list[Conversation] = []
+
+    def begin(replies: dict[str, str] | None = None, **options: object) -> Conversation:
+        said = replies or {"long": LONG, "": "Hello there."}
+        model = script(tmp_path, replies=said, **({"context_tokens": 20000} | options))  # type: ignore[arg-type]
+        settings = served.having(model=model, state_dir=served.state_dir)
+        begun.append(open_conversation(settings, folder, face))
+        return begun[-1]
+
+    yield begin
+    async with asyncio.timeout(60):
+        for one in begun:
+            await one.close()

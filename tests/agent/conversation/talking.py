@@ -1,0 +1,43 @@
+"""A face for tests: it keeps what it is shown, answers as it was told, and can be waited on."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from vivace.agent.edits.proposal import Accept, Decision, Proposal
+from vivace.agent.events import AgentEvent, AnswerGrew
+
+HANG_S = 60.0
+E = TypeVar("E")
+
+
+class Face:
+    def __init__(self) -> None:
+        self.events: list[AgentEvent] = []
+        self.decisions: list[Decision] = []  # taken in order; then everything is accepted
+        self.is_thinking = False  # never decide
+        self._changed = asyncio.Event()
+
+    def show(self, event: AgentEvent) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        del proposal
+        if self.is_thinking:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return self.decisions.pop(0) if self.decisions else Accept()
+
+    def seen(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def said(self) -> str:
+        return "".join(event.delta for event in self.seen(AnswerGrew))
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(HANG_S):
+            while not is_so():
+                self._changed.clear()
+                await self._changed.wait()

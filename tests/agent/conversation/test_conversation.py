@@ -1,0 +1,81 @@
+"""A conversation's turns: answered, steered, stopped, queued; a real server, a scripted model."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.agent.conversation.talking import Face
+from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.events import Abandoned, Failed, TurnEnded
+
+Begin = Callable[..., Conversation]
+SLOW = {"step_ms": 5}
+
+
+async def test_a_question_is_answered(begin: Begin, face: Face) -> None:
+    """The answer's text, the turn's end and the response to go on from are there."""
+    talk = begin()
+    turn = await talk.send("What is this?")
+    assert (turn.status, turn.answer, turn.number) == ("completed", "Hello there.", 1)
+    assert turn.response_id.startswith("resp_")
+    assert face.said == "Hello there."
+
+
+async def test_the_second_turn_goes_on_from_the_first(begin: Begin) -> None:
+    """The log only grows: the second question's log begins with the first one's."""
+    talk = begin()
+    first = await talk.send("What is this?")
+    second = await talk.send("And that?")
+    assert second.total_tokens > first.total_tokens
+    assert second.status == "completed"
+
+
+async def test_steering_keeps_the_partial_and_marks_it(begin: Begin, face: Face) -> None:
+    """What was said before the steer is kept, marked as abandoned, and the steer is answered."""
+    talk = begin({"in French": "Bonjour.", "long": "beer " * 200, "": "Hello."}, **SLOW)
+    sent = asyncio.create_task(talk.send("long, please"))
+    await face.until(lambda: len(face.said) > 20)
+    await talk.steer("in French")
+    turn = await sent
+    (abandoned,) = face.seen(Abandoned)
+    assert turn.attempts[0].is_abandoned
+    assert len(turn.attempts[0].text) == abandoned.chars > 20
+    assert (abandoned.steer, turn.answer, turn.status) == ("in French", "Bonjour.", "completed")
+
+
+async def test_stopping_keeps_the_partial(begin: Begin, face: Face) -> None:
+    """A stopped answer ends as it is, and the next turn goes on behind it."""
+    talk = begin({"next": "Fine.", "long": "beer " * 200}, **SLOW)
+    sent = asyncio.create_task(talk.send("long, please"))
+    await face.until(lambda: len(face.said) > 20)
+    talk.stop()
+    turn = await sent
+    assert turn.status == "stopped"
+    assert turn.answer == face.said
+    assert (await talk.send("next")).answer == "Fine."
+
+
+async def test_queued_messages_follow(begin: Begin, face: Face) -> None:
+    """What is queued while a turn runs, and changed there, is sent after it; what is removed is not."""
+    talk = begin({"third": "Three.", "other": "Other.", "long": "beer " * 50}, **SLOW)
+    sent = asyncio.create_task(talk.send("long, please"))
+    await face.until(lambda: len(face.said) > 5)
+    changed, removed = talk.queue.add("second"), talk.queue.add("gone")
+    talk.queue.add("third")
+    talk.queue.change(changed.id, "other")
+    talk.queue.remove(removed.id)
+    assert (await sent).answer == "Three."
+    assert [turn.text for turn in talk.turns] == ["long, please", "other", "third"]
+    assert talk.queue.messages == ()
+
+
+async def test_a_failed_turn_is_shown_and_ends(begin: Begin, face: Face) -> None:
+    """An unknown model fails the turn with words, and the conversation goes on with another one."""
+    talk = begin()
+    known = talk.model
+    talk.model = "no-such-model"
+    turn = await talk.send("What is this?")
+    assert turn.status == "failed"
+    assert "no-such-model" in face.seen(Failed)[0].error.message
+    assert face.seen(TurnEnded)[0].status == "failed"
+    talk.model = known
+    assert (await talk.send("What is this?")).status == "completed"
