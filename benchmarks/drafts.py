@@ -1,10 +1,10 @@
 """How much drafts save, by simulation: the model is taken to write exactly what the commit's author wrote.
 
-    .venv/bin/python benchmarks/drafts.py [--data FOLDER] [--model NAME] [--chances]
+    .venv/bin/python benchmarks/drafts.py [--data FOLDER] [--model NAME] [--acceptance]
 
 A pass over n tokens costs what a table says, so this needs no weights and no quiet machine, only the model's
 tokenizer. It compares sources of drafts on the same text, and shows that drafts cost next to nothing where
-the output resembles nothing. `--chances` counts how often each source is right: the priors of the engine.
+the output resembles nothing. `--acceptance` counts how often each source is right: the priors of the engine.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from vivace.bench.rows import Row, as_messages, changed_lines, read_rows, smalle
 from vivace.config import load_settings
 from vivace.engine.common_length import common_length
 from vivace.engine.speculation import Drafter, History, StepCosts
-from vivace.engine.speculation.chances import RUNS, Chances, Kind
+from vivace.engine.speculation.acceptance import MATCH_LENGTHS, AcceptanceRates, DraftSource
 from vivace.models.download import ensure
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.progress import Silent
@@ -204,35 +204,35 @@ def print_table(units: list[Case], whole: list[Case]) -> None:
             print(f"{name:<22}{label:<26}{cells}{totals[0].own_ms:>9.3f}", flush=True)
 
 
-class Counting(Chances):
-    """Chances that also count what they learn: wrong and right tokens by kind and run."""
+class Counting(AcceptanceRates):
+    """Acceptance rates that also count right and wrong tokens by source and match length."""
 
-    def __init__(self, counts: Counter[tuple[Kind, int, bool]]) -> None:
+    def __init__(self, counts: Counter[tuple[DraftSource, int, bool]]) -> None:
         super().__init__()
         self._counts = counts
 
-    def learn(self, kind: Kind, run: int, right: int, *, was_wrong: bool) -> None:
+    def update(self, kind: DraftSource, run: int, right: int, *, was_wrong: bool) -> None:
         for offset in range(right + was_wrong):
-            least = max(least for least in RUNS if least <= run + offset)
+            least = max(least for least in MATCH_LENGTHS if least <= run + offset)
             self._counts[kind, least, offset < right] += 1
-        super().learn(kind, run, right, was_wrong=was_wrong)
+        super().update(kind, run, right, was_wrong=was_wrong)
 
 
-def print_chances(units: list[Case], whole: list[Case]) -> None:
-    """Counted with plain passes only, where every lead is judged by one token; with and without a cursor."""
-    counts: Counter[tuple[Kind, int, bool]] = Counter()
+def print_acceptance(units: list[Case], whole: list[Case]) -> None:
+    """Count with plain passes, where one token judges every candidate, with and without a prediction."""
+    counts: Counter[tuple[DraftSource, int, bool]] = Counter()
 
     def make(costs: StepCosts, history: History, prediction: list[int]) -> Source:
         drafter = Drafter(costs, history, prediction)
-        drafter._chances = Counting(counts)
+        drafter._acceptance = Counting(counts)
         return drafter
 
     for _, cases in families(units, whole):
         for seen in (cases, [case._replace(prediction=[]) for case in cases]):
             total(seen, make, {1: 1.0, 2: 2.0, 64: 64.0})
-    print(f"{'run':<8}" + "".join(f"{run:>14}" for run in RUNS))
-    for kind in Kind:
-        pairs = [(counts[kind, run, True], counts[kind, run, False]) for run in RUNS]
+    print(f"{'run':<8}" + "".join(f"{run:>14}" for run in MATCH_LENGTHS))
+    for kind in DraftSource:
+        pairs = [(counts[kind, run, True], counts[kind, run, False]) for run in MATCH_LENGTHS]
         cells = (f"{right / max(1, right + wrong):.3f} ({right + wrong})" for right, wrong in pairs)
         print(f"{kind.name.lower():<8}" + "".join(f"{cell:>14}" for cell in cells))
 
@@ -241,19 +241,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with commit_edits.jsonl")
     parser.add_argument("--model")
-    parser.add_argument("--chances", action="store_true")
+    parser.add_argument("--acceptance", action="store_true")
     args = parser.parse_args()
     settings = load_settings().having(model=args.model)
     texts = Texts(load_tokenizer(settings.model, ensure(settings, settings.model, Silent())))
     found = read_rows(args.data)
     units = [case for row in found.rows if (case := texts.unit(row))]
     whole = [case for row in found.rows if (case := texts.file(row))]
-    half = 0 if args.chances else 1  # the priors come from the even ones
+    half = 0 if args.acceptance else 1  # the priors come from the even ones
     units, whole = units[half::2], whole[half::2]
     print(f"{found.source}; tokens as in {settings.model}; seed {SEED}")
-    print("The engine's prior chances were counted on the even units and files;")
+    print("The engine's prior acceptance rates were counted on the even units and files;")
     print(f"this is from the {'odd' if half else 'even'} ones: {len(units)} units, {len(whole)} files.\n")
-    (print_chances if args.chances else print_table)(units, whole)
+    (print_acceptance if args.acceptance else print_table)(units, whole)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def measure_fixes(
                 work = Generate(session, "", list(row.prompt), max_tokens=MOST_TOKENS, stop=["```"])
                 work.prediction = row.prediction
                 turn = engine.run(work)
-            text = b"".join(map(words.piece, turn.tokens)).decode("utf-8", "replace")
+            text = b"".join(map(words.token_bytes, turn.tokens)).decode("utf-8", "replace")
             programs.append(row.begin + text.split("```")[0] + row.end)
     with ThreadPoolExecutor(8) as threads:
         passed = list(threads.map(does_pass, programs))

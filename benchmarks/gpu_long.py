@@ -21,7 +21,7 @@ SESSION_TOKENS = 131_072
 ANSWER = "7346"
 HIDDEN = f'\n\ndef session_retry_limit():\n    """How often to ask again."""\n    return {ANSWER}\n\n\n'
 QUESTION = "What number does session_retry_limit return? Say the number and nothing else."
-LEAST_DECODED = 32
+MIN_DECODED_TOKENS = 32
 DEPTHS = (0.1, 0.5, 0.9)
 WAITS_S = (0.02, 0.2, 0.5, 0.8, 1.2)  # from the prompt to the interrupt
 
@@ -45,7 +45,7 @@ def make_long(rows: Path, model: Path) -> Long:
     prompts = []
     for depth in DEPTHS:
         cut = round(len(code) * depth)
-        before, after = (b"".join(map(tokenizer.piece, part)) for part in (code[:cut], code[cut:]))
+        before, after = (b"".join(map(tokenizer.token_bytes, part)) for part in (code[:cut], code[cut:]))
         text = before.decode(errors="ignore") + HIDDEN + after.decode(errors="ignore")
         prompt = template.render([Message("user", f"{text}\n\n{QUESTION}")])
         prompts.append(prompt + template.answer(prompt, OutputSpec()))
@@ -62,11 +62,13 @@ def measure_long(long: Long, model: Path, gpu_folder: Path, **wishes: Any) -> di
         for prompt in long.prompts:
             with engine.session(tenant=str(len(found["answers"]))) as session:
                 turn = engine.run(Generate(session, "", prompt, max_tokens=12))
-                found["answers"].append(b"".join(map(words.piece, turn.tokens)).decode(errors="replace"))
+                found["answers"].append(
+                    b"".join(map(words.token_bytes, turn.tokens)).decode(errors="replace")
+                )
                 found["first_token_s"] = round(turn.first_token_ms / 1e3, 2)
                 code = Generate(session, "", prompt[1000:1400], max_tokens=128, use_drafts=False)
                 free = engine.run(code)
-                if len(free.tokens) > LEAST_DECODED:  # a text that ends at once cannot be timed
+                if len(free.tokens) > MIN_DECODED_TOKENS:  # a text that ends at once cannot be timed
                     found["tokens_per_s"] = round(1e3 / free.token_ms, 1)
         found["stop_ms"] = [round(_stop_ms(engine, long.prompts[0], wait), 1) for wait in WAITS_S]
         found["stop_ms_median"] = statistics.median(found["stop_ms"])

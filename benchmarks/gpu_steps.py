@@ -20,7 +20,7 @@ from typing import Any
 import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode import chain
+from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.graphs import capture
 from vivace.engine.runners.cuda.decode.plan import Plan, Tuning
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
@@ -58,23 +58,23 @@ class Step:
     """One captured pass behind `context` tokens; of one token, as the first of a stream."""
 
     def __init__(self, bench: Bench, plan: Plan, module: Module, context: int) -> None:
-        ring = torch.zeros(chain.RING_WORDS, dtype=torch.int64).pin_memory()
-        self._buffers = chain.make_buffers(plan, bench.kv, PAGES, ring)
+        ring = torch.zeros(launches.RING_WORDS, dtype=torch.int64).pin_memory()
+        self._buffers = launches.make_buffers(plan, bench.kv, PAGES, ring)
         self._buffers.pages.copy_(torch.randperm(PAGES).int())
         self._context, self._tokens = context, plan.tokens
-        launches = chain.pass_launches(
+        passes = launches.pass_launches(
             plan,
             bench.model,
             self._buffers,
             parts=plan.parts_for(context + REPLAYS),
             streams=plan.tokens == 1,
         )
-        self._graph = capture(module, launches, torch.cuda.graph_pool_handle())
+        self._graph = capture(module, passes, torch.cuda.graph_pool_handle())
 
     def microseconds(self) -> float:
-        state = torch.zeros(chain.STATE_WORDS, dtype=torch.int32)
-        state[chain.POSITION], state[chain.COUNT] = self._context, self._tokens
-        state[chain.ACTIVE], state[chain.REMAINING] = 1, 1 << 30
+        state = torch.zeros(launches.STATE_WORDS, dtype=torch.int32)
+        state[launches.POSITION], state[launches.COUNT] = self._context, self._tokens
+        state[launches.ACTIVE], state[launches.REMAINING] = 1, 1 << 30
         self._buffers.state.copy_(state)
         self._buffers.x.normal_()
         begin, end = Event(enable_timing=True), Event(enable_timing=True)  # type: ignore[no-untyped-call,unused-ignore]

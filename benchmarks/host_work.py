@@ -17,7 +17,7 @@ import numpy as np
 
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.link import Link
-from vivace.engine.runners.base import Meanwhile, SamplingSpec, Span
+from vivace.engine.runners.base import SamplingSpec, Span, WhileRunning
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Close, Finished, FromEngine, Generate, Open
 from vivace.testing.scripted import Script, ScriptedRunner
@@ -38,10 +38,16 @@ class TimedRunner(ScriptedRunner):
     def _next(self, seq: int, held: list[int]) -> int:  # noqa: ARG002
         return ord("a")
 
-    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> Sequence[int]:  # noqa: ARG002
+    def decode(
+        self,
+        span: Span,  # noqa: ARG002
+        sampling: SamplingSpec,  # noqa: ARG002
+        steps_ahead: int,  # noqa: ARG002
+        while_running: WhileRunning,
+    ) -> Sequence[int]:
         begun = time.perf_counter()
         self.gaps.append(begun - self._ended)
-        meanwhile()
+        while_running()
         self.sends.append(time.perf_counter() - begun)
         while time.perf_counter() < begun + self._step_s:
             pass

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.chain import rotation_table
+from vivace.engine.runners.cuda.decode.launches import rotation_table
 from vivace.engine.runners.cuda.model import reference
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 from vivace.models.tokenizer import GgufTokenizer
@@ -31,7 +31,7 @@ def to_bf16(rows: Tensor) -> Tensor:
     return rows.to(torch.bfloat16).float()
 
 
-def integers(size: int, *, is_paired: bool = False) -> reference.Keep:
+def integers(size: int, *, is_paired: bool = False) -> reference.RoundKV:
     """Signed 8-bit integers, a bf16 scale for every `size` dimensions."""
 
     def keep(rows: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def scaled_floats(rows: Tensor) -> Tensor:
     return (rows / scale).to(torch.float8_e4m3fn).float() * scale
 
 
-WAYS: dict[str, reference.Keep] = {
+WAYS: dict[str, reference.RoundKV] = {
     "int8, a scale a head": integers(128),
     "int8, groups of 32": integers(32),
     "int8, groups of 16": integers(16),
@@ -82,7 +82,7 @@ def run(model: Path, tokens: int, say: Callable[[str], None] = print) -> None:
     with torch.inference_mode():
         wanted = [reference.forward(shape, weights, text, table, to_bf16) for text in texts]
         say("| KV | relative error of the logits | same likeliest token | KL divergence |\n|---|---|---|---|")
-        for name, keep in {"fp32": reference.as_they_are, **WAYS}.items():
+        for name, keep in {"fp32": reference.unrounded, **WAYS}.items():
             found = torch.stack(
                 [
                     compare(reference.forward(shape, weights, text, table, keep), truth)

@@ -292,7 +292,7 @@ class Trial:
         said = {(name, at): answer for (name, at), answer in zip(jobs, lasts, strict=True)}
         said |= {(name, at): answer for name, at, answer in seconds}
         for (name, at), answer in said.items():
-            text = b"".join(map(self.runner.piece, answer.said)).decode("utf-8", "replace")
+            text = b"".join(map(self.runner.token_bytes, answer.said)).decode("utf-8", "replace")
             self.texts[name][group[at].case.name] = text
             self.runner.trim(answer.seq, 0)
 

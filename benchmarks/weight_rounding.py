@@ -15,9 +15,9 @@ from pathlib import Path
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kv_rounding import TEXTS, Tensor, compare
-from vivace.engine.runners.cuda.decode.chain import rotation_table
+from vivace.engine.runners.cuda.decode.launches import rotation_table
 from vivace.engine.runners.cuda.model import reference
-from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 from vivace.engine.runners.cuda.weights.int4 import SPANS, round_to_int4, widen
 from vivace.models.tokenizer import GgufTokenizer
@@ -117,15 +117,15 @@ def run(model: Path, tokens: int, say: Callable[[str], None] = print) -> None:
             say(f"| {name} | {error:.1e} | {same:.1%} | {divergence:.1e} |")
 
 
-def _rounded_layer(weights: Plain, at: str, way: Way) -> Plain:
-    return Plain(
+def _rounded_layer(weights: StateDict, at: str, way: Way) -> StateDict:
+    return StateDict(
         (name, way(each.float()) if name.endswith("_proj.weight") else each)
         for name, each in weights.items()
         if name.startswith(at)
     )
 
 
-def _logits(epsilon: float, weights: Plain, x: Tensor) -> Tensor:
+def _logits(epsilon: float, weights: StateDict, x: Tensor) -> Tensor:
     y = reference.norm(x, weights["norm.weight"], epsilon)
     return y @ weights.get("lm_head.weight", weights["embed_tokens.weight"]).float().T
 

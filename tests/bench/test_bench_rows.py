@@ -28,7 +28,7 @@ def tokenizer(smol: Path) -> Tokenizer:
 
 
 def text(tokenizer: Tokenizer, tokens: list[int]) -> str:
-    return b"".join(map(tokenizer.piece, tokens)).decode()
+    return b"".join(map(tokenizer.token_bytes, tokens)).decode()
 
 
 def case(name: str, *, prompt_tokens: int, unit_tokens: int) -> EditCase:

@@ -102,7 +102,9 @@ def test_the_peer_speaks_with_and_without_lookup(smol: Path) -> None:
     with Peer(PeerJob(str(smol), 512, 1, has_lookup=True)) as peer:
         plain = peer.generate(Ask(prompt, 12, ready))
         looked_up = peer.generate(Ask(prompt, 12, ready, lookup_tokens=2))
-        stopped = peer.generate(Ask(prompt, 12, ready, stop=[tokenizer.piece(plain.tokens[0]).decode()]))
+        stopped = peer.generate(
+            Ask(prompt, 12, ready, stop=[tokenizer.token_bytes(plain.tokens[0]).decode()])
+        )
     assert plain.tokens[0] == looked_up.tokens[0]
     assert len(plain.arrived_ms) == len(plain.tokens) == len(looked_up.tokens) == 12
     assert stopped.tokens == plain.tokens[:1]

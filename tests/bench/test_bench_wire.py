@@ -173,7 +173,7 @@ def test_a_script_can_speak_a_real_vocabulary(tmp_path: Path, smol: Path) -> Non
         engine.session() as session,
     ):
         turn = engine.run(Generate(session, "", text))
-    assert b"".join(map(tokenizer.piece, turn.tokens)).decode() == conversation.CALL_TEXT
+    assert b"".join(map(tokenizer.token_bytes, turn.tokens)).decode() == conversation.CALL_TEXT
     assert len(turn.tokens) < len(conversation.CALL_TEXT) / 2
 
 

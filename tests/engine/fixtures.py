@@ -44,7 +44,7 @@ class RunnerFixture:
         return log + chat.answer(log, OutputSpec())
 
     def text(self, tokens: list[int]) -> str:
-        return b"".join(map(self.runner.piece, tokens)).decode("utf-8", "replace")
+        return b"".join(map(self.runner.token_bytes, tokens)).decode("utf-8", "replace")
 
     def assert_same(self, log: list[int], said: list[int], expected: list[int]) -> None:
         """The same tokens, up to the first near-tie of the two likeliest."""
@@ -72,7 +72,7 @@ def llama_fixture(smol: Path) -> RunnerFixture:
 def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerFixture:
     keep_torch_off_amx()
     torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
-    from tests.engine.runners.cuda.plain_machine import PlainMachine
+    from tests.engine.runners.cuda.plain_launcher import PlainLauncher
     from vivace.engine.runners.cuda.model.shape import Shape
     from vivace.engine.runners.cuda.runner import CudaRunner
     from vivace.engine.runners.cuda.weights.build import build_model, random_weights
@@ -86,7 +86,7 @@ def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerF
     plain["lm_head.weight"] = random_weights(shape, seed + 1)["embed_tokens.weight"] * 0.4
     plain["lm_head.weight"][:32] = plain["lm_head.weight"][127:] = 0.0
     model, dense = build_model(shape, plain, bits, device, CONTEXT_TOKENS)
-    wishes: dict[str, Any] = {} if is_real else {"make_machine": PlainMachine, "blocks": 5}
+    wishes: dict[str, Any] = {} if is_real else {"make_machine": PlainLauncher, "blocks": 5}
     wishes |= {"bits": bits, "kv_bits": kv_bits}
     runner = CudaRunner("random", model, dense, words, context_tokens=CONTEXT_TOKENS, **wishes)
     return RunnerFixture("cuda", runner, words, runner.close)

@@ -88,7 +88,7 @@ class HashRunner:
     def known_costs(self) -> dict[int, float]:
         return {1: 1.0}
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         return bytes([token + 32])
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ def tokenizer(folder: Path) -> FolderTokenizer:
 
 
 def spell(words: FolderVocabulary, tokens: list[int]) -> bytes:
-    return b"".join(map(words.piece, tokens))
+    return b"".join(map(words.token_bytes, tokens))
 
 
 @given(text=st.lists(st.text(st.characters(exclude_categories=[])) | st.sampled_from(MARKS)).map("".join))
@@ -69,7 +69,7 @@ def test_a_control_tokens_name_is_text(tokenizer: FolderTokenizer) -> None:
     """Only `control` gives the token; added words are tokens wherever they are."""
     for name in CONTROLS:
         token = tokenizer.control(name)
-        assert tokenizer.piece(token) == b""
+        assert tokenizer.token_bytes(token) == b""
         assert token not in tokenizer.encode(f"a {name} b")
     for word in WORDS:
         assert tokenizer.control(word) in tokenizer.encode(f"a {word} b")
@@ -81,10 +81,10 @@ def test_the_engine_reads_the_same_words(folder: Path, tokenizer: FolderTokenize
     """Pieces and end tokens, without the package; beyond the vocabulary nothing is said."""
     words = FolderVocabulary(folder)
     assert words.size == tokenizer.size
-    assert [words.piece(token) for token in range(words.size)] == [
-        tokenizer.piece(token) for token in range(words.size)
+    assert [words.token_bytes(token) for token in range(words.size)] == [
+        tokenizer.token_bytes(token) for token in range(words.size)
     ]
-    assert words.piece(words.size) == b""
+    assert words.token_bytes(words.size) == b""
     assert words.end_tokens == tokenizer.end_tokens
 
 
@@ -202,7 +202,9 @@ def twins(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_the_same_vocabulary_twice(twins: Twins) -> None:
     """Every piece, all end tokens and the control tokens are llama.cpp's."""
     theirs, ours = twins.theirs, twins.ours
-    assert [ours.piece(t) for t in range(theirs.size)] == [theirs.piece(t) for t in range(theirs.size)]
+    assert [ours.token_bytes(t) for t in range(theirs.size)] == [
+        theirs.token_bytes(t) for t in range(theirs.size)
+    ]
     assert ours.end_tokens == theirs.end_tokens
     assert [ours.control(name) for name in CONTROLS] == [theirs.control(name) for name in CONTROLS]
 

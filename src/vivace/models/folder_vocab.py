@@ -75,7 +75,7 @@ class FolderVocabulary:
         named |= {each.id for each in added if each.content in ends}
         self.end_tokens = frozenset(named | {token for token in end_ids(folder) if 0 <= token < self.size})
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         return self._pieces[token] if token < self.size else b""
 
 

@@ -25,7 +25,7 @@ class Tokenizer(Protocol):
         """Return the token of a control name such as `<|im_end|>`."""
         ...
 
-    def piece(self, token: int) -> bytes: ...
+    def token_bytes(self, token: int) -> bytes: ...
 
 
 class GgufTokenizer:
@@ -41,7 +41,7 @@ class GgufTokenizer:
         self._vocab = lc.llama_model_get_vocab(self._model)
         self.end_tokens = gguf_vocab.end_tokens(self._vocab)
         self.size: int = lc.llama_vocab_n_tokens(self._vocab)
-        self.piece = functools.cache(self._piece)
+        self.token_bytes = functools.cache(self._piece)
         self.control = functools.cache(self._control)
 
     def encode(self, text: str) -> list[int]:
@@ -75,7 +75,7 @@ class ByteTokenizer:
     def control(self, name: str) -> int:
         return 256 + self.CONTROLS.index(name)
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         return bytes([token]) if token < 256 else b""
 
 

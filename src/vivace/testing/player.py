@@ -98,7 +98,7 @@ class Player:
             self._send(failure(work.turn, error))
 
     def _play(self, work: Generate) -> None:
-        prompt = b"".join(map(self._pieces.piece, work.tokens)).decode("utf-8", "replace")
+        prompt = b"".join(map(self._pieces.token_bytes, work.tokens)).decode("utf-8", "replace")
         row, reply = self._script.reply_to(prompt)
         if not self._turns:
             self._due = time.perf_counter() + self._script.step_ms / 1e3

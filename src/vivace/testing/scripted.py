@@ -166,11 +166,11 @@ class ScriptedRunner:
     def _tokens(self, reply: str) -> dict[int, int]:
         """The tokens of a reply, by where each begins in it."""
         tokens = self._tokenizer.encode(reply)
-        ends = accumulate(len(self._tokenizer.piece(token)) for token in tokens)
+        ends = accumulate(len(self._tokenizer.token_bytes(token)) for token in tokens)
         return dict(zip([0, *ends], tokens, strict=False))
 
     def _text(self, tokens: list[int]) -> bytes:
-        return b"".join(map(self._tokenizer.piece, tokens))
+        return b"".join(map(self._tokenizer.token_bytes, tokens))
 
     def _die_once(self, mark: Path) -> None:
         if not mark.exists():
@@ -200,8 +200,8 @@ class ScriptedRunner:
         self._kv[seq] = held
         self._answers.pop(seq, None)
 
-    def piece(self, token: int) -> bytes:
-        return self._tokenizer.piece(token)
+    def token_bytes(self, token: int) -> bytes:
+        return self._tokenizer.token_bytes(token)
 
     def close(self) -> None:
         self._kv.clear()

@@ -112,13 +112,13 @@ def expected(short: Desk, end: int, tokens: list[int]) -> list[int]:
 def test_the_facts_are_honest(desk: Desk) -> None:
     """What one session may hold, what the model was trained for, and how far it is stretched."""
     info = desk.runner.info
-    assert (info.limit_tokens, info.trained_tokens, info.stretch) == (LIMIT, TRAINED, 16.0)
+    assert (info.limit_tokens, info.trained_tokens, info.yarn_factor) == (LIMIT, TRAINED, 16.0)
 
 
 def test_without_a_wish_nothing_is_stretched(model: Path) -> None:
     """A large KV alone does not scale positions: a session is as long as the model was trained for."""
     runner = LlamaRunner(model, context_tokens=2 * TRAINED, threads=1)
-    assert (runner.info.stretch, runner.info.limit_tokens) == (1.0, TRAINED)
+    assert (runner.info.yarn_factor, runner.info.limit_tokens) == (1.0, TRAINED)
     desk = Desk(runner, costs=FAST)
     desk.run(Open("s"), Generate("s", "t", LOG[:TRAINED]))
     assert desk.failed("t").code == "context_length_exceeded"

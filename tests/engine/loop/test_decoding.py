@@ -8,28 +8,30 @@ import pytest
 from tests.engine.desk import Desk
 from tests.engine.fixtures import PAYING
 from tests.engine.hashing import END, HashRunner, next_token
-from vivace.engine.runners.base import Logits, Meanwhile, SamplingSpec, ShouldStop, Span
+from vivace.engine.runners.base import Logits, SamplingSpec, ShouldStop, Span, WhileRunning
 from vivace.engine.wire.frames import Generate, Interrupt, Open, Rewind, Sampling
 
 
 class DecodingRunner(HashRunner):
-    """Says what follows with one hash a token; `ahead` is noted, and what was begun leaves no trace."""
+    """Says what follows with one hash a token; `steps_ahead` is noted, and what was begun leaves no trace."""
 
     def __init__(self) -> None:
         super().__init__(4096, 64)
         self.asked: list[tuple[int, int]] = []
         self.noted: Callable[[], None] = lambda: None  # called when a pass is under way
 
-    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> list[int]:
-        self.asked.append((len(span.tokens), ahead))
-        meanwhile()
+    def decode(
+        self, span: Span, sampling: SamplingSpec, steps_ahead: int, while_running: WhileRunning
+    ) -> list[int]:
+        self.asked.append((len(span.tokens), steps_ahead))
+        while_running()
         self.noted()
         before = [cell.token for cell in self.kv.get(span.seq, [])]
         self.forward([span._replace(want=0)])
         said: list[int] = []
         for expected, held in zip([*span.tokens[1:], -1], prefixes(before, span.tokens), strict=True):
             said.append(next_token(held))
-            if said[-1] != expected or said[-1] in draw.stops:
+            if said[-1] != expected or said[-1] in sampling.stops:
                 break
         return said
 
@@ -100,10 +102,12 @@ def test_what_needs_logits_gets_them() -> None:
 class Broken(DecodingRunner):
     """Its third pass ends in an error that nobody expects."""
 
-    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> list[int]:
+    def decode(
+        self, span: Span, sampling: SamplingSpec, steps_ahead: int, while_running: WhileRunning
+    ) -> list[int]:
         if len(self.asked) == 2:
             raise RuntimeError("the device is gone")
-        return super().decode(span, draw, ahead, meanwhile)
+        return super().decode(span, sampling, steps_ahead, while_running)
 
 
 def test_tokens_are_sent_while_the_next_pass_runs() -> None:
@@ -166,8 +170,8 @@ def test_steps_are_begun_ahead_for_one_turn_without_drafts() -> None:
     desk = Desk(runner)
     desk.run(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
     assert END not in desk.tokens("t")
-    assert [ahead for _, ahead in runner.asked] == [2, 2, 2, 1, 0]
+    assert [steps_ahead for _, steps_ahead in runner.asked] == [2, 2, 2, 1, 0]
     runner.asked.clear()
     desk.give(Open("r"), Generate("r", "a", [5, 6], max_tokens=9, use_drafts=False))
     desk.run(Generate("s", "b", [9], max_tokens=4, use_drafts=False))
-    assert 0 in [ahead for _, ahead in runner.asked]
+    assert 0 in [steps_ahead for _, steps_ahead in runner.asked]

@@ -50,10 +50,10 @@ class NoPieces(HashRunner):
         super().__init__(logits=endless)
         self._error = error
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         if token == 40:
             raise self._error("no such piece")
-        return super().piece(token)
+        return super().token_bytes(token)
 
 
 class Poisoned(HashRunner):
@@ -242,10 +242,10 @@ PLACES: list[tuple[type, str]] = [
     (Drafter, "observe"),
     (Sampler, "sample"),
     (Sampler, "count_token"),
-    (Sampler, "chances"),
+    (Sampler, "logprobs"),
     (HashRunner, "forward"),
     (HashRunner, "share"),
-    (HashRunner, "piece"),
+    (HashRunner, "token_bytes"),
 ]
 GRAMMAR_PLACES: list[tuple[type, str]] = [
     (Grammars, "compile"),

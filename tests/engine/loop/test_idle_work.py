@@ -21,9 +21,9 @@ class Counting(HashRunner):
         super().__init__(2048, 64)
         self.asked = 0
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         self.asked += 1
-        return super().piece(token)
+        return super().token_bytes(token)
 
 
 @pytest.fixture

@@ -8,26 +8,26 @@ import pytest
 
 from tests.engine.loop.test_worker import EngineProcess
 from vivace.engine.loop import loading
-from vivace.engine.loop.loading import Effort, loading_heartbeat
+from vivace.engine.loop.loading import ProcessActivity, loading_heartbeat
 from vivace.engine.wire.frames import Frame, Loading, Ready
 
 
 def work() -> None:
     begun = time.process_time()
-    while time.process_time() - begun < 2 * loading.LEAST_CPU_S:
+    while time.process_time() - begun < 2 * loading.MIN_CPU_S:
         pass
 
 
 def test_what_counts_is_what_was_done_since(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processor time, or a read; not time that has passed."""
     done = (1.0, 5)
-    monkeypatch.setattr(loading, "_done", lambda: done)
-    effort = Effort()
+    monkeypatch.setattr(loading, "_activity", lambda: done)
+    effort = ProcessActivity()
     assert not effort.has_grown()
-    done = (1.0 + 2 * loading.LEAST_CPU_S, 5)
+    done = (1.0 + 2 * loading.MIN_CPU_S, 5)
     assert effort.has_grown()
     assert not effort.has_grown()
-    done = (done[0] + loading.LEAST_CPU_S / 2, 5)
+    done = (done[0] + loading.MIN_CPU_S / 2, 5)
     assert not effort.has_grown()
     done = (done[0], 6)
     assert effort.has_grown()
@@ -35,7 +35,7 @@ def test_what_counts_is_what_was_done_since(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_work_is_noticed() -> None:
     """As the system counts it."""
-    effort = Effort()
+    effort = ProcessActivity()
     work()
     assert effort.has_grown()
 

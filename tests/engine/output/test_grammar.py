@@ -37,7 +37,7 @@ class Place:
         return self.grammars.compile(Grammar("regex", pattern))
 
     def text(self, tokens: list[int]) -> str:
-        return b"".join(map(self.runner.piece, tokens)).decode()
+        return b"".join(map(self.runner.token_bytes, tokens)).decode()
 
     def accepts(self, constraint: Constraint, text: str) -> bool:
         """Whether the text, as the model would write it, is allowed and may end there."""
@@ -252,7 +252,7 @@ def test_a_token_that_is_not_allowed_cannot_be_accepted(place: Place) -> None:
 def test_control_tokens_are_never_allowed(smol_place: Place, byte_place: Place) -> None:
     """Under a grammar that allows any text no control token may come, and one that asks for it is refused."""
     for place, control in ((smol_place, 1), (byte_place, 256)):
-        assert place.runner.piece(control) == b""
+        assert place.runner.token_bytes(control) == b""
         assert not place.regex("(.|\n)*").mask()[control]
         with pytest.raises(UsageError, match="control token"):
             place.grammars.compile(Grammar("lark", f"start: <[{control}]>")).mask()

@@ -242,27 +242,27 @@ def test_chances_are_the_models_own() -> None:
     sampling = Sampling(temperature=0.1, logit_bias={3: 50.0}, presence_penalty=2, top_k=1, top_logprobs=3)
     sampler = Sampler(sampling, ())
     sampler.count_token(0)
-    chances = sampler.chances(LOGITS, 3)
-    assert (chances.chosen.token, math.exp(chances.chosen.logprob)) == (3, pytest.approx(0.05, rel=1e-5))
-    assert [each.token for each in chances.likeliest] == [0, 1, 2]
-    assert [math.exp(each.logprob) for each in chances.likeliest] == pytest.approx(SHARES[:3], rel=1e-5)
+    logprobs = sampler.logprobs(LOGITS, 3)
+    assert (logprobs.chosen.token, math.exp(logprobs.chosen.logprob)) == (3, pytest.approx(0.05, rel=1e-5))
+    assert [each.token for each in logprobs.top] == [0, 1, 2]
+    assert [math.exp(each.logprob) for each in logprobs.top] == pytest.approx(SHARES[:3], rel=1e-5)
 
 
 def test_chances_of_many_tokens_are_sorted() -> None:
     """The likeliest come first, as many as were asked for, and none if none were."""
     row = random_row(4, 5000)
-    likeliest = Sampler(Sampling(top_logprobs=20), ()).chances(row, 7).likeliest
-    assert [each.token for each in likeliest] == list(np.argsort(-row)[:20])
-    assert Sampler(Sampling(top_logprobs=0), ()).chances(row, 7).likeliest == []
+    top = Sampler(Sampling(top_logprobs=20), ()).logprobs(row, 7).top
+    assert [each.token for each in top] == list(np.argsort(-row)[:20])
+    assert Sampler(Sampling(top_logprobs=0), ()).logprobs(row, 7).top == []
 
 
 def test_the_impossible_has_a_finite_log_probability() -> None:
     """A logit of minus infinity, or one that is no number, is reported with a floor that JSON can hold."""
     row = read_only([0.0, -np.inf, 1.0])
-    assert Sampler(Sampling(top_logprobs=1), ()).chances(row, 1).chosen.logprob == FLOOR
+    assert Sampler(Sampling(top_logprobs=1), ()).logprobs(row, 1).chosen.logprob == FLOOR
     for broken in ([np.nan] * 3, [0.0, np.nan, 1.0], [np.inf, 0.0, 1.0], [-np.inf] * 3, [3e38, 0, -3e38]):
-        chances = Sampler(Sampling(top_logprobs=3), ()).chances(read_only(broken), 1)
-        assert all(math.isfinite(each.logprob) for each in [chances.chosen, *chances.likeliest])
+        logprobs = Sampler(Sampling(top_logprobs=3), ()).logprobs(read_only(broken), 1)
+        assert all(math.isfinite(each.logprob) for each in [logprobs.chosen, *logprobs.top])
 
 
 # ---- what may go wrong -----------------------------------------------------------------------------

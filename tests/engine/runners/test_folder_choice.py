@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.runners.test_gpu_check import BAD, GOOD
 from vivace.engine.loop.worker import make_runner
-from vivace.engine.runners.gpu_check import Found
+from vivace.engine.runners.gpu_check import GpuInfo
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
 
@@ -39,7 +39,7 @@ def test_a_machine_that_cannot(folder: Path, case: str, device: str) -> None:
 def test_a_wish_for_the_cpu(folder: Path) -> None:
     """Nobody looks for a GPU; the wish is named."""
 
-    def never() -> Found:
+    def never() -> GpuInfo:
         raise AssertionError("nobody should look")
 
     with pytest.raises(StartError, match=r'The device is "cpu" in config\.toml') as raised:

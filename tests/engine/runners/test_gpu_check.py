@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from vivace.engine.loop.worker import make_runner, step_costs
-from vivace.engine.runners.gpu_check import Found, check_machine, check_room, look
+from vivace.engine.runners.gpu_check import GpuInfo, check_gpu, check_memory, detect_gpu
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
 
-GOOD = Found(
+GOOD = GpuInfo(
     driver="580.159",
     driver_cuda=(13, 0),
     gpu="NVIDIA H200",
@@ -23,9 +23,9 @@ GOOD = Found(
 )
 
 BAD = {
-    "no driver": (Found(), "There is no NVIDIA driver on this machine.", "Install it"),
+    "no driver": (GpuInfo(), "There is no NVIDIA driver on this machine.", "Install it"),
     "no GPU": (
-        Found(driver="580.159", driver_cuda=(13, 0), trouble="CUDA error 100"),
+        GpuInfo(driver="580.159", driver_cuda=(13, 0), error="CUDA error 100"),
         "NVIDIA's driver 580.159 shows no GPU (CUDA error 100).",
         "nvidia-smi",
     ),
@@ -55,9 +55,9 @@ BAD = {
 
 def test_a_good_machine_is_taken() -> None:
     """Nothing is said of a machine that can."""
-    check_machine(GOOD)
-    check_machine(replace(GOOD, driver_cuda=(13, 2)))
-    check_room(GOOD, weight_bytes=5 << 30, kv_bytes=1 << 30, shared_bytes=200 << 10)
+    check_gpu(GOOD)
+    check_gpu(replace(GOOD, driver_cuda=(13, 2)))
+    check_memory(GOOD, weight_bytes=5 << 30, kv_bytes=1 << 30, shared_bytes=200 << 10)
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -65,7 +65,7 @@ def test_a_machine_that_cannot_says_why(case: str) -> None:
     """One sentence that says what was found, and one that says what to do."""
     found, message, hint = BAD[case]
     with pytest.raises(StartError) as raised:
-        check_machine(found)
+        check_gpu(found)
     assert raised.value.message == message
     assert hint in raised.value.hint
 
@@ -74,9 +74,9 @@ def test_too_little_memory() -> None:
     """What is free, what is needed, and how to need less."""
     small = replace(GOOD, free_bytes=2 * 10**9, total_bytes=8 * 10**9)
     with pytest.raises(StartError, match=r"has 2\.0 GB of its 8\.0 GB free; this model needs 5\.5 GB"):
-        check_room(small, weight_bytes=4_500_000_000, kv_bytes=1_000_000_000, shared_bytes=0)
+        check_memory(small, weight_bytes=4_500_000_000, kv_bytes=1_000_000_000, shared_bytes=0)
     with pytest.raises(StartError, match=r"has 99 KB of shared memory a block; .* need 157 KB"):
-        check_room(replace(GOOD, shared_bytes=99 << 10), weight_bytes=0, kv_bytes=0, shared_bytes=157 << 10)
+        check_memory(replace(GOOD, shared_bytes=99 << 10), weight_bytes=0, kv_bytes=0, shared_bytes=157 << 10)
 
 
 def test_the_cpu_takes_over(smol: Path) -> None:
@@ -96,14 +96,14 @@ def test_the_cpu_takes_over(smol: Path) -> None:
 def test_where_there_is_no_gpu_nothing_is_said(smol: Path) -> None:
     """Most machines have none, and nobody there misses it."""
     said: list[str] = []
-    make_runner(Job("smol", str(smol), context_tokens=256, threads=1), Found, said.append).close()
+    make_runner(Job("smol", str(smol), context_tokens=256, threads=1), GpuInfo, said.append).close()
     assert said == []
 
 
 def test_a_wish_for_the_cpu_asks_nothing(smol: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With device = "cpu" nobody looks for a GPU, and nothing is said."""
 
-    def never() -> Found:
+    def never() -> GpuInfo:
         raise AssertionError("nobody should look")
 
     runner = make_runner(Job("smol", str(smol), context_tokens=256, threads=1, device="cpu"), never)
@@ -114,5 +114,5 @@ def test_a_wish_for_the_cpu_asks_nothing(smol: Path, capsys: pytest.CaptureFixtu
 
 def test_looking_never_fails() -> None:
     """Whatever machine the tests run on, it is described."""
-    found = look()
+    found = detect_gpu()
     assert isinstance(found.driver, str)

@@ -41,13 +41,13 @@ def prompt(tokenizer: GgufTokenizer, text: str) -> list[int]:
 def test_text_survives_the_tokenizer(tokenizer: GgufTokenizer) -> None:
     """Pieces of encoded text join to the same bytes, also for text with control names and odd characters."""
     for text in ("def f(x):\n\treturn x\n", "naïve ☃ 🎼", "<|im_end|>", "\x00\x01", "  spaces  "):
-        assert b"".join(map(tokenizer.piece, tokenizer.encode(text))) == text.encode()
+        assert b"".join(map(tokenizer.token_bytes, tokenizer.encode(text))) == text.encode()
 
 
 def test_a_model_answers(desk: Desk, tokenizer: GgufTokenizer) -> None:
     """Greedy decoding gives a sensible sentence and ends by itself."""
     tokens = prompt(tokenizer, "What is the capital of France? Answer in one sentence.")
     desk.run(Open("s"), Generate("s", "t", tokens, max_tokens=60))
-    text = b"".join(map(tokenizer.piece, desk.tokens("t"))).decode()
+    text = b"".join(map(tokenizer.token_bytes, desk.tokens("t"))).decode()
     assert "Paris" in text
     assert desk.finished("t").reason == "stop"

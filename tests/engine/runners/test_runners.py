@@ -153,8 +153,8 @@ def test_choices_with_penalties_are_the_samplers(fixture: RunnerFixture) -> None
         log = fixture.prompt("aaaa bbbb aaaa bbbb")
         desk.run(Open("s"), Generate("s", "t", log, max_tokens=20, sampling=sampling, use_drafts=use_drafts))
         texts.append(desk.tokens("t"))
-        chances = [each for frame in desk.sent for each in getattr(frame, "chances", [])]
-        assert [each.chosen.token for each in chances] == texts[-1]
+        logprobs = [each for frame in desk.sent for each in getattr(frame, "logprobs", [])]
+        assert [each.chosen.token for each in logprobs] == texts[-1]
     fixture.assert_same(fixture.prompt("aaaa bbbb aaaa bbbb"), texts[0], texts[1])
 
 

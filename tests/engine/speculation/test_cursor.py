@@ -1,6 +1,6 @@
 """Where in the prediction the output is."""
 
-from vivace.engine.speculation.chances import PROVEN, Kind
+from vivace.engine.speculation.acceptance import PROVEN_MATCH, DraftSource
 from vivace.engine.speculation.cursor import Cursor
 
 UNIT = list(range(1000, 1120))  # every token is unique
@@ -10,8 +10,8 @@ def next_after(prediction: list[int], said: list[int]) -> int | None:
     """The token that the cursor expects after `said`, if it has not looked for its place before."""
     cursor = Cursor(prediction)
     cursor.follow(said)
-    lead = cursor.lead(said, 1)
-    return lead.tokens[0] if lead else None
+    candidate = cursor.propose(said, 1)
+    return candidate.tokens[0] if candidate else None
 
 
 def test_of_equal_matches_the_nearest_ahead_counts() -> None:
@@ -44,34 +44,34 @@ def test_a_false_match_does_not_carry_the_search_away() -> None:
     prediction = [*UNIT[:30], 5, *UNIT[30:90], 8, 5, *UNIT[90:]]
     cursor = Cursor(prediction)
     cursor.follow([*UNIT[:20], 8])
-    jumped = cursor.lead([8], 1)
+    jumped = cursor.propose([8], 1)
     cursor.follow([77, 5])
-    back = cursor.lead([77, 5], 1)
-    assert jumped == (Kind.FAR, 1, [5])
-    assert back == (Kind.FAR, 1, [UNIT[30]])
+    back = cursor.propose([77, 5], 1)
+    assert jumped == (DraftSource.FAR, 1, [5])
+    assert back == (DraftSource.FAR, 1, [UNIT[30]])
 
 
 def test_a_place_is_certain_after_a_while() -> None:
-    """A place that was picked up again counts as followed after PROVEN right tokens, and not before."""
+    """A place that was picked up again counts as followed after PROVEN_MATCH right tokens, and not before."""
     cursor = Cursor(UNIT)
     cursor.follow([*UNIT[:20], 1])
     kinds = []
-    for at in range(30, 30 + PROVEN + 1):
+    for at in range(30, 30 + PROVEN_MATCH + 1):
         cursor.follow([UNIT[at]])
-        lead = cursor.lead(UNIT[at : at + 1], 5)
-        assert lead is not None
-        kinds.append((lead.kind, lead.run))
-    assert kinds[0] == (Kind.FAR, 1)
-    assert kinds[PROVEN - 2] == (Kind.FAR, PROVEN - 1)
-    assert kinds[PROVEN - 1] == (Kind.FOLLOW, PROVEN)
+        candidate = cursor.propose(UNIT[at : at + 1], 5)
+        assert candidate is not None
+        kinds.append((candidate.source, candidate.match_length))
+    assert kinds[0] == (DraftSource.FAR, 1)
+    assert kinds[PROVEN_MATCH - 2] == (DraftSource.FAR, PROVEN_MATCH - 1)
+    assert kinds[PROVEN_MATCH - 1] == (DraftSource.FOLLOW, PROVEN_MATCH)
 
 
 def test_one_common_token_in_a_huge_prediction_is_searched_near_home() -> None:
     """In 131,072 equal tokens the search looks around home only, and still finds a place."""
     cursor = Cursor([7] * 131_072)
     cursor.follow([7] * 1000 + [8])
-    lead = cursor.lead([8, 7], 3)
-    assert lead == (Kind.NEAR, 1, [7, 7, 7])
+    candidate = cursor.propose([8, 7], 3)
+    assert candidate == (DraftSource.NEAR, 1, [7, 7, 7])
 
 
 def test_an_empty_prediction_leads_nowhere() -> None:

@@ -81,12 +81,12 @@ class Pair:
         on = self.run(**wishes, prediction=prediction)
         assert on.tokens("t") == off.tokens("t")
         assert on.finished("t").reason == off.finished("t").reason
-        assert chances(on) == chances(off)
+        assert logprobs(on) == logprobs(off)
         return off, on
 
 
-def chances(desk: Desk) -> list[object]:
-    return [each for f in desk.sent if isinstance(f, Tokens) for each in f.chances]
+def logprobs(desk: Desk) -> list[object]:
+    return [each for f in desk.sent if isinstance(f, Tokens) for each in f.logprobs]
 
 
 def mutate(tokens: list[int], places: list[tuple[int, int, str]]) -> list[int]:

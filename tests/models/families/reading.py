@@ -53,7 +53,7 @@ def read_tokens(parser: Parser, family: Family, tokenizer: Tokenizer, tokens: Se
             parts += parser.feed(held.decode("utf-8", "replace")) + parser.control(name)
             held = b""
             continue
-        held += tokenizer.piece(token)
+        held += tokenizer.token_bytes(token)
         try:
             text = held.decode()
         except UnicodeDecodeError:

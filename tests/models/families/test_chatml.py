@@ -16,7 +16,7 @@ MESSAGES = st.lists(st.builds(Message, st.sampled_from(["system", "user"]), st.t
 def shown(tokens: list[int]) -> str:
     """Tokens as text, control tokens by name."""
     names = {TOKENIZER.control(START): START, TOKENIZER.control(END): END}
-    return "".join(names.get(token) or TOKENIZER.piece(token).decode("latin-1") for token in tokens)
+    return "".join(names.get(token) or TOKENIZER.token_bytes(token).decode("latin-1") for token in tokens)
 
 
 def test_messages_are_framed_as_chatml() -> None:

@@ -36,7 +36,7 @@ class House:
     def __init__(self, tokenizer: GgufTokenizer, size: int) -> None:
         self.tokenizer = tokenizer
         info = SimpleNamespace(end_tokens=tokenizer.end_tokens, vocab_size=size)
-        self.grammars = Grammars(SimpleNamespace(info=info, piece=tokenizer.piece))  # type: ignore[arg-type]
+        self.grammars = Grammars(SimpleNamespace(info=info, piece=tokenizer.token_bytes))  # type: ignore[arg-type]
 
     def said(self, family: Family, spec: OutputSpec, text: str) -> Sequence[tuple[str, ...] | str]:
         """What is heard of a text whose markers are single tokens, each allowed by the grammar."""
@@ -47,7 +47,7 @@ class House:
         ends = [token for token in spoken if token in self.tokenizer.end_tokens]
         for place, token in enumerate(spoken):
             assert constraint.mask()[token], (
-                f"{text!r} stops before {self.tokenizer.piece(token)!r} at {place}"
+                f"{text!r} stops before {self.tokenizer.token_bytes(token)!r} at {place}"
             )
             if token not in ends:
                 constraint.accept(token)

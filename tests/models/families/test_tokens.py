@@ -44,11 +44,11 @@ def test_llama_cpp_counts_markers_of_harmony_as_words(harmony: GgufTokenizer) ->
     """All but those that end an answer have text: grammars can name them, and plain text would make them."""
     for name in ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"):
         token = harmony.control(name)
-        assert harmony.piece(token) == name.encode()
+        assert harmony.token_bytes(token) == name.encode()
         assert harmony.encode(name) == [token]
         assert token not in harmony.end_tokens
     for name in ("<|return|>", "<|call|>"):
-        assert harmony.piece(harmony.control(name)) == b""
+        assert harmony.token_bytes(harmony.control(name)) == b""
         assert harmony.control(name) in harmony.end_tokens
 
 
@@ -108,7 +108,7 @@ def test_nobody_can_write_a_token_of_the_frame(
             )
             log = family.render(entries(words), tools=[tool])
             counts.append([token for token in log if token in frame])
-            shown = b"".join(tokenizer.piece(token) for token in log).decode()
+            shown = b"".join(tokenizer.token_bytes(token) for token in log).decode()
             assert words in shown
         assert counts[0] == counts[1]
 
@@ -122,7 +122,7 @@ def test_text_with_markers_stays_the_same_text(qwen3: GgufTokenizer, pieces: lis
     wording = TokenWriter(qwen3, guarded)
     wording.text(text)
     tokens = wording.tokens()
-    assert b"".join(map(qwen3.piece, tokens)).decode() == text
+    assert b"".join(map(qwen3.token_bytes, tokens)).decode() == text
     assert not set(tokens) & {qwen3.control(name) for name in guarded}
     own = TokenWriter(qwen3, guarded)
     own.text(TemplateText(text))

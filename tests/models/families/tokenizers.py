@@ -44,7 +44,7 @@ class NamedTokenizer:
     def control(self, name: str) -> int:
         return 256 + self.names.index(name)
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         if token < 256:
             return bytes([token])
         name = self.names[token - 256]

@@ -50,7 +50,7 @@ class Turn:
     sent_s: float
     tokens: list[int] = field(default_factory=list)
     arrived_s: list[float] = field(default_factory=list)  # one a token
-    chances: list[Any] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
     ended_s: float = 0.0
     reason: str = ""
     waterfall: Waterfall = field(default_factory=Waterfall)
@@ -186,7 +186,7 @@ class EngineProcess:
                 turn = self._turns[frame.turn]
                 turn.tokens += frame.tokens
                 turn.arrived_s += [now] * len(frame.tokens)
-                turn.chances += frame.chances
+                turn.logprobs += frame.logprobs
             case Finished():
                 turn = self._turns.pop(frame.turn)
                 turn.reason, turn.waterfall, turn.ended_s = frame.reason, frame.waterfall, now

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace import __version__
-from vivace.engine.runners.gpu_check import look
+from vivace.engine.runners.gpu_check import detect_gpu
 
 COPY_BYTES = 4 << 30
 ROUNDS = 5
@@ -19,7 +19,7 @@ PACKAGES = ("torch", "triton", "transformers", "llama-cpp-python", "vllm")
 
 
 def describe_gpu() -> dict[str, Any]:
-    found = look()
+    found = detect_gpu()
     return {
         "name": found.gpu,
         "driver": found.driver,

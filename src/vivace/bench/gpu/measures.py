@@ -18,7 +18,7 @@ EDIT_TOKENS = 500
 ROUNDS = 5
 STOPPED_TOKENS = 16384  # of the prompt that is stopped while it is read
 STOP_STEP_S = 0.013  # how much later the interrupt comes in each round
-LEAST_DECODED = 64  # a text that ends before this is too short to be timed
+MIN_DECODED_TOKENS = 64  # a text that ends before this is too short to be timed
 
 Section = dict[str, Any]
 
@@ -47,7 +47,7 @@ def measure_decode(bench: GpuBench, context: int) -> Section:
             tokens = bench.text(context, offset)
             bench.engine.run(Append(session, "", tokens[:-1]))
             turns = [_decode(bench, session, tokens) for _ in range(1 + bench.rounds)]
-        if len(turns[0].tokens) >= min(LEAST_DECODED, bench.decoded):
+        if len(turns[0].tokens) >= min(MIN_DECODED_TOKENS, bench.decoded):
             break
     timed = turns[1:]  # the first has everything in the caches for the others
     work = [turn.waterfall for turn in timed]

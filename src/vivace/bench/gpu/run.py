@@ -31,7 +31,7 @@ from vivace.bench.gpu.measures import (
 from vivace.bench.gpu.peer import measure_peers
 from vivace.bench.gpu.report import judge, table
 from vivace.engine.runners.cuda.model.shape import Shape
-from vivace.engine.runners.gpu_check import check_machine, look
+from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
 from vivace.engine.wire.job import Job
 from vivace.errors import VivaceError
 
@@ -50,7 +50,7 @@ def run_gpu_bench(
     prefill: str = "",
 ) -> dict[str, Any]:
     """Measure everything; `StartError` where there is no GPU that can."""
-    check_machine(look())
+    check_gpu(detect_gpu())
     what = load_material(material) if material else make_material(checkpoint, data)
     report: dict[str, Any] = {
         "gpu": describe_gpu(),

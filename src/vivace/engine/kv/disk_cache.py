@@ -24,7 +24,7 @@ from vivace.engine.faults import log_fault
 _HEADER = struct.Struct("<8sQQI")  # magic, tokens, bytes of state, checksum; then the tokens, then the state
 _MAGIC = b"vivakv1\n"
 _SALT_BYTES = 32
-MOST_UNWRITTEN_BYTES = 512 << 20  # states that wait for the disk; beyond this, parking waits too
+MAX_UNWRITTEN_BYTES = 512 << 20  # states that wait for the disk; beyond this, parking waits too
 COVERED = 0.9  # a prefix is not kept again if a kept one covers this share of it
 STALE_S = 3600.0  # a half-written file of this age has no writer any more
 
@@ -47,7 +47,7 @@ class Parked:
         return self.path.suffix == ".prefix"
 
 
-class Found(NamedTuple):
+class PrefixMatch(NamedTuple):
     parked: Parked
     length: int  # how many of the wanted tokens it begins with
 
@@ -99,10 +99,10 @@ class DiskCache:
                 return
         self._put(tenant, packed, save, ".prefix")
 
-    def find(self, tenant: str, tokens: Sequence[int]) -> Found | None:
+    def find(self, tenant: str, tokens: Sequence[int]) -> PrefixMatch | None:
         """Return the file with the longest prefix in common with `tokens`."""
         packed = array("i", tokens)
-        found = [Found(parked, common_length(parked.tokens, packed)) for parked in self._of(tenant)]
+        found = [PrefixMatch(parked, common_length(parked.tokens, packed)) for parked in self._of(tenant)]
         return max(found, key=lambda each: each.length, default=None)
 
     def prefixes(self) -> list[Parked]:
@@ -164,7 +164,7 @@ class DiskCache:
             return False
         self._writing = [future for future in self._writing if not future.done()]
         waiting = sum(len(parked.unwritten or b"") for parked in self._parked.values())
-        if waiting + len(state) > MOST_UNWRITTEN_BYTES:
+        if waiting + len(state) > MAX_UNWRITTEN_BYTES:
             self.flush()
         size_bytes = len(state) + 4 * len(packed) + _HEADER.size
         parked = Parked(tenant, path, packed, size_bytes, time.time() if used is None else used)

@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 NO_SEQ = -1
 SCRATCH_SEQS = 16  # sequences kept free for scoring candidates
-LEAST_RESTORED_TOKENS = 32  # fewer are prefilled sooner than a file is read
-LEAST_PREFIX_TOKENS = 64  # a beginning that sessions share is kept on disk from this length on
+MIN_RESTORED_TOKENS = 32  # fewer are prefilled sooner than a file is read
+MIN_PREFIX_TOKENS = 64  # a beginning that sessions share is kept on disk from this length on
 PRELOADED_SHARE = 0.125  # of the KV cells, at most, for the prefixes that are loaded at start
 
 
@@ -147,7 +147,7 @@ class Sessions:
         if session := self._by_name.pop(name, None):
             self._release(session)
 
-    def forget_kv(self, session: Session) -> None:
+    def discard_kv(self, session: Session) -> None:
         """Have a session's whole log prefilled again: what is in its KV is not known."""
         if session.seq != NO_SEQ:
             self._runner.trim(session.seq, 0)
@@ -236,7 +236,7 @@ class Sessions:
             return
         tokens = session.log[: session.kv]
         is_same_talk = len(tokens) >= other.first_prompt_tokens
-        if len(tokens) >= LEAST_PREFIX_TOKENS and not is_same_talk:
+        if len(tokens) >= MIN_PREFIX_TOKENS and not is_same_talk:
             self._disk_cache.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
 
     def _restore(self, session: Session) -> None:
@@ -246,7 +246,7 @@ class Sessions:
         found, state = None, None
         with only_logged("Parked KV could not be read"):
             found = self._disk_cache.find(session.tenant, session.log)
-            if found is None or found.length < session.kv + LEAST_RESTORED_TOKENS:
+            if found is None or found.length < session.kv + MIN_RESTORED_TOKENS:
                 return
             state = self._disk_cache.read(found.parked)
         if found is None or state is None:
@@ -342,7 +342,7 @@ class Sessions:
             self._prefixes.remove(session)
         elif self._disk_cache is not None:
             self.trim(session, session.committed_length)  # text that is still being typed is not kept
-            if session.kv >= LEAST_RESTORED_TOKENS:
+            if session.kv >= MIN_RESTORED_TOKENS:
                 tokens = session.log[: session.kv]
                 with only_logged("KV could not be parked"):
                     save = partial(self._runner.save, session.seq)

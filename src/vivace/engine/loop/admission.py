@@ -10,14 +10,14 @@ from vivace.engine.turns.score import SCORE_TOKENS
 from vivace.engine.wire.frames import Append, Generate, Score
 from vivace.errors import ContextOverflow, UsageError
 
-MOST_STOPS, MOST_STOP_CHARACTERS = 64, 4096
-MOST_CANDIDATES = 4096
+MAX_STOPS, MAX_STOP_CHARACTERS = 64, 4096
+MAX_CANDIDATES = 4096
 
 
-def check_work(work: Append | Generate | Score, firm_tokens: int, info: ModelInfo) -> None:
-    """Raise if this work cannot be done on a session that has `firm_tokens`."""
+def check_work(work: Append | Generate | Score, committed_tokens: int, info: ModelInfo) -> None:
+    """Raise if this work cannot be done on a session that has `committed_tokens`."""
     check_tokens(work.tokens, info)
-    length = firm_tokens + len(work.tokens)
+    length = committed_tokens + len(work.tokens)
     needed = length + (not isinstance(work, Append))
     if needed > info.limit_tokens:
         raise ContextOverflow(f"{needed} tokens are needed, and the context holds {info.limit_tokens}.")
@@ -37,19 +37,19 @@ def check_tokens(tokens: list[int], info: ModelInfo) -> None:
 def _check_generate(work: Generate, length: int, info: ModelInfo) -> None:
     if work.max_tokens < 1:
         raise UsageError(f"max_tokens is {work.max_tokens}; at least 1 is needed.")
-    if len(work.stop) > MOST_STOPS or not all(0 < len(stop) <= MOST_STOP_CHARACTERS for stop in work.stop):
-        raise UsageError(f"stop takes up to {MOST_STOPS} strings of 1 to {MOST_STOP_CHARACTERS} characters.")
-    if len(work.stop_tokens) > MOST_STOPS:
-        raise UsageError(f"stop_tokens takes up to {MOST_STOPS} tokens.")
-    if not 0 <= work.spoken <= length:
-        raise UsageError(f"spoken is {work.spoken}; the log has {length} tokens.")
+    if len(work.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in work.stop):
+        raise UsageError(f"stop takes up to {MAX_STOPS} strings of 1 to {MAX_STOP_CHARACTERS} characters.")
+    if len(work.stop_tokens) > MAX_STOPS:
+        raise UsageError(f"stop_tokens takes up to {MAX_STOPS} tokens.")
+    if not 0 <= work.prior_output_tokens <= length:
+        raise UsageError(f"spoken is {work.prior_output_tokens}; the log has {length} tokens.")
     check_sampling(work.sampling, info.vocab_size)
     check_tokens(work.prediction, info)
 
 
 def _check_score(work: Score, length: int, info: ModelInfo) -> None:
-    if len(work.candidates) > MOST_CANDIDATES:
-        raise UsageError(f"Of {len(work.candidates)} candidates at most {MOST_CANDIDATES} can be scored.")
+    if len(work.candidates) > MAX_CANDIDATES:
+        raise UsageError(f"Of {len(work.candidates)} candidates at most {MAX_CANDIDATES} can be scored.")
     longest = max(map(len, work.candidates), default=0)
     if longest > SCORE_TOKENS or length + longest > info.limit_tokens:
         raise UsageError(f"A candidate of {longest} tokens is too long to be scored.")

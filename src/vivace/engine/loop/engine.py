@@ -177,7 +177,7 @@ class Engine:
                     work,
                     session,
                     info=self._info,
-                    piece=runner.piece,
+                    piece=runner.token_bytes,
                     costs=self._costs,
                     constraint=self._compiler.compile(work.grammar) if work.grammar else None,
                 )

@@ -12,20 +12,20 @@ from contextlib import contextmanager
 from vivace.engine.wire.frames import Loading
 
 BEAT_S = 1.0
-LEAST_CPU_S = 0.002  # in that time; the thread itself needs a tenth of it
+MIN_CPU_S = 0.002  # in that time; the thread itself needs a tenth of it
 
 
-class Effort:
+class ProcessActivity:
     """What this process, and those it has waited for, have done so far."""
 
     def __init__(self) -> None:
-        self._cpu_s, self._reads = _done()
+        self._cpu_s, self._reads = _activity()
 
     def has_grown(self) -> bool:
         """Whether anything was done since it was last asked."""
-        (cpu_s, reads), before_s, before = _done(), self._cpu_s, self._reads
+        (cpu_s, reads), before_s, before = _activity(), self._cpu_s, self._reads
         self._cpu_s, self._reads = cpu_s, reads
-        return cpu_s - before_s > LEAST_CPU_S or reads > before
+        return cpu_s - before_s > MIN_CPU_S or reads > before
 
 
 @contextmanager
@@ -34,9 +34,9 @@ def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[None]:
     is_loaded = threading.Event()
 
     def tell() -> None:
-        effort = Effort()
+        activity = ProcessActivity()
         while not is_loaded.wait(BEAT_S):
-            if effort.has_grown():
+            if activity.has_grown():
                 try:
                     send(Loading())
                 except OSError:  # the server is gone: the engine's loop will see it
@@ -51,7 +51,7 @@ def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[None]:
         thread.join()
 
 
-def _done() -> tuple[float, int]:
+def _activity() -> tuple[float, int]:
     """Seconds of processor time, and reads from disk, as files or as pages of mapped ones."""
     mine, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in (mine, children))

@@ -63,11 +63,11 @@ class Scheduler:
         """Whether a realtime turn waits while this one runs."""
         return not turn.is_realtime and any(each.is_realtime for each in self._turns)
 
-    def charge(self, turn: Turn, *, tokens_read: int = 0, tokens_said: int = 0) -> None:
+    def charge(self, turn: Turn, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Count a pass that this turn had a part in as served. Call it before the turn is removed."""
         self._tick += 1
         turn.served_at = self._tick
-        self._served[turn.is_realtime].charge(turn.tenant, tokens_read + OUTPUT_WEIGHT * tokens_said)
+        self._served[turn.is_realtime].charge(turn.tenant, prompt_tokens + OUTPUT_WEIGHT * output_tokens)
 
     def count_pass(self, lead: Turn) -> None:
         if len(self._turns) > 1:

@@ -34,7 +34,7 @@ from vivace.errors import ContextOverflow, VivaceError
 
 CHUNKS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # tokens that a prefill chunk may have
 CHUNK_MS = 100.0  # a prefill chunk takes no longer …
-LEAST_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
+MIN_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
 LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other realtime turns wait for it
 CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
 
@@ -83,8 +83,8 @@ class Stepper:
             order = self._settle_grammars(order)
         for place, lead in enumerate(order):
             try:
-                if self._decoder and (draw := lead.device_sampling):
-                    self._decode_on_device(lead, self._decoder, draw, begun)
+                if self._decoder and (sampling := lead.device_sampling):
+                    self._decode_on_device(lead, self._decoder, sampling, begun)
                 else:
                     self._sender.flush()
                     self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
@@ -119,22 +119,24 @@ class Stepper:
                     self._sessions.rewind(turn.session.name, turn.committed_before)
         return [turn for turn in self._scheduler.order() if not turn.is_waiting]
 
-    def _decode_on_device(self, turn: Turn, runner: DecodingRunner, draw: SamplingSpec, begun: float) -> None:
+    def _decode_on_device(
+        self, turn: Turn, runner: DecodingRunner, sampling: SamplingSpec, begun: float
+    ) -> None:
         """Run a pass of a turn whose next tokens the runner can choose itself."""
         session = turn.session
         self._sessions.assign_sequence(session, turn.claim)
         (span,) = turn.spans(self._limit(turn))
-        ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
+        steps_ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
         passed = time.perf_counter()
-        meanwhile = self._sender.flush
+        while_running = self._sender.flush
         try:
             said = self._sessions.with_room(
-                [session], lambda: runner.decode(span, draw, ahead, meanwhile), turn.claim
+                [session], lambda: runner.decode(span, sampling, steps_ahead, while_running), turn.claim
             )
         finally:
-            meanwhile()  # whatever became of this pass: the tokens before it were said
+            while_running()  # whatever became of this pass: the tokens before it were said
         spent_s = time.perf_counter() - passed
-        if not ahead:
+        if not steps_ahead:
             self._costs.observe(len(span.tokens), spent_s * 1e3)
         self._scheduler.count_pass(turn)
         turn.steps += 1
@@ -144,12 +146,12 @@ class Stepper:
         """Return the lead's share of the next pass, and those of its tier that are done sooner with it."""
         limit = self._limit(lead)
         batch = [self._entry(lead, limit, lead.claim)]
-        if not self._info.shares_passes or self._is_alone(lead) or self._scheduler.is_contended(lead):
+        if not self._info.shares_passes or self._needs_own_pass(lead) or self._scheduler.is_contended(lead):
             return batch
         total = batch[0].tokens
         for turn in others:
             room = min(limit, self._info.pass_tokens - total)
-            if turn.is_realtime != lead.is_realtime or self._is_alone(turn) or room < 1:
+            if turn.is_realtime != lead.is_realtime or self._needs_own_pass(turn) or room < 1:
                 continue
             try:
                 entry = self._entry(turn, room, None)
@@ -165,9 +167,9 @@ class Stepper:
                 total += entry.tokens
         return batch
 
-    def _is_alone(self, turn: Turn) -> bool:
+    def _needs_own_pass(self, turn: Turn) -> bool:
         """Whether the turn's next pass is shared with no other turn."""
-        return turn.is_alone or turn.id in self._apart
+        return turn.needs_own_pass or turn.id in self._apart
 
     def _limit(self, turn: Turn) -> int:
         """Return how many tokens the turn may have in a pass."""
@@ -175,7 +177,7 @@ class Stepper:
 
     def _contended_tokens(self) -> int:
         most_ms = CONTENDED_STEPS * self._costs.ms(1)
-        return max((n for n in range(1, LEAST_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
+        return max((n for n in range(1, MIN_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
 
     def _entry(self, turn: Turn, limit: int, claim: Claim | None) -> PassEntry:
         """Seat the turn's session, and say what its next pass needs."""
@@ -219,8 +221,8 @@ class Stepper:
         for entry in batch:
             turn, spans = entry
             turn.steps += bool(spans)
-            if turn.is_reading:
-                self._scheduler.charge(turn, tokens_read=entry.tokens)
+            if turn.is_prefilling:
+                self._scheduler.charge(turn, prompt_tokens=entry.tokens)
             fed = sum(len(span.tokens) for span in spans if span.seq == turn.session.seq)
             wanted = sum(span.want for span in spans)
             self._apply(turn, fed, rows[:wanted], spent_s, begun)
@@ -232,7 +234,7 @@ class Stepper:
         log_fault(f"A pass of {len(batch)} turns failed; each of them is tried alone", error)
         for turn, _ in batch:
             self._apart.add(turn.id)
-            self._sessions.forget_kv(turn.session)
+            self._sessions.discard_kv(turn.session)
 
     def _forward(self, batch: list[PassEntry], arrivals: Arrivals) -> Logits:
         spans = [span for entry in batch for span in entry.spans]
@@ -282,15 +284,15 @@ class Stepper:
             self._sessions.trim(session, session.kv - turn.rejected)
         if fault:
             if isinstance(turn, GenerateTurn) and turn.fresh:
-                self._sender.send(Tokens(turn.id, turn.fresh, turn.chances[: len(turn.fresh)]))
+                self._sender.send(Tokens(turn.id, turn.fresh, turn.logprobs[: len(turn.fresh)]))
             return self._fail(turn, fault)
         said = turn.output_tokens - said_before
         self.tokens_generated += said
-        self._scheduler.charge(turn, tokens_said=said)
+        self._scheduler.charge(turn, output_tokens=said)
         if said and isinstance(turn, GenerateTurn):
             goes_on = isinstance(outcome, list) and not reason  # with `decode`, which has a moment for it
             send = self._sender.hold if goes_on else self._sender.send
-            send(Tokens(turn.id, turn.fresh, turn.chances))
+            send(Tokens(turn.id, turn.fresh, turn.logprobs))
         turn.busy_s += time.perf_counter() - begun
         if reason:
             self.finish(turn, reason)
@@ -303,7 +305,7 @@ class Stepper:
     def _fail(self, turn: Turn, error: BaseException) -> None:
         """End one turn by what went wrong in it. Raise if it is the runner that is broken."""
         if not isinstance(error, VivaceError):
-            self._sessions.forget_kv(turn.session)
+            self._sessions.discard_kv(turn.session)
             self._sessions.check_runner(error)
         self.end(turn, failure(turn.id, error))
 
@@ -322,4 +324,4 @@ def _chunk_tokens(costs: StepCosts, best: int, info: ModelInfo) -> int:
     if not info.can_stop:
         return chunk
     best = max((size for size in sizes if size <= best and costs.ms(size) <= LONGEST_CHUNK_MS), default=1)
-    return max(chunk, best, LEAST_CHUNK_TOKENS)
+    return max(chunk, best, MIN_CHUNK_TOKENS)

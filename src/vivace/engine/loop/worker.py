@@ -24,7 +24,7 @@ from vivace.engine.loop.link import Link
 from vivace.engine.loop.loading import loading_heartbeat
 from vivace.engine.loop.warmup import measure_costs
 from vivace.engine.runners.base import Runner
-from vivace.engine.runners.gpu_check import LEAST_CAPABILITY, Found, Look, check_machine, look
+from vivace.engine.runners.gpu_check import MIN_CAPABILITY, DetectGpu, GpuInfo, check_gpu, detect_gpu
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.tuning.cpu import SPIN_COUNT, choose_threads
 from vivace.engine.wire.frames import Ready
@@ -50,22 +50,22 @@ def is_scripted(job: Job) -> bool:
     return True
 
 
-def make_runner(job: Job, look: Look = look, tell: Callable[[str], None] = _say) -> Runner:
+def make_runner(job: Job, detect_gpu: DetectGpu = detect_gpu, tell: Callable[[str], None] = _say) -> Runner:
     """What computes the job; `tell` hears why a GPU that is there does not."""
     if is_scripted(job):
         from vivace.testing.scripted import Script, ScriptedRunner
 
         return ScriptedRunner(msgspec.convert(script_of(job.model), Script))
     if Path(job.path).is_dir():
-        check_folder_can_run(job, look)
-        return make_gpu_runner(job, look)
+        check_folder_can_run(job, detect_gpu)
+        return make_gpu_runner(job, detect_gpu)
     if job.device == "cuda" or (job.device == "auto" and sys.platform == "linux"):
         try:
-            return make_gpu_runner(job, look)
+            return make_gpu_runner(job, detect_gpu)
         except StartError as error:
             if job.device == "cuda":
                 raise
-            if look().driver:
+            if detect_gpu().driver:
                 tell(f"{error.message} {error.hint}")
     from vivace.engine.runners.llamacpp import LlamaRunner
 
@@ -78,21 +78,21 @@ def make_runner(job: Job, look: Look = look, tell: Callable[[str], None] = _say)
     )
 
 
-def check_folder_can_run(job: Job, look: Look) -> None:
+def check_folder_can_run(job: Job, detect_gpu: DetectGpu) -> None:
     """llama.cpp reads no folder, so nothing takes over from the GPU engine."""
-    found = look() if job.device != "cpu" else Found()
+    found = detect_gpu() if job.device != "cpu" else GpuInfo()
     try:
-        check_machine(found)
+        check_gpu(found)
     except StartError as error:
         why = error.message if job.device != "cpu" else 'The device is "cpu" in config.toml.'
-        remedy = f" {error.hint}" if found.capability >= LEAST_CAPABILITY else ""
+        remedy = f" {error.hint}" if found.capability >= MIN_CAPABILITY else ""
         raise StartError(
             f"{Path(job.path).name} is a folder of safetensors, which needs the GPU engine. {why}",
             f"{ELSEWHERE}{remedy}",
         ) from error
 
 
-def make_gpu_runner(job: Job, look: Look) -> Runner:
+def make_gpu_runner(job: Job, detect_gpu: DetectGpu) -> Runner:
     from vivace.engine.runners.cuda.load import GpuOptions, open_runner
 
     options = GpuOptions(
@@ -103,7 +103,7 @@ def make_gpu_runner(job: Job, look: Look) -> Runner:
         folder=Path(job.gpu_folder) if job.gpu_folder else None,
         prefill=job.gpu_prefill,
     )
-    return open_runner(Path(job.path), options, look)
+    return open_runner(Path(job.path), options, detect_gpu)
 
 
 def step_costs(job: Job, runner: Runner) -> StepCosts:
@@ -139,7 +139,7 @@ def run(link: Link, job: Job) -> None:
             context_tokens=info.context_tokens,
             trained_tokens=info.trained_tokens,
             limit_tokens=info.limit_tokens,
-            stretch=info.stretch,
+            yarn_factor=info.yarn_factor,
             threads=info.threads,
             load_ms=(time.perf_counter() - begun) * 1e3,
             pid=os.getpid(),

@@ -104,7 +104,7 @@ class Grammars:
         info = self._runner.info
         while len(pieces) < info.vocab_size:
             next_ones = range(len(pieces), min(len(pieces) + PIECES_AT_ONCE, info.vocab_size))
-            pieces += map(self._runner.piece, next_ones)
+            pieces += map(self._runner.token_bytes, next_ones)
             yield
         vocabulary = Vocabulary(pieces, info.end_tokens)
         yield

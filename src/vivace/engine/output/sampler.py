@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vivace.engine.wire.frames import Chance, Chances, Sampling
+from vivace.engine.wire.frames import PositionLogprobs, Sampling, TokenLogprob
 from vivace.errors import UsageError
 
 Row = NDArray[np.float32]  # [vocab] logits; a view into the runner's memory
@@ -88,7 +88,7 @@ class Sampler:
         if self._counts_log and token not in self._in_log:
             self._in_log = np.append(self._in_log, token)
 
-    def chances(self, row: Row, token: int) -> Chances:
+    def logprobs(self, row: Row, token: int) -> PositionLogprobs:
         """Log-probabilities under the model's own distribution: before penalties, mask and temperature."""
         if not math.isfinite(row.max()):
             row = np.nan_to_num(row, nan=-1e30, posinf=1e30, neginf=-1e30)
@@ -97,7 +97,9 @@ class Sampler:
         log_total = float(row.max()) + math.log(_mass(below))
         wanted = self._sampling.top_logprobs or 0
         top = _order(below, None, lambda ids: len(ids) >= wanted)[:wanted]
-        return Chances(_chance(row, token, log_total), [_chance(row, int(each), log_total) for each in top])
+        return PositionLogprobs(
+            _token_logprob(row, token, log_total), [_token_logprob(row, int(each), log_total) for each in top]
+        )
 
     def _changed(self, row: Row) -> Row:
         """A copy with penalties and bias."""
@@ -142,9 +144,9 @@ def log_total(row: Row) -> float:
     return peak + float(np.log(np.exp(row - peak).sum(dtype=np.float64)))
 
 
-def _chance(row: Row, token: int, log_total: float) -> Chance:
+def _token_logprob(row: Row, token: int, log_total: float) -> TokenLogprob:
     logprob = float(row[token]) - log_total
-    return Chance(token, max(logprob, FLOOR) if math.isfinite(logprob) else FLOOR)
+    return TokenLogprob(token, max(logprob, FLOOR) if math.isfinite(logprob) else FLOOR)
 
 
 def _likeliest(row: Row, allowed: Mask | None) -> int:

@@ -1,7 +1,7 @@
-"""The seam between the engine and what computes: a runner holds the weights and the KV, and nothing else.
+"""The interface between the engine and what computes: a runner holds the weights and the KV, nothing else.
 
-Owns the shapes that cross the seam. A runner knows sequences (small integers) and positions; it does not
-know sessions, turns, sampling or text.
+Owns the types that cross this interface. A runner knows sequences (small integers) and positions. It does not
+know sessions, turns or text.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Logits = NDArray[np.float32]  # [rows, vocab]
 
 
 class Span(NamedTuple):
-    """Tokens to put at `start` of a sequence; the last `want` of them give a row of logits each."""
+    """Tokens to put at position `start` of a sequence. The last `want` of them give a row of logits each."""
 
     seq: int
     start: int
@@ -27,50 +27,48 @@ class ModelInfo(NamedTuple):
 
     name: str
     context_tokens: int  # KV cells, shared by all sequences
-    trained_tokens: int  # the context it was trained for; beyond it, only what `stretch` allows
+    trained_tokens: int  # the context that it was trained for
     sequences: int  # sequence ids 0 … sequences-1 may be used
     vocab_size: int
     end_tokens: frozenset[int]  # any of these ends a turn
     threads: int
-    stretch: float = 1.0  # by how much positions are scaled (YaRN) to reach beyond the trained context
-    can_stop: bool = False  # whether a pass can be given up in its middle
-    kv_format: str = ""  # what saved KV depends on: runners that differ in it cannot read each other's
+    yarn_factor: float = 1.0  # scales positions to reach beyond the trained context; 1: not scaled
+    can_stop: bool = False  # whether a pass can be aborted while it runs
+    kv_format: str = ""  # runners that differ in it cannot load each other's saved KV
     device: str = "cpu"  # what computes
     pass_tokens: int = 512  # the most that one pass takes
     draft_tokens: int = 63  # the longest draft that one pass verifies
-    stoppable_ms: float = 60.0  # a shorter pass is not worth asking in its middle whether to stop
-    shares_passes: bool = True  # whether sequences in one pass are done sooner than one after the other
+    stoppable_ms: float = 60.0  # a shorter pass runs to its end without asking `should_stop`
+    shares_passes: bool = True  # whether one pass over several sequences is faster than one pass each
 
     @property
     def limit_tokens(self) -> int:
-        """The longest that one sequence may be."""
-        return min(self.context_tokens, round(self.trained_tokens * self.stretch))
+        """Return the most tokens that one sequence may have."""
+        return min(self.context_tokens, round(self.trained_tokens * self.yarn_factor))
 
 
 class KVFull(Exception):
-    """No room in the KV for these tokens; nothing was changed. The engine makes room and tries again."""
+    """The KV has no room for these tokens. Nothing was changed: the engine makes room and tries again."""
 
 
 class Stopped(Exception):
-    """The pass was given up in its middle because `should_stop` said so; nothing was changed."""
+    """The pass was aborted because `should_stop` returned True. Nothing was changed."""
 
 
 class OutOfMemory(Exception):
-    """The device has no memory left for this pass; nothing was changed."""
+    """The device has no memory left for this pass. Nothing was changed."""
 
 
 class SamplingSpec(NamedTuple):
-    """How a runner chooses tokens itself: the likeliest, or the one that `sampler` would draw."""
+    """How a runner samples tokens itself: greedily, or with temperature as `output.sampler` does."""
 
     temperature: float = 0.0
     seed: int = 0
-    stops: frozenset[int] = frozenset()  # nothing that follows one of these is wanted
+    stops: frozenset[int] = frozenset()  # tokens behind one of these are not needed
 
 
-ShouldStop = Callable[[], bool]  # asked every few milliseconds while a pass runs
-
-
-Meanwhile = Callable[[], None]  # what can be done while a pass runs
+ShouldStop = Callable[[], bool]  # called every few milliseconds while a pass runs
+WhileRunning = Callable[[], None]  # work for the host while a pass runs on the device
 
 
 class Runner(Protocol):
@@ -79,31 +77,31 @@ class Runner(Protocol):
     info: ModelInfo
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
-        """One pass over all spans. Rows come in the order of the spans; valid until the next call."""
+        """Run one pass over all spans. Return rows in the order of the spans, valid until the next call."""
         ...
 
     def save(self, seq: int) -> bytes:
-        """The KV of a sequence, for `load` by a runner with the same `info.kv_format`."""
+        """Return the KV of a sequence, for `load` by a runner with the same `info.kv_format`."""
         ...
 
     def load(self, seq: int, state: bytes) -> None:
-        """Give an empty sequence the KV that was saved. Raises KVFull, or ValueError if it is not one."""
+        """Load saved KV into an empty sequence. Raise KVFull, or ValueError if `state` is not saved KV."""
         ...
 
     def trim(self, seq: int, length: int) -> None:
-        """Forget everything of `seq` from position `length` on."""
+        """Remove the KV of `seq` from position `length` on."""
         ...
 
     def share(self, source: int, target: int, length: int) -> None:
-        """Let `target` begin with the first `length` positions of `source`; a copy only if it must be."""
+        """Make the first `length` positions of `source` the KV of `target`, without a copy if possible."""
         ...
 
     def known_costs(self) -> dict[int, float]:
-        """Milliseconds of a pass by its size, where they need not be measured; else nothing."""
+        """Return milliseconds of a pass by its tokens, or an empty dict if the engine must measure them."""
         ...
 
-    def piece(self, token: int) -> bytes:
-        """The bytes a token stands for; empty for control tokens."""
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes of a token, empty for control tokens."""
         ...
 
     def close(self) -> None: ...
@@ -111,13 +109,15 @@ class Runner(Protocol):
 
 @runtime_checkable
 class DecodingRunner(Runner, Protocol):
-    """A runner that can choose tokens itself. It is asked to where a turn needs nothing but its tokens."""
+    """A runner that can sample tokens itself. The engine uses this for turns that need no logits."""
 
-    def decode(self, span: Span, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile) -> list[int]:
-        """Run one pass over a log's last token and a draft of what follows it; return the tokens chosen.
+    def decode(
+        self, span: Span, sampling: SamplingSpec, steps_ahead: int, while_running: WhileRunning
+    ) -> list[int]:
+        """Run one pass over a log's last token and a draft. Return the accepted draft and one token more.
 
-        Those are the draft as far as the model says the same, and one token more. Up to `ahead` passes of one
-        token each may be begun beyond this one, on what the runner chose itself; whatever is asked next ends
-        them. `meanwhile` is called when the pass is under way, before the runner waits for it.
+        The runner may start up to `steps_ahead` further passes of one token each with the tokens that it
+        sampled; a call that does not continue them discards them. It calls `while_running` after the pass
+        was launched and before it waits for the result.
         """
         ...

@@ -1,7 +1,7 @@
-"""Whether this machine's GPU can run our kernels; if not, why, in one sentence with what to do about it.
+"""Check whether this machine's GPU can run our kernels; if not, say why and what to do about it.
 
-Owns the looking (`look`, which loads torch only where a GPU is worth it) and the sentences. Does not load a
-model, and does not know which ones can run (`cuda.checkpoint`).
+Owns the detection (`detect_gpu` imports torch only if the driver shows a suitable GPU) and the messages.
+Does not load a model, and does not know which models can run (`cuda.checkpoint`).
 """
 
 import ctypes
@@ -13,47 +13,47 @@ from pathlib import Path
 from vivace.errors import StartError
 
 PACKAGES = ("torch", "triton", "gguf", "safetensors")  # of the extra `cuda`
-LEAST_CAPABILITY = (9, 0)  # Hopper: clusters, bulk copies, launches that overlap
+MIN_CAPABILITY = (9, 0)  # Hopper: clusters, bulk copies, launches that overlap
 _ON_THE_CPU = 'Or set device to "cpu" in config.toml.'
 _MAJOR, _MINOR, _SHARED_BYTES = 75, 76, 97  # of cuDeviceGetAttribute
 _DRIVER_FILE = Path("/sys/module/nvidia/version")
 
 
 @dataclass(frozen=True)
-class Found:
-    """What this machine has. The defaults are a machine without an NVIDIA driver."""
+class GpuInfo:
+    """The GPU and the software for it. The defaults describe a machine without an NVIDIA driver."""
 
-    driver: str = ""  # its version; empty: there is none
+    driver: str = ""  # its version; empty: no driver
     driver_cuda: tuple[int, int] = (0, 0)  # the newest CUDA that the driver can run
-    trouble: str = ""  # why the driver shows no GPU
+    error: str = ""  # why the driver shows no GPU
     gpu: str = ""
     capability: tuple[int, int] = (0, 0)
-    shared_bytes: int = 0  # shared memory that one block may take
+    shared_bytes: int = 0  # shared memory that one block may use
     missing: tuple[str, ...] = ()  # packages that are not installed
     torch: str = ""
-    torch_cuda: tuple[int, int] = (0, 0)  # that torch was built for; 0, 0: built for CPUs
+    torch_cuda: tuple[int, int] = (0, 0)  # the CUDA that torch was built for; 0, 0: built without
     free_bytes: int = 0
     total_bytes: int = 0
 
 
-def check_machine(found: Found) -> None:
-    """Raise `StartError` if our kernels cannot run here at all."""
+def check_gpu(found: GpuInfo) -> None:
+    """Raise `StartError` if our kernels cannot run on this machine."""
     if problem := _problem(found):
         raise StartError(*problem)
 
 
-def _problem(found: Found) -> tuple[str, str] | None:
+def _problem(found: GpuInfo) -> tuple[str, str] | None:
     if not found.driver:
         return "There is no NVIDIA driver on this machine.", f"Install it for an NVIDIA GPU. {_ON_THE_CPU}"
     if not found.gpu:
         return (
-            f"NVIDIA's driver {found.driver} shows no GPU ({found.trouble or 'none is there'}).",
+            f"NVIDIA's driver {found.driver} shows no GPU ({found.error or 'none is there'}).",
             f"`nvidia-smi` should list it; after an update of the driver, restart. {_ON_THE_CPU}",
         )
-    if found.capability < LEAST_CAPABILITY:
+    if found.capability < MIN_CAPABILITY:
         return (
             f"The {found.gpu} is too old for the GPU engine: compute capability {_dotted(found.capability)}, "
-            f"{_dotted(LEAST_CAPABILITY)} (Hopper) is needed.",
+            f"{_dotted(MIN_CAPABILITY)} (Hopper) is needed.",
             'Set device to "cpu" in config.toml.',
         )
     if found.missing:
@@ -73,7 +73,7 @@ def _problem(found: Found) -> tuple[str, str] | None:
     return None
 
 
-def check_room(found: Found, *, weight_bytes: int, kv_bytes: int, shared_bytes: int) -> None:
+def check_memory(found: GpuInfo, *, weight_bytes: int, kv_bytes: int, shared_bytes: int) -> None:
     """Raise `StartError` if this model does not fit on this GPU."""
     if shared_bytes > found.shared_bytes:
         raise StartError(
@@ -90,25 +90,25 @@ def check_room(found: Found, *, weight_bytes: int, kv_bytes: int, shared_bytes: 
         )
 
 
-def look() -> Found:
-    """What is here. A question that has a bad answer is the last one that is asked."""
+def detect_gpu() -> GpuInfo:
+    """Return what this machine has. Stop at the first thing that rules the GPU out."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return Found()
+        return GpuInfo()
     version = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(version))
     name = _DRIVER_FILE.read_text().strip() if _DRIVER_FILE.exists() else "of unknown version"
     cuda = (version.value // 1000, version.value % 1000 // 10)
     count = ctypes.c_int()
     if status := driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-        return Found(name, cuda, f"CUDA error {status}")
+        return GpuInfo(name, cuda, f"CUDA error {status}")
     if not count.value:
-        return Found(name, cuda)
-    return _look_at_gpu(driver, name, cuda)
+        return GpuInfo(name, cuda)
+    return _query_gpu(driver, name, cuda)
 
 
-def _look_at_gpu(driver: ctypes.CDLL, driver_name: str, driver_cuda: tuple[int, int]) -> Found:
+def _query_gpu(driver: ctypes.CDLL, driver_name: str, driver_cuda: tuple[int, int]) -> GpuInfo:
     name = ctypes.create_string_buffer(256)
     driver.cuDeviceGetName(name, 256, 0)
 
@@ -121,13 +121,13 @@ def _look_at_gpu(driver: ctypes.CDLL, driver_name: str, driver_cuda: tuple[int, 
     missing = tuple(each for each in PACKAGES if importlib.util.find_spec(each) is None)
     gpu = name.value.decode(errors="replace")
     shared_bytes = attribute(_SHARED_BYTES)
-    if capability < LEAST_CAPABILITY or missing:
-        return Found(driver_name, driver_cuda, "", gpu, capability, shared_bytes, missing)
+    if capability < MIN_CAPABILITY or missing:
+        return GpuInfo(driver_name, driver_cuda, "", gpu, capability, shared_bytes, missing)
     import torch  # type: ignore[import-not-found,unused-ignore]  # two seconds, so not before
 
     torch_cuda = tuple(map(int, (torch.version.cuda or "0.0").split(".")[:2]))
     free, total = torch.cuda.mem_get_info() if torch.cuda.is_available() else (0, 0)
-    return Found(
+    return GpuInfo(
         driver_name,
         driver_cuda,
         "",
@@ -142,7 +142,7 @@ def _look_at_gpu(driver: ctypes.CDLL, driver_name: str, driver_cuda: tuple[int, 
     )
 
 
-Look = Callable[[], Found]
+DetectGpu = Callable[[], GpuInfo]
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -33,9 +33,9 @@ class LlamaRunner:
     ) -> None:
         self._model = load_model(path, use_extra_bufts=use_extra_bufts)
         trained = lc.llama_model_n_ctx_train(self._model)
-        stretch = _stretch(self._model, session_tokens, trained)
+        yarn_factor = _yarn_factor(self._model, session_tokens, trained)
         context_tokens = max(context_tokens, session_tokens)
-        self._context = _make_context(self._model, context_tokens, threads, stretch)
+        self._context = _make_context(self._model, context_tokens, threads, yarn_factor)
         self._memory = lc.llama_get_memory(self._context)
         self._vocab = lc.llama_model_get_vocab(self._model)
         self._batch = lc.llama_batch_init(BATCH_TOKENS, 0, 1)
@@ -51,9 +51,9 @@ class LlamaRunner:
             vocab_size=lc.llama_vocab_n_tokens(self._vocab),
             end_tokens=end_tokens(self._vocab),
             threads=threads,
-            stretch=stretch,
+            yarn_factor=yarn_factor,
             can_stop=True,
-            kv_format=f"llama.cpp {lc.__version__} {path.name} {_identity(path)} yarn {stretch:g}",
+            kv_format=f"llama.cpp {lc.__version__} {path.name} {_identity(path)} yarn {yarn_factor:g}",
         )
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
@@ -135,7 +135,7 @@ class LlamaRunner:
     def known_costs(self) -> dict[int, float]:
         return {}
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         return piece_of(self._vocab, token)
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ def _identity(path: Path) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
-def _stretch(model: ctypes.c_void_p, session_tokens: int, trained_tokens: int) -> float:
+def _yarn_factor(model: ctypes.c_void_p, session_tokens: int, trained_tokens: int) -> float:
     """How far YaRN must scale positions for sessions of that length; 1 if it need not.
 
     Only by wish: it changes every position, so that short texts suffer a little too.
@@ -165,7 +165,7 @@ def _stretch(model: ctypes.c_void_p, session_tokens: int, trained_tokens: int) -
 
 
 def _make_context(
-    model: ctypes.c_void_p, context_tokens: int, threads: int, stretch: float
+    model: ctypes.c_void_p, context_tokens: int, threads: int, yarn_factor: float
 ) -> ctypes.c_void_p:
     params = lc.llama_context_default_params()
     params.n_ctx = context_tokens
@@ -175,9 +175,9 @@ def _make_context(
     params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED  # skips other sessions' cells in the pool
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
-    if stretch > 1.0:
+    if yarn_factor > 1.0:
         params.rope_scaling_type = lc.LLAMA_ROPE_SCALING_TYPE_YARN
-        params.rope_freq_scale = 1.0 / stretch
+        params.rope_freq_scale = 1.0 / yarn_factor
         params.yarn_orig_ctx = lc.llama_model_n_ctx_train(model)
     context: ctypes.c_void_p | None = lc.llama_init_from_model(model, params)
     if not context:

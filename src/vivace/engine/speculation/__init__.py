@@ -1,7 +1,7 @@
-"""Drafts without a draft model: what the turn will probably say next, taken from text that is already there.
+"""Speculative decoding without a draft model: drafts come from the prediction and from the session's log.
 
-`Drafter` is what the engine talks to. Owns where drafts come from and how long they are. Does not verify
-them, and cannot change the text: a draft that the model does not say too is dropped.
+The engine uses `Drafter`. Owns where drafts come from and how long they are. Does not verify them, and cannot
+change the output: a drafted token that the model does not choose too is rejected.
 """
 
 from vivace.engine.speculation.costs import SIZES, StepCosts

@@ -1,6 +1,6 @@
-"""What a forward pass over n tokens of one sequence costs, in ms: measured at start-up, then refined.
+"""Milliseconds of a forward pass over n tokens of one sequence: measured at start-up, then refined.
 
-Owns the table and how it learns. Does not measure: whoever runs a pass says how long it took.
+Owns the table and how it is updated. Does not measure: the caller reports how long a pass took.
 """
 
 import bisect
@@ -22,15 +22,15 @@ class StepCosts:
         self._ms = _rising(self._seen)
 
     def ms(self, tokens: int) -> float:
-        """Between two measured sizes on the line between them, beyond the last in the slope before it."""
+        """Return the cost of a pass, interpolated between measured sizes and extrapolated beyond the last."""
         return _on_line(self._sizes, self._ms, tokens)
 
     def observe(self, tokens: int, ms: float) -> None:
-        """A pass over `tokens` took `ms`: moves the nearest size a little.
+        """Move the nearest measured size a little towards a pass over `tokens` that took `ms`.
 
         A busy machine doubles a pass now and then, so an error counts for at most `_TRUST`; a lasting change
-        by a factor of two is followed within about sixty passes. Costs may have steps between the sizes (16
-        rows of a matrix unit), so a pass of a size far from all of them teaches nothing.
+        by a factor of 2 is followed within about 60 passes. Costs may have steps between the sizes (16 rows
+        of a matrix unit), so ignore a pass whose size is far from all of them.
         """
         nearest = min(range(len(self._sizes)), key=lambda i: self._factor(i, tokens))
         if self._factor(nearest, tokens) <= _NEAREST:
@@ -43,12 +43,12 @@ class StepCosts:
         return max(tokens / self._sizes[index], self._sizes[index] / tokens)
 
     def points(self) -> dict[int, float]:
-        """To be saved, and given to the next start."""
+        """Return milliseconds by size, to be saved for the next start."""
         return dict(zip(self._sizes, self._seen, strict=True))
 
 
 def _rising(ms: Sequence[float]) -> list[float]:
-    """Fewer tokens never cost more than many: one bad measurement must not put drafts off for good."""
+    """Make costs rise with size, so that one bad measurement cannot rule drafts out for good."""
     return list(accumulate(reversed(ms), min))[::-1]
 
 

@@ -1,7 +1,7 @@
-"""What a turn will probably say next, and how much of it is worth a try.
+"""Propose the draft for a turn's next pass: its tokens, and how many of them are worth verifying.
 
 Owns the choice between the prediction and the log, and the length of a draft. Does not own the log: after a
-pass the engine first extends `History`, then tells `observe` the same tokens.
+pass the engine first extends `History`, then calls `observe` with the same tokens.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from itertools import accumulate
 from operator import mul
 
 from vivace.engine.common_length import common_length
-from vivace.engine.speculation.chances import Chances, Kind
+from vivace.engine.speculation.acceptance import AcceptanceRates, DraftSource
 from vivace.engine.speculation.costs import SIZES, StepCosts
-from vivace.engine.speculation.cursor import DEEP, Cursor, Lead
+from vivace.engine.speculation.cursor import MAX_CURSOR_MATCH, Cursor, DraftCandidate
 from vivace.engine.speculation.suffix import History
 
-MOST = SIZES[-1] - 1  # tokens of a draft: the pass takes the log's last token, too
+MAX_DRAFT_TOKENS = SIZES[-1] - 1  # a pass also has the log's last token
 
 
 class Drafter:
@@ -24,49 +24,49 @@ class Drafter:
         self._costs = costs
         self._history = history
         self._cursor = Cursor(prediction)
-        self._chances = Chances()
-        self._leads: list[Lead] = []
+        self._acceptance = AcceptanceRates()
+        self._candidates: list[DraftCandidate] = []
 
     def propose(self, limit: int) -> list[int]:
-        """At most `limit` tokens that are expected next; none where the attempt would not pay."""
-        self._leads = self._find_leads()
+        """Return up to `limit` tokens to verify, or none if no draft is expected to save time."""
+        self._candidates = self._find_candidates()
         draft: list[int] = []
         most_saved_ms = 0.0
-        for lead in self._leads:
-            length, saved_ms = self._best_length(lead, limit)
+        for candidate in self._candidates:
+            length, saved_ms = self._best_length(candidate, limit)
             if saved_ms > most_saved_ms:
-                draft, most_saved_ms = lead.tokens[:length], saved_ms
+                draft, most_saved_ms = candidate.tokens[:length], saved_ms
         return draft
 
     def observe(self, tokens: Sequence[int]) -> None:
-        """Learn from tokens added to the log: accepted drafts, and what the model chose itself.
+        """Learn from tokens added to the log: accepted drafts, and tokens that the model chose itself.
 
-        Leads that were not proposed are judged all the same: that is how drafts come back.
+        Candidates that were not proposed are judged too, so that their rates can recover.
         """
-        for kind, run, expected in self._leads:
+        for source, match_length, expected in self._candidates:
             right = common_length(expected, tokens)
             is_wrong = right < min(len(expected), len(tokens))
-            self._chances.learn(kind, run, right, was_wrong=is_wrong)
-        self._leads = []
+            self._acceptance.update(source, match_length, right, was_wrong=is_wrong)
+        self._candidates = []
         self._cursor.follow(tokens)
 
-    def _find_leads(self) -> list[Lead]:
-        lead = self._cursor.lead(self._history.tail(DEEP), MOST)
-        if lead is not None and lead.kind in (Kind.START, Kind.FOLLOW):
-            return [lead]
-        tokens, run = self._history.recall(MOST)
-        remembered = [Lead(Kind.SUFFIX, run, tokens)] if tokens else []
-        return [lead, *remembered] if lead is not None else remembered
+    def _find_candidates(self) -> list[DraftCandidate]:
+        candidate = self._cursor.propose(self._history.tail(MAX_CURSOR_MATCH), MAX_DRAFT_TOKENS)
+        if candidate is not None and candidate.source in (DraftSource.START, DraftSource.FOLLOW):
+            return [candidate]
+        tokens, match_length = self._history.find_continuation(MAX_DRAFT_TOKENS)
+        remembered = [DraftCandidate(DraftSource.SUFFIX, match_length, tokens)] if tokens else []
+        return [candidate, *remembered] if candidate is not None else remembered
 
-    def _best_length(self, lead: Lead, limit: int) -> tuple[int, float]:
-        """The length that saves the most time, and how much.
+    def _best_length(self, candidate: DraftCandidate, limit: int) -> tuple[int, float]:
+        """Return the draft length that saves the most time, and the milliseconds saved.
 
-        The rival is to wait: one plain pass later it is known whether the lead's first token is right, and
-        the others come from there at the best price. So each accepted token is worth that price, and a draft
+        Compare with a plain pass first: it shows whether the candidate's first token is right, and the other
+        tokens can then be drafted at the best price. So each accepted token is worth that price, and a draft
         must be worth more than its pass costs beyond a plain one.
         """
-        most = max(0, min(limit, len(lead.tokens)))
-        first, *later = self._chances.ahead(lead.kind, lead.run, most + 1)
+        most = max(0, min(limit, len(candidate.tokens)))
+        first, *later = self._acceptance.estimate(candidate.source, candidate.match_length, most + 1)
         # yields[n]: tokens to expect of a pass with n drafts once the first is known to be right
         yields = list(accumulate(accumulate(later, mul), initial=1.0))
         lengths = [size - 1 for size in SIZES if size <= most] + [most]

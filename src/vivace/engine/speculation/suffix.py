@@ -1,7 +1,7 @@
-"""One session's log as a text to find drafts in: where its end occurred before, and what followed there.
+"""Find drafts in a session's own log: where its last tokens occurred before, and what followed them there.
 
-Owns a copy of the log's tokens, 4 bytes each, and no index: a scan of 131,072 tokens takes numpy less than
-0.1 ms, and a rewind costs nothing. Whoever owns the log extends and truncates this with it; nobody else does.
+Owns a copy of the log's tokens, 4 bytes each, and no index: numpy scans 131,072 tokens in less than 0.1 ms,
+and a rewind costs nothing. The owner of the log extends and truncates this copy with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,10 @@ from vivace.engine.common_length import common_length
 Tokens = NDArray[np.int32]
 Places = NDArray[np.intp]  # ascending; at place p, text[p] is what would come next
 
-LONGEST = 32  # a match is not followed back further
-MANY = 512  # of more places than this, only the latest are looked at
-DENSE = 16  # MANY places among the last MANY times this many tokens: no need to look further back
-ROOM = 16  # a place with this much text behind it is better than a later one with less
+MAX_MATCH = 32  # longer matches count as this long
+MAX_PLACES = 512  # consider only the latest of more places than this
+SCAN_FACTOR = 16  # scan the last MAX_PLACES * SCAN_FACTOR tokens first, and all only if places are missing
+MIN_CONTINUATION = 16  # prefer an earlier place with this many tokens behind it to a later one with fewer
 
 
 class History:
@@ -48,16 +48,17 @@ class History:
         tail: list[int] = self._tokens[max(0, self._length - count) : self._length].tolist()
         return tail
 
-    def recall(self, count: int) -> tuple[list[int], int]:
-        """At most `count` tokens that followed where the log's end occurred before, and the match's length.
+    def find_continuation(self, count: int) -> tuple[list[int], int]:
+        """Return up to `count` tokens that followed the longest match of the log's end, and its length.
 
-        The longest match wins; of equally long ones the latest that has enough text behind it.
+        Of equally long matches take the latest that has MIN_CONTINUATION tokens behind it. If matches of this
+        length continue differently, return 0 as the length.
         """
         text = self._tokens[: self._length]
-        places, length = longest_matches(text, self.tail(LONGEST))
+        places, length = longest_matches(text, self.tail(MAX_MATCH))
         if not len(places):
             return [], 0
-        roomy = places[: np.searchsorted(places, self._length - ROOM, side="right")]
+        roomy = places[: np.searchsorted(places, self._length - MIN_CONTINUATION, side="right")]
         place = int(roomy[-1] if len(roomy) else places[0])
         following: list[int] = text[place : place + count].tolist()
         is_clear = bool((text[places] == text[place]).all())
@@ -65,7 +66,7 @@ class History:
 
 
 def longest_matches(text: Tokens, tail: Sequence[int]) -> tuple[Places, int]:
-    """The places in `text` that the longest end of `tail` stands before, and how long that end is."""
+    """Return the places in `text` behind the longest match of the end of `tail`, and its length."""
     places, length = _first_matches(text, tail)
     while len(places) > 1 and length < len(tail):
         narrowed = places[np.searchsorted(places, length, side="right") :]  # the others begin too early
@@ -80,7 +81,7 @@ def longest_matches(text: Tokens, tail: Sequence[int]) -> tuple[Places, int]:
 
 
 def _first_matches(text: Tokens, tail: Sequence[int]) -> tuple[Places, int]:
-    """The latest places that the last two tokens of `tail` stand before, or else the last one.
+    """Return the latest places behind a match of the last 2 tokens of `tail`, or else of the last one.
 
     Comparing the whole text twice is faster than gathering from thousands of places with one common token.
     """
@@ -95,7 +96,7 @@ def _first_matches(text: Tokens, tail: Sequence[int]) -> tuple[Places, int]:
 
 
 def _latest(mask: NDArray[np.bool_]) -> Places:
-    """Where `mask` is true, the last MANY of them."""
-    start = max(0, len(mask) - DENSE * MANY)
+    """Return the last MAX_PLACES indices where `mask` is true."""
+    start = max(0, len(mask) - SCAN_FACTOR * MAX_PLACES)
     ends = np.flatnonzero(mask[start:]) + start
-    return (ends if start == 0 or len(ends) >= MANY else np.flatnonzero(mask))[-MANY:]
+    return (ends if start == 0 or len(ends) >= MAX_PLACES else np.flatnonzero(mask))[-MAX_PLACES:]

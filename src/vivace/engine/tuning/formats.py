@@ -17,7 +17,7 @@ Quality = Literal["same", "neutral", "near-neutral", "costly"]
 # Mean |Δ log-probability| of a token of the sample, in nats. Measured against the file as downloaded
 # (docs/guides/tuning.md): other kernels for the same file 0.02 to 0.045, Q8_0 0.021 (1.5B) and 0.052 (135M),
 # Q4_0 0.098 (1.5B) and 0.57 (135M). So 0.075 lets the noise of kernels through and no lossy format.
-MOST_CHANGE = 0.075
+MAX_LOGPROB_CHANGE = 0.075
 WORST_PERPLEXITY = 1.01  # as a ratio: Q8_0 1.002 and 1.003, Q4_0 1.016 and 1.29
 
 FINE_BITS = 7.0  # a source of fewer bits a weight is coarser than the steps of Q8_0 by an order of magnitude
@@ -69,8 +69,8 @@ def compare(downloaded: Scores, variant: Scores) -> Likeness:
 
 def quality_problem(likeness: Likeness) -> str:
     """Why a variant that differs so much may not be used; empty if it may. NaN is a problem too."""
-    if not likeness.mean_change <= MOST_CHANGE:
-        change = f"{likeness.mean_change:.3f} nats a token, at most {MOST_CHANGE} are allowed"
+    if not likeness.mean_change <= MAX_LOGPROB_CHANGE:
+        change = f"{likeness.mean_change:.3f} nats a token, at most {MAX_LOGPROB_CHANGE} are allowed"
         return f"costs quality: its log-probabilities differ by {change}"
     if not likeness.perplexity_ratio <= WORST_PERPLEXITY:
         return f"costs quality: its perplexity is {likeness.perplexity_ratio - 1:.1%} higher"

@@ -14,11 +14,11 @@ from vivace.engine.runners.base import Logits, ModelInfo, SamplingSpec, Span
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.speculation.drafter import Drafter
 from vivace.engine.turns.turn import Turn
-from vivace.engine.wire.frames import Chances, Generate
+from vivace.engine.wire.frames import Generate, PositionLogprobs
 
 COLD = 1e-5  # a temperature below this draws the likeliest, as in `sampler`
 STEPS_AHEAD = 2  # that a runner may begin before this one's token is known: the host may be late by as many
-QUIET_PASSES = 3  # without a draft, until one step is begun ahead although one may yet be found
+MIN_PASSES_WITHOUT_DRAFT = 3  # without a draft, until one step is begun ahead although one may yet be found
 
 
 class GenerateTurn(Turn):
@@ -43,7 +43,7 @@ class GenerateTurn(Turn):
         self._sampler = Sampler(work.sampling, session.log)
         self._drafter: Drafter | None = None
         self._draft: list[int] = []
-        self._quiet_passes = 0  # since the last draft
+        self._passes_without_draft = 0  # since the last draft
         self._ends = info.end_tokens | frozenset(work.stop_tokens)
         self._device_sampling = _device_sampling(
             work, self._ends
@@ -51,12 +51,12 @@ class GenerateTurn(Turn):
         self._stops = [stop.encode() for stop in work.stop]
         self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
         self._tail = b""  # the end of the output, to find stop strings that cross tokens
-        self._spoken = session.log[-work.spoken :] if work.spoken else []
-        for token in self._spoken:
+        self._prior_output = session.log[-work.prior_output_tokens :] if work.prior_output_tokens else []
+        for token in self._prior_output:
             self._sampler.count_token(token)
             self._tail = (self._tail + piece(token))[-self._stop_tail :] if self._stop_tail else b""
         self.fresh: list[int] = []  # tokens of the last pass, to be sent
-        self.chances: list[Chances] = []
+        self.logprobs: list[PositionLogprobs] = []
 
     @property
     def is_waiting(self) -> bool:  # type: ignore[override]
@@ -66,20 +66,20 @@ class GenerateTurn(Turn):
         """Use the grammar if it is compiled by now. Raise if it was refused."""
         if self._compiling and self._compiling.done():
             self._constraint, self._compiling = self._compiling.result(), None
-            for token in self._spoken:
+            for token in self._prior_output:
                 self._constraint.accept(token)
             self.grammar_s = self.compile_s = time.perf_counter() - self.received
 
     def spans(self, limit: int) -> list[Span]:
         self._draft = []
-        if reading := self._reading(limit):
-            return [reading]
+        if chunk := self._next_chunk(limit):
+            return [chunk]
         session = self.session
         tokens = session.log[session.kv :]
         is_speaking = self.output_tokens > 0  # the first token shall not wait for a draft
         if self._work.use_drafts and is_speaking and (room := self._draft_room(limit - len(tokens))) > 0:
             self._draft = self._propose(room)
-        self._quiet_passes = 0 if self._draft else self._quiet_passes + 1
+        self._passes_without_draft = 0 if self._draft else self._passes_without_draft + 1
         return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
 
     @property
@@ -92,7 +92,11 @@ class GenerateTurn(Turn):
     @property
     def steps_ahead(self) -> int:  # type: ignore[override]
         """Steps that the runner may begin ahead: none while drafts are found, one if they may come back."""
-        wish = int(self._quiet_passes >= QUIET_PASSES) if self._work.use_drafts else STEPS_AHEAD
+        wish = (
+            int(self._passes_without_draft >= MIN_PASSES_WITHOUT_DRAFT)
+            if self._work.use_drafts
+            else STEPS_AHEAD
+        )
         return max(0, self._draft_room(wish)) if wish else 0
 
     def _draft_room(self, limit: int) -> int:
@@ -115,14 +119,14 @@ class GenerateTurn(Turn):
 
     def apply_logits(self, rows: Logits) -> str:
         if not len(rows):
-            self.fresh, self.chances, self.rejected = [], [], 0
+            self.fresh, self.logprobs, self.rejected = [], [], 0
             return ""
         return self.apply_tokens(self._sample(row) for row in rows)
 
     def apply_tokens(self, tokens: Iterable[int]) -> str:
         """Add tokens to the log, up to the first that differs from the draft."""
         draft, log = self._draft, self.session.log
-        self.fresh, self.chances, self.rejected = [], [], len(draft)
+        self.fresh, self.logprobs, self.rejected = [], [], len(draft)
         reason, accepted = "", 0
         for token in tokens:
             if self._device_sampling is None:
@@ -151,7 +155,7 @@ class GenerateTurn(Turn):
             self.grammar_s += time.perf_counter() - begun
         token = self._sampler.sample(row, len(self.session.log), mask)
         if self._work.sampling.top_logprobs is not None:
-            self.chances.append(self._sampler.chances(row, token))
+            self.logprobs.append(self._sampler.logprobs(row, token))
         if self._constraint:
             begun = time.perf_counter()
             self._constraint.accept(token)

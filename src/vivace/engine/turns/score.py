@@ -35,8 +35,8 @@ class ScoreTurn(Turn):
     def spans(self, limit: int) -> list[Span]:
         self._group = []
         session = self.session
-        if reading := self._reading(limit):
-            return [reading]
+        if chunk := self._next_chunk(limit):
+            return [chunk]
         if session.pending:
             return [Span(session.seq, session.kv, session.log[session.kv :], want=not self._has_read)]
         return self._next_group(min(limit, SCORE_TOKENS))
@@ -46,7 +46,7 @@ class ScoreTurn(Turn):
         return not self._has_read
 
     @property
-    def is_alone(self) -> bool:  # type: ignore[override]  # a scratch sequence serves one turn at a time
+    def needs_own_pass(self) -> bool:  # type: ignore[override]  # a scratch sequence serves one turn at a time
         return self._has_read
 
     def _next_group(self, limit: int) -> list[Span]:

@@ -16,7 +16,7 @@ from vivace.engine.wire.frames import Append, Generate, Score, Waterfall
 
 
 class Turn:
-    is_alone = False  # its next pass cannot be shared with other turns
+    needs_own_pass = False  # its next pass cannot be shared with other turns
     is_waiting = False  # for something else than its turn
     needs_row = True  # its next pass must give logits, so at least the last token of the log is fed
     device_sampling: SamplingSpec | None = (
@@ -65,7 +65,7 @@ class Turn:
         return (not self.is_realtime, self.received)
 
     @property
-    def is_reading(self) -> bool:
+    def is_prefilling(self) -> bool:
         """Whether the turn is still in its prompt."""
         return not self.output_tokens
 
@@ -89,7 +89,7 @@ class Turn:
             draft_rejected=self.draft_rejected,
         )
 
-    def _reading(self, limit: int) -> Span | None:
+    def _next_chunk(self, limit: int) -> Span | None:
         """Return the next chunk of the log, or None if one pass is enough for the rest."""
         session = self.session
         if session.pending <= limit:

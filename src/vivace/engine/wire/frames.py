@@ -78,8 +78,8 @@ class Generate(Frame):
     prediction: list[int] = []  # what the output will resemble; drafts are taken from it first
     use_drafts: bool = True
     tier: Tier = "realtime"
-    # This many of the log's last tokens are the beginning of this answer, made on a former engine.
-    spoken: int = 0
+    # This many of the log's last tokens are the beginning of this answer, generated on a former engine.
+    prior_output_tokens: int = 0
 
 
 class Score(Frame):
@@ -146,7 +146,7 @@ class Ready(Frame):
     context_tokens: int  # KV cells, shared by all sessions
     trained_tokens: int  # the context the model was trained for
     limit_tokens: int  # the longest that one session may be
-    stretch: float  # how far positions are scaled (YaRN) to reach beyond what it was trained for; 1: not
+    yarn_factor: float  # scales positions to reach beyond the trained context; 1: not scaled
     threads: int
     load_ms: float
     pid: int
@@ -154,18 +154,18 @@ class Ready(Frame):
     why_no_gpu: str = ""  # if there is one that could not be used
 
 
-class Chance(msgspec.Struct, frozen=True):
-    """A token and the natural logarithm of its probability."""
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """A token and its log-probability (natural logarithm)."""
 
     token: int
     logprob: float
 
 
-class Chances(msgspec.Struct, frozen=True):
-    """The chosen token's chance, and those of the likeliest ones at its place, likeliest first."""
+class PositionLogprobs(msgspec.Struct, frozen=True):
+    """The log-probability of the chosen token, and those of the most likely tokens at its position."""
 
-    chosen: Chance
-    likeliest: list[Chance] = []
+    chosen: TokenLogprob
+    top: list[TokenLogprob] = []
 
 
 class Tokens(Frame):
@@ -173,7 +173,7 @@ class Tokens(Frame):
 
     turn: str
     tokens: list[int]
-    chances: list[Chances] = []  # one a token, if log-probabilities were asked for
+    logprobs: list[PositionLogprobs] = []  # one a token, if log-probabilities were asked for
 
 
 class Waterfall(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from vivace.engine.tuning.profile import weights_for
 
 MEMORY_SHARE = 0.6  # of the machine's memory that all loaded models may take, unless the settings say
 PROCESS_BYTES = 300 * 2**20  # of an engine besides weights and KV
-LEAST_KV_BYTES = 24 * 1024  # of one token: SmolLM2-135M has 23 KB
+MIN_KV_BYTES = 24 * 1024  # of one token: SmolLM2-135M has 23 KB
 TOKENS_PER_FILE = 40_000  # of KV that take about as much as the file: Qwen2.5-Coder 1.5B has 39,000
 
 PARK_S = 5.0  # an engine whose socket ends begins no new file of KV after this; then it writes what waits
@@ -80,7 +80,7 @@ def needed_bytes(path: str, context_tokens: int) -> int:
     where = Path(path)
     files = where.rglob("*") if where.is_dir() else [where]
     weights = sum(file.stat().st_size for file in files if file.is_file())
-    return weights + context_tokens * max(LEAST_KV_BYTES, weights // TOKENS_PER_FILE) + PROCESS_BYTES
+    return weights + context_tokens * max(MIN_KV_BYTES, weights // TOKENS_PER_FILE) + PROCESS_BYTES
 
 
 def fits_beside(path: str, loaded: Sequence[str], context_tokens: int, limit_bytes: int) -> bool:

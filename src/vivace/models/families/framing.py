@@ -106,7 +106,7 @@ class FramedFamily:
         return False
 
     def text(self, tokens: Sequence[int]) -> str:
-        return b"".join(map(self.tokenizer.piece, tokens)).decode("utf-8", "replace")
+        return b"".join(map(self.tokenizer.token_bytes, tokens)).decode("utf-8", "replace")
 
     # ---- the frame ---------------------------------------------------------------------------------
 

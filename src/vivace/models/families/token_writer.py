@@ -31,7 +31,7 @@ def silent_markers(tokenizer: Tokenizer, markers: Sequence[str]) -> dict[int, st
             token = tokenizer.control(name)
         except (StartError, ValueError):  # here it is no token but plain text
             continue
-        if not tokenizer.piece(token):
+        if not tokenizer.token_bytes(token):
             found[token] = name
     return found
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 
 from tests.engine.runners.cuda.emulator import Emulator
-from vivace.engine.runners.cuda.decode import chain
+from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.kv.pool import make_pool, pack_rows, read_pages, split_page
-from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.weights import layout
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights
@@ -27,17 +27,17 @@ class Bed:
         torch.manual_seed(seed)
         self.shape, self.bits, self.tokens, self.parts = shape, bits, tokens, parts
         self.plan = Plan(shape, bits, tokens, blocks, kv_bits=kv_bits)
-        self.plain: Plain = random_weights(shape, seed, self.device)
+        self.plain: StateDict = random_weights(shape, seed, self.device)
         self.model, self.dense = build_model(shape, self.plain, bits, self.device, PAGES * 64)
         kv = make_pool(shape, PAGES, kv_bits, self.device)
         kv.view(torch.uint8).fill_(255)  # not a number in bf16, nor as a scale
-        ring = torch.zeros(chain.RING_WORDS, dtype=torch.int64)
+        ring = torch.zeros(launches.RING_WORDS, dtype=torch.int64)
         if self.device == "cuda":
             ring = ring.pin_memory()
-        self.buffers = chain.make_buffers(self.plan, kv, PAGES, ring)
+        self.buffers = launches.make_buffers(self.plan, kv, PAGES, ring)
         self.buffers.pages.copy_(torch.randperm(PAGES).int())
-        machine = Module(self.plan) if self.device == "cuda" else Emulator(self.plan)
-        self.run_launch: Callable[[chain.Launch], None] = machine.run
+        launcher = Module(self.plan) if self.device == "cuda" else Emulator(self.plan)
+        self.run_launch: Callable[[launches.Launch], None] = launcher.run
 
     def poison(self) -> None:
         b = self.buffers
@@ -45,15 +45,15 @@ class Bed:
             tensor.fill_(NAN)
 
     def at(self, position: int, count: int) -> None:
-        state = torch.zeros(chain.STATE_WORDS, dtype=torch.int32)
-        state[chain.POSITION], state[chain.COUNT] = position, count
+        state = torch.zeros(launches.STATE_WORDS, dtype=torch.int32)
+        state[launches.POSITION], state[launches.COUNT] = position, count
         self.buffers.state.copy_(state)
 
     def launch(self, kernel: str) -> None:
         """One kernel of layer 0, or of the end of a pass."""
         model, b = self.model, self.buffers
-        launches = chain.pass_launches(self.plan, model, b, parts=self.parts, streams=False)
-        self.run_launch(next(each for each in launches if each.kernel == kernel))
+        passes = launches.pass_launches(self.plan, model, b, parts=self.parts, streams=False)
+        self.run_launch(next(each for each in passes if each.kernel == kernel))
         self.finish()
 
     def run_pass(self, tokens: list[int], position: int) -> torch.Tensor:
@@ -61,7 +61,9 @@ class Bed:
         self.at(position, len(tokens))
         self.buffers.tokens.zero_()
         self.buffers.tokens[: len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
-        for each in chain.pass_launches(self.plan, self.model, self.buffers, parts=self.parts, streams=False):
+        for each in launches.pass_launches(
+            self.plan, self.model, self.buffers, parts=self.parts, streams=False
+        ):
             self.run_launch(each)
         self.finish()
         return self.buffers.logits[: len(tokens)].clone()

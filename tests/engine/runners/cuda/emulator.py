@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from vivace.engine.runners.cuda.decode.chain import Launch
+from vivace.engine.runners.cuda.decode.launches import Launch
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import kernels, source
 

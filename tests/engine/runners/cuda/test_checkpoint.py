@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 gguf = pytest.importorskip("gguf", reason="gguf is not installed: vivace extras add cuda")
 save_file = pytest.importorskip("safetensors.torch", reason="safetensors is not installed").save_file
 
-from vivace.engine.runners.cuda.model.reference import Plain  # noqa: E402
+from vivace.engine.runners.cuda.model.reference import StateDict  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
 from vivace.engine.runners.cuda.weights.cache import cache_name, read_through_cache  # noqa: E402
@@ -33,7 +33,7 @@ def gguf_name(name: str) -> str:
 
 
 def write_gguf(
-    path: Path, weights: Plain, architecture: str = "qwen2", heads: int = SHAPE.heads, kind: str = "Q8_0"
+    path: Path, weights: StateDict, architecture: str = "qwen2", heads: int = SHAPE.heads, kind: str = "Q8_0"
 ) -> None:
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_block_count(SHAPE.layers)
@@ -169,7 +169,7 @@ def test_llamas_pairs_are_put_apart(tmp_path: Path, seed: int) -> None:
     for index in range(SHAPE.layers):
         for name in "qkv":
             del weights[f"layers.{index}.self_attn.{name}_proj.bias"]
-    stored = Plain(weights)
+    stored = StateDict(weights)
     for name, tensor in weights.items():
         if "q_proj" in name or "k_proj" in name:
             halves = tensor.reshape(-1, 2, 64, tensor.shape[1])

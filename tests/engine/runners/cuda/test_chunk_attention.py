@@ -12,7 +12,7 @@ wanted = None if HAS_GPU else "3.9"  # its interpreter goes with today's numpy
 pytest.importorskip("triton", minversion=wanted, reason="Triton 3.9 or later is not installed")
 
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
-from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION, STATE_WORDS  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION, STATE_WORDS  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.prefill.attention import ChunkAttention, splits_for  # noqa: E402

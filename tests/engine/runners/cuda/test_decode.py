@@ -12,7 +12,7 @@ pytest.importorskip("msgspec", reason="the engine's packages are not installed")
 from tests.engine.desk import Desk  # noqa: E402
 from tests.engine.fixtures import PAYING, cuda_fixture  # noqa: E402
 from vivace.engine.output.sampler import Sampler  # noqa: E402
-from vivace.engine.runners.base import KVFull, Logits, Meanwhile, SamplingSpec, ShouldStop, Span  # noqa: E402
+from vivace.engine.runners.base import KVFull, Logits, SamplingSpec, ShouldStop, Span, WhileRunning  # noqa: E402
 from vivace.engine.runners.cuda.decode.graphs import Passes  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.wire.frames import Generate, Interrupt, Open, Sampling, Tokens  # noqa: E402
@@ -32,7 +32,7 @@ class ByLogits:
     def __init__(self, runner: CudaRunner) -> None:
         self._runner, self.info = runner, runner.info
         self.save, self.load, self.trim, self.share = runner.save, runner.load, runner.trim, runner.share
-        self.known_costs, self.piece, self.close = runner.known_costs, runner.piece, runner.close
+        self.known_costs, self.token_bytes, self.close = runner.known_costs, runner.token_bytes, runner.close
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         return self._runner.forward(spans, should_stop)
@@ -44,10 +44,14 @@ class Counting(CudaRunner):
     asked: list[tuple[int, int]]
 
     def decode(
-        self, span: Span, draw: SamplingSpec, ahead: int = 0, meanwhile: Meanwhile = lambda: None
+        self,
+        span: Span,
+        sampling: SamplingSpec,
+        steps_ahead: int = 0,
+        while_running: WhileRunning = lambda: None,
     ) -> list[int]:
-        self.asked.append((len(span.tokens), ahead))
-        return super().decode(span, draw, ahead, meanwhile)
+        self.asked.append((len(span.tokens), steps_ahead))
+        return super().decode(span, sampling, steps_ahead, while_running)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, seed=5)], ids=["greedy", "drawn"])
@@ -78,7 +82,7 @@ def test_an_engine_says_the_same_either_way(sampling: Sampling, use_drafts: bool
         assert max(tokens for tokens, _ in asked) > 8
         assert len(asked) < 60
     else:
-        assert {ahead for _, ahead in asked[:-2]} == {2}
+        assert {steps_ahead for _, steps_ahead in asked[:-2]} == {2}
         assert len(asked) == 79
 
 
@@ -95,7 +99,7 @@ class LatePasses(Passes):
             self.queue.pop(0)()
         return super().wait_for(index, step)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         while self.queue:
             self.queue.pop(0)()
 
@@ -107,17 +111,17 @@ def make_late(runner: CudaRunner) -> CudaRunner:
     run = prefill.run
 
     def run_in_turn(*asked: Any) -> Any:
-        passes.settle()
+        passes.synchronize()
         return run(*asked)
 
     prefill.run = run_in_turn  # type: ignore[assignment, method-assign]
     return runner
 
 
-def oracle(text: list[int], count: int, draw: SamplingSpec) -> list[int]:
+def oracle(text: list[int], count: int, sampling: SamplingSpec) -> list[int]:
     """What follows, one pass of one token after the other, chosen by the engine's own sampler."""
     runner, said = make_runner(), list(text)
-    sampler = Sampler(Sampling(temperature=draw.temperature, seed=draw.seed), [])
+    sampler = Sampler(Sampling(temperature=sampling.temperature, seed=sampling.seed), [])
     runner.forward(
         [Span(0, at, [token]) for at, token in enumerate(text[:-1])][:0] or [Span(0, 0, text[:-1])]
     )
@@ -128,12 +132,12 @@ def oracle(text: list[int], count: int, draw: SamplingSpec) -> list[int]:
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
-@pytest.mark.parametrize("draw", [SamplingSpec(), SamplingSpec(0.7, 99)], ids=["greedy", "drawn"])
-def test_whatever_is_asked_in_between(draw: SamplingSpec, is_late: bool, seed: int) -> None:
+@pytest.mark.parametrize("sampling", [SamplingSpec(), SamplingSpec(0.7, 99)], ids=["greedy", "drawn"])
+def test_whatever_is_asked_in_between(sampling: SamplingSpec, is_late: bool, seed: int) -> None:
     """Right and wrong drafts, steps ahead, trims, forks and other sequences: always the oracle's tokens."""
     chance = random.Random(seed)
     text = list(b"the beginning of everything ")
-    wanted = text + oracle(text, 150, draw)
+    wanted = text + oracle(text, 150, sampling)
     runner, length = make_runner(), len(text)
     if is_late and not torch.cuda.is_available():  # a GPU is late by itself
         make_late(runner)
@@ -154,13 +158,15 @@ def test_whatever_is_asked_in_between(draw: SamplingSpec, is_late: bool, seed: i
                 draft = []
             case "other":
                 runner.forward([Span(1, 0, text, want=1)])
-                runner.decode(Span(1, len(text), [65]), draw, 2)
+                runner.decode(Span(1, len(text), [65]), sampling, 2)
                 continue
             case _:
                 runner.share(0, 2, length - 1)
-                runner.decode(Span(2, length - 1, [66, 67]), draw, chance.randint(0, 2))
+                runner.decode(Span(2, length - 1, [66, 67]), sampling, chance.randint(0, 2))
                 continue
-        said = runner.decode(Span(0, length - 1, [wanted[length - 1], *draft]), draw, chance.randint(0, 2))
+        said = runner.decode(
+            Span(0, length - 1, [wanted[length - 1], *draft]), sampling, chance.randint(0, 2)
+        )
         expected = wanted[length : length + len(said)]
         assert said == expected
         right = next((n for n, (a, b) in enumerate(zip(draft, said, strict=False)) if a != b), len(draft))
@@ -210,9 +216,9 @@ def test_a_stop_token_ends_what_follows() -> None:
     wanted = oracle(text, 6, SamplingSpec())
     runner = make_runner()
     runner.forward([Span(0, 0, text[:-1])])
-    draw = SamplingSpec(stops=frozenset({wanted[2]}))
+    sampling = SamplingSpec(stops=frozenset({wanted[2]}))
     first = wanted.index(wanted[2]) + 1
-    said = runner.decode(Span(0, len(text) - 1, [text[-1], *wanted[:5]]), draw, 0)
+    said = runner.decode(Span(0, len(text) - 1, [text[-1], *wanted[:5]]), sampling, 0)
     assert said == wanted[:first]
 
 

@@ -11,7 +11,7 @@ for package in ("safetensors", "tokenizers", "msgspec"):
 from tests.engine.desk import Desk  # noqa: E402
 from tests.folders import write_model  # noqa: E402
 from vivace.engine.loop.worker import make_runner  # noqa: E402
-from vivace.engine.runners.cuda.decode.chain import rotation_table  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import rotation_table  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint  # noqa: E402

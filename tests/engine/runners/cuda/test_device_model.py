@@ -37,13 +37,13 @@ def test_greedy_tokens_at_length(bits: int, kv_bits: int, length: int, seed: int
         tokens: list[int] = []
         while len(tokens) < 24:
             span = Span(0, length - 1 + len(tokens), [(text + tokens)[-1]])
-            tokens += runner.decode(span, SamplingSpec(), ahead=2)
+            tokens += runner.decode(span, SamplingSpec(), steps_ahead=2)
         runner.trim(0, length - 1)
         streams.append(tokens)
     assert streams[0] == streams[1]
     whole = torch.tensor(text + streams[0][:-1], device="cuda")
     torch.backends.cuda.matmul.allow_tf32 = False
-    keep = rounded if kv_bits == 8 else reference.as_they_are
+    keep = rounded if kv_bits == 8 else reference.unrounded
     rows = reference.forward(SHAPE, plain, whole, model.rotation, keep)[length - 1 :]
     chosen = rows[torch.arange(24), torch.tensor(streams[0], device="cuda")]
     spread = rows.std()

@@ -18,7 +18,7 @@ for package in ("safetensors", "tokenizers"):
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from tests.engine.desk import Desk  # noqa: E402
-from tests.engine.runners.cuda.plain_machine import PlainMachine  # noqa: E402
+from tests.engine.runners.cuda.plain_launcher import PlainLauncher  # noqa: E402
 from tests.folders import CONFIG, write_config, write_model  # noqa: E402
 from vivace.bench.gpu.material import CODE_TOKENS, make_material  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
@@ -54,7 +54,7 @@ def open_on_cpu(folder: Path) -> CudaRunner:
     model, dense = build_model(shape, weights, 16, "cpu", 512)
     return CudaRunner(
         folder.name, model, dense, read_vocabulary(folder, shape.vocab), bits=16, context_tokens=512,
-        identity=identity_of(folder), make_machine=PlainMachine, blocks=5,
+        identity=identity_of(folder), make_launcher=PlainLauncher, blocks=5,
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_the_bench_finds_its_material_in_the_words_of_a_folder(whole: Path) -> N
     tokenizer = load_tokenizer(str(whole), whole)
     texts = [row.before for row in rows.read_rows(None).rows]
     for edit in material.edits:
-        old = b"".join(tokenizer.piece(token) for token in edit.prediction).decode()
+        old = b"".join(tokenizer.token_bytes(token) for token in edit.prediction).decode()
         longest = max(old.splitlines(), key=len)
         assert any(longest in text for text in texts), edit.name
     assert len(material.code) >= CODE_TOKENS
@@ -90,7 +90,9 @@ def test_a_turn_says_what_plain_torch_says(whole: Path) -> None:
     prompt += family.answer(prompt, OutputSpec())
     runner = open_on_cpu(whole)
     assert runner.info.end_tokens == tokenizer.end_tokens
-    assert [runner.piece(token) for token in prompt] == [tokenizer.piece(token) for token in prompt]
+    assert [runner.token_bytes(token) for token in prompt] == [
+        tokenizer.token_bytes(token) for token in prompt
+    ]
     desk = Desk(runner)
     desk.run(Open("s", list(prompt)), Generate("s", "t", max_tokens=TOKENS))
     said = desk.tokens("t")

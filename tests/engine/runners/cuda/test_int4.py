@@ -15,13 +15,13 @@ from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import SHARED_BYTES, Plan  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
-from vivace.engine.runners.cuda.model.reference import Plain  # noqa: E402
+from vivace.engine.runners.cuda.model.reference import StateDict  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B, Shape  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
 from vivace.engine.runners.cuda.weights.int4 import (  # noqa: E402
     GROUP,
-    MOST,
+    MAX_INTEGER,
     SPANS,
     Int4Weights,
     round_to_int4,
@@ -39,24 +39,24 @@ SHAPES = (Shape(1, 1536, 1408, 4, 2, 323, 1280), Shape(1, 512, 1792, 4, 2, 323, 
 CLOSE = 6e-3
 
 
-def four_rounded(plain: Plain) -> Plain:
+def four_rounded(plain: StateDict) -> StateDict:
     """The same weights as 4 bits have them, for the reference."""
-    return Plain(
+    return StateDict(
         (name, widen(round_to_int4(each)) if name.endswith("_proj.weight") else each)
         for name, each in plain.items()
     )
 
 
 def random_int4(rows: int, columns: int, seed: int) -> Int4Weights:
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     size = (rows, columns // GROUP)
 
     def some_bytes(*size: int, least: int = 0, most: int = 255) -> "torch.Tensor":  # type: ignore[name-defined]
-        return torch.randint(least, most + 1, size, generator=draw, dtype=torch.uint8)
+        return torch.randint(least, most + 1, size, generator=generator, dtype=torch.uint8)
 
-    integers = some_bytes(*size, GROUP, most=MOST)
+    integers = some_bytes(*size, GROUP, most=MAX_INTEGER)
     return Int4Weights(
-        integers, some_bytes(*size, least=1), some_bytes(*size), torch.rand(rows, generator=draw)
+        integers, some_bytes(*size, least=1), some_bytes(*size), torch.rand(rows, generator=generator)
     )
 
 
@@ -76,9 +76,9 @@ def test_rounding(seed: int, exponent: float, offset: float, spread: float) -> N
 
     Not each weight: a step that leaves out the end of a group is taken where all the others gain by it.
     """
-    draw = torch.Generator().manual_seed(seed)
-    groups = torch.randn(5, 4, GROUP, generator=draw) + offset
-    groups *= 10 ** (exponent + spread * torch.rand(5, 4, 1, generator=draw))
+    generator = torch.Generator().manual_seed(seed)
+    groups = torch.randn(5, 4, GROUP, generator=generator) + offset
+    groups *= 10 ** (exponent + spread * torch.rand(5, 4, 1, generator=generator))
     groups[2] = 0.0
     found = widen(round_to_int4(groups.flatten(1))).reshape(groups.shape)
     width = groups.amax(-1).clamp(min=0) - groups.amin(-1).clamp(max=0)
@@ -91,11 +91,11 @@ def test_rounding(seed: int, exponent: float, offset: float, spread: float) -> N
 @given(seed=integers(0, 1 << 30), used=sampled_from([15, 14, 12, 10]))
 def test_a_file_in_groups_of_32_comes_out_nearly_as_it_went_in(seed: int, used: int) -> None:
     """Weights on a grid of 4 bits find it again, also where they do not use all of it: 1% is lost."""
-    draw = torch.Generator().manual_seed(seed)
-    integers = torch.randint(0, used + 1, (8, 16, GROUP), generator=draw)
+    generator = torch.Generator().manual_seed(seed)
+    integers = torch.randint(0, used + 1, (8, 16, GROUP), generator=generator)
     integers[..., 0], integers[..., 1] = 0, used
-    step = 0.2 + torch.rand(8, 16, 1, generator=draw)
-    wanted = (step * (integers - used * torch.rand(8, 16, 1, generator=draw))).flatten(1)
+    step = 0.2 + torch.rand(8, 16, 1, generator=generator)
+    wanted = (step * (integers - used * torch.rand(8, 16, 1, generator=generator))).flatten(1)
     assert distance(widen(round_to_int4(wanted)), wanted) < 0.015
 
 
@@ -199,7 +199,7 @@ def test_prefill_then_passes_then_stream(prefill: str, seed: int) -> None:
     model, dense = build_model(shape, plain, 4, device, 512)
     runner = CudaRunner(
         "test", model, dense, Letters(), bits=4, context_tokens=512, prefill=prefill,
-        make_machine=Module if is_real else Emulator, blocks=132 if is_real else 5,
+        make_launcher=Module if is_real else Emulator, blocks=132 if is_real else 5,
     )  # fmt: skip
     text = some(80, seed)
     first = runner.forward([Span(0, 0, text[:77], want=1)]).copy()

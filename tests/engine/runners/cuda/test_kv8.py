@@ -9,7 +9,7 @@ from hypothesis.strategies import floats, integers  # noqa: E402
 
 from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER  # noqa: E402
-from vivace.engine.runners.cuda.decode.chain import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import Launch  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kv.pool import (  # noqa: E402
     ORDER,
@@ -164,9 +164,9 @@ def test_a_token_does_not_depend_on_the_size_of_its_pass(bits: int, seed: int) -
 @given(seed=integers(0, 1 << 30), exponent=floats(-20, 20), spread=floats(0, 4))
 def test_rounding(seed: int, exponent: float, spread: float) -> None:
     """Every group keeps its own size: nothing is off by more than about a step, and zero stays zero."""
-    draw = torch.Generator().manual_seed(seed)
-    sizes = 10 ** (exponent + spread * torch.rand(8, 1, generator=draw))
-    ordered = (torch.randn(5, 8, 16, generator=draw) * sizes).flatten(-2)
+    generator = torch.Generator().manual_seed(seed)
+    sizes = 10 ** (exponent + spread * torch.rand(8, 1, generator=generator))
+    ordered = (torch.randn(5, 8, 16, generator=generator) * sizes).flatten(-2)
     rows = torch.empty_like(ordered).index_copy_(-1, ORDER, ordered)
     rows[2] = 0.0
     assert steps_off(rounded(rows), rows) < 1.2

@@ -27,12 +27,12 @@ def make_runner(bits: int = 8, kv_bits: int = 8) -> CudaRunner:
     return runner
 
 
-def go_on(runner: CudaRunner, seq: int, text: list[int], count: int, ahead: int = 2) -> list[int]:
+def go_on(runner: CudaRunner, seq: int, text: list[int], count: int, steps_ahead: int = 2) -> list[int]:
     """So many greedy tokens, with steps in flight."""
     said: list[int] = []
     while len(said) < count:
         said += runner.decode(
-            Span(seq, len(text) - 1 + len(said), [(text + said)[-1]]), SamplingSpec(), ahead
+            Span(seq, len(text) - 1 + len(said), [(text + said)[-1]]), SamplingSpec(), steps_ahead
         )
     return said
 
@@ -49,14 +49,14 @@ def test_prefill_then_passes_then_stream(bits: int, seed: int) -> None:
     model, dense = build_model(SHAPE, plain, bits, device, 512)
     runner = CudaRunner(
         "test", model, dense, Letters(), bits=bits, kv_bits=8, context_tokens=512,
-        make_machine=Module if is_real else Emulator, blocks=132 if is_real else 5,
+        make_launcher=Module if is_real else Emulator, blocks=132 if is_real else 5,
     )  # fmt: skip
     text = some(90, seed)
     runner.forward([Span(7, 0, text[:1])])  # has the first page
     runner.forward([Span(0, 0, text[:50])])
     second = runner.forward([Span(0, 50, text[50:87], want=1)]).copy()
     few = runner.forward([Span(0, 87, text[87:], want=3)]).copy()
-    said = go_on(runner, 0, text, 3, ahead=1)
+    said = go_on(runner, 0, text, 3, steps_ahead=1)
     whole = torch.tensor(text + said[:-1], device=device)
     wanted = reference.forward(SHAPE, plain, whole, model.rotation, rounded).cpu()
     assert distance(torch.tensor(second), wanted[86:87]) < 0.05

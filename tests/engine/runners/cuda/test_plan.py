@@ -22,7 +22,7 @@ def test_the_attention_is_cut_alike_in_passes_of_every_size(bits: int, kv_heads:
         by_context.append(parts)
     assert by_context == sorted(by_context)
     for start in CONTEXTS:
-        alike = plans[0].cut_alike(start, 32)
+        alike = plans[0].same_split_length(start, 32)
         assert 1 <= alike <= 32
         assert len({plans[0].parts_for(start + i + 1) for i in range(alike)}) == 1
         assert alike == 32 or start + alike in {1024, 2048, 3072, 10240}

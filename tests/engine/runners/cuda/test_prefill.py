@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from vivace.engine.runners.base import Stopped  # noqa: E402
-from vivace.engine.runners.cuda.decode.chain import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import Launch  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
@@ -130,8 +130,8 @@ def test_a_prompt_in_chunks(way: str, seed: int) -> None:
     shape = Shape(5, 512, 512, 4, 2, 320, 640)
     bed = Bed(shape, 16, 1, seed)
     bed.buffers.kv.zero_()
-    machine = (Module if bed.device == "cuda" else Emulator)(bed.plan)
-    prefill = PREFILLS[way](bed.model, bed.dense, bed.buffers.kv, bed.buffers.pages, machine)
+    launcher = (Module if bed.device == "cuda" else Emulator)(bed.plan)
+    prefill = PREFILLS[way](bed.model, bed.dense, bed.buffers.kv, bed.buffers.pages, launcher)
     prefill.warm_up()
     text = torch.randint(0, shape.vocab, (150,), generator=torch.Generator().manual_seed(seed)).tolist()
     assert prefill.run(text[:70], 0, 0, None).shape == (0, shape.vocab)

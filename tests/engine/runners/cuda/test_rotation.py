@@ -8,7 +8,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 from transformers import LlamaConfig, Qwen2Config  # noqa: E402
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # noqa: E402
 
-from vivace.engine.runners.cuda.decode.chain import rotation_table  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import rotation_table  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B, Shape  # noqa: E402
 from vivace.engine.runners.cuda.weights.safetensors_folder import Rope, rope_factors  # noqa: E402
 

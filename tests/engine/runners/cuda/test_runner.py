@@ -26,7 +26,7 @@ SHAPE = Shape(1, 512, 1792, 4, 2, 640, 512)
 class Letters:
     end_tokens = frozenset({3})
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         return bytes([token % 256])
 
 
@@ -38,7 +38,7 @@ class Case:
         self.model, dense = build_model(SHAPE, self.plain, bits, device, 512)
         self.runner = CudaRunner(
             "test", self.model, dense, Letters(), bits=bits, context_tokens=512,
-            make_machine=Module if is_real else Emulator, blocks=132 if is_real else blocks,
+            make_launcher=Module if is_real else Emulator, blocks=132 if is_real else blocks,
             prefill="bf16",
         )  # fmt: skip
 
@@ -64,7 +64,9 @@ def test_prefill_then_passes_then_stream(bits: int, seed: int) -> None:
     assert distance(torch.tensor(few), wanted[87:]) < 0.05
     tokens: list[int] = []
     for _ in range(3):
-        tokens += runner.decode(Span(0, 89 + len(tokens), [(text + tokens)[-1]]), SamplingSpec(), ahead=1)
+        tokens += runner.decode(
+            Span(0, 89 + len(tokens), [(text + tokens)[-1]]), SamplingSpec(), steps_ahead=1
+        )
     again = list(text)
     for token in tokens:
         row = runner.forward([Span(1, 0, again, want=1)])[0]

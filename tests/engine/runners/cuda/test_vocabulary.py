@@ -17,7 +17,9 @@ def test_words_are_llama_cpps(smol: Path) -> None:
     count = len(file.fields["tokenizer.ggml.tokens"])
     file.close()
     assert ours.end_tokens == theirs.end_tokens
-    assert [ours.piece(token) for token in range(count)] == [theirs.piece(token) for token in range(count)]
+    assert [ours.token_bytes(token) for token in range(count)] == [
+        theirs.token_bytes(token) for token in range(count)
+    ]
 
 
 def test_other_vocabularies_are_refused() -> None:

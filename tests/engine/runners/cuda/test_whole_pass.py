@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 
 from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER  # noqa: E402
-from vivace.engine.runners.cuda.decode import chain  # noqa: E402
+from vivace.engine.runners.cuda.decode import launches  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 
@@ -42,9 +42,9 @@ def test_draws_are_those_of_the_sampler(seed: int) -> None:
     bed.buffers.x.normal_()
     bed.at(40, 4)
     state = bed.buffers.state.cpu()
-    state[chain.SEED] = torch.tensor(key & 0xFFFFFFFF, dtype=torch.int64).to(torch.int32)
-    state[chain.SEED_HIGH] = key >> 32
-    state[chain.TEMPERATURE] = torch.tensor([0.8]).view(torch.int32)[0]
+    state[launches.SEED] = torch.tensor(key & 0xFFFFFFFF, dtype=torch.int64).to(torch.int32)
+    state[launches.SEED_HIGH] = key >> 32
+    state[launches.TEMPERATURE] = torch.tensor([0.8]).view(torch.int32)[0]
     bed.buffers.state.copy_(state)
     bed.launch("head")
     bed.launch("choose")

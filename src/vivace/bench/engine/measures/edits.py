@@ -96,7 +96,7 @@ def _difference(
         sampling=Sampling(top_logprobs=2),
         use_drafts=False,
     )
-    best, second = engine.run(asked).chances[0].likeliest
+    best, second = engine.run(asked).logprobs[0].top
     gap = best.logprob - second.logprob
     chosen = {tokens[at] for tokens in (on, off) if at < len(tokens)}
     return {

@@ -15,8 +15,8 @@ from vivace.bench.rows import EditCase
 from vivace.engine.wire.frames import Append, Generate, Rewind
 
 PREFILL_TOKENS = 4000  # or half of what the model can hold
-MOST_WAIT_S = 0.8
-MOST_TRIES = 3  # for each interrupt that is wanted
+MAX_WAIT_S = 0.8
+MAX_TRIES = 3  # for each interrupt that is wanted
 
 Running = Callable[[], AbstractContextManager[Turn]]  # a turn in the middle of its work
 
@@ -45,10 +45,10 @@ def _interrupt_often(
     context: BenchContext, engine: EngineProcess, kind: str, running: Running
 ) -> list[float]:
     times: list[float] = []
-    for _ in range(MOST_TRIES * context.effort.interrupts):
+    for _ in range(MAX_TRIES * context.effort.interrupts):
         context.progress.note(f"in {kind}, {len(times) + 1} of {context.effort.interrupts}")
         with running() as turn:
-            engine.watch(context.prompts.random.random() * MOST_WAIT_S)
+            engine.watch(context.prompts.random.random() * MAX_WAIT_S)
             latency_ms = engine.interrupt(turn)
         if turn.reason == "interrupted":
             times.append(latency_ms)

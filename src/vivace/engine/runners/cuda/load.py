@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vivace.engine.runners.gpu_check import Look, check_machine, check_room, look
+from vivace.engine.runners.gpu_check import DetectGpu, check_gpu, check_memory, detect_gpu
 from vivace.errors import StartError
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ class GpuOptions:
         return self.prefill or ("fp8" if self.weight_bits <= 8 else "bf16")
 
 
-def open_runner(path: Path, options: GpuOptions, look: Look = look) -> "CudaRunner":
+def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_gpu) -> "CudaRunner":
     """Load the model on this machine's GPU. Raise `StartError` with the reason if that cannot be."""
-    found = look()
-    check_machine(found)
+    found = detect_gpu()
+    check_gpu(found)
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     from vivace.engine.runners.cuda.decode.plan import Plan
@@ -53,7 +53,7 @@ def open_runner(path: Path, options: GpuOptions, look: Look = look) -> "CudaRunn
 
     shape = describe(path)
     bits = options.weight_bits
-    check_room(
+    check_memory(
         found,
         weight_bytes=shape.parameters * (2 + max(1, bits // 8)) + RESERVE_BYTES,
         kv_bytes=kv_bytes(shape, options.cells, options.session_tokens, options.kv_bits),
@@ -107,10 +107,10 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     sizes = fitting_passes(shape, bits)
     modules.begin([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
     shape, weights = read_through_cache(path, folder) if folder else read_checkpoint(path)
-    stretch = max(1.0, options.session_tokens / shape.trained_tokens)
-    limit = min(options.cells, round(shape.trained_tokens * stretch))
+    yarn_factor = max(1.0, options.session_tokens / shape.trained_tokens)
+    limit = min(options.cells, round(shape.trained_tokens * yarn_factor))
     positions = -(-limit // 64) * 64
-    model, dense = build_model(shape, weights, bits, "cuda", positions, stretch)
+    model, dense = build_model(shape, weights, bits, "cuda", positions, yarn_factor)
     del weights
     runner = CudaRunner(
         path.name if path.is_dir() else path.stem,
@@ -121,8 +121,8 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
         kv_bits=kv_bits,
         context_tokens=options.cells,
         identity=identity,
-        stretch=stretch,
-        make_machine=modules.take,
+        yarn_factor=yarn_factor,
+        make_launcher=modules.take,
         blocks=blocks,
         prefill=options.prefill_format,
     )

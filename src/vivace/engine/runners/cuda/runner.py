@@ -17,16 +17,16 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from vivace.engine.runners.base import (
     KVFull,
     Logits,
-    Meanwhile,
     ModelInfo,
     OutOfMemory,
     SamplingSpec,
     ShouldStop,
     Span,
     Stopped,
+    WhileRunning,
 )
-from vivace.engine.runners.cuda.decode.chain import Model
-from vivace.engine.runners.cuda.decode.graphs import MakeMachine, Passes
+from vivace.engine.runners.cuda.decode.graphs import MakeLauncher, Passes
+from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.stream import Stream
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.kv.pages import Pages
@@ -37,14 +37,14 @@ from vivace.engine.runners.cuda.weights.build import Dense
 
 SEQUENCES = 64
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
-MOST_ROWS = 64  # rows of logits that stay in pinned memory; more are copied slower
+MAX_PINNED_ROWS = 64  # rows of logits that stay in pinned memory; more are copied slower
 MARK_BYTES = 16  # at the beginning of saved KV: whose it is
 
 
 class Vocabulary(Protocol):
     end_tokens: frozenset[int]
 
-    def piece(self, token: int) -> bytes: ...
+    def token_bytes(self, token: int) -> bytes: ...
 
 
 class CudaRunner:
@@ -59,8 +59,8 @@ class CudaRunner:
         kv_bits: int = 16,
         context_tokens: int,
         identity: str = "",  # of the file: saved KV belongs to it
-        stretch: float = 1.0,
-        make_machine: MakeMachine = Module,
+        yarn_factor: float = 1.0,
+        make_launcher: MakeLauncher = Module,
         blocks: int = 132,
         prefill: str = "bf16",  # or another of PREFILLS
     ) -> None:
@@ -69,14 +69,14 @@ class CudaRunner:
         most_pages = min(pages, model.rotation.shape[0] // PAGE_TOKENS)
         self._kv = make_pool(shape, pages, kv_bits, device)
         self._pages = Pages(pages, SEQUENCES, self._copy_page)
-        self._passes = Passes(model, bits, self._kv, most_pages, blocks, make_machine)
-        machine = self._passes.sized(1).machine
-        self._prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, machine)
+        self._passes = Passes(model, bits, self._kv, most_pages, blocks, make_launcher)
+        launcher = self._passes.pass_of_size(1).launcher
+        self._prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, launcher)
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
-        self._most_few = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
+        self._max_decode_tokens = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
         self._stream: Stream | None = None
         self._vocabulary = vocabulary
-        rows = torch.empty(MOST_ROWS, shape.vocab, dtype=torch.float32)
+        rows = torch.empty(MAX_PINNED_ROWS, shape.vocab, dtype=torch.float32)
         self._rows = rows.pin_memory() if device.type == "cuda" else rows
         self.info = ModelInfo(
             name=name,
@@ -86,10 +86,10 @@ class CudaRunner:
             vocab_size=shape.vocab,
             end_tokens=vocabulary.end_tokens,
             threads=1,
-            stretch=stretch,
+            yarn_factor=yarn_factor,
             can_stop=True,
             kv_format=f"vivace cuda 3 {name} {identity} {shape.layers}x{shape.kv_heads}x{HEAD_DIM} "
-            f"{kv_bits}-bit {bits}-bit weights yarn {stretch:g}",
+            f"{kv_bits}-bit {bits}-bit weights yarn {yarn_factor:g}",
             device="cuda",
             pass_tokens=self._prefill.chunk_tokens,
             draft_tokens=self._passes.sizes[-1] - 1,
@@ -100,14 +100,14 @@ class CudaRunner:
         self._mark = bytearray(mark.digest())
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
-        self._settle()
+        self._synchronize()
         try:
             for span in spans:  # all or nothing: pages first
                 self._pages.reserve(span.seq, span.start, span.start + len(span.tokens))
-            found = [self._forward_one(span, should_stop).copy() for span in spans[:-1]]
-            found.append(self._forward_one(spans[-1], should_stop))  # in place: valid until the next call
+            found = [self._forward_span(span, should_stop).copy() for span in spans[:-1]]
+            found.append(self._forward_span(spans[-1], should_stop))  # in place: valid until the next call
         except (KVFull, Stopped, torch.OutOfMemoryError) as error:
-            self._passes.settle()  # what was begun writes to pages that are free in a moment
+            self._passes.synchronize()  # what was begun writes to pages that are free in a moment
             for span in spans:
                 self._pages.trim(span.seq, span.start)
             if isinstance(error, torch.OutOfMemoryError):
@@ -118,11 +118,11 @@ class CudaRunner:
             self._lengths[span.seq] = span.start + len(span.tokens)
         return np.concatenate(found) if len(found) > 1 else found[0]
 
-    def _forward_one(self, span: Span, should_stop: ShouldStop | None) -> Logits:
+    def _forward_span(self, span: Span, should_stop: ShouldStop | None) -> Logits:
         """Rows that a draft is verified with come from the passes that decode, whatever their number."""
-        self._passes.use_table(self._pages.table(span.seq))
+        self._passes.set_page_table(self._pages.table(span.seq))
         few, count = self._passes.sizes[-1], len(span.tokens)
-        if count > self._most_few and span.want <= 1:
+        if count > self._max_decode_tokens and span.want <= 1:
             rows = self._prefill.run(span.tokens, span.start, span.want, should_stop)
             return self._to_host(rows)
         found: list[Logits] = []
@@ -132,7 +132,7 @@ class CudaRunner:
         while at < count:
             if should_stop and should_stop():
                 raise Stopped
-            alike = self._passes.cut_alike(span.start + at, min(few, count - at))
+            alike = self._passes.same_split_length(span.start + at, min(few, count - at))
             logits = self._passes.run(span.tokens[at : at + alike], span.start + at).logits[:alike]
             wanted = self._to_host(logits[max(0, count - span.want - at) :])
             at += alike
@@ -141,90 +141,102 @@ class CudaRunner:
 
     def _to_host(self, rows: torch.Tensor) -> Logits:
         """Waits for the device. One row is 600 KB: 25 µs over the bus."""
-        out = self._rows[: len(rows)] if len(rows) <= MOST_ROWS else torch.empty_like(rows, device="cpu")
+        out = (
+            self._rows[: len(rows)] if len(rows) <= MAX_PINNED_ROWS else torch.empty_like(rows, device="cpu")
+        )
         self._passes.enqueue(lambda: out.copy_(rows, non_blocking=True))
-        self._passes.settle()
+        self._passes.synchronize()
         found: Logits = out.numpy()
         return found
 
     def decode(
-        self, span: Span, draw: SamplingSpec, ahead: int = 0, meanwhile: Meanwhile = lambda: None
+        self,
+        span: Span,
+        sampling: SamplingSpec,
+        steps_ahead: int = 0,
+        while_running: WhileRunning = lambda: None,
     ) -> list[int]:
         """See `base.DecodingRunner`. Steps in flight are valid whatever is drafted: they are used first."""
         (token, *draft), start = span.tokens, span.start
         assert len(draft) < self._passes.sizes[-1]
-        if self._stream and not self._stream.is_at(span.seq, start, token, draw):
-            self._settle()
-        self._make_room(span, ahead)
+        if self._stream and not self._stream.is_at(span.seq, start, token, sampling):
+            self._synchronize()
+        self._make_room(span, steps_ahead)
         self._lengths[span.seq] = start + len(span.tokens)
         said: list[int] = []
         while self._stream and self._stream.in_flight and draft:
-            meanwhile()
+            while_running()
             said.append(self._stream.take())
-            if said[-1] != draft.pop(0) or said[-1] in draw.stops:
+            if said[-1] != draft.pop(0) or said[-1] in sampling.stops:
                 return said
         if draft:
             self._stream = None  # nothing of it is in flight
             fed = [said[-1] if said else token, *draft]
-            return said + self._verify(start + len(said), fed, draw, meanwhile)
+            return said + self._verify(start + len(said), fed, sampling, while_running)
         last = said[-1] if said else token
-        return [*said, self._step(span.seq, start + len(said), last, draw, ahead, meanwhile)]
+        return [*said, self._step(span.seq, start + len(said), last, sampling, steps_ahead, while_running)]
 
-    def _make_room(self, span: Span, ahead: int) -> None:
+    def _make_room(self, span: Span, steps_ahead: int) -> None:
         """Pages for the pass; for the steps ahead of it only if there are any, and then all at once."""
         end = span.start + len(span.tokens)
         self._pages.reserve(span.seq, span.start, end)
         table = self._pages.table(span.seq)
         has_room = self._pages.free_pages and len(table) < len(self._passes.pages)
-        if len(table) * PAGE_TOKENS < end + ahead and has_room:
+        if len(table) * PAGE_TOKENS < end + steps_ahead and has_room:
             self._pages.reserve(span.seq, end, len(table) * PAGE_TOKENS + 1)
-        self._passes.use_table(table)
+        self._passes.set_page_table(table)
 
     def _verify(
-        self, start: int, tokens: Sequence[int], draw: SamplingSpec, meanwhile: Meanwhile
+        self, start: int, tokens: Sequence[int], sampling: SamplingSpec, while_running: WhileRunning
     ) -> list[int]:
         """The draft behind the first token, as far as it is what the device chooses, and one more."""
         said: list[int] = []
         while True:
             fed = tokens[len(said) :]  # the first of them is the last said
-            alike = self._passes.cut_alike(start + len(said), len(fed))
-            for choice in self._passes.sample(fed[:alike], start + len(said), draw, meanwhile):
+            alike = self._passes.same_split_length(start + len(said), len(fed))
+            for choice in self._passes.sample(fed[:alike], start + len(said), sampling, while_running):
                 said.append(choice)
-                if len(said) == len(tokens) or choice != tokens[len(said)] or choice in draw.stops:
+                if len(said) == len(tokens) or choice != tokens[len(said)] or choice in sampling.stops:
                     return said
 
     def _step(
-        self, seq: int, start: int, token: int, draw: SamplingSpec, ahead: int, meanwhile: Meanwhile
+        self,
+        seq: int,
+        start: int,
+        token: int,
+        sampling: SamplingSpec,
+        steps_ahead: int,
+        while_running: WhileRunning,
     ) -> int:
         room = len(self._pages.table(seq)) * PAGE_TOKENS - start  # steps that have a place to write to
         stream = self._stream
-        if stream is None or not (stream.send(min(1 + ahead, room)) or stream.in_flight):
-            stream = self._stream = Stream(self._passes, seq, start, token, draw)
-            stream.send(min(1 + ahead, room))
-        meanwhile()
+        if stream is None or not (stream.send(min(1 + steps_ahead, room)) or stream.in_flight):
+            stream = self._stream = Stream(self._passes, seq, start, token, sampling)
+            stream.send(min(1 + steps_ahead, room))
+        while_running()
         return stream.take()
 
-    def _settle(self) -> None:
+    def _synchronize(self) -> None:
         """End the steps in flight: everything but `decode` needs the device for itself."""
         if self._stream:
             if self._stream.in_flight:
-                self._passes.settle()
+                self._passes.synchronize()
             self._stream = None
 
     def trim(self, seq: int, length: int) -> None:
         stream, kept = self._stream, -(-length // PAGE_TOKENS) * PAGE_TOKENS
         if stream and stream.seq == seq and not stream.start <= length <= stream.end <= kept:
-            self._settle()  # it goes on elsewhere, or its steps write to pages that will be free in a moment
+            self._synchronize()  # it continues elsewhere, or its steps write to pages that are freed here
         self._lengths[seq] = min(self._lengths[seq], length)
         self._pages.trim(seq, length)
 
     def share(self, source: int, target: int, length: int) -> None:
-        self._settle()
+        self._synchronize()
         self._lengths[target] = min(self._lengths[source], length)
         self._pages.share(source, target, length)
 
     def save(self, seq: int) -> bytes:
-        self._settle()
+        self._synchronize()
         held = self._kv[:, self._pages.table(seq)[: -(-self._lengths[seq] // PAGE_TOKENS)]]
         saved = torch.empty(MARK_BYTES + held.nbytes, dtype=torch.uint8)
         saved[:MARK_BYTES] = torch.frombuffer(self._mark, dtype=torch.uint8)
@@ -233,7 +245,7 @@ class CudaRunner:
         return state
 
     def load(self, seq: int, state: bytes) -> None:
-        self._settle()
+        self._synchronize()
         count, rest = divmod(len(state) - MARK_BYTES, self._kv[:, :1].nbytes)
         if count < 1 or rest or state[:MARK_BYTES] != self._mark:
             raise ValueError("This is no KV of such a model.")
@@ -255,7 +267,7 @@ class CudaRunner:
         costs = {size: min(self._pass_ms(size) for _ in range(3)) for size in (*few, *many)}
         self.trim(0, 0)
         if many:  # reads its weights once for all tokens, so it may be quicker than a pass over a few of them
-            self._most_few = max(size for size in few if size == 1 or costs[size] <= costs[many[0]])
+            self._max_decode_tokens = max(size for size in few if size == 1 or costs[size] <= costs[many[0]])
         return {size: max(ms, costs[few[-1]]) if size in many else ms for size, ms in costs.items()}
 
     def _pass_ms(self, tokens: int) -> float:
@@ -267,14 +279,14 @@ class CudaRunner:
         else:
             self._make_room(span, 0)
             self._verify(0, span.tokens, SamplingSpec(), lambda: None)
-            self._passes.settle()
+            self._passes.synchronize()
         return (time.perf_counter() - begun) * 1e3
 
-    def piece(self, token: int) -> bytes:
-        return self._vocabulary.piece(token)
+    def token_bytes(self, token: int) -> bytes:
+        return self._vocabulary.token_bytes(token)
 
     def close(self) -> None:
-        self._settle()
+        self._synchronize()
 
     def _copy_page(self, source: int, target: int) -> None:
         self._kv[:, target] = self._kv[:, source]

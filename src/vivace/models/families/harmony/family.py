@@ -195,7 +195,7 @@ class Harmony:
         return header
 
     def _text(self, tokens: Sequence[int]) -> str:
-        words = (self.tokenizer.piece(token) for token in tokens if token not in self.controls)
+        words = (self.tokenizer.token_bytes(token) for token in tokens if token not in self.controls)
         return b"".join(words).decode("utf-8", "replace")
 
 

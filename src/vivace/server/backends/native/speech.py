@@ -7,7 +7,7 @@ where outcomes go.
 from collections.abc import Sequence
 from typing import Any
 
-from vivace.engine.wire.frames import Chance, Chances
+from vivace.engine.wire.frames import PositionLogprobs, TokenLogprob
 from vivace.models.families.base import (
     CallDelta,
     CallEnd,
@@ -58,13 +58,13 @@ class Speech:
     def is_stopped(self) -> bool:
         return self._stream.is_stopped
 
-    def hear(self, token: int, chances: Chances | None = None) -> list[Outcome]:
-        if chances:
-            self._logprobs.append(self._told(chances))
+    def hear(self, token: int, logprobs: PositionLogprobs | None = None) -> list[Outcome]:
+        if logprobs:
+            self._logprobs.append(self._told(logprobs))
         if name := self._controls.get(token):
             parts = self._parser.feed(self._stream.flush()) + self._parser.control(name)
         else:
-            text = self._stream.feed(self._tokenizer.piece(token))
+            text = self._stream.feed(self._tokenizer.token_bytes(token))
             parts = self._parser.feed(text) if text else []
         outcomes = [self._outcome(part) for part in parts]
         self.reasoning_tokens += self._is_musing
@@ -96,13 +96,13 @@ class Speech:
                 self.is_in_call = False
                 return CallLost(text)
 
-    def _told(self, chances: Chances) -> dict[str, Any]:
-        return self._chance(chances.chosen) | {
-            "top_logprobs": [self._chance(chance) for chance in chances.likeliest]
+    def _told(self, logprobs: PositionLogprobs) -> dict[str, Any]:
+        return self._chance(logprobs.chosen) | {
+            "top_logprobs": [self._chance(chance) for chance in logprobs.top]
         }
 
-    def _chance(self, chance: Chance) -> dict[str, Any]:
-        piece = self._tokenizer.piece(chance.token)
+    def _chance(self, chance: TokenLogprob) -> dict[str, Any]:
+        piece = self._tokenizer.token_bytes(chance.token)
         return {
             "token": piece.decode("utf-8", "replace"),
             "bytes": list(piece),

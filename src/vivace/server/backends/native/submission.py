@@ -64,7 +64,7 @@ class Submission:
             self.end.set_result(frame)
         else:
             try:
-                self._turn.hear(frame.tokens, frame.chances, is_behind=self._process.is_behind)
+                self._turn.hear(frame.tokens, frame.logprobs, is_behind=self._process.is_behind)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
                 self._model.close_session(self._session, self._process)  # which ends the turn there
                 self.end.set_exception(error)
@@ -140,7 +140,7 @@ def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
         grammar=turn.grammar,
         prediction=turn.prediction,
         tier=request.tier,
-        spoken=turn.output_tokens,
+        prior_output_tokens=turn.output_tokens,
     )
 
 

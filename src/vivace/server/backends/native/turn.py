@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from vivace.engine.wire.frames import Chances, Finished, Grammar
+from vivace.engine.wire.frames import Finished, Grammar, PositionLogprobs
 from vivace.engine.wire.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
@@ -99,7 +99,7 @@ class NativeTurn:
             if self.on_interrupt:
                 self.on_interrupt()
 
-    def hear(self, tokens: Sequence[int], chances: Sequence[Chances], *, is_behind: bool) -> None:
+    def hear(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs], *, is_behind: bool) -> None:
         """Tokens came from the engine; if more of it has come, that is told together with these."""
         assert self.session is not None
         assert self.speech is not None
@@ -107,7 +107,7 @@ class NativeTurn:
         for index, token in enumerate(tokens):
             self.session.hear(token)
             self.output_tokens += 1
-            for outcome in self.speech.hear(token, chances[index] if chances else None):
+            for outcome in self.speech.hear(token, logprobs[index] if logprobs else None):
                 self._outbox.hold(outcome)
                 self._mark(outcome, len(self.session.log))
         self._outbox.tell(None if is_behind else self.taker)

@@ -1,7 +1,7 @@
 """Passes over a few tokens, captured once as CUDA graphs and replayed: one call of the host for a whole pass.
 
 Owns the compiled modules, the buffers of each size of pass and which graph serves which context. What a pass
-computes is `chain`'s; whose tokens they are is the runner's.
+computes is `launches`'s; whose tokens they are is the runner's.
 """
 
 import functools
@@ -15,11 +15,11 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 from numpy.typing import NDArray
 
-from vivace.engine.runners.base import Meanwhile, SamplingSpec
-from vivace.engine.runners.cuda.decode.chain import (
+from vivace.engine.runners.base import SamplingSpec, WhileRunning
+from vivace.engine.runners.cuda.decode.launches import (
     ACTIVE,
     COUNT,
-    MOST_STOPS,
+    MAX_STOPS,
     POSITION,
     REMAINING,
     RING_WORDS,
@@ -41,17 +41,17 @@ from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
 from vivace.engine.runners.cuda.kv.pool import bits_of
 
 GREEDY = SamplingSpec()
-MOST_NUMBER = 1 << 30
+MAX_PASS_NUMBER = 1 << 30
 ROUNDS_BETWEEN_LOOKS = 1 << 14  # of waiting: about 3 ms, longer than a step
 
 
-class Machine(Protocol):
+class Launcher(Protocol):
     """What runs a launch: a compiled module on the GPU, or the emulator of the tests."""
 
     def run(self, launch: Launch) -> None: ...
 
 
-MakeMachine = Callable[[Plan], Machine]
+MakeLauncher = Callable[[Plan], Launcher]
 
 
 Pool: TypeAlias = tuple[int, int]
@@ -71,13 +71,13 @@ def capture_work(work: Callable[[], None], pool: Pool) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def capture(machine: Machine, launches: Iterable[Launch], pool: Pool) -> torch.cuda.CUDAGraph:
+def capture(launcher: Launcher, launches: Iterable[Launch], pool: Pool) -> torch.cuda.CUDAGraph:
     """One graph of all launches."""
     once = list(launches)
 
     def work() -> None:
         for launch in once:
-            machine.run(launch)
+            launcher.run(launch)
 
     return capture_work(work, pool)
 
@@ -87,7 +87,7 @@ class Pass:
     """All that one size of pass needs."""
 
     plan: Plan
-    machine: Machine
+    launcher: Launcher
     buffers: Buffers
     staging: torch.Tensor  # what the host writes and one copy brings over: state, then tokens
     words: NDArray[np.int32]  # the same memory
@@ -101,12 +101,12 @@ class Passes:
         kv: torch.Tensor,
         most_pages: int,
         blocks: int,
-        make_machine: MakeMachine,
+        make_launcher: MakeLauncher,
     ) -> None:
         self._model, self._bits, self._kv, self._blocks = model, bits, kv, blocks
-        self._is_real = kv.is_cuda
+        self._is_on_gpu = kv.is_cuda
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
-        self._make_machine = make_machine
+        self._make_launcher = make_launcher
         self.pages = torch.zeros(most_pages, dtype=torch.int32, device=kv.device)
         self.ring = self._host(RING_WORDS, torch.int64)
         self._page_staging = self._host(most_pages, torch.int32)
@@ -119,22 +119,22 @@ class Passes:
 
     def _host(self, size: int, dtype: torch.dtype) -> torch.Tensor:
         tensor = torch.zeros(size, dtype=dtype)
-        return tensor.pin_memory() if self._is_real else tensor
+        return tensor.pin_memory() if self._is_on_gpu else tensor
 
-    def sized(self, tokens: int) -> Pass:
+    def pass_of_size(self, tokens: int) -> Pass:
         """The pass of exactly this size, made on first use."""
         if tokens not in self._passes:
             plan = Plan(self._model.shape, self._bits, tokens, self._blocks, kv_bits=bits_of(self._kv))
             buffers = make_buffers(plan, self._kv, len(self.pages), self.ring, self.pages)
             staging = self._host(STATE_WORDS + tokens, torch.int32)
-            self._passes[tokens] = Pass(plan, self._make_machine(plan), buffers, staging, staging.numpy())
+            self._passes[tokens] = Pass(plan, self._make_launcher(plan), buffers, staging, staging.numpy())
         return self._passes[tokens]
 
     def enqueue(self, work: Callable[[], object]) -> None:
         """Put work behind all that is in flight. The GPU's stream is the queue; a test may have its own."""
         work()
 
-    def use_table(self, table: Sequence[int]) -> torch.Tensor:
+    def set_page_table(self, table: Sequence[int]) -> torch.Tensor:
         """The pages that the next passes read and write; they are given back as the device has them."""
         pages = self.pages[: len(table)]
         if table == self._table:
@@ -149,7 +149,7 @@ class Passes:
         chosen: Pass,
         start: int,
         tokens: Sequence[int],
-        draw: SamplingSpec = GREEDY,
+        sampling: SamplingSpec = GREEDY,
         *,
         step: int = 0,
         streams: bool = False,
@@ -158,42 +158,44 @@ class Passes:
         words = chosen.words
         words[:] = 0
         words[POSITION], words[COUNT], words[STEP] = start, len(tokens), step
-        words[SEED], words[SEED_HIGH] = _signed(draw.seed), _signed(draw.seed >> 32)
-        words[TEMPERATURE] = struct.unpack("<i", struct.pack("<f", draw.temperature))[0]
+        words[SEED], words[SEED_HIGH] = _signed(sampling.seed), _signed(sampling.seed >> 32)
+        words[TEMPERATURE] = struct.unpack("<i", struct.pack("<f", sampling.temperature))[0]
         if streams:
-            stops = sorted(draw.stops)[:MOST_STOPS]  # the device saves itself work; the host sees all of them
+            stops = sorted(sampling.stops)[
+                :MAX_STOPS
+            ]  # the device saves itself work; the host sees all of them
             words[ACTIVE], words[REMAINING], words[STOPS] = 1, 2**31 - 1, len(stops)
             words[STOP : STOP + len(stops)] = stops
         words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
         self.enqueue(lambda: chosen.buffers.inputs.copy_(chosen.staging, non_blocking=True))
 
     def run(
-        self, tokens: Sequence[int], start: int, draw: SamplingSpec = GREEDY, *, number: int = 0
+        self, tokens: Sequence[int], start: int, sampling: SamplingSpec = GREEDY, *, number: int = 0
     ) -> Buffers:
         """One pass over a few tokens; its logits are in the buffers once the stream has come so far."""
         chosen = self._prepared(len(tokens), start)
-        self.write(chosen, start, tokens, draw, step=number)
+        self.write(chosen, start, tokens, sampling, step=number)
         self.replay(chosen, start + len(tokens), streams=False)
         return chosen.buffers
 
-    def cut_alike(self, start: int, tokens: int) -> int:
+    def same_split_length(self, start: int, tokens: int) -> int:
         """How many of these tokens one pass may take, for each to come out as it would alone."""
-        return self.sized(1).plan.cut_alike(start, tokens)
+        return self.pass_of_size(1).plan.same_split_length(start, tokens)
 
     def sample(
-        self, tokens: Sequence[int], start: int, draw: SamplingSpec, meanwhile: Meanwhile
+        self, tokens: Sequence[int], start: int, sampling: SamplingSpec, while_running: WhileRunning
     ) -> Iterator[int]:
         """One pass over a few tokens, and what would be said after each: no logits leave the device."""
         self._prepared(len(tokens), start)  # a trial run writes to the ring, too
         self.clear_ring(len(tokens))
-        self._number = self._number % MOST_NUMBER + 1  # an earlier pass may write what nobody waited for
-        self.run(tokens, start, draw, number=self._number)
-        meanwhile()
+        self._number = self._number % MAX_PASS_NUMBER + 1  # an earlier pass may write what nobody waited for
+        self.run(tokens, start, sampling, number=self._number)
+        while_running()
         for index in range(len(tokens)):
             yield self.wait_for(index, self._number + 1)
 
     def _prepared(self, tokens: int, start: int) -> Pass:
-        chosen = self.sized(next(each for each in self.sizes if each >= tokens))
+        chosen = self.pass_of_size(next(each for each in self.sizes if each >= tokens))
         self.prepare(chosen, chosen.plan.parts_for(start + tokens), streams=False)
         return chosen
 
@@ -213,45 +215,45 @@ class Passes:
 
     def _is_over(self) -> bool:
         """Whether nothing is in flight; raises what went wrong there, if something did."""
-        return not self._is_real or torch.cuda.current_stream().query()
+        return not self._is_on_gpu or torch.cuda.current_stream().query()
 
     def warm_up(self, most_tokens: int) -> None:
         """Capture every pass up to this context, so that no turn waits for it."""
         for size in self.sizes:
-            chosen = self.sized(size)
+            chosen = self.pass_of_size(size)
             for parts in {chosen.plan.parts_for(length) for length in range(size, most_tokens + 1, 64)}:
                 self.prepare(chosen, parts, streams=False)
                 if size == 1:
                     self.prepare(chosen, parts, streams=True)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Wait until nothing is in flight."""
-        if self._is_real:
+        if self._is_on_gpu:
             torch.cuda.current_stream().synchronize()
 
     def is_ready(self, chosen: Pass, length: int, *, streams: bool) -> bool:
         """Whether the pass that ends with a context of `length` was captured."""
-        return not self._is_real or (
+        return not self._is_on_gpu or (
             (chosen.plan.tokens, chosen.plan.parts_for(length), streams) in self._graphs
         )
 
     def replay(self, chosen: Pass, length: int, *, streams: bool) -> None:
         """Put the pass on the stream; `length` is the context that it ends with."""
         parts = chosen.plan.parts_for(length)
-        if self._is_real:
+        if self._is_on_gpu:
             self._graphs[chosen.plan.tokens, parts, streams].replay()
         else:
             for launch in self._launches(chosen, parts, streams):
-                self.enqueue(functools.partial(chosen.machine.run, launch))
+                self.enqueue(functools.partial(chosen.launcher.run, launch))
 
     def prepare(self, chosen: Pass, parts: int, *, streams: bool) -> None:
         """Capture a graph if need be. It overwrites the pass's scratch, so not within a stream."""
         key = (chosen.plan.tokens, parts, streams)
-        if not self._is_real or key in self._graphs:
+        if not self._is_on_gpu or key in self._graphs:
             return
         before = chosen.buffers.inputs.clone()
         chosen.buffers.inputs.zero_()  # no real token: the trial run writes nothing that lasts
-        self._graphs[key] = capture(chosen.machine, self._launches(chosen, parts, streams), self._pool)
+        self._graphs[key] = capture(chosen.launcher, self._launches(chosen, parts, streams), self._pool)
         chosen.buffers.inputs.copy_(before)
 
     def _launches(self, chosen: Pass, parts: int, streams: bool) -> Iterator[Launch]:
@@ -259,7 +261,7 @@ class Passes:
 
     def embed(self, chosen: Pass) -> None:
         """Lay out the first input of a stream."""
-        self.enqueue(lambda: chosen.machine.run(embedding(chosen.plan, self._model, chosen.buffers)))
+        self.enqueue(lambda: chosen.launcher.run(embedding(chosen.plan, self._model, chosen.buffers)))
 
 
 def _signed(word: int) -> int:

@@ -138,7 +138,7 @@ class Plan:
                 return parts
         return self._most_parts
 
-    def cut_alike(self, start: int, tokens: int) -> int:
+    def same_split_length(self, start: int, tokens: int) -> int:
         """So many of the tokens from `start` on have their attention cut alike: one pass takes no more."""
         return min((tokens, *(limit - start for limit, _ in self._parts if limit > start)))
 

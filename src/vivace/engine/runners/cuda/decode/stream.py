@@ -6,22 +6,22 @@ penalties, grammars) needs the logits on the host. Does not own who may stream: 
 """
 
 from vivace.engine.runners.base import SamplingSpec
-from vivace.engine.runners.cuda.decode.chain import RING_WORDS
 from vivace.engine.runners.cuda.decode.graphs import Passes
+from vivace.engine.runners.cuda.decode.launches import RING_WORDS
 
 
 class Stream:
     """Begins with `token` at position `start` of a sequence, whose pages are in use already."""
 
-    def __init__(self, passes: Passes, seq: int, start: int, token: int, draw: SamplingSpec) -> None:
-        self._passes, self._pass = passes, passes.sized(1)
-        self.seq, self.draw = seq, draw
+    def __init__(self, passes: Passes, seq: int, start: int, token: int, sampling: SamplingSpec) -> None:
+        self._passes, self._pass = passes, passes.pass_of_size(1)
+        self.seq, self.sampling = seq, sampling
         self.start, self.token = start, token  # what the first step that was not taken yet is fed
         self._first = start
         self._sent = self._seen = 0
         passes.prepare(self._pass, self._pass.plan.parts_for(start + 1), streams=True)
         passes.clear_ring(RING_WORDS)
-        passes.write(self._pass, start, [token], draw, streams=True)
+        passes.write(self._pass, start, [token], sampling, streams=True)
         passes.embed(self._pass)
 
     @property
@@ -33,9 +33,9 @@ class Stream:
         """The position behind all that its steps write."""
         return self.start + self.in_flight
 
-    def is_at(self, seq: int, start: int, token: int, draw: SamplingSpec) -> bool:
+    def is_at(self, seq: int, start: int, token: int, sampling: SamplingSpec) -> bool:
         """Whether its next token is the one that follows `token` there."""
-        return (self.seq, self.start, self.token, self.draw) == (seq, start, token, draw)
+        return (self.seq, self.start, self.token, self.sampling) == (seq, start, token, sampling)
 
     def send(self, in_flight: int) -> bool:
         """Have `in_flight` steps under way. Return False if the context has outgrown the captured steps."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.chain import Launch
+from vivace.engine.runners.cuda.decode.launches import Launch
 from vivace.engine.runners.cuda.decode.plan import Plan, Size
 from vivace.errors import StartError
 

@@ -56,7 +56,7 @@ def unpack_rows(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 
 
 def rounded(rows: torch.Tensor) -> torch.Tensor:
-    """Rows as they come back from 8 bits, in fp32: a `reference.Keep`."""
+    """Rows as they come back from 8 bits, in fp32: a `reference.RoundKV`."""
     return unpack_rows(*pack_rows(rows)).float()
 
 

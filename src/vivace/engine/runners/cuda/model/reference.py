@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION
+from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
-Keep = Callable[[torch.Tensor], torch.Tensor]  # keys or values [tokens, kv_heads, 128] → as the KV has them
+RoundKV = Callable[
+    [torch.Tensor], torch.Tensor
+]  # keys or values [tokens, kv_heads, 128] → as the KV has them
 
 
-def as_they_are(rows: torch.Tensor) -> torch.Tensor:
+def unrounded(rows: torch.Tensor) -> torch.Tensor:
     return rows
 
 
@@ -49,12 +51,12 @@ def attend_pages(
     mixed[:count] = attend(q[:count].float(), k, v, start).reshape(count, -1).to(mixed.dtype)
 
 
-class Plain(dict[str, torch.Tensor]):
+class StateDict(dict[str, torch.Tensor]):
     """Weights by their Hugging Face names, without the `model.` in front."""
 
 
 def forward(
-    shape: Shape, weights: Plain, tokens: torch.Tensor, rotation: torch.Tensor, keep: Keep = as_they_are
+    shape: Shape, weights: StateDict, tokens: torch.Tensor, rotation: torch.Tensor, keep: RoundKV = unrounded
 ) -> torch.Tensor:
     """Logits [tokens, vocab] of a whole sequence from position 0."""
     x = weights["embed_tokens.weight"][tokens].float()
@@ -65,7 +67,7 @@ def forward(
 
 
 def decoder_layer(
-    shape: Shape, weights: Plain, at: str, x: torch.Tensor, table: torch.Tensor, keep: Keep = as_they_are
+    shape: Shape, weights: StateDict, at: str, x: torch.Tensor, table: torch.Tensor, keep: RoundKV = unrounded
 ) -> torch.Tensor:
     def project(name: str, y: torch.Tensor) -> torch.Tensor:
         out = y @ weights[f"{at}{name}.weight"].float().T

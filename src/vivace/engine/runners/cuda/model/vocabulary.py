@@ -35,7 +35,7 @@ class GgufVocabulary:
         ids = (fields.get(f"tokenizer.ggml.{field}") for field in _END_FIELDS)
         self.end_tokens = frozenset(named | {i for i in ids if i is not None})
 
-    def piece(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         return self._pieces[token] if token < len(self._pieces) else b""
 
 

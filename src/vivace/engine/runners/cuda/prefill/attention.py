@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import (  # type: ignore[import-not-found,im
     TensorDescriptor,
 )
 
-from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION
+from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
 LOG2_E = 1.4426950408889634  # the softmax is taken to the base 2
@@ -21,12 +21,12 @@ ROWS = 64  # queries of a block: of 64 and 128, with 4 and 8 warps, the quickest
 WARPS = 4
 STAGES = 3  # of the ring in shared memory that pages come into
 BUSY_BLOCKS = 200  # one and a half for each multiprocessor
-MOST_SPLITS = 16
+MAX_SPLITS = 16
 
 
 def splits_for(size: int, heads: int) -> int:
     """How many parts the keys of a chunk of this size are cut into."""
-    return max(1, min(MOST_SPLITS, BUSY_BLOCKS // (-(-size // ROWS) * heads)))
+    return max(1, min(MAX_SPLITS, BUSY_BLOCKS // (-(-size // ROWS) * heads)))
 
 
 class ChunkAttention:

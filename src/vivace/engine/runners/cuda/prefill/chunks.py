@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import ShouldStop, Stopped
-from vivace.engine.runners.cuda.decode.chain import COUNT, POSITION, STATE_WORDS, Launch, Model
-from vivace.engine.runners.cuda.decode.graphs import Machine, Pool, capture_work
+from vivace.engine.runners.cuda.decode.graphs import Launcher, Pool, capture_work
+from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION, STATE_WORDS, Launch, Model
 from vivace.engine.runners.cuda.decode.plan import Size
 from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
 from vivace.engine.runners.cuda.model.reference import attend_pages
@@ -22,10 +22,10 @@ from vivace.engine.runners.cuda.weights.build import Dense
 
 FP8 = torch.float8_e4m3fn
 SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)  # of a captured chunk
-PIECES = 7  # of its pass: somebody may stop it between two
+SEGMENTS = 7  # of its pass: somebody may stop it between two
 # A piece should take less than 8 ms at any position. All else of a token costs as much as 9,000 keys (H200).
 TOKEN_KEYS = 9_000
-MOST_KEYS = 130_000_000  # of all tokens of a chunk
+MAX_KEYS = 130_000_000  # of all tokens of a chunk
 UNPACKING_BLOCKS = 264  # for each head's keys or values
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
@@ -33,7 +33,7 @@ Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch
 
 def chunk_at(position: int, sizes: Sequence[int]) -> int:
     """Return how many tokens a chunk has at `position`: the longer the past, the fewer."""
-    fitting = [size for size in sizes if size * (TOKEN_KEYS + position + size // 2) <= MOST_KEYS]
+    fitting = [size for size in sizes if size * (TOKEN_KEYS + position + size // 2) <= MAX_KEYS]
     return max(fitting, default=sizes[0])
 
 
@@ -52,9 +52,9 @@ class Prefill:
         dense: list[Dense],
         kv: torch.Tensor,
         pages: torch.Tensor,  # the page table of whichever sequence is read
-        machine: Machine,
+        launcher: Launcher,
     ) -> None:
-        self._model, self._dense, self._kv, self._machine = model, dense, kv, machine
+        self._model, self._dense, self._kv, self._launcher = model, dense, kv, launcher
         self._pages = pages
         shape, positions = model.shape, model.rotation.shape[0]
         self._sizes = [size for size in SIZES if size < positions] + [min(positions, SIZES[-1])]
@@ -65,7 +65,7 @@ class Prefill:
         self._state, self._tokens = self._inputs[:STATE_WORDS], self._inputs[STATE_WORDS:]
         self._attend = _attention(shape, self._sizes, kv.device)
         self._unpacked = make_unpacked(shape, len(pages), kv.device) if bits_of(kv) == 8 else None
-        self._in_order = torch.arange(len(pages), dtype=torch.int32, device=kv.device)
+        self._identity_pages = torch.arange(len(pages), dtype=torch.int32, device=kv.device)
 
         def zeros(columns: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
             return torch.zeros(most, columns, dtype=dtype, device=kv.device)
@@ -85,8 +85,8 @@ class Prefill:
         at, chunk = 0, tokens[:0]
         while at < len(tokens):
             if at:
-                self._settle()  # the inputs of the chunk before are read
-            self._ask(should_stop)
+                self._synchronize()  # the inputs of the chunk before are read
+            self._check_stop(should_stop)
             chunk = tokens[at : at + chunk_at(start + at, self._sizes)]
             self._write(chunk, start + at)
             self._replay(next(size for size in self._sizes if size >= len(chunk)), should_stop)
@@ -109,46 +109,46 @@ class Prefill:
         words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
         self._inputs.copy_(self._staging, non_blocking=True)
 
-    def _settle(self) -> None:
+    def _synchronize(self) -> None:
         if self._kv.is_cuda:
             torch.cuda.current_stream().synchronize()
 
-    def _ask(self, should_stop: ShouldStop | None) -> None:
+    def _check_stop(self, should_stop: ShouldStop | None) -> None:
         if should_stop:
-            self._settle()  # the host must not run ahead of its question
+            self._synchronize()  # the host must not run ahead of its question
             if should_stop():
                 raise Stopped
 
     def _replay(self, size: int, should_stop: ShouldStop | None) -> None:
         if self._kv.is_cuda and size in self._graphs:
             for graph in self._graphs[size]:
-                self._ask(should_stop)
+                self._check_stop(should_stop)
                 graph.replay()
             return
-        for piece in range(PIECES):
-            self._ask(should_stop)
-            self._run_piece(piece, size)
+        for segment in range(SEGMENTS):
+            self._check_stop(should_stop)
+            self._run_segment(segment, size)
 
     def _prepare(self, size: int) -> None:
         if size not in self._graphs:
             self._graphs[size] = [
-                capture_work(functools.partial(self._run_piece, piece, size), self._pool)
-                for piece in range(PIECES)
+                capture_work(functools.partial(self._run_segment, segment, size), self._pool)
+                for segment in range(SEGMENTS)
             ]
 
-    def _run_piece(self, piece: int, size: int) -> None:
+    def _run_segment(self, segment: int, size: int) -> None:
         """Some layers of a pass over `size` tokens; the first begins it, the last ends it."""
         shape, model = self._model.shape, self._model
-        if piece == 0:
+        if segment == 0:
             self._launch("read_tokens", Size((size, 1, 1), 256, 1, 0), self._tokens, model.embedding, self._x)
-        for index in self._layers(piece):
+        for index in self._layers(segment):
             self._decoder_layer(index, size)
-        if piece == PIECES - 1:
+        if segment == SEGMENTS - 1:
             self._add_norm(model.final_gain, size, has_delta=shape.layers > 0)
 
-    def _layers(self, piece: int) -> Iterator[int]:
+    def _layers(self, segment: int) -> Iterator[int]:
         count = len(self._dense)
-        yield from range(count * piece // PIECES, count * (piece + 1) // PIECES)
+        yield from range(count * segment // SEGMENTS, count * (segment + 1) // SEGMENTS)
 
     def _decoder_layer(self, index: int, size: int) -> None:
         layer, kv = self._dense[index], self._kv[index]
@@ -157,24 +157,24 @@ class Prefill:
         _matmul(self._y[:size], layer.qkv, rows, layer.dense_bias)
         one = Size((size, 1, 1), 256, 1, 0)
         self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv)
-        self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._readable(kv), mixed)
+        self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._bf16_kv(kv), mixed)
         _matmul(mixed, layer.out, self._delta[:size])
         self._feed_forward(index, size)
 
-    def _readable(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _bf16_kv(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """A layer's KV in bf16 and its page table: as they are, or unpacked as far as the chunk reads."""
         if self._unpacked is None:
             return kv, self._pages
         blocks = Size((UNPACKING_BLOCKS, 2 * self._model.shape.kv_heads, 1), 256, 1, 0)
         self._launch("unpack_pages", blocks, self._state, kv, self._pages, self._unpacked)
-        return self._unpacked, self._in_order
+        return self._unpacked, self._identity_pages
 
     def _feed_forward(self, index: int, size: int) -> None:
         layer, shape = self._dense[index], self._model.shape
         self._add_norm(layer.ffn_gain, size, has_delta=True)
         _matmul(self._y[:size], layer.gate_up, self._gate_up[:size])
-        eights = Size((-(-size * shape.ffn // 8 // 256), 1, 1), 256, 1, 0)
-        self._launch("silu_product", eights, self._gate_up[:size], self._h[:size], size)
+        launch_size = Size((-(-size * shape.ffn // 8 // 256), 1, 1), 256, 1, 0)
+        self._launch("silu_product", launch_size, self._gate_up[:size], self._h[:size], size)
         _matmul(self._h[:size], layer.down, self._delta[:size])
 
     def _add_norm(self, gain: torch.Tensor, size: int, *, has_delta: bool) -> None:
@@ -183,7 +183,7 @@ class Prefill:
         self._launch("add_norm", rows, self._x, self._delta, int(has_delta), gain, self._y, epsilon)
 
     def _launch(self, kernel: str, size: Size, *arguments: torch.Tensor | int | float) -> None:
-        self._machine.run(Launch(kernel, size, arguments, overlaps=False))
+        self._launcher.run(Launch(kernel, size, arguments, overlaps=False))
 
     def _logits(self, y: torch.Tensor) -> torch.Tensor:
         head = self._model.dense_head
@@ -212,9 +212,9 @@ class Fp8Prefill(Prefill):
     """As above, with 8-bit floats in the three large products: half their time, and a question of quality."""
 
     def __init__(
-        self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, machine: Machine
+        self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, launcher: Launcher
     ) -> None:
-        super().__init__(model, dense, kv, pages, machine)
+        super().__init__(model, dense, kv, pages, launcher)
         shape, most = model.shape, self.chunk_tokens
         self._weights8 = [(_to_fp8(layer.gate_up), _to_fp8(layer.down)) for layer in dense]
         self._y8 = torch.zeros(most, shape.hidden, dtype=FP8, device=kv.device)

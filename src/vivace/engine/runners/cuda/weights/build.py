@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.chain import Layer, Model, rotation_table
-from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.decode.launches import Layer, Model, rotation_table
+from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, pack, rotation_pairs, untile
 
@@ -27,7 +27,7 @@ class Dense(NamedTuple):
     dense_bias: torch.Tensor  # in bf16
 
 
-def dense_layer(weights: Plain, index: int, device: torch.device | str) -> Dense:
+def dense_layer(weights: StateDict, index: int, device: torch.device | str) -> Dense:
     at = f"layers.{index}."
 
     def take(*names: str) -> torch.Tensor:
@@ -80,11 +80,11 @@ def rounded_layer(shape: Shape, dense: Dense, layer: Layer) -> Dense:
 
 def build_model(
     shape: Shape,
-    weights: Plain,
+    weights: StateDict,
     bits: int,
     device: torch.device | str,
     positions: int,
-    stretch: float = 1.0,
+    yarn_factor: float = 1.0,
 ) -> tuple[Model, list[Dense]]:
     """The packed model and its dense twin, which the prefill multiplies by."""
     layers, kept = [], []
@@ -100,20 +100,20 @@ def build_model(
         final_gain=weights["norm.weight"].to(device).float(),
         head=pack(head, max(bits, 8)),
         embedding=embedding,
-        rotation=rotation_table(shape, positions, device, stretch, weights.get("rope_freqs.weight")),
+        rotation=rotation_table(shape, positions, device, yarn_factor, weights.get("rope_freqs.weight")),
         dense_head=head,
     )
     return model, kept
 
 
-def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") -> Plain:
+def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") -> StateDict:
     """A model that says nothing, with the magnitudes of one that does: for timing and for tests."""
-    draw = torch.Generator(device=device).manual_seed(seed)
+    generator = torch.Generator(device=device).manual_seed(seed)
 
     def normal(*size: int, scale: float) -> torch.Tensor:
-        return (torch.randn(size, generator=draw, device=device) * scale).to(torch.bfloat16)
+        return (torch.randn(size, generator=generator, device=device) * scale).to(torch.bfloat16)
 
-    weights = Plain({"embed_tokens.weight": normal(shape.vocab, shape.hidden, scale=0.5)})
+    weights = StateDict({"embed_tokens.weight": normal(shape.vocab, shape.hidden, scale=0.5)})
     weights["norm.weight"] = normal(shape.hidden, scale=0.2) + 1
     rows = {"q": shape.heads * HEAD_DIM, "k": shape.kv_heads * HEAD_DIM, "v": shape.kv_heads * HEAD_DIM}
     for index in range(shape.layers):

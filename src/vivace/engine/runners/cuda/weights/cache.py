@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 from vivace.models import folder
@@ -20,7 +20,7 @@ from vivace.models import folder
 VERSION = 2
 
 
-def read_through_cache(path: Path, cache: Path) -> tuple[Shape, Plain]:
+def read_through_cache(path: Path, cache: Path) -> tuple[Shape, StateDict]:
     """What `read_checkpoint` gives, from `cache` if it was read before."""
     if path.is_dir():
         return read_checkpoint(path)
@@ -32,7 +32,7 @@ def read_through_cache(path: Path, cache: Path) -> tuple[Shape, Plain]:
         try:
             with safe_open(str(kept), "pt") as file:
                 shape = Shape(**json.loads(file.metadata()["shape"]))
-            return shape, Plain(load_file(str(kept)))
+            return shape, StateDict(load_file(str(kept)))
         except (SafetensorError, KeyError, TypeError, ValueError):
             kept.unlink()  # made by another version, or damaged
     shape, weights = read_checkpoint(path)

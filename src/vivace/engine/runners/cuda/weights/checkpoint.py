@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile, Tensor
 from vivace.engine.runners.cuda.weights.safetensors_folder import (
@@ -38,7 +38,7 @@ _GGUF_NAMES = {
 _GGUF_TOP = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
 
 
-def read_checkpoint(path: Path) -> tuple[Shape, Plain]:
+def read_checkpoint(path: Path) -> tuple[Shape, StateDict]:
     shape, weights = read_safetensors(path) if path.is_dir() else read_gguf(path)
     _check_shape(path, shape)
     return shape, weights
@@ -58,7 +58,7 @@ def describe(path: Path) -> Shape:
     return shape
 
 
-def read_gguf(path: Path) -> tuple[Shape, Plain]:
+def read_gguf(path: Path) -> tuple[Shape, StateDict]:
     gguf = _gguf_package()
     file = GgufFile(path)
     architecture = _architecture(file)
@@ -73,14 +73,14 @@ def read_gguf(path: Path) -> tuple[Shape, Plain]:
         values = gguf.dequantize(raw.reshape(*tensor.shape[:-1], row_bytes), kind)
         rows = torch.from_numpy(np.array(values)).to(torch.bfloat16 if values.ndim > 1 else torch.float32)
         if architecture == "llama" and tensor.name.split(".")[-2] in ("attn_q", "attn_k"):
-            rows = _halves_apart(rows)
+            rows = _split_rotary_pairs(rows)
         return hugging_face_name(tensor.name), rows
 
     with ThreadPoolExecutor(READERS) as threads:
-        return _gguf_shape(file), Plain(threads.map(read, file.tensors))
+        return _gguf_shape(file), StateDict(threads.map(read, file.tensors))
 
 
-def _halves_apart(rows: torch.Tensor) -> torch.Tensor:
+def _split_rotary_pairs(rows: torch.Tensor) -> torch.Tensor:
     """Llama's GGUF has the two dimensions that turn together side by side; here they are 64 apart."""
     pairs = rows.reshape(-1, HEAD_DIM // 2, 2, rows.shape[-1])
     return pairs.transpose(1, 2).reshape(rows.shape).contiguous()

@@ -13,7 +13,7 @@ from vivace.errors import StartError
 
 _STRING, _ARRAY = 8, 9
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_MOST_ITEMS = 1 << 26  # of an array; more is no vocabulary but a broken file
+_MAX_ITEMS = 1 << 26  # of an array; more is no vocabulary but a broken file
 
 
 class Tensor(NamedTuple):
@@ -87,7 +87,7 @@ class GgufFile:
         if kind != _ARRAY:
             return self._numbers(_NUMBERS[kind])[0]
         of, count = self._numbers("IQ")
-        if count > _MOST_ITEMS:
+        if count > _MAX_ITEMS:
             raise ValueError(f"an array of {count} items")
         if of in _NUMBERS:
             return list(self._numbers(f"{count}{_NUMBERS[of]}"))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 GROUP = 32  # columns that share a step: what a tensor core takes at once
-MOST = 15  # the largest integer
+MAX_INTEGER = 15  # the largest integer
 SPANS = (15, 14, 13, 12, 11, 10)  # steps from the least weight to the largest, of which the best is taken
 ROWS_AT_ONCE = 4096  # in fp32, several times: 100 MB and more
 TILE_ROWS = 8
@@ -64,7 +64,7 @@ def _with_step(
     step = torch.round(steps).clamp(1, 255)
     size = step * unit
     zero = torch.round(-16 * least / size).clamp(0, 255)
-    integers = torch.round(groups / size[..., None] + zero[..., None] / 16).clamp(0, MOST)
+    integers = torch.round(groups / size[..., None] + zero[..., None] / 16).clamp(0, MAX_INTEGER)
     byte = torch.uint8
     return Int4Weights(integers.to(byte), step.to(byte), zero.to(byte), unit.squeeze(1) / 16)
 

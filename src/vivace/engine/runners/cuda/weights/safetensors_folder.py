@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.model.reference import Plain
+from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.errors import StartError
 from vivace.models.folder import ELSEWHERE, WHOLE, read_json, shown, weight_files
@@ -94,10 +94,10 @@ def describe_folder(folder: Path) -> Shape:
     return shape
 
 
-def read_safetensors(folder: Path) -> tuple[Shape, Plain]:
+def read_safetensors(folder: Path) -> tuple[Shape, StateDict]:
     from safetensors.torch import load_file  # type: ignore[import-not-found,unused-ignore]
 
-    shape, weights = describe_folder(folder), Plain()
+    shape, weights = describe_folder(folder), StateDict()
     for file in weight_files(folder):
         with _readable(file):
             weights.update({name.removeprefix("model."): data for name, data in load_file(str(file)).items()})

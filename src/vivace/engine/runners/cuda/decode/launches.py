@@ -17,7 +17,7 @@ from vivace.engine.runners.cuda.weights.layout import Matrix
 
 STATE_WORDS = 28  # `State` in kernels/common.cuh, padded
 POSITION, COUNT, ACTIVE, STEP, REMAINING, SEED, SEED_HIGH, TEMPERATURE, STOPS, STOP = range(10)
-MOST_STOPS = 16
+MAX_STOPS = 16
 RING_WORDS = 4096
 
 Argument: TypeAlias = torch.Tensor | int | float
@@ -103,23 +103,23 @@ def rotation_table(
     shape: Shape,
     positions: int,
     device: torch.device | str,
-    stretch: float = 1.0,
+    yarn_factor: float = 1.0,
     factors: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Cosine and sine of position × frequency, in fp32 as the reference has them.
 
-    `factors` divide the frequencies (Llama 3). `stretch` is YaRN's: beyond the trained context slow
+    `factors` divide the frequencies (Llama 3). `yarn_factor` is YaRN's: beyond the trained context slow
     frequencies are stretched, quick ones are left, and all is made a little larger.
     """
     exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float32, device=device) / HEAD_DIM
     frequency = shape.rope_theta**-exponent
     if factors is not None:
         frequency = frequency / factors.to(device).float()
-    if stretch > 1.0:
+    if yarn_factor > 1.0:
         kept = _kept_share(shape).to(device)
-        frequency = frequency * (kept + (1.0 - kept) / stretch)
+        frequency = frequency * (kept + (1.0 - kept) / yarn_factor)
     angle = torch.outer(torch.arange(positions, device=device).float(), frequency)
-    size = 1.0 + 0.1 * math.log(stretch)
+    size = 1.0 + 0.1 * math.log(yarn_factor)
     return (torch.stack([angle.cos(), angle.sin()], dim=-1) * size).contiguous()
 
 

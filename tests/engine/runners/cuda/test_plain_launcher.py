@@ -7,7 +7,7 @@ pytest.importorskip("msgspec", reason="the engine's packages are not installed")
 
 from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER  # noqa: E402
-from tests.engine.runners.cuda.plain_machine import PlainMachine  # noqa: E402
+from tests.engine.runners.cuda.plain_launcher import PlainLauncher  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 
 pytestmark = [
@@ -23,7 +23,7 @@ def test_a_pass_is_the_kernels_pass(bits: int, seed: int) -> None:
     for is_plain in (False, True):
         bed = Bed(Shape(1, 512, 1792, 4, 2, 1003, 1280), bits, 2, seed, parts=1)
         if is_plain:
-            bed.run_launch = PlainMachine(bed.plan).run
+            bed.run_launch = PlainLauncher(bed.plan).run
         bed.fill_kv(63)
         torch.manual_seed(seed)
         bed.buffers.kv[0][~bed.buffers.kv[0].isnan()] = 0.25

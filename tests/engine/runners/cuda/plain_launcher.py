@@ -10,7 +10,7 @@ import torch
 
 from tests.engine.runners.cuda.bed import write_row
 from vivace.engine.output.sampler import _key, _noise
-from vivace.engine.runners.cuda.decode import chain
+from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kv.pool import read_pages
 from vivace.engine.runners.cuda.model import reference
@@ -20,12 +20,12 @@ Tensor = torch.Tensor
 NONE = -1e30
 
 
-class PlainMachine:
+class PlainLauncher:
     def __init__(self, plan: Plan) -> None:
         self._plan, self._shape = plan, plan.shape
         self._rows: dict[int, Tensor] = {}  # matrices in the model's own order, by where their tiles are
 
-    def run(self, launch: chain.Launch) -> None:
+    def run(self, launch: launches.Launch) -> None:
         kernel: Callable[..., None] = getattr(self, f"_{launch.kernel}")
         kernel(*launch.arguments)
 
@@ -48,7 +48,7 @@ class PlainMachine:
         order = rotation_pairs(shape.qkv_rows // 128)
         weight = self._matrix(tiles, scales, shape.hidden, order)
         plain_bias = torch.empty_like(bias).index_copy_(0, order, bias)
-        start, count = int(state[chain.POSITION]), int(state[chain.COUNT])
+        start, count = int(state[launches.POSITION]), int(state[launches.COUNT])
         for token in range(count):
             at = start + token
             y = reference.norm(x[token], gain, epsilon)
@@ -62,7 +62,7 @@ class PlainMachine:
         self, state: Tensor, q: Tensor, kv: Tensor, pages: Tensor, parts: int, part: Tensor, stats: Tensor,
         _scale: float,
     ) -> None:  # fmt: skip
-        start, count = int(state[chain.POSITION]), int(state[chain.COUNT])
+        start, count = int(state[launches.POSITION]), int(state[launches.COUNT])
         stats[:parts, ..., 0], stats[:parts, ..., 1], part[:parts] = NONE, 0.0, 0.0
         stats[0, ..., 0], stats[0, ..., 1] = 0.0, 1.0
         for token in range(count):
@@ -96,15 +96,15 @@ class PlainMachine:
         best_score: Tensor, best_token: Tensor, epsilon: float,
     ) -> None:  # fmt: skip
         weight = self._matrix(tiles, scales, self._shape.hidden)[: self._shape.vocab]
-        temperature = float(state[chain.TEMPERATURE].view(torch.float32))
-        seed = int(state[chain.SEED]) & 0xFFFFFFFF | (int(state[chain.SEED_HIGH]) & 0xFFFFFFFF) << 32
+        temperature = float(state[launches.TEMPERATURE].view(torch.float32))
+        seed = int(state[launches.SEED]) & 0xFFFFFFFF | (int(state[launches.SEED_HIGH]) & 0xFFFFFFFF) << 32
         best_score[:] = -torch.inf
         for token in range(len(x)):
             logits[token] = weight @ reference.norm(x[token], gain, epsilon)
             score = logits[token].double()
             if temperature > 0.0:
                 every = torch.arange(len(score)).numpy()
-                key = _key(seed, int(state[chain.POSITION]) + token + 1)
+                key = _key(seed, int(state[launches.POSITION]) + token + 1)
                 score = (score - score.max()) / temperature + torch.from_numpy(_noise(every, key))
             best_token[token, 0], best_score[token, 0] = int(score.argmax()), float(score.max())
 
@@ -114,20 +114,20 @@ class PlainMachine:
     ) -> None:  # fmt: skip
         if not streams:
             for token in range(len(x)):
-                ring[token] = int(state[chain.STEP] + 1) << 32 | int(best_token[token, 0])
-        elif state[chain.ACTIVE]:
-            token, step = int(best_token[0, 0]), int(state[chain.STEP])
+                ring[token] = int(state[launches.STEP] + 1) << 32 | int(best_token[token, 0])
+        elif state[launches.ACTIVE]:
+            token, step = int(best_token[0, 0]), int(state[launches.STEP])
             x[0] = table[token].float()
             ring[step % ring_size] = (step + 1) << 32 | token
-            state[chain.STEP] += 1
-            state[chain.POSITION] += 1
-            stops = state[chain.STOP : chain.STOP + int(state[chain.STOPS])]
-            state[chain.ACTIVE] = int(token not in stops.tolist())
+            state[launches.STEP] += 1
+            state[launches.POSITION] += 1
+            stops = state[launches.STOP : launches.STOP + int(state[launches.STOPS])]
+            state[launches.ACTIVE] = int(token not in stops.tolist())
 
     def _place(
         self, state: Tensor, rows: Tensor, rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor
     ) -> None:
-        shape, start, count = self._shape, int(state[chain.POSITION]), int(state[chain.COUNT])
+        shape, start, count = self._shape, int(state[launches.POSITION]), int(state[launches.COUNT])
         split = rows[:count].reshape(count, -1, 128).float()
         heads = shape.heads + shape.kv_heads
         turned = reference.rotate(split[:, :heads], rotation[start : start + count])
@@ -137,7 +137,7 @@ class PlainMachine:
             write_row(kv[pages[(start + token) // 64]], (start + token) % 64, kept)
 
     def _unpack_pages(self, state: Tensor, kv: Tensor, pages: Tensor, out: Tensor) -> None:
-        count = -(-(int(state[chain.POSITION]) + int(state[chain.COUNT])) // 64)
+        count = -(-(int(state[launches.POSITION]) + int(state[launches.COUNT])) // 64)
         out[:count] = read_pages(kv[pages[:count].long()])
 
     def _read_tokens(self, tokens: Tensor, table: Tensor, x: Tensor) -> None:

@@ -46,7 +46,7 @@ def test_the_rest_is_as_it_would_have_been(desk: Desk, work: Generate, said: int
         sampling=work.sampling,
         grammar=work.grammar,
         max_tokens=COUNT - said,
-        spoken=said,
+        prior_output_tokens=said,
     )
     desk.run(Open("r", list(LOG)), again)
     assert desk.tokens("u") == whole[said:]
@@ -56,11 +56,11 @@ def test_a_stop_string_may_have_begun_before(desk: Desk) -> None:
     """Its first half was said to the former engine, its second half completes it here."""
     desk.run(Open("s", list(LOG)), Generate("s", "t", [7], max_tokens=20))
     whole = desk.tokens("t")
-    pieces = [desk.engine._runner.piece(token).decode() for token in whole]
+    pieces = [desk.engine._runner.token_bytes(token).decode() for token in whole]
     stop = "".join(pieces[8:11])
     first = "".join(pieces).index(stop)
     assert first >= 0
-    again = Generate("r", "u", [7, *whole[:9]], max_tokens=11, stop=[stop], spoken=9)
+    again = Generate("r", "u", [7, *whole[:9]], max_tokens=11, stop=[stop], prior_output_tokens=9)
     desk.run(Open("r", list(LOG)), again)
     assert desk.finished("u").reason == "stop"
     assert len(desk.tokens("u")) == 2
@@ -68,5 +68,5 @@ def test_a_stop_string_may_have_begun_before(desk: Desk) -> None:
 
 def test_no_more_can_have_been_said_than_there_is(desk: Desk) -> None:
     """A count beyond the log is refused."""
-    desk.run(Open("s", list(LOG)), Generate("s", "t", [7], spoken=7))
+    desk.run(Open("s", list(LOG)), Generate("s", "t", [7], prior_output_tokens=7))
     assert "spoken" in desk.failed("t").message
