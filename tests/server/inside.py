@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
+from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server import process
+from vivace.server.backends.base import Caller, Turn
 from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.conversation.library import Library
 from vivace.server.instance import bind, take_instance
@@ -43,6 +45,10 @@ class Inside:
         self.routes = parts["routes"]
         self.server: process.Server = parts["server"]
 
+    async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Turn:
+        """Begin a turn as the routes do."""
+        return (await self.desk.begin(request, caller, response_id)).turn
+
     @property
     def store(self) -> "Gated":
         store = self.library.store
@@ -65,7 +71,7 @@ class Inside:
         held = {
             "answers": self.activity.answers,
             "turns": list(self.native._turns),
-            "watched": list(self.desk._watch._turns),
+            "watched": self._watched(),
             "running": sum(map(queue.running, tiers)),  # type: ignore[arg-type]
             "waiting": sum(map(queue.waiting, tiers)),  # type: ignore[arg-type]
             "reserved": sum(account.open for account in self.desk._limits._accounts.values()),
@@ -75,6 +81,15 @@ class Inside:
             "backgrounds": list(self.backgrounds._tasks),
         }
         return {where: what for where, what in held.items() if what}
+
+    def _watched(self) -> float:
+        """Return how many turns the metrics show that are not over."""
+        families = self.metrics._turn_families
+        return sum(
+            series.value
+            for gauge in (families.running, families.waiting)
+            for series in gauge._series.values()
+        )
 
 
 class Gated(SqliteStore):

@@ -17,12 +17,13 @@ from tests.server.serving import until
 from vivace.client.warm import ServerAddress
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
-from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Ended, Outcome, Queued, Started
+from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.backends.base import Caller, Taker
 from vivace.server.transport.answers import on_mistake, on_vivace_error
 from vivace.server.transport.chat_route import ChatRoute
 from vivace.server.turns.activity import Activity
+from vivace.server.turns.desk import Admitted
 
 STOP = Ended("stop", Usage(7, 5, 12), Waterfall(total_ms=1.0))
 LENGTH = Ended("length", Usage(7, 5, 12), Waterfall())
@@ -53,13 +54,12 @@ class ScriptedTurn:
 
     def __init__(self, request: ResponseCreate, caller: Caller, script: list[Any], place: Queued | None):
         self.id = "resp_1"
-        self.model = "" if place else "m"
+        self.model = "m"
         self.request = request
         self.caller = caller
         self.place = place
-        self.on_over: Any = None
-        self.headers = {"x-ratelimit-limit-requests": "9"}
-        self.watch: Any = None
+        self.watch = None
+        self.known = None
         self.is_interrupted = threading.Event()
         self._script = script
 
@@ -69,7 +69,7 @@ class ScriptedTurn:
             if isinstance(step, Wait) and step.is_reached.is_set():
                 step.end()
 
-    async def __aiter__(self) -> AsyncIterator[Outcome]:
+    async def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:  # noqa: ARG002
         for step in self._script:
             if isinstance(step, Wait):
                 if not self.is_interrupted.is_set():
@@ -80,7 +80,6 @@ class ScriptedTurn:
             elif isinstance(step, Exception):
                 raise step
             else:
-                self.model = "m" if isinstance(step, Started) else self.model
                 yield step
 
 
@@ -106,11 +105,11 @@ class Stage:
     def turn(self) -> ScriptedTurn:
         return self.turns[-1]
 
-    async def begin(self, request: ResponseCreate, caller: Caller) -> ScriptedTurn:
+    async def begin(self, request: ResponseCreate, caller: Caller) -> Admitted:
         if self.refusal:
             raise self.refusal
         self.turns.append(ScriptedTurn(request, caller, self._script, self._place))
-        return self.turn
+        return Admitted(self.turn, {"x-ratelimit-limit-requests": "9"})
 
     async def commit(self, turn: Any, event: Terminal) -> Terminal:
         assert turn is self.turn
@@ -126,7 +125,7 @@ class Stage:
 def staged(**times: float) -> Iterator[tuple[Stage, ServerAddress]]:
     """The route, served on a port of its own."""
     stage = Stage()
-    route = ChatRoute(stage.begin, stage.activity, stage.commit, **times)  # type: ignore[arg-type]
+    route = ChatRoute(stage.begin, stage.activity, stage.commit, **times)
     app = Starlette(
         routes=[Route("/v1/chat/completions", route.create, methods=["POST"])],
         exception_handlers={VivaceError: on_vivace_error, Exception: on_mistake},

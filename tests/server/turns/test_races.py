@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,10 +20,11 @@ from vivace.config import Settings
 from vivace.protocol.shapes.outcomes import Broken, Ended
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.backends.base import Caller, TurnHooks
 from vivace.server.backends.native.speech import Speech
 from vivace.server.store.problems import StoreUnavailable
 from vivace.server.transport.websocket import SocketSession
+from vivace.server.turns.desk import WaitingTurn
 
 CALL = 'Let me look. <tool_call>\n{"name": "look", "arguments": {"at": "' + "x" * 400 + '"}}</tool_call>'
 LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
@@ -139,8 +141,8 @@ def _refuse(*_: object) -> None:
 async def test_a_finish_wins_over_the_abort_in_the_same_step(inside: Inside) -> None:
     """The engine had ended the turn when the interrupt came: it is completed, and the log has its answer."""
     request = ResponseCreate(input="brief", store=True)
-    turn = await inside.desk.begin(request, Caller())
-    async for outcome in turn:
+    turn = await inside.begin(request, Caller())
+    async for outcome in turn.outcomes():
         if not isinstance(outcome, Ended):
             _when_the_engine_is_done(inside, turn)
     assert isinstance(outcome, Ended)
@@ -187,11 +189,11 @@ async def test_a_double_abort_is_one(inside: Inside) -> None:
 async def test_an_id_used_again_after_an_abort_is_another_turn(inside: Inside) -> None:
     """What still comes for the first turn of that id does not end the second."""
     for _ in range(5):
-        turn = await inside.desk.begin(ResponseCreate(input="go"), Caller(), "resp_same")
+        turn = await inside.begin(ResponseCreate(input="go"), Caller(), "resp_same")
         turn.interrupt()
-        assert isinstance([outcome async for outcome in turn][-1], Ended)
-        turn = await inside.desk.begin(ResponseCreate(input="brief"), Caller(), "resp_same")
-        last = [outcome async for outcome in turn][-1]
+        assert isinstance([outcome async for outcome in turn.outcomes()][-1], Ended)
+        turn = await inside.begin(ResponseCreate(input="brief"), Caller(), "resp_same")
+        last = [outcome async for outcome in turn.outcomes()][-1]
         assert isinstance(last, Ended)
         assert last.reason == "stop"
 
@@ -291,35 +293,39 @@ async def test_a_response_that_was_pushed_out_of_memory_is_still_continued(narro
 
 async def test_a_turn_in_line_ends_once(narrow: Inside) -> None:
     """Refused when its place came up, then interrupted: one end, and `on_over` is called once."""
-    first = await narrow.desk.begin(ResponseCreate(input="go"), Caller())
-    waiting = await narrow.desk.begin(ResponseCreate(input="brief"), Caller())
-    assert waiting.place is not None
+    first = await narrow.begin(ResponseCreate(input="go"), Caller())
+    ticket = narrow.desk._queue.enter("realtime", "local")
     calls: list[object] = []
-    over = waiting.on_over
-    assert over is not None
-    waiting.on_over = lambda outcome: (calls.append(outcome), over(outcome))  # type: ignore[func-returns-value, assignment]
-    waiting._begin = _not_now  # type: ignore[attr-defined]
+    backend: Any = Refusing()
+    request, hooks = ResponseCreate(input="brief", model="m"), TurnHooks(on_over=calls.append)
+    waiting = WaitingTurn(request, "resp_waiting", Caller(), ticket, backend, hooks)
+    assert waiting.place is not None
     first.interrupt()
-    outcomes = [outcome async for outcome in waiting]
+    outcomes = [outcome async for outcome in waiting.outcomes()]
     assert isinstance(outcomes[-1], Broken)
     waiting.interrupt()
     waiting.interrupt("cancelled")
     assert calls == outcomes[-1:]
+    ticket.leave()
 
 
-def _not_now() -> None:
-    raise Refusal("Not now.", code="not_now")
+class Refusing:
+    """A backend that begins nothing."""
+
+    def begin(self, *_: object) -> None:
+        raise Refusal("Not now.", code="not_now")
 
 
-async def test_a_mistake_when_the_place_comes_up_is_answered(narrow: Inside) -> None:
+async def test_a_mistake_when_the_place_comes_up_is_answered(
+    narrow: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A turn in line that cannot begin for a reason of ours fails; nothing is kept for it."""
     async with talking(narrow.address) as talker, talking(narrow.address, close_timeout=1) as other:
         await other.create(input="go")
         running = await other.said()
         await talker.create(input="brief")
         await talker.until_type("response.queued")
-        (turn,) = [turn for each in narrow.sockets._open for turn in each._turns.values() if turn.place]
-        turn._begin = _explode  # type: ignore[attr-defined]
+        monkeypatch.setattr(narrow.native, "begin", lambda *_: _explode())
         await other.say("response.cancel", response_id=running)
         ended = await talker.ended()
         assert ended["response"]["error"]["code"] == "server_error"
@@ -342,12 +348,12 @@ async def test_a_mistake_at_the_desk_is_answered(inside: Inside, monkeypatch: py
 
 async def test_places_are_told_as_they_change(narrow: Inside) -> None:
     """A place that is lost and won back is told both times."""
-    running = await narrow.desk.begin(ResponseCreate(input="go"), Caller())
-    waiting = await narrow.desk.begin(ResponseCreate(input="go", service_tier="flex"), Caller())
-    places = aiter(waiting)
+    running = await narrow.begin(ResponseCreate(input="go"), Caller())
+    waiting = await narrow.begin(ResponseCreate(input="go", service_tier="flex"), Caller())
+    places = waiting.outcomes()
     assert waiting.place is not None
     assert waiting.place.position == 1
-    hasty = await narrow.desk.begin(ResponseCreate(input="go"), Caller())
+    hasty = await narrow.begin(ResponseCreate(input="go"), Caller())
     assert (await anext(places)).position == 2  # type: ignore[union-attr]
     hasty.interrupt()
     assert (await anext(places)).position == 1  # type: ignore[union-attr]
@@ -391,7 +397,7 @@ async def test_a_number_that_has_not_come_yet_is_waited_for(inside: Inside) -> N
 
 async def test_who_leaves_a_background_stream_is_not_written_for(inside: Inside) -> None:
     """The response goes on; the streams of those who have gone do not."""
-    turn = await inside.desk.begin(ResponseCreate(input="go", background=True, stream=True), Caller())
+    turn = await inside.begin(ResponseCreate(input="go", background=True, stream=True), Caller())
     live = await inside.backgrounds.begin(turn)
     writers = []
     for _ in range(5):
@@ -441,8 +447,8 @@ async def test_a_mistake_in_reading_the_answer_fails_only_that_turn(
         return hear(self, *given)  # type: ignore[arg-type]
 
     status = await inside.native.status()
-    other = await inside.desk.begin(ResponseCreate(input="go"), Caller())
-    await anext(aiter(other))
+    other = await inside.begin(ResponseCreate(input="go"), Caller())
+    await anext(other.outcomes())
     monkeypatch.setattr(Speech, "hear", fail_one)
     async with talking(inside.address) as talker:
         failed = await talker.complete(input="brief")
@@ -458,19 +464,19 @@ async def test_a_turn_interrupted_while_models_change_does_not_run(inside: Insid
     """An engine that was still coming up is given up for another: the turn that wanted that is over too."""
     one, two = (script(tmp_path, name, replies={"": "y" * 2000}, step_ms=1) for name in ("one", "two"))
     for pause in range(4):
-        first = await inside.desk.begin(ResponseCreate(input="go", model=one), Caller())
+        first = await inside.begin(ResponseCreate(input="go", model=one), Caller())
         await until(lambda: (loaded := inside.native._pool.latest) and loaded.name == one)
         first.interrupt()
-        second = await inside.desk.begin(ResponseCreate(input="go", model=two), Caller())
+        second = await inside.begin(ResponseCreate(input="go", model=two), Caller())
         for _ in range(pause + 1):
             await asyncio.sleep(0)
         second.interrupt()
         for turn in (first, second):
-            last = [outcome async for outcome in turn][-1]
+            last = [outcome async for outcome in turn.outcomes()][-1]
             assert isinstance(last, Ended)
             assert (last.reason, last.usage.output_tokens) == ("interrupted", 0)
-    back = await inside.desk.begin(ResponseCreate(input="brief"), Caller())
-    last = [outcome async for outcome in back][-1]
+    back = await inside.begin(ResponseCreate(input="brief"), Caller())
+    last = [outcome async for outcome in back.outcomes()][-1]
     assert isinstance(last, Ended)
     assert last.reason == "stop"
 
@@ -478,8 +484,8 @@ async def test_a_turn_interrupted_while_models_change_does_not_run(inside: Insid
 async def test_what_ends_after_its_connection_leaves_nothing(inside: Inside) -> None:
     """A response with `store: false` whose socket is gone is kept nowhere."""
     caller = Caller(connection="gone")
-    turn = await inside.desk.begin(ResponseCreate(input="brief", store=False), caller)
-    assert isinstance([outcome async for outcome in turn][-1], Ended)
+    turn = await inside.begin(ResponseCreate(input="brief", store=False), caller)
+    assert isinstance([outcome async for outcome in turn.outcomes()][-1], Ended)
     assert inside.library._unstored == {}
 
 

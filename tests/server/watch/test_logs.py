@@ -20,7 +20,6 @@ from vivace.protocol.shapes.events import InputTokensDetails, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Terminal
 from vivace.protocol.shapes.requests import parse_create
 from vivace.server.backends.base import Caller
-from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.watch.logs import JsonLines, TextLines, logfmt
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.turn_watch import Watch
@@ -59,14 +58,15 @@ def lines(request: pytest.FixtureRequest) -> Iterator[Callable[[], list[str]]]:
 def play(outcome: Terminal, *, abort: str = "", request: bytes = REQUEST) -> None:
     """A turn from its acceptance to this end."""
     watch = Watch(Metrics())
-    turn = NativeTurn("resp_1", parse_create(request), "m", Caller(key="key_1"), None)
-    told = watch.began(turn)
+    asked = parse_create(request)
+    asked.model = "m"
+    told = watch.began("resp_1", asked, Caller(key="key_1"))
     told.started()
     told.tokens(2)
     if abort:
         told.aborting(abort)
-    watch.ended(turn, outcome)
-    watch.ended(turn, outcome)
+    told.ended(outcome)
+    told.ended(outcome)
 
 
 def record(message: str, *args: object, **extra: object) -> logging.LogRecord:

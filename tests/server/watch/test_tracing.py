@@ -17,7 +17,6 @@ from vivace.protocol.shapes.events import InputTokensDetails, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Terminal
 from vivace.protocol.shapes.requests import parse_create
 from vivace.server.backends.base import Caller
-from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.watch import tracing
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.tracing import Tracing, start_tracing
@@ -87,18 +86,17 @@ class Spans:
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.watch = Watch(Metrics(), Tracing(provider))
 
-    def begin(
-        self, request: bytes = b'{"input": "hi"}', traceparent: str = ""
-    ) -> "tuple[NativeTurn, TurnWatch]":
-        turn = NativeTurn("resp_1", parse_create(request), "m", Caller(), None)
-        return turn, self.watch.began(turn, traceparent=traceparent)
+    def begin(self, request: bytes = b'{"input": "hi"}', traceparent: str = "") -> TurnWatch:
+        asked = parse_create(request)
+        asked.model = "m"
+        return self.watch.began("resp_1", asked, Caller(traceparent=traceparent))
 
     def play(self, outcome: Terminal, request: bytes = b'{"input": "hi"}', traceparent: str = "") -> Any:
         """The span of a turn with this end."""
-        turn, told = self.begin(request, traceparent)
+        told = self.begin(request, traceparent)
         told.started()
         told.tokens(1)
-        self.watch.ended(turn, outcome)
+        told.ended(outcome)
         return self.named("chat m")
 
     def all(self) -> tuple[Any, ...]:
@@ -208,17 +206,16 @@ def test_a_bad_traceparent_begins_a_new_trace(spans: Spans, bad: str) -> None:
 
 def test_an_upstream_is_told_the_span(spans: Spans) -> None:
     """The headers for it name the turn's span in the client's trace."""
-    turn, told = spans.begin(traceparent=TRACEPARENT)
+    told = spans.begin(traceparent=TRACEPARENT)
     header = told.headers["traceparent"]
-    spans.watch.ended(turn, ended())
+    told.ended(ended())
     assert header == f"00-{TRACE}-{spans.named('chat m').context.span_id:016x}-01"
 
 
 def test_a_turn_that_is_not_sampled_leaves_nothing() -> None:
     """Sampling is the SDK's, and is obeyed."""
     spans = Spans("ALWAYS_OFF")
-    turn, _ = spans.begin()
-    spans.watch.ended(turn, Ended("stop", Usage(1, 1, 2), Waterfall(queue_ms=5)))
+    spans.begin().ended(Ended("stop", Usage(1, 1, 2), Waterfall(queue_ms=5)))
     assert spans.all() == ()
 
 
@@ -271,9 +268,9 @@ def traced(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Tracing:
     found = start_tracing()
     assert found is not None
     watch = Watch(Metrics(), found)
-    turn = NativeTurn("resp_1", parse_create(REQUEST), "some-model", Caller(), None)
-    watch.began(turn)
-    watch.ended(turn, ended())
+    asked = parse_create(REQUEST)
+    asked.model = "some-model"
+    watch.began("resp_1", asked, Caller()).ended(ended())
     return found
 
 

@@ -9,37 +9,49 @@ import pytest
 
 from tests.server.watch.metrics_page import ended, value
 from vivace.protocol.shapes.outcomes import Broken
-from vivace.protocol.shapes.requests import parse_create
+from vivace.protocol.shapes.requests import ResponseCreate, parse_create
 from vivace.server.backends.base import Caller
-from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.turns.limits import RateRefused
 from vivace.server.watch.metrics import MAX_NAME_CHARS
 from vivace.server.watch.tracing import Tracing
-from vivace.server.watch.turn_watch import Watch
+from vivace.server.watch.turn_watch import TurnWatch, Watch
 
 
-def turn(model: str = "m") -> NativeTurn:
-    return NativeTurn("resp_1", parse_create(b'{"input": "hi"}'), model, Caller(), None)
+def began(watch: Watch, model: str = "m") -> TurnWatch:
+    return watch.began("resp_1", ResponseCreate(input="hi", model=model), Caller())
 
 
 def test_nothing_is_kept_of_a_turn_that_is_over() -> None:
     """Or a server that runs for weeks would hold every turn it ever had."""
-    watch, played = Watch(), turn()
-    watch.began(played).started()
-    watch.ended(played, ended())
-    memory = weakref.ref(played)
-    del played
+    watch = Watch()
+    turn = began(watch)
+    turn.started()
+    turn.ended(ended())
+    memory = weakref.ref(turn)
+    del turn
     gc.collect()
     assert memory() is None
 
 
+def test_a_turn_that_is_withdrawn_counts_nowhere() -> None:
+    """Its backend refused to begin it: it neither waits nor ended."""
+    watch = Watch()
+    turn = began(watch)
+    turn.withdraw()
+    turn.withdraw()
+    turn.ended(ended())
+    assert value(watch.metrics, "num_requests_waiting") == 0
+    assert value(watch.metrics, "request_success_total") == 0
+
+
 def test_it_is_known_why_a_client_s_turn_was_interrupted() -> None:
     """The client went away: that is the reason, although the turn itself only says `interrupted`."""
-    watch, played = Watch(), turn()
-    watch.began(played)
-    watch.gone(played)
-    watch.ended(played, ended("interrupted"))
-    watch.gone(played)
+    watch = Watch()
+    turn = began(watch)
+    turn.aborting("client_gone")
+    turn.aborting("interrupted")
+    turn.ended(ended("interrupted"))
+    turn.aborting("client_gone")
     assert value(watch.metrics, "request_aborts_total", reason="client_gone") == 1
 
 
@@ -58,10 +70,9 @@ def test_what_a_limit_refused_is_counted() -> None:
 
 def test_a_name_of_a_megabyte_makes_no_such_line(caplog: pytest.LogCaptureFixture) -> None:
     """Names of models come from clients where an upstream takes any."""
-    watch, played = Watch(), turn("x" * 1_000_000)
-    watch.began(played)
+    turn = began(Watch(), "x" * 1_000_000)
     with caplog.at_level(logging.INFO, "vivace.turns"):
-        watch.ended(played, ended())
+        turn.ended(ended())
     assert caplog.records[0].fields["model"] == "x" * MAX_NAME_CHARS  # type: ignore[attr-defined]
 
 
@@ -90,8 +101,9 @@ def test_a_trace_that_fails_does_the_turn_no_harm(
     """It is logged; the turn goes on and is counted."""
     pytest.importorskip("opentelemetry.trace", reason="the packages of vivace[otel] are not installed")
     provider: Any = Faulty(is_beginning=is_beginning)
-    watch, played = Watch(tracing=Tracing(provider)), turn()
-    watch.began(played).started()
-    watch.ended(played, Broken("engine_died", ""))
+    watch = Watch(tracing=Tracing(provider))
+    turn = began(watch)
+    turn.started()
+    turn.ended(Broken("engine_died", ""))
     assert value(watch.metrics, "request_failures_total", code="engine_died") == 1
     assert "span" in caplog.text

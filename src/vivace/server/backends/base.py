@@ -4,6 +4,7 @@ Owns shapes only.
 """
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -35,29 +36,60 @@ class Caller(msgspec.Struct, frozen=True):
         return self.key == LOCAL.id
 
 
-Taker = Callable[[Outcome], bool]  # whether it took it; if not, the listener will
+Taker = Callable[[Outcome], bool]  # returns whether it took the outcome; if not, the listener gets it
+
+
+def _ignore(_: Ended | Broken) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnHooks:
+    """Who is told about a turn. Given when the turn begins, and never changed."""
+
+    on_over: Callable[[Ended | Broken], None] = _ignore  # called once, when the turn is over
+    watch: "TurnWatch | None" = None  # counts, logs and traces the turn
+
+
+NO_HOOKS = TurnHooks()
 
 
 class Turn(Protocol):
-    """One response that is being made. It goes on whether anyone listens or not, until it is interrupted."""
+    """One response that is being made. It goes on whether anyone listens or not, until it is interrupted.
 
-    id: str
-    model: str
-    request: ResponseCreate
-    caller: Caller
-    on_over: Callable[[Ended | Broken], None] | None  # called once, when it is over, whoever listens
-    headers: dict[str, str]  # of the answer: what is left of the limits
-    watch: "TurnWatch | None"
-    place: Queued | None  # where it waits when it is begun, if it does; `Started` comes later
-    taker: Taker | None  # may be given outcomes the moment they are there, instead of the listener
+    All attributes are for reading: nobody but the turn itself sets them.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def request(self) -> ResponseCreate: ...
+
+    @property
+    def caller(self) -> Caller: ...
+
+    @property
+    def watch(self) -> "TurnWatch | None": ...
+
+    @property
+    def place(self) -> Queued | None:
+        """Its place in the queue when it was accepted; None if it did not have to wait."""
+        ...
 
     @property
     def known(self) -> "StoredResponse | None":
         """What can be continued, from when the turn is over; None if it has no log here."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[Outcome]:
-        """Outcomes as they come, joined where the listener is behind; the last is `Ended` or `Broken`."""
+    def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:
+        """Give outcomes to one listener as they come; the last is `Ended` or `Broken`.
+
+        Text is joined where the listener is behind. An outcome may be offered to `taker` first, in the
+        callback that made it: what `taker` takes, the listener does not get.
+        """
         ...
 
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
@@ -81,8 +113,10 @@ class Backend(Protocol):
         """Wait until all names are known, before one is refused that nobody serves."""
         ...
 
-    def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> Turn:
-        """Accept a request, or raise a `VivaceError` that says why not."""
+    def begin(
+        self, request: ResponseCreate, response_id: str, caller: Caller, hooks: TurnHooks = NO_HOOKS
+    ) -> Turn:
+        """Accept a request, or raise a `VivaceError` that says why not; then no hook is called."""
         ...
 
     async def stop_turns(self) -> None:

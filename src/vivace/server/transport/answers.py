@@ -4,6 +4,7 @@ Owns turning values and errors into HTTP responses. Does not own which error mea
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from vivace.protocol.shapes.refusal import ErrorAnswer, Refusal, body_of, mistak
 log = logging.getLogger(__name__)
 
 
-def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 

@@ -30,6 +30,7 @@ from vivace.server.transport.auth import caller_of
 from vivace.server.transport.parsing import parsed
 from vivace.server.transport.sse import FAILED_STATUS, FrameStream, interrupted_when_gone, read_body
 from vivace.server.turns.activity import Activity
+from vivace.server.turns.desk import Admitted
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ BEAT_S = 15.0  # no timeout of a client's or a proxy's is shorter
 BEAT = b": still here\n\n"
 DONE = b"data: [DONE]\n\n"
 
-Begin = Callable[[ResponseCreate, Caller], Awaitable[Turn]]
+Begin = Callable[[ResponseCreate, Caller], Awaitable[Admitted]]
 Commit = Callable[[Turn, Terminal], Awaitable[Terminal]]
 
 _encode = msgspec.json.Encoder().encode
@@ -65,16 +66,18 @@ class ChatRoute:
         asked = await parsed(parse_chat, await read_body(request))
         asked.create.store = asked.create.store and self._commit is not None
         try:
-            turn = await self._begin(asked.create, caller_of(request))
+            admitted = await self._begin(asked.create, caller_of(request))
         except Refusal as refusal:
             raise in_chat_words(refusal) from None
+        turn = admitted.turn
         writer = ChatWriter(turn.request, turn.id, turn.model, has_usage_chunk=asked.has_usage_chunk)
-        outcomes = _written_down(turn, self._commit) if asked.create.store and self._commit else aiter(turn)
+        commit = self._commit if asked.create.store else None
+        outcomes = _written_down(turn, commit) if commit else turn.outcomes()
         if asked.create.stream:
-            return ChatStream(turn, outcomes, writer, self._activity, self._patience_s, self._beat_s)
+            return ChatStream(admitted, outcomes, writer, self._activity, self._patience_s, self._beat_s)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
-                return await _drained(turn, outcomes, writer)
+                return await _drained(admitted, outcomes, writer)
 
 
 class ChatStream(Response):
@@ -82,7 +85,7 @@ class ChatStream(Response):
 
     def __init__(
         self,
-        turn: Turn,
+        admitted: Admitted,
         outcomes: AsyncIterator[Outcome],
         writer: ChatWriter,
         activity: Activity,
@@ -90,7 +93,7 @@ class ChatStream(Response):
         beat_s: float,
     ) -> None:
         super().__init__()
-        self._turn = turn
+        self._turn, self._rate_headers = admitted.turn, admitted.headers
         self._listener = Listener(outcomes)
         self._writer = writer
         self._activity = activity
@@ -112,7 +115,7 @@ class ChatStream(Response):
 
     def _stream(self, opening: list[Outcome]) -> Response:
         nobody = Activity()  # it is counted already
-        return FrameStream(self._frames(opening), nobody, lambda: None, self._turn.headers)
+        return FrameStream(self._frames(opening), nobody, lambda: None, self._rate_headers)
 
     async def _opening(self) -> list[Outcome]:
         """What comes up to the first word, as far as it comes soon."""
@@ -146,7 +149,7 @@ class ChatStream(Response):
             yield _framed(ErrorAnswer(body_of(mistake())))
 
     def _frame(self, outcome: Outcome) -> bytes:
-        frame = _framed(*_take(outcome, self._turn, self._writer))
+        frame = _framed(*self._writer.take(outcome))
         match outcome:
             case Queued():
                 return _told(outcome)
@@ -183,7 +186,7 @@ async def _written_down(turn: Turn, commit: Commit) -> AsyncIterator[Outcome]:
     """The same outcomes, the last of them when the response is stored; if it cannot be, the turn broke."""
     writer = ResponseWriter(turn.request, turn.id, turn.model)
     writer.begin(turn.place)
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         events = writer.take(outcome)
         if writer.is_over:
             last = events[-1]
@@ -195,19 +198,13 @@ async def _written_down(turn: Turn, commit: Commit) -> AsyncIterator[Outcome]:
         yield outcome
 
 
-async def _drained(turn: Turn, outcomes: AsyncIterator[Outcome], writer: ChatWriter) -> Response:
+async def _drained(admitted: Admitted, outcomes: AsyncIterator[Outcome], writer: ChatWriter) -> Response:
     """The whole answer at once."""
     async for outcome in outcomes:
         if isinstance(outcome, Broken):
             return error_response(_error_of(outcome))
-        _take(outcome, turn, writer)
-    return json_response(writer.completion(), headers=turn.headers)
-
-
-def _take(outcome: Outcome, turn: Turn, writer: ChatWriter) -> list[Any]:
-    if isinstance(outcome, Started):
-        writer.model = turn.model  # one that waited knows it only now
-    return list(writer.take(outcome))
+        writer.take(outcome)
+    return json_response(writer.completion(), headers=admitted.headers)
 
 
 def _error_of(broken: Broken) -> RequestRefused:

@@ -3,7 +3,7 @@
 Owns the routes. Does not own turns (`desk`), background ones (`background`) or framing (`sse`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 from starlette.requests import Request
@@ -45,8 +45,8 @@ class ResponsesRoute:
         asked = await parsed(parse_create, await read_body(request))
         if asked.stream_id is not None:
             raise Refusal("Lanes are for WebSockets.", code="unsupported_parameter", param="stream_id")
-        turn = await self._desk.begin(asked, caller_of(request))
-        headers = turn.headers
+        admitted = await self._desk.begin(asked, caller_of(request))
+        turn, headers = admitted.turn, admitted.headers
         if asked.background:
             live = await self._backgrounds.begin(turn)
             if asked.stream:
@@ -141,7 +141,7 @@ class ResponsesRoute:
         return record
 
 
-async def _drained(desk: Desk, turn: Turn, headers: dict[str, str]) -> Response:
+async def _drained(desk: Desk, turn: Turn, headers: Mapping[str, str]) -> Response:
     """The whole answer at once: the response of the terminal event."""
     last: AnyEvent | None = None
     async for event in response_events(desk, turn):

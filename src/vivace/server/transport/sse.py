@@ -5,7 +5,7 @@ A client that goes away, also before the first token, interrupts its turn.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -65,7 +65,7 @@ class FrameStream(Response):
         frames: AsyncIterator[bytes],
         activity: Activity,
         on_gone: Callable[[], None] | None,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._frames = frames
@@ -129,9 +129,14 @@ def interrupted_when_gone(turn: Turn, receive: Receive) -> AbstractAsyncContextM
 
 def leave(turn: Turn) -> None:
     """The client has gone, or has everything; then this changes nothing."""
-    if turn.watch:
-        turn.watch.aborting("client_gone")
+    note_gone(turn)
     turn.interrupt()
+
+
+def note_gone(turn: Turn, reason: str = "client_gone") -> None:
+    """Tell whoever watches the turn why it is about to be interrupted (see `turn_meter.ABORTS`)."""
+    if turn.watch:
+        turn.watch.aborting(reason)
 
 
 async def read_body(request: Request) -> bytes:

@@ -31,6 +31,7 @@ from vivace.server.transport.auth import caller_of
 from vivace.server.transport.lane_locks import Lane, LaneLocks, Place
 from vivace.server.transport.parsing import MessageParser
 from vivace.server.transport.protocols import BLOCKED_S, WIRE, WebSocketProtocol
+from vivace.server.transport.sse import note_gone
 from vivace.server.transport.tickets import chosen_subprotocol
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.desk import Desk
@@ -113,7 +114,7 @@ class SocketSession:
             self._is_gone = True
             self._parser.close()
             for turn in self._turns.values():
-                self._watch.gone(turn)
+                note_gone(turn)
             await self._perform(self._machine.closed())
             if self._tasks:
                 await asyncio.wait(self._tasks)
@@ -222,7 +223,7 @@ class SocketSession:
             log.warning("a client took nothing for %.0f s; closing its connection", BLOCKED_S)
             self._is_gone = True
             for turn in self._turns.values():
-                self._watch.gone(turn, "slow_client")
+                note_gone(turn, "slow_client")
                 turn.interrupt()
             await self._close(TRY_AGAIN_LATER, "The client is too slow.")
 
@@ -238,13 +239,14 @@ class SocketSession:
         """The boundary of a request on a socket: whatever goes wrong here is answered."""
         with self._activity.answering():
             try:
-                turn = self._turns[response_id] = await self._desk.begin(request, self._caller, response_id)
+                admitted = await self._desk.begin(request, self._caller, response_id)
             except Exception as error:
                 if not isinstance(error, VivaceError):
                     log.exception("%s was not begun", response_id)
                     error = mistake()
                 self._cancelled.pop(response_id, None)
                 return await self._perform(self._machine.refused(response_id, error))
+            turn = self._turns[response_id] = admitted.turn
             try:
                 await self._tell(turn)
             finally:
@@ -281,8 +283,8 @@ class SocketSession:
         try:
             await self._perform(self._machine.begun(turn.id, turn.model, turn.place))
             writer, lane = self._machine.writer(turn.id), turn.request.stream_id or None
-            turn.taker = partial(self._send_text, writer, turn.id, lane)
-            async for outcome in turn:
+            taker = partial(self._send_text, writer, turn.id, lane)
+            async for outcome in turn.outcomes(taker):
                 await self._perform(self._machine.outcome(turn.id, outcome), turn)
         except Exception:
             log.exception("%s failed", turn.id)

@@ -42,7 +42,7 @@ class Live:
     async def run(self) -> None:
         """The boundary of a background turn: whatever goes wrong here is logged, and ends it."""
         try:
-            async for outcome in self.turn:
+            async for outcome in self.turn.outcomes():
                 await self._add(self._writer.take(outcome))
         except Exception:
             log.exception("%s failed", self.turn.id)

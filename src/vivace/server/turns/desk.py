@@ -7,7 +7,8 @@ own events or transports.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -18,7 +19,7 @@ from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued, Star
 from vivace.protocol.shapes.refusal import INTERNAL, Refusal, mistake, model_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import new_response_id
-from vivace.server.backends.base import Backend, Caller, Taker, Turn
+from vivace.server.backends.base import Backend, Caller, Taker, Turn, TurnHooks
 from vivace.server.backends.native.backend import not_found
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.conversation.library import Library
@@ -29,6 +30,14 @@ from vivace.server.turns.queue import Ticket, TurnQueue
 from vivace.server.watch.turn_watch import TurnWatch, Watch
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A turn that was accepted, and the headers of its answer: what is left of the caller's limits."""
+
+    turn: Turn
+    headers: Mapping[str, str]
 
 
 class Desk:
@@ -50,7 +59,7 @@ class Desk:
         self._previous: WeakKeyDictionary[Turn, StoredResponse] = WeakKeyDictionary()
         self._is_closing = False
 
-    async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Turn:
+    async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Admitted:
         """Accept a request, or raise why not."""
         if self._is_closing:
             raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
@@ -76,14 +85,16 @@ class Desk:
         except VivaceError as error:
             self._watch.refused(error, request.tier)
             raise
-
-        def begin() -> Turn:
-            return backend.begin(request, response_id, caller)
-
         response_id = response_id or new_response_id()
-        turn = self._admit(request, response_id, caller, begin, previous, reservation, ticket)
-        turn.watch = self._watch.began(turn, traceparent=caller.traceparent)
-        return turn
+
+        def begin(hooks: TurnHooks) -> Turn:
+            if ticket.is_running:
+                return backend.begin(request, response_id, caller, hooks)
+            return WaitingTurn(request, response_id, caller, ticket, backend, hooks)
+
+        watch = self._watch.began(response_id, request, caller)
+        turn = self._admit(begin, watch, previous, reservation, ticket)
+        return Admitted(turn, reservation.headers)
 
     async def commit(self, turn: Turn, event: Terminal, events: bytes = b"") -> Terminal:
         """Write a response down before its end is told; if that cannot be done, it has failed."""
@@ -131,15 +142,13 @@ class Desk:
 
     def _admit(
         self,
-        request: ResponseCreate,
-        response_id: str,
-        caller: Caller,
-        begin: Callable[[], Turn],
+        begin: Callable[[TurnHooks], Turn],
+        watch: TurnWatch,
         previous: StoredResponse | None,
         reservation: Reservation,
         ticket: Ticket,
     ) -> Turn:
-        """The turn, begun or in line; what it goes on from stays known as long as it lasts."""
+        """Begin the turn, or let it wait. The response that it continues stays known until it is over."""
 
         def give_back(used: int) -> None:
             reservation.settle(used)
@@ -148,15 +157,15 @@ class Desk:
 
         def over(outcome: Ended | Broken) -> None:
             give_back(outcome.usage.total_tokens if isinstance(outcome, Ended) else 0)
-            self._watch.ended(turn, outcome)
+            watch.ended(outcome)
 
         self.library.hold(previous)
         try:
-            turn = begin() if ticket.is_running else WaitingTurn(request, response_id, caller, ticket, begin)
+            turn = begin(TurnHooks(over, watch))
         except BaseException:
             give_back(0)
+            watch.withdraw()
             raise
-        turn.on_over, turn.headers = over, reservation.headers
         if previous:
             self._previous[turn] = previous
         return turn
@@ -182,26 +191,24 @@ class Desk:
 class WaitingTurn:
     """A turn that stands in line; the backend's own turn from when it may begin."""
 
-    taker: Taker | None = None
-
     def __init__(
         self,
         request: ResponseCreate,
         response_id: str,
         caller: Caller,
         ticket: Ticket,
-        begin: Callable[[], Turn],
+        backend: Backend,
+        hooks: TurnHooks,
     ) -> None:
         self.id = response_id
         self.request = request
         self.caller = caller
         self.model = request.model or ""
-        self.on_over: Callable[[Ended | Broken], None] | None = None
-        self.headers: dict[str, str] = {}
-        self.watch: TurnWatch | None = None
+        self.watch = hooks.watch
         self.place: Queued | None = ticket.place
         self._ticket = ticket
-        self._begin = begin
+        self._backend = backend
+        self._hooks = hooks
         self._inner: Turn | None = None
         self._outbox = Outbox()
         self._is_over = False
@@ -218,14 +225,13 @@ class WaitingTurn:
             self._waiting.cancel()
             self._conclude(Ended(reason, Usage(0, 0, 0), Waterfall()))
 
-    async def __aiter__(self) -> AsyncIterator[Outcome]:
+    async def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:
         async for outcome in self._outbox:
             yield outcome
             if isinstance(outcome, Started):
                 break
-        if self._inner:
-            self._inner.taker = self.taker
-            async for outcome in self._inner:
+        if self._inner:  # nothing is offered to `taker` before the listener has seen `Started`
+            async for outcome in self._inner.outcomes(taker):
                 yield outcome
 
     async def _wait(self) -> None:
@@ -236,21 +242,18 @@ class WaitingTurn:
                 told = place.position
                 self._outbox.put(place)
         try:
-            inner = self._begin()
+            self._inner = self._backend.begin(self.request, self.id, self.caller, self._hooks)
         except VivaceError as error:
             return self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
         except Exception:
             log.exception("%s failed", self.id)
             return self._conclude(Broken(INTERNAL, mistake().message))
-        inner.on_over, inner.watch = self.on_over, self.watch
-        self._inner, self.model = inner, inner.model
         return self._outbox.put(Started())
 
     def _conclude(self, outcome: Ended | Broken) -> None:
         self._is_over = True
         self._outbox.put(outcome)
-        if self.on_over:
-            self.on_over(outcome)
+        self._hooks.on_over(outcome)
 
 
 def _size(request: ResponseCreate) -> int:

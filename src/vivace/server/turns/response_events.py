@@ -15,6 +15,6 @@ async def response_events(desk: Desk, turn: Turn) -> AsyncIterator[AnyEvent]:
     writer = ResponseWriter(turn.request, turn.id, turn.model)
     for event in writer.begin(turn.place):
         yield event
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         for event in writer.take(outcome):
             yield await desk.commit(turn, event) if isinstance(event, Terminal) else event

@@ -234,6 +234,12 @@ class TurnMeter:
         if self.abort in ("", "interrupted"):
             self.abort = reason if reason in ABORTS else OTHER
 
+    def withdraw(self) -> None:
+        """The request was not accepted after all, and counts nowhere."""
+        if not self.is_over:
+            self.is_over = True
+            (self._series.running if self._is_running else self._series.waiting).value -= 1
+
     def ended(self, outcome: Terminal) -> None:
         """It is over, and nothing is held for it any more."""
         if self.is_over:

@@ -219,10 +219,10 @@ async def test_every_kind_of_turn_is_given_up(
     monkeypatch.setattr(engine_supervisor, "HUNG_S", 600.0)
     pid = signalled(inside, signal.SIGSTOP)
     try:
-        turn = await inside.desk.begin(ResponseCreate(**fields), Caller())
+        turn = await inside.begin(ResponseCreate(**fields), Caller())
         await until(lambda: turn.submitted)  # type: ignore[attr-defined]
         turn.interrupt()
-        outcomes = [outcome async for outcome in turn]
+        outcomes = [outcome async for outcome in turn.outcomes()]
         assert [(type(outcome), outcome.reason) for outcome in outcomes] == [(Ended, "interrupted")]  # type: ignore[union-attr]
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -231,8 +231,8 @@ async def test_every_kind_of_turn_is_given_up(
     session = known.session
     assert session is not None
     await until(lambda: not session.is_busy)
-    then = await inside.desk.begin(ResponseCreate(input="brief", previous_response_id=turn.id), Caller())
-    said = "".join([outcome.delta async for outcome in then if isinstance(outcome, TextDelta)])
+    then = await inside.begin(ResponseCreate(input="brief", previous_response_id=turn.id), Caller())
+    said = "".join([outcome.delta async for outcome in then.outcomes() if isinstance(outcome, TextDelta)])
     assert said == "Fine."
     assert engine_pid(inside) == pid
 
@@ -242,7 +242,7 @@ async def test_late_tokens_are_no_part_of_the_log(inside: Inside, monkeypatch: p
     monkeypatch.setattr(submission, "INTERRUPT_S", 0.0)
     for _ in range(20):
         turn = inside.native.begin(ResponseCreate(input="go"), "resp_late", Caller())
-        async for outcome in turn:
+        async for outcome in turn.outcomes():
             if isinstance(outcome, TextDelta):
                 turn.interrupt()
         session = turn.session
@@ -250,7 +250,7 @@ async def test_late_tokens_are_no_part_of_the_log(inside: Inside, monkeypatch: p
         await until(lambda session=session: not session.is_busy)  # type: ignore[misc]
         request = ResponseCreate(input="brief", previous_response_id="resp_late")
         then = inside.native.begin(request, "resp_then", Caller())
-        ended = [outcome async for outcome in then][-1]
+        ended = [outcome async for outcome in then.outcomes()][-1]
         assert isinstance(ended, Ended)
         assert then.session is session
         read = ended.waterfall.cached_tokens + ended.waterfall.new_tokens
@@ -269,13 +269,16 @@ async def test_no_turn_begins_on_an_engine_that_hangs(
         stays = inside.native.begin(ResponseCreate(input="brief"), "resp_stays", Caller())
         await until(lambda: gone.session and stays.session)
         gone.interrupt()
-        (end,) = [outcome async for outcome in gone]
+        (end,) = [outcome async for outcome in gone.outcomes()]
         assert isinstance(end, Ended)
         assert not gone.submitted
         assert not stays.submitted
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert "".join([outcome.delta async for outcome in stays if isinstance(outcome, TextDelta)]) == "Fine."
+    assert (
+        "".join([outcome.delta async for outcome in stays.outcomes() if isinstance(outcome, TextDelta)])
+        == "Fine."
+    )
     assert not stays.deaths
 
 
@@ -358,7 +361,7 @@ async def test_a_death_under_those_who_wait(inside: Inside) -> None:
 
 async def test_a_death_under_a_background_response(inside: Inside) -> None:
     """It goes on alone; whoever asks for its events again gets them all, once."""
-    turn = await inside.desk.begin(ResponseCreate(input="go", background=True, stream=True), Caller())
+    turn = await inside.begin(ResponseCreate(input="go", background=True, stream=True), Caller())
     live = await inside.backgrounds.begin(turn)
     await until(lambda: len(live._events) > 10)
     signalled(inside, signal.SIGKILL)
@@ -373,9 +376,9 @@ async def test_a_death_under_a_background_response(inside: Inside) -> None:
 
 async def test_a_death_while_it_is_interrupted(inside: Inside) -> None:
     """The interrupt is on its way to an engine that is no more: the turn is over, once."""
-    turn = await inside.desk.begin(ResponseCreate(input="go"), Caller())
+    turn = await inside.begin(ResponseCreate(input="go"), Caller())
     outcomes = []
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         outcomes.append(outcome)
         if isinstance(outcome, TextDelta) and len(outcomes) == 5:
             signalled(inside, signal.SIGKILL)
@@ -386,12 +389,12 @@ async def test_a_death_while_it_is_interrupted(inside: Inside) -> None:
 
 async def test_an_interrupt_the_moment_the_engine_is_dead(inside: Inside) -> None:
     """The death is known and not yet told to the turn: the interrupt goes nowhere, and harms nobody."""
-    turn = await inside.desk.begin(ResponseCreate(input="go"), Caller())
+    turn = await inside.begin(ResponseCreate(input="go"), Caller())
     loaded = inside.native._pool.latest
     assert loaded is not None
     life = loaded.engine.process
     assert life is not None
-    await anext(aiter(turn))
+    await anext(turn.outcomes())
     died = life.on_death
     assert died is not None
 
@@ -401,7 +404,7 @@ async def test_an_interrupt_the_moment_the_engine_is_dead(inside: Inside) -> Non
 
     life.on_death = dying
     signalled(inside, signal.SIGKILL)
-    last = [outcome async for outcome in turn][-1]
+    last = [outcome async for outcome in turn.outcomes()][-1]
     assert isinstance(last, Ended)
     assert last.reason == "interrupted"
 

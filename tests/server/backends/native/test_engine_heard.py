@@ -43,7 +43,8 @@ async def test_a_long_pass_leaves_the_engine_ready(
             assert answer == 200
         assert before == 0
         turn.interrupt()
-        assert [outcome.reason async for outcome in turn if isinstance(outcome, Ended)] == ["interrupted"]
+        ends = [outcome.reason async for outcome in turn.outcomes() if isinstance(outcome, Ended)]
+        assert ends == ["interrupted"]
 
 
 async def test_a_runner_that_hangs_is_not_ready(settings: Settings, tmp_path: Path) -> None:
@@ -56,7 +57,8 @@ async def test_a_runner_that_hangs_is_not_ready(settings: Settings, tmp_path: Pa
         assert answer == 503
         await until(lambda: inside.native.is_ready)
         turn.interrupt()
-        assert [outcome.reason async for outcome in turn if isinstance(outcome, Ended)] == ["interrupted"]
+        ends = [outcome.reason async for outcome in turn.outcomes() if isinstance(outcome, Ended)]
+        assert ends == ["interrupted"]
 
 
 # ---- loading ------------------------------------------------------------------------------------------

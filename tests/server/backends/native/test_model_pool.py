@@ -62,14 +62,14 @@ async def test_a_model_that_a_turn_holds_is_not_closed(settings: Settings, model
     """Where there is no room the second turn waits for the end of the first, which is whole."""
     one, two = model("one"), model("two")
     async with served_here(settings.having(model=one, max_models=1)) as inside:
-        running = await inside.desk.begin(ResponseCreate(input="long", model=one), Caller())
-        await anext(aiter(running))
-        waiting = await inside.desk.begin(ResponseCreate(input="hi", model=two), Caller())
+        running = await inside.begin(ResponseCreate(input="long", model=one), Caller())
+        await anext(running.outcomes())
+        waiting = await inside.begin(ResponseCreate(input="hi", model=two), Caller())
         assert names(inside) == ["one"]
-        last = [outcome async for outcome in running][-1]
+        last = [outcome async for outcome in running.outcomes()][-1]
         assert isinstance(last, Ended)
         assert (last.reason, last.usage.output_tokens) == ("stop", len("one " * 200) + 1)
-        last = [outcome async for outcome in waiting][-1]
+        last = [outcome async for outcome in waiting.outcomes()][-1]
         assert isinstance(last, Ended)
         assert last.reason == "stop"
         await until(lambda: names(inside) == ["two"])

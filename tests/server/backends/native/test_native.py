@@ -33,7 +33,7 @@ class Talk:
         self._count += 1
         request = ResponseCreate(input=text, previous_response_id=previous, **fields)  # type: ignore[arg-type]
         turn = self.backend.begin(request, f"resp_{self._count}", Caller())
-        outcomes = [outcome async for outcome in turn]
+        outcomes = [outcome async for outcome in turn.outcomes()]
         assert isinstance(outcomes[-1], Ended), outcomes[-1]
         said = "".join(outcome.delta for outcome in outcomes if isinstance(outcome, TextDelta))
         return turn.id, said, outcomes[-1]
@@ -105,7 +105,7 @@ async def test_an_interrupted_turn_keeps_its_partial(talk: Talk) -> None:
     """What was said stays in the log, and the next turn goes on after it without prefilling it again."""
     request = ResponseCreate(input="one")
     turn = talk.backend.begin(request, "resp_cut", Caller())
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         if isinstance(outcome, TextDelta):
             turn.interrupt()
     assert isinstance(outcome, Ended)
@@ -123,7 +123,7 @@ async def test_a_turn_interrupted_at_once_ends_once(talk: Talk) -> None:
         turn = talk.backend.begin(ResponseCreate(input="one"), "resp_x", Caller())
         turn.interrupt()
         turn.interrupt()
-        outcomes = [outcome async for outcome in turn]
+        outcomes = [outcome async for outcome in turn.outcomes()]
         assert [type(outcome) for outcome in outcomes] == [Ended]
     assert (await talk.ask("two"))[1] == REPLY
 
@@ -134,7 +134,7 @@ async def test_interrupts_at_any_moment_end_every_turn_once(talk: Talk) -> None:
     async def race(number: int) -> None:
         turn = talk.backend.begin(ResponseCreate(input="one"), f"resp_race_{number}", Caller())
         asyncio.get_running_loop().call_later(number * 0.0007, turn.interrupt)
-        ends = [outcome async for outcome in turn if isinstance(outcome, Ended)]
+        ends = [outcome async for outcome in turn.outcomes() if isinstance(outcome, Ended)]
         assert len(ends) == 1
 
     await talk.ask("warm")

@@ -18,7 +18,7 @@ from vivace.protocol.shapes.items import InputItem
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, ReasoningDelta, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate, parse_create
 from vivace.protocol.writing.writer import ResponseWriter
-from vivace.server.backends.base import Caller
+from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
 from vivace.server.backends.upstream.backend import UpstreamBackend
 from vivace.server.backends.upstream.settings import read_upstreams
 from vivace.server.backends.upstream.turn import UpstreamTurn
@@ -305,13 +305,13 @@ class Asker:
     async def __aexit__(self, *_: object) -> None:
         await self.backend.close()
 
-    def begin(self, input: Any = "hello", **fields: Any) -> UpstreamTurn:
+    def begin(self, input: Any = "hello", hooks: TurnHooks = NO_HOOKS, **fields: Any) -> UpstreamTurn:
         body = {"model": "box/m", "input": input} | fields
-        return self.backend.begin(parse_create(json.dumps(body)), "resp_1", Caller())
+        return self.backend.begin(parse_create(json.dumps(body)), "resp_1", Caller(), hooks)
 
     async def ask(self, input: Any = "hello", **fields: Any) -> Told:
         turn = self.begin(input, **fields)
-        return Told(turn.request, [outcome async for outcome in turn])
+        return Told(turn.request, [outcome async for outcome in turn.outcomes()])
 
     async def rested(self) -> None:
         """Wait until nothing runs any more: connections that can be used again are."""

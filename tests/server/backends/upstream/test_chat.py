@@ -50,7 +50,7 @@ async def test_a_delta_does_not_wait_for_the_next(fake: Fake, box: Asker) -> Non
 
     fake.play(script)
     turn = box.begin()
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         assert outcome == TextDelta("now")
         break
     turn.interrupt()
@@ -151,7 +151,7 @@ async def test_arguments_are_told_as_they_come(fake: Fake, box: Asker) -> None:
     fake.play(script)
     turn = box.begin(tools=[FUNCTION])
     seen = []
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         seen.append(outcome)
         if isinstance(outcome, CallDelta):
             break

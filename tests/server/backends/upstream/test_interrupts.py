@@ -24,6 +24,8 @@ from tests.server.backends.upstream.fake import (
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.items import InputItem, Part
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, TextDelta
+from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.server.backends.base import Caller, TurnHooks
 from vivace.server.backends.upstream.turn import UpstreamTurn
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.turn_watch import Watch
@@ -36,7 +38,7 @@ async def box(fake: Fake) -> AsyncIterator[Asker]:
 
 
 async def rest(turn: UpstreamTurn) -> list[Outcome]:
-    return [outcome async for outcome in turn]
+    return [outcome async for outcome in turn.outcomes()]
 
 
 def ends(outcomes: list[Outcome]) -> list[str]:
@@ -116,7 +118,7 @@ async def test_an_interrupt_closes_the_connection_in_every_phase(fake: Fake, box
     fake.play(script)
     turn = box.begin()
     if script is streaming:
-        async for outcome in turn:
+        async for outcome in turn.outcomes():
             assert outcome == TextDelta("Hel")
             break
     await until(lambda: fake.calls)
@@ -139,7 +141,7 @@ async def test_an_interrupt_keeps_what_was_said(fake: Fake, box: Asker) -> None:
     fake.play(script)
     turn = box.begin(stop=["END"])
     said: list[Outcome] = []
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         said.append(outcome)
         if turn.teller.pieces == 3:
             turn.interrupt("steered")
@@ -153,7 +155,7 @@ async def test_a_steer_sends_the_partial_answer(fake: Fake, box: Asker) -> None:
     """Interrupt, then a successor: what was said so far is part of what it sends."""
     fake.play(streaming, says("Bye."))
     turn = box.begin("one")
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         if isinstance(outcome, TextDelta):
             turn.interrupt("steered")
     box.known["resp_1"] = [
@@ -175,7 +177,7 @@ async def test_half_a_call_is_none_after_an_interrupt(fake: Fake, box: Asker) ->
     fake.play(script)
     turn = box.begin(tools=[{"type": "function", "name": "f"}])
     names = []
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         names.append(type(outcome).__name__)
         turn.interrupt()
     assert "CallDone" not in names
@@ -196,12 +198,10 @@ async def test_whoever_counts_turns_hears_of_each_end_once(fake: Fake, box: Aske
     heard: list[Ended | Broken] = []
     fake.play(says("x"), lambda call: call.whole(500, {}), streaming)
     for _ in range(3):
-        turn = box.begin()
-        turn.on_over = heard.append
+        turn = box.begin(hooks=TurnHooks(on_over=heard.append))
         await until(lambda: turn.is_over or len(fake.calls) == 3)  # noqa: B023
         turn.interrupt()
-    warm = box.begin(generate=False)
-    warm.on_over = heard.append
+    warm = box.begin(hooks=TurnHooks(on_over=heard.append), generate=False)
     await until(lambda: warm.is_over)
     assert [getattr(one, "reason", "broken") for one in heard] == [
         "stop",
@@ -217,7 +217,7 @@ async def test_who_watches_upstreams_hears_how_each_request_ended(fake: Fake, bo
     await box.ask()
     await box.ask()
     turn = box.begin()
-    async for _ in turn:
+    async for _ in turn.outcomes():
         turn.interrupt()
     await box.ask(generate=False)
     await box.rested()
@@ -232,9 +232,9 @@ async def test_a_turn_is_watched(fake: Fake, box: Asker) -> None:
     """It waits until its request is sent, then runs, and what comes is heard of; its trace goes along."""
     metrics = Metrics()
     fake.play(streaming)
-    turn = box.begin()
-    turn.watch = Watch(metrics).began(turn)
-    turn.watch._span = Span()  # type: ignore[assignment]
+    watch = Watch(metrics).began("resp_1", ResponseCreate(input="hello", model="box/m"), Caller())
+    watch._span = Span()  # type: ignore[assignment]
+    turn = box.begin(hooks=TurnHooks(watch=watch))
     assert _line(metrics, "num_requests_waiting{").endswith(" 1")
     await until(lambda: turn.has_begun)
     assert _line(metrics, "num_requests_running{").endswith(" 1")

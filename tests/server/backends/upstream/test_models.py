@@ -158,7 +158,7 @@ async def test_the_first_upstream_that_lists_a_name_gets_it(fake: Fake) -> None:
     backend: Backend = UpstreamBackend(read_upstreams(tables), Asker(fake)._history)
     fake.play(says("x"))
     turn: Turn = backend.begin(ResponseCreate(model="a", input="hi"), "resp_1", Caller())
-    assert "Broken" not in [type(outcome).__name__ async for outcome in turn]
+    assert "Broken" not in [type(outcome).__name__ async for outcome in turn.outcomes()]
     assert backend.models() == ["one/a", "two/a"]
     await backend.close()
 

@@ -219,7 +219,7 @@ async def test_an_answer_waits_for_a_list_that_is_on_its_way(
             await asyncio.sleep(0.002)
         assert paths(fake) == ["models"]
         is_to_list.set()
-        assert TextDelta("x") in [outcome async for outcome in turn]
+        assert TextDelta("x") in [outcome async for outcome in turn.outcomes()]
 
 
 async def test_a_list_that_does_not_come_holds_up_nobody(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ async def test_arguments_are_told_as_they_come(fake: Fake, box: Asker) -> None:
 
     fake.play(script)
     turn = box.begin(tools=[FUNCTION])
-    async for outcome in turn:
+    async for outcome in turn.outcomes():
         if isinstance(outcome, CallDelta):
             break
     assert outcome == CallDelta('{"a"')

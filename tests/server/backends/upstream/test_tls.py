@@ -74,7 +74,7 @@ async def test_an_interrupt_closes_a_connection_behind_tls(
     async with Asker(fake, api="chat") as box:
         assert (await box.ask()).text == "x"
         turn = box.begin()
-        async for outcome in turn:
+        async for outcome in turn.outcomes():
             assert outcome == TextDelta("Hel")
             break
         turn.interrupt()

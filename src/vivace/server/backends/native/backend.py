@@ -10,7 +10,6 @@ rest of the same text. When it dies a second time under the same turn, the turn 
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 import msgspec
 
@@ -20,7 +19,7 @@ from vivace.errors import RequestRefused, VivaceError
 from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
-from vivace.server.backends.base import Caller
+from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
 from vivace.server.backends.native.engine_process import EngineProcess
 from vivace.server.backends.native.loaded_model import LoadedModel, find_model, present_models
 from vivace.server.backends.native.model_pool import ModelPool
@@ -74,7 +73,9 @@ class NativeBackend:
     async def discover(self) -> None:
         """What is on this machine is always known."""
 
-    def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> NativeTurn:
+    def begin(
+        self, request: ResponseCreate, response_id: str, caller: Caller, hooks: TurnHooks = NO_HOOKS
+    ) -> NativeTurn:
         """Accept a request, or raise why not. The turn then runs by itself until it is over."""
         if self._is_closing:
             raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
@@ -85,9 +86,8 @@ class NativeBackend:
                 raise not_found(request.previous_response_id)
         model = request.model or (previous.model if previous else self._settings.model)
         self._check_model(model, caller)
-        turn = NativeTurn(response_id, request, model, caller, previous)
-        self._turns[turn] = task = asyncio.create_task(self._drive(turn))
-        turn.on_interrupt = self._canceller(turn)
+        turn = NativeTurn(response_id, request, model, caller, previous, hooks)
+        self._turns[turn] = task = turn.run(self._drive(turn))
         task.add_done_callback(lambda _: self._cleanup(turn))
         return turn
 
@@ -174,14 +174,6 @@ class NativeBackend:
             if not turn.is_over:
                 turn.fail(mistake())
 
-    def _canceller(self, turn: NativeTurn) -> Callable[[], None]:
-        """How to interrupt a turn of which the engine knows nothing."""
-
-        def cancel() -> None:
-            self._turns[turn].cancel()
-
-        return cancel
-
     def _cleanup(self, turn: NativeTurn) -> None:
         del self._turns[turn]
         if not turn.is_over:  # cancelled, perhaps before its first step
@@ -190,7 +182,7 @@ class NativeBackend:
     def _conclude(self, turn: NativeTurn, model: LoadedModel, process: EngineProcess, end: End) -> None:
         """End the turn, or leave it to be submitted again."""
         assert turn.session is not None
-        turn.on_interrupt = self._canceller(turn)
+        turn.leave_engine()
         if isinstance(end, Finished):
             self._end(turn, end)
         elif isinstance(end, Failed):

@@ -9,7 +9,6 @@ cut to the log then.
 """
 
 import asyncio
-import time
 
 from vivace.engine.wire.frames import (
     Append,
@@ -49,10 +48,7 @@ class Submission:
         self._process.attach(turn.id, self._hear)
         self._model.open_session(session, self._process, is_whole=bool(turn.typed))
         self._process.send(_work(turn, self._model))
-        turn.submitted = turn.submitted or time.perf_counter()
-        if turn.watch:
-            turn.watch.started()
-        turn.on_interrupt = self._interrupt
+        turn.enter_engine(self._interrupt)
 
     def _hear(self, frame: TurnFrame | None) -> None:
         """The boundary of a turn on the engine's stream, which many turns share."""

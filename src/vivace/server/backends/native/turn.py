@@ -4,10 +4,11 @@ Owns a turn's speech, times and outcomes. Whoever answers the client iterates ov
 driven by `native` and lives until the engine has let go of it, whether anyone listens or not.
 """
 
+import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
 
 from vivace.engine.wire.frames import Finished, Grammar, PositionLogprobs
 from vivace.engine.wire.frames import Waterfall as EngineWaterfall
@@ -24,18 +25,14 @@ from vivace.protocol.shapes.outcomes import (
     TextDelta,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller, Taker
+from vivace.server.backends.base import NO_HOOKS, Caller, Taker, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.backends.native.speech import Speech
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 
-if TYPE_CHECKING:
-    from vivace.server.watch.turn_watch import TurnWatch
-
 
 class NativeTurn:
     place: Queued | None = None
-    taker: Taker | None = None
 
     def __init__(
         self,
@@ -44,6 +41,7 @@ class NativeTurn:
         model: str,
         caller: Caller,
         previous: StoredResponse | None,
+        hooks: TurnHooks = NO_HOOKS,
     ) -> None:
         self.id = response_id
         self.request = request
@@ -68,19 +66,37 @@ class NativeTurn:
         self.deaths = 0
         self.is_discarding = False
         self.interrupted = ""  # why, if it was
-        self.on_over: Callable[[Ended | Broken], None] | None = None
-        self.headers: dict[str, str] = {}
-        self.watch: TurnWatch | None = None
-        self.on_interrupt: Callable[[], None] | None = None
+        self.watch = hooks.watch
+        self._on_over = hooks.on_over
+        self._taker: Taker | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stop: Callable[[], object] | None = None  # makes whoever works on it stop
         self.received = time.perf_counter()
         self.submitted = self.first_token = 0.0
         self.tokenize_s = 0.0
         self.is_over = False
         self._outbox = Outbox()
 
-    def __aiter__(self) -> AsyncIterator[Outcome]:
-        """Outcomes as they come; the last one is `Ended` or `Broken`."""
+    def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:
+        self._taker = taker
         return aiter(self._outbox)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Drive the turn by this work. An interrupt cancels it while no engine knows the turn."""
+        self._task = asyncio.create_task(work)
+        self._stop = self._task.cancel
+        return self._task
+
+    def enter_engine(self, stop: Callable[[], None]) -> None:
+        """Note that an engine works on the turn. `stop` is what an interrupt calls from now on."""
+        self.submitted = self.submitted or time.perf_counter()
+        if self.watch:
+            self.watch.started()
+        self._stop = stop
+
+    def leave_engine(self) -> None:
+        """Note that no engine works on the turn any more."""
+        self._stop = self._task.cancel if self._task else None
 
     def take(self, session: Session) -> None:
         """Work in this session, until it is over."""
@@ -96,8 +112,8 @@ class NativeTurn:
             self.interrupted, self.is_discarding = reason, is_discarding
             if self.watch:
                 self.watch.aborting(reason)
-            if self.on_interrupt:
-                self.on_interrupt()
+            if self._stop:
+                self._stop()
 
     def hear(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs], *, is_behind: bool) -> None:
         """Tokens came from the engine; if more of it has come, that is told together with these."""
@@ -110,7 +126,7 @@ class NativeTurn:
             for outcome in self.speech.hear(token, logprobs[index] if logprobs else None):
                 self._outbox.hold(outcome)
                 self._mark(outcome, len(self.session.log))
-        self._outbox.tell(None if is_behind else self.taker)
+        self._outbox.tell(None if is_behind else self._taker)
         if self.watch:
             self.watch.tokens(len(tokens))
 
@@ -162,8 +178,7 @@ class NativeTurn:
         if self.session:
             self.session.release(self)
         self._outbox.put(outcome)
-        if self.on_over:
-            self.on_over(outcome)
+        self._on_over(outcome)
 
     def _usage(self, engine: EngineWaterfall) -> Usage:
         cached = InputTokensDetails(min(engine.cached_tokens, self.prompt_tokens))

@@ -14,7 +14,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.items import InputItem
 from vivace.protocol.shapes.refusal import Refusal, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
 from vivace.server.backends.upstream.client import UpstreamClient
 from vivace.server.backends.upstream.dialects.items import conversation
 from vivace.server.backends.upstream.dialects.tools import toolbox
@@ -65,7 +65,9 @@ class UpstreamBackend:
         if tasks := [task for peer in self._peers.values() if (task := peer.models.refresh())]:
             await asyncio.wait(tasks)
 
-    def begin(self, request: ResponseCreate, response_id: str, caller: Caller) -> UpstreamTurn:
+    def begin(
+        self, request: ResponseCreate, response_id: str, caller: Caller, hooks: TurnHooks = NO_HOOKS
+    ) -> UpstreamTurn:
         """Accept a request, or raise why not. The turn then runs by itself until it is over."""
         if self._is_closing:
             raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
@@ -86,9 +88,8 @@ class UpstreamBackend:
                 code="unsupported_parameter",
                 param="candidates",
             )
-        turn = UpstreamTurn(response_id, request, request.model or "", caller)
-        self._turns[turn] = task = asyncio.create_task(self._drive(turn, peer, model))
-        turn.on_interrupt = task.cancel
+        turn = UpstreamTurn(response_id, request, request.model or "", caller, hooks)
+        self._turns[turn] = task = turn.run(self._drive(turn, peer, model))
         task.add_done_callback(lambda _: self._cleanup(turn, peer.upstream.name))
         return turn
 

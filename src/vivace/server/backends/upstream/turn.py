@@ -4,21 +4,19 @@ Owns its outcomes and times. An interrupt ends it at once for whoever listens; c
 follows in the same step of the event loop. Does not own the connection (`upstream`).
 """
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller, Taker
+from vivace.server.backends.base import NO_HOOKS, Caller, Taker, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.backends.upstream.sequencer import OutcomeSequencer
 from vivace.server.conversation.token_log import StoredResponse
-
-if TYPE_CHECKING:
-    from vivace.server.watch.turn_watch import TurnWatch
 
 BYTES_PER_TOKEN = 4  # where the upstream did not count
 
@@ -26,17 +24,22 @@ BYTES_PER_TOKEN = 4  # where the upstream did not count
 class UpstreamTurn:
     place: Queued | None = None  # upstreams have queues of their own
     known: StoredResponse | None = None  # an upstream's log is not ours
-    taker: Taker | None = None
 
-    def __init__(self, response_id: str, request: ResponseCreate, model: str, caller: Caller) -> None:
+    def __init__(
+        self,
+        response_id: str,
+        request: ResponseCreate,
+        model: str,
+        caller: Caller,
+        hooks: TurnHooks = NO_HOOKS,
+    ) -> None:
         self.id = response_id
         self.request = request
         self.model = model  # as it was asked for
         self.caller = caller
-        self.on_over: Callable[[Ended | Broken], None] | None = None
-        self.on_interrupt: Callable[[], object] | None = None
-        self.headers: dict[str, str] = {}
-        self.watch: TurnWatch | None = None
+        self.watch = hooks.watch
+        self._on_over = hooks.on_over
+        self._task: asyncio.Task[None] | None = None
         self.outcome: Ended | Broken | None = None  # the last one, when it is over
         self.teller = OutcomeSequencer(self._tell, request.stops)
         self._outbox = Outbox()
@@ -44,8 +47,15 @@ class UpstreamTurn:
         self._received = time.perf_counter()
         self._first = self._last = 0.0  # when something was said
 
-    def __aiter__(self) -> AsyncIterator[Outcome]:
+    def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:
+        """Offer nothing to `taker`: many events come in one read here, and waiting joins them."""
+        del taker
         return aiter(self._outbox)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Drive the turn by this work. An interrupt cancels it."""
+        self._task = asyncio.create_task(work)
+        return self._task
 
     @property
     def is_over(self) -> bool:
@@ -74,8 +84,8 @@ class UpstreamTurn:
         if not self.is_over:
             if self.watch:
                 self.watch.aborting(reason)
-            if self.on_interrupt:
-                self.on_interrupt()
+            if self._task:
+                self._task.cancel()
             self.end(reason)
 
     def sent(self, size_bytes: int) -> None:
@@ -108,8 +118,7 @@ class UpstreamTurn:
         assert not self.is_over, "a turn ends exactly once"
         self.outcome = outcome
         self._outbox.put(outcome)
-        if self.on_over:
-            self.on_over(outcome)
+        self._on_over(outcome)
 
     def _times(self, usage: Usage) -> Waterfall:
         cached = usage.input_tokens_details.cached_tokens
