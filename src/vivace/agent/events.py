@@ -191,6 +191,7 @@ class TurnEnded:
     status: TurnStatus
     response_id: str = ""  # to continue from; "" for an edit
     total_tokens: int = 0  # of the conversation's log at the server; 0 if it is not known
+    answer_tokens: int = 0  # of the last answer in it
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,7 @@ class Rewound:
     is_talk: bool
     is_code: bool
     paths: tuple[str, ...] = ()  # of files that have their old bytes again
+    entries: tuple[int, ...] = ()  # of the undo journal that were taken back
 
 
 @dataclass(frozen=True)

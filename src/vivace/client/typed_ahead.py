@@ -6,11 +6,15 @@ effort: a refusal or a lost server leaves the text for the real turn. Does not o
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from vivace.client.responses import ResponsesClient
 from vivace.errors import RequestRefused, ServerGone
+from vivace.protocol.shapes.events import Response
+
+Prefilled = Callable[[dict[str, Any], Response], None]
 
 
 class TypedAhead:
@@ -19,9 +23,16 @@ class TypedAhead:
     The real turn sends the same request without `generate` and `is_provisional`, in the same lane.
     """
 
-    def __init__(self, client: ResponsesClient, *, lane: str | None = None) -> None:
+    def __init__(
+        self,
+        client: ResponsesClient,
+        *,
+        lane: str | None = None,
+        on_prefilled: Prefilled = lambda _request, _response: None,
+    ) -> None:
         self._client = client
         self._lane = lane
+        self._on_prefilled = on_prefilled  # called with each request whose input is in the KV now
         self._latest: dict[str, Any] | None = None
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -51,5 +62,6 @@ class TypedAhead:
             request = self._latest
             assert request is not None
             with contextlib.suppress(RequestRefused, ServerGone):
-                await self._client.prefill(request | {"is_provisional": True}, lane=self._lane)
+                response = await self._client.prefill(request | {"is_provisional": True}, lane=self._lane)
                 self.prefilled = request
+                self._on_prefilled(request, response)

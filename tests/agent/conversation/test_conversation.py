@@ -32,7 +32,7 @@ async def test_the_second_turn_goes_on_from_the_first(begin: Begin) -> None:
 async def test_steering_keeps_the_partial_and_marks_it(begin: Begin, face: Face) -> None:
     """What was said before the steer is kept, marked as abandoned, and the steer is answered."""
     talk = begin({"in French": "Bonjour.", "long": "beer " * 200, "": "Hello."}, **SLOW)
-    sent = asyncio.create_task(talk.send("long, please"))
+    sent = asyncio.create_task(talk.send("Tell me something long"))
     await face.until(lambda: len(face.said) > 20)
     await talk.steer("in French")
     turn = await sent
@@ -45,26 +45,30 @@ async def test_steering_keeps_the_partial_and_marks_it(begin: Begin, face: Face)
 async def test_stopping_keeps_the_partial(begin: Begin, face: Face) -> None:
     """A stopped answer ends as it is, and the next turn goes on behind it."""
     talk = begin({"next": "Fine.", "long": "beer " * 200}, **SLOW)
-    sent = asyncio.create_task(talk.send("long, please"))
+    sent = asyncio.create_task(talk.send("Tell me something long"))
     await face.until(lambda: len(face.said) > 20)
     talk.stop()
     turn = await sent
     assert turn.status == "stopped"
     assert turn.answer == face.said
-    assert (await talk.send("next")).answer == "Fine."
+    assert (await talk.send("What next?")).answer == "Fine."
 
 
 async def test_queued_messages_follow(begin: Begin, face: Face) -> None:
     """What is queued while a turn runs, and changed there, is sent after it; what is removed is not."""
     talk = begin({"third": "Three.", "other": "Other.", "long": "beer " * 50}, **SLOW)
-    sent = asyncio.create_task(talk.send("long, please"))
+    sent = asyncio.create_task(talk.send("Tell me something long"))
     await face.until(lambda: len(face.said) > 5)
-    changed, removed = talk.queue.add("second"), talk.queue.add("gone")
-    talk.queue.add("third")
-    talk.queue.change(changed.id, "other")
+    changed, removed = talk.queue.add("What is the second?"), talk.queue.add("Is it gone?")
+    talk.queue.add("What is the third?")
+    talk.queue.change(changed.id, "What is the other?")
     talk.queue.remove(removed.id)
     assert (await sent).answer == "Three."
-    assert [turn.text for turn in talk.turns] == ["long, please", "other", "third"]
+    assert [turn.text for turn in talk.turns] == [
+        "Tell me something long",
+        "What is the other?",
+        "What is the third?",
+    ]
     assert talk.queue.messages == ()
 
 

@@ -1,7 +1,7 @@
 """One answer at the server, from the request to its end, while the user may steer or stop it.
 
 Owns which text belongs to which attempt: a steer ends one, and the next answers the steer. Does not own the
-request (`messages`), nor what is done when the server goes away (`conversation`).
+request (`message.prompt`), nor what is done when the server goes away (`conversation`).
 """
 
 import time
@@ -30,6 +30,7 @@ from vivace.protocol.shapes.events import (
     ResponseCreated,
     ResponseIncomplete,
     SteerFailed,
+    Usage,
 )
 
 STATUSES: dict[str, TurnStatus] = {"max_output_tokens": "cut", "interrupted": "stopped"}
@@ -41,7 +42,8 @@ class Ending:
 
     status: TurnStatus
     response_id: str = ""
-    total_tokens: int = 0
+    total_tokens: int = 0  # of the log after it
+    answer_tokens: int = 0
 
 
 class Answering:
@@ -135,5 +137,6 @@ class Answering:
 
 def _ending(response: Response) -> Ending:
     reason = response.incomplete_details.reason if response.incomplete_details else ""
-    total = response.usage.total_tokens if response.usage else 0
-    return Ending(STATUSES.get(reason, "completed"), response.id, total)
+    usage = response.usage or Usage(0, 0, 0)
+    status = STATUSES.get(reason, "completed")
+    return Ending(status, response.id, usage.total_tokens, usage.output_tokens)

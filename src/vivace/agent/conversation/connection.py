@@ -18,6 +18,7 @@ class Connection:
         self.settings = settings
         self._progress = progress
         self._client: ResponsesClient | None = None
+        self._windows: dict[str, int] = {}  # tokens, by model
         self._opening = asyncio.Lock()
 
     async def client(self) -> ResponsesClient:
@@ -31,11 +32,13 @@ class Connection:
     async def model(self, name: str) -> Model:
         return Model(await self.client(), name)
 
-    async def window_tokens(self) -> int:
-        """Return how many tokens a conversation may have; 0 if the server does not say."""
-        await self.client()
-        status = await asyncio.to_thread(warm.read_status, self.settings)
-        return status.engine.session_tokens if status else 0
+    async def window_tokens(self, model: str) -> int:
+        """Return how many tokens a conversation may have with this model, which was used; 0: not known."""
+        if not self._windows.get(model):
+            status = await asyncio.to_thread(warm.read_status, self.settings)
+            is_it = status is not None and status.engine.model == model
+            self._windows[model] = status.engine.session_tokens if status and is_it else 0
+        return self._windows[model]
 
     async def renew(self) -> None:
         """Forget the server that went away; the next call finds or starts another one."""

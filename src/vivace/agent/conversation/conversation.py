@@ -1,41 +1,49 @@
 """A conversation about the code in one folder: what every face drives, and the transcript remembers.
 
-Owns the order of things: one turn at a time, steered, stopped or followed by what was queued. What happens is
-shown to the face's `Presenter`, after it was written down. Does not own the parts: answers (`answering`),
-edits (`editing`), the state (`history`), the file (`transcript`), the server (`connection`).
+Owns what the user may do, and when: one turn at a time, steered, stopped or followed by what was queued. What
+happens is shown to the face's `Presenter`, after it was written down. Does not own how one turn is done
+(`turn_work`), the state and the file (`transcript`), nor the server (`connection`).
 
     async with open_conversation(settings, folder, presenter) as talk:
         turn = await talk.send("What does @app.py do?")
 """
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from vivace.agent.conversation.answering import Answering, Ending
+from vivace.agent.conversation import rewinding
+from vivace.agent.conversation.answering import Ending
+from vivace.agent.conversation.beside import answer_beside
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.history import History, Turn
-from vivace.agent.conversation.mentions import mentions_in
-from vivace.agent.conversation.messages import content_of, next_input, previous_response
+from vivace.agent.conversation.context import ContextUse, count_context
+from vivace.agent.conversation.message.mentions import mentions_in
+from vivace.agent.conversation.message.prompt import content_of
+from vivace.agent.conversation.prefilling import Prefiller
 from vivace.agent.conversation.queue import MessageQueue
-from vivace.agent.conversation.recording import RecordingPresenter
-from vivace.agent.conversation.records import ModelChosen
-from vivace.agent.conversation.transcript import Transcript
+from vivace.agent.conversation.transcript.export import to_markdown
+from vivace.agent.conversation.transcript.file import Transcript, new_id, read_history
+from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.conversation.transcript.recording import RecordingPresenter
+from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted, ModelChosen
+from vivace.agent.conversation.turn_work import TurnWork
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.flow import Approval
 from vivace.agent.events import (
-    Abandoned,
     AgentEvent,
+    Compacted,
+    CompactionUndone,
     Failed,
-    IntentDecided,
     NoteAdded,
+    Rewound,
     TurnEnded,
+    TurnKind,
     TurnStarted,
 )
 from vivace.agent.presenter import Presenter
-from vivace.errors import ConversationBusy, RequestRefused, ServerGone, UsageError, VivaceError
-
-MAX_ANSWER_TOKENS = 2048
-NOT_KNOWN = "previous_response_not_found"
+from vivace.errors import ConversationBusy, UsageError, VivaceError
 
 
 class Conversation:
@@ -47,11 +55,13 @@ class Conversation:
         self._history = history
         self._transcript = transcript
         self._connection = connection
+        self._face = face
         self._presenter = RecordingPresenter(face, transcript, history)
-        self._work: asyncio.Task[Ending] | None = None  # the turn that runs
-        self._answering: Answering | None = None
-        self._steer = ""  # for a turn that is no answer yet, or an edit
-        self._is_stopping = False
+        self._journal = Journal(connection.settings.state_dir / "undo")
+        self._work = TurnWork(history, connection, self._presenter, self._journal)
+        self._prefiller = Prefiller(connection, self._presenter, history.id)
+        self._is_idle = asyncio.Event()  # set while no turn runs
+        self._is_idle.set()
         self.queue = MessageQueue(history.queue, self._show)
 
     # ---- what it is -------------------------------------------------------------------------------
@@ -75,61 +85,142 @@ class Conversation:
             self._presenter.write(ModelChosen(model=name))
 
     @property
+    def approval(self) -> Approval:
+        """Return whether the user is asked about each edit (`ask`), or yes or no was said beforehand."""
+        return self._work.approval
+
+    @approval.setter
+    def approval(self, approval: Approval) -> None:
+        self._work.approval = approval
+
+    @property
     def turns(self) -> Sequence[Turn]:
         """Return the turns that stand, oldest first. The last may be running."""
         return self._history.turns
 
     @property
+    def history(self) -> History:
+        """Return the whole state, to be read only."""
+        return self._history
+
+    @property
     def is_running(self) -> bool:
-        return self._work is not None
+        return not self._is_idle.is_set()
 
-    # ---- what the user does -----------------------------------------------------------------------
+    # ---- talking ----------------------------------------------------------------------------------
 
-    async def send(self, text: str, mentions: Sequence[str] | None = None) -> Turn:
+    async def send(
+        self, text: str, mentions: Sequence[str] | None = None, *, kind: TurnKind | None = None
+    ) -> Turn:
         """Run one turn to its end, then those that are queued. Return the last one.
 
-        Without `mentions` they are found in the text. What goes wrong in a turn is shown as `Failed`, and the
-        turn's status says so. A turn that was stopped or failed leaves the queue as it is.
+        Without `mentions` they are found in the text; without `kind` it is decided whether the text is a
+        question or an edit. What goes wrong in a turn is shown as `Failed`, and the turn's status says so. A
+        turn that was stopped or failed leaves the queue as it is.
         """
-        if self.is_running:
-            raise ConversationBusy("A turn runs already.", "Steer it, queue the message, or stop the turn.")
-        turn = await self._run(text, mentions)
-        while turn.status == "completed" and (message := self.queue.take()):
-            turn = await self._run(message.text, message.mentions)
+        self._check_idle()
+        self._is_idle.clear()
+        try:
+            turn = await self._run(text, mentions, kind)
+            while turn.status == "completed" and (message := self.queue.take()):
+                turn = await self._run(message.text, message.mentions, None)
+        finally:
+            self._is_idle.set()
         return turn
 
     async def steer(self, text: str) -> None:
         """Turn the running turn around; its partial is kept. Too late for it, the text is queued first."""
-        if self._work is None:
+        if not await self._work.steer(text):
             self.queue.add(text, is_first=True)
-        elif self._answering and self._answering.is_running:
-            try:
-                await self._answering.steer(text)
-            except RequestRefused:
-                self.queue.add(text, is_first=True)
-        else:
-            self._steer = "\n".join(filter(None, [self._steer, text]))
-            self._work.cancel()
 
     def stop(self) -> None:
         """End the running turn and keep its partial. No effect if none runs."""
-        if self._work is None:
-            return
-        self._is_stopping = True
-        if self._answering and self._answering.is_running:
-            self._answering.stop()
-        else:
-            self._work.cancel()
+        self._work.stop()
 
     def note(self, text: str) -> None:
         """Tell the model this in front of the next message."""
         self._show(NoteAdded(text))
 
+    async def prefill(self, draft: str, mentions: Sequence[str] | None = None) -> None:
+        """Let the model read what is being typed, as far as it goes. `PromptWarmed` says how far."""
+        if self.is_running:
+            return  # the draft may become a steer, and the turn has the engine
+        with contextlib.suppress(VivaceError):  # it is said when the message is sent
+            content = content_of(draft, self._mentions(draft, mentions), self.folder)
+            await self._prefiller.update(self._work.request(content))
+
+    async def btw(self, question: str) -> str:
+        """Answer a question on a fork of the conversation's KV, which stays as it is. Cancel it to stop."""
+        content = content_of(question, self._mentions(question, None), self.folder)
+        request, client = self._work.request(content), await self._connection.client()
+        lane = f"{self.id}.beside"
+        return await answer_beside(client, self._presenter, request, question=question, lane=lane)
+
+    # ---- what was said before ---------------------------------------------------------------------
+
+    def rewind(self, turn: int, *, code: bool = True, talk: bool = True) -> Rewound:
+        """Go back to before this turn: undo its and later edits (`code`), forget the words (`talk`), or both.
+
+        Raise `NothingToUndo` if a file has changed since; what was undone before it is shown as `Rewound`.
+        """
+        self._check_idle()
+        if turn not in [each.number for each in self.turns]:
+            raise UsageError(f"There is no turn {turn}.", "`/rewind` lists the turns.")
+        edits = rewinding.applied_edits(self.turns, turn) if code else []
+        undone, problem = rewinding.undo_edits(self._journal, edits)
+        paths = tuple(dict.fromkeys(edit.path for edit in undone))
+        entries = tuple(edit.entry for edit in undone)
+        rewound = Rewound(turn, talk and problem is None, code, paths, entries)
+        self._show(rewound)
+        if paths and not rewound.is_talk:
+            self.note(f"(I took back your changes to {', '.join(paths)}.)")
+        if problem is not None:
+            raise problem
+        return rewound
+
+    def fork(self, face: Presenter | None = None) -> "Conversation":
+        """Return a conversation that goes on from here on its own. This one stays as it is."""
+        began = ConversationStarted(
+            schema=SCHEMA,
+            id=new_id(),
+            folder=str(self.folder),
+            model=self.model,
+            at_s=time.time(),
+            forked_from=self.id,
+        )
+        transcript = self._transcript.fork(began)
+        connection = Connection(self._connection.settings)
+        return Conversation(read_history(transcript.file), transcript, connection, face or self._face)
+
+    async def compact(self) -> Compacted:
+        """Let the model read a summary instead of the turns so far. `undo_compact` takes it back."""
+        self._check_idle()
+        return await self._work.compact("asked")
+
+    def undo_compact(self) -> None:
+        """Let the model read the turns themselves again."""
+        self._check_idle()
+        if not self._history.compactions:
+            raise UsageError("Nothing was compacted.")
+        self._show(CompactionUndone())
+
+    async def context(self, draft: str = "", mentions: Sequence[str] | None = None) -> ContextUse:
+        """Count what is in the prompt, with the draft of the next message, against the window."""
+        self._check_idle()
+        await self._prefiller.finish()
+        client, window = await self._connection.client(), await self._connection.window_tokens(self.model)
+        request = self._work.request(content_of(draft, self._mentions(draft, mentions), self.folder))
+        return await count_context(client, self._history, request, window_tokens=window, lane=self.id)
+
+    def export(self) -> str:
+        """Return the conversation as Markdown."""
+        return to_markdown(self._history)
+
     async def close(self) -> None:
         """Stop what runs and let go of the file and the server."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait([self._work])
+        self._work.cancel()
+        await self._is_idle.wait()
+        await self._prefiller.finish()
         await self._connection.close()
         self._transcript.close()
 
@@ -141,78 +232,36 @@ class Conversation:
 
     # ---- one turn ---------------------------------------------------------------------------------
 
-    async def _run(self, text: str, mentions: Sequence[str] | None) -> Turn:
+    async def _run(self, text: str, mentions: Sequence[str] | None, kind: TurnKind | None) -> Turn:
+        """Run one turn. It ends with `TurnEnded`, whatever happens."""
         if not text.strip():
             raise UsageError("The message is empty.", "Ask something, or say what to change.")
-        found = tuple(mentions_in(text, self.folder) if mentions is None else mentions)
+        await self._prefiller.finish()
         number = self._history.all_turns[-1].number + 1 if self._history.all_turns else 1
+        found = self._mentions(text, mentions)
         self._show(TurnStarted(number, text, found))
         turn = self._history.turns[-1]
         ending = Ending("failed")
         try:
-            ending = await self._until_done(text, found)
+            ending = await self._work.run(text, found, kind)
         except VivaceError as error:
             self._show(Failed(error))
         except asyncio.CancelledError:
             ending = Ending("stopped", turn.response_id)
-            if not self._is_stopping:
-                raise
+            raise
         finally:
-            self._work, self._answering, self._is_stopping = None, None, False
-            self._show(TurnEnded(number, ending.status, ending.response_id, ending.total_tokens))
+            self._show(TurnEnded(number, **vars(ending)))
             self._transcript.sync()
+        for late in self._work.late_steers():
+            self.queue.add(late, is_first=True)
         return turn
 
-    async def _until_done(self, text: str, mentions: tuple[str, ...]) -> Ending:
-        """Do the turn's work; do it again when it is steered before it can be, or the server went away."""
-        has_retried = False
-        while True:
-            self._work = asyncio.create_task(self._do(text, mentions))
-            try:
-                return await self._work
-            except asyncio.CancelledError:
-                if not self._steer or self._is_stopping:
-                    raise
-                text = f"{text}\n{self._steer}"
-                self._abandon("steered", self._steer)
-                self._steer = ""
-            except ServerGone:
-                if has_retried:
-                    raise
-                has_retried = True
-                self._abandon("server_gone", "")
-                await self._connection.renew()
+    def _mentions(self, text: str, given: Sequence[str] | None) -> tuple[str, ...]:
+        return mentions_in(text, self.folder) if given is None else tuple(given)
 
-    async def _do(self, text: str, mentions: tuple[str, ...]) -> Ending:
-        self._show(IntentDecided("question", "words"))
-        return await self._answer(text, mentions)
-
-    async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:
-        content = content_of(text, mentions, self.folder)
-        client = await self._connection.client()
-        self._answering = Answering(client, self._presenter)
-        try:
-            return await self._answering.run(self._request(content), self.id)
-        except RequestRefused as error:
-            if error.code != NOT_KNOWN:
-                raise
-            return await self._answering.run(self._request(content, is_whole=True), self.id)
-
-    def _request(self, content: str, *, is_whole: bool = False) -> dict[str, Any]:
-        """Return the body of the next answer: what is new behind the last response."""
-        previous = "" if is_whole else previous_response(self._history)
-        body: dict[str, Any] = {
-            "model": self.model,
-            "input": next_input(self._history, content, is_whole=is_whole),
-            "temperature": 0,
-            "max_output_tokens": MAX_ANSWER_TOKENS,
-        }
-        return body | {"previous_response_id": previous} if previous else body
-
-    def _abandon(self, why: Any, steer: str) -> None:
-        attempts = self._history.turns[-1].attempts
-        if attempts and not attempts[-1].is_abandoned:
-            self._show(Abandoned(len(attempts[-1].text), why, steer))
+    def _check_idle(self) -> None:
+        if self.is_running:
+            raise ConversationBusy("A turn runs already.", "Steer it, queue the message, or stop the turn.")
 
     def _show(self, event: AgentEvent) -> None:
         self._presenter.show(event)

@@ -1,7 +1,7 @@
 """Begin a conversation, take one up again, or find the last one of a folder.
 
 Owns where conversations are kept: one file each under `state_dir/conversations`. Does not own the file's
-format (`records`) nor what a conversation does (`conversation`).
+format (`transcript.records`) nor what a conversation does (`conversation`).
 """
 
 import time
@@ -9,9 +9,7 @@ from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
-from vivace.agent.conversation.history import History
-from vivace.agent.conversation.records import SCHEMA, ConversationStarted
-from vivace.agent.conversation.transcript import (
+from vivace.agent.conversation.transcript.file import (
     SUFFIX,
     Transcript,
     file_of,
@@ -19,6 +17,8 @@ from vivace.agent.conversation.transcript import (
     new_id,
     read_history,
 )
+from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted
 from vivace.agent.presenter import Presenter
 from vivace.config import Settings
 from vivace.errors import ConversationNotFound

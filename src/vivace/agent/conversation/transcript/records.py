@@ -1,7 +1,7 @@
 """The lines of a transcript, and of `vivace -p --output-format stream-json`: one JSON object a line.
 
 Owns the published schema and its version. A reader must pass over types and fields that it does not know; a
-change that such a reader would misunderstand gets a new `SCHEMA`. Does not own the file (`transcript`), nor
+change that such a reader would misunderstand gets a new `SCHEMA`. Does not own the file (`file`), nor
 what the lines add up to (`history`).
 """
 
@@ -156,6 +156,7 @@ class TurnOver(Record, frozen=True, tag="turn.ended"):
     status: TurnStatus
     response_id: str = ""
     total_tokens: int = 0  # of the conversation's log; 0 if it is not known
+    answer_tokens: int = 0  # of the last answer in it
 
 
 class Queue(Record, frozen=True, tag="queue.changed"):
@@ -194,7 +195,8 @@ class WasRewound(Record, frozen=True, tag="rewound"):
     turn: int
     is_talk: bool  # the model does not know of them any more
     is_code: bool  # their edits were undone
-    paths: list[str] = []
+    paths: list[str] = []  # of files that have their old bytes again
+    entries: list[int] = []  # of the undo journal that were taken back
 
 
 class Note(Record, frozen=True, tag="note"):

@@ -7,8 +7,8 @@ from the last response. Does not own when a request is sent (`conversation`).
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vivace.agent.conversation.history import Compaction, EditResult, History, Turn
-from vivace.agent.conversation.mentions import read_mention
+from vivace.agent.conversation.message.mentions import read_mention
+from vivace.agent.conversation.transcript.history import Compaction, EditResult, History, Turn
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.prompting import Message, read_prompt, user
 from vivace.errors import UsageError
@@ -24,7 +24,9 @@ MAX_DIFF_LINES = 60
 
 def previous_response(history: History) -> str:
     """Return the response to go on from; "" if the model has read nothing yet."""
-    return next((turn.response_id for turn in reversed(_since_summary(history)) if _is_answered(turn)), "")
+    return next(
+        (turn.response_id for turn in reversed(turns_since_summary(history)) if _is_answered(turn)), ""
+    )
 
 
 def next_input(history: History, content: str, *, is_whole: bool = False) -> list[Message]:
@@ -32,7 +34,7 @@ def next_input(history: History, content: str, *, is_whole: bool = False) -> lis
 
     `is_whole`: with the whole conversation, for a server that does not know the last response.
     """
-    turns = _since_summary(history)
+    turns = turns_since_summary(history)
     answered = [index for index, turn in enumerate(turns) if _is_answered(turn)]
     is_new = is_whole or not answered
     untold = turns if is_new else turns[answered[-1] + 1 :]
@@ -81,7 +83,8 @@ def content_of(text: str, mentions: Sequence[str], folder: Path, *, is_lenient: 
     return "\n\n".join([*parts, text])
 
 
-def _since_summary(history: History) -> list[Turn]:
+def turns_since_summary(history: History) -> list[Turn]:
+    """Return the turns that are over and that the model reads itself."""
     last = history.compaction.turn if history.compaction else 0
     return [turn for turn in history.turns if turn.number > last and turn.status is not None]
 

@@ -1,7 +1,7 @@
 """From the agent's events to the lines of a transcript.
 
 Owns which event leaves which line, and that the line is written before the event is shown. Does not own the
-schema (`records`) nor the file (`transcript`).
+schema (`records`) nor the file (`file`).
 """
 
 import time
@@ -9,10 +9,10 @@ import time
 import msgspec
 
 from vivace.agent import events
-from vivace.agent.conversation import records
-from vivace.agent.conversation.history import History
-from vivace.agent.conversation.records import AnyRecord
-from vivace.agent.conversation.transcript import Transcript
+from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript.file import Transcript
+from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.edits.proposal import AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.presenter import Presenter
 
@@ -63,8 +63,8 @@ def record_of(event: events.AgentEvent) -> AnyRecord | None:
             return records.SteerLate(text=text)
         case events.Failed(error=error):
             return records.Error(code=error.code, message=error.message, hint=error.hint)
-        case events.TurnEnded(turn=turn, status=status, response_id=response_id, total_tokens=total):
-            return records.TurnOver(turn=turn, status=status, response_id=response_id, total_tokens=total)
+        case events.TurnEnded():
+            return records.TurnOver(**vars(event))
         case events.TimesMeasured():
             return _times(event)
     return _record_of_edit(event) or _record_of_talk(event)
@@ -105,8 +105,10 @@ def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
             return records.Summary(turn=turn, summary=summary, before_tokens=before)
         case events.CompactionUndone():
             return records.SummaryDropped()
-        case events.Rewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=paths):
-            return records.WasRewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=list(paths))
+        case events.Rewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=paths, entries=entries):
+            return records.WasRewound(
+                turn=turn, is_talk=is_talk, is_code=is_code, paths=list(paths), entries=list(entries)
+            )
         case events.NoteAdded(text=text):
             return records.Note(text=text)
         case events.SideStarted(question=question):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from vivace.agent.conversation.history import History
-from vivace.agent.conversation.records import AnyRecord, ConversationStarted
+from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.records import AnyRecord, ConversationStarted
 from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
 
 SUFFIX = ".jsonl"
@@ -71,13 +71,25 @@ class Transcript:
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, os.fstat(self._fd).st_size - count)
 
+    def fork(self, began: ConversationStarted) -> "Transcript":
+        """Return another conversation's file that begins with the lines of this one."""
+        other = Transcript(self.file.with_name(f"{began.id}{SUFFIX}"))
+        other.append(began)
+        with self.file.open("rb") as lines:
+            next(lines, b"")
+            os.write(other._fd, lines.read())
+        return other
+
     def sync(self) -> None:
         """Return when all lines would survive a crash of the machine."""
         with contextlib.suppress(OSError):
             os.fsync(self._fd)
 
     def close(self) -> None:
-        os.close(self._fd)
+        """Let others open it. No effect the second time."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def file_of(folder: Path, conversation_id: str) -> Path:

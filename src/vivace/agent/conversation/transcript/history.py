@@ -6,8 +6,8 @@ is read back from disk. Does no I/O and knows no server.
 
 from dataclasses import dataclass, field
 
-from vivace.agent.conversation import records
-from vivace.agent.conversation.records import AnyRecord
+from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.events import QueuedMessage, TurnKind, TurnStatus
 
 
@@ -49,7 +49,8 @@ class Turn:
     edits: list[EditResult] = field(default_factory=list)
     status: TurnStatus | None = None  # None while it runs
     response_id: str = ""  # of the last response that the server began
-    total_tokens: int = 0
+    total_tokens: int = 0  # of the log after it
+    answer_tokens: int = 0
     error: str = ""
     notes: list[str] = field(default_factory=list)  # what the model was told in front of the message
 
@@ -153,9 +154,8 @@ class History:
 
     def _rewind(self, record: records.WasRewound) -> None:
         later = [turn for turn in self.turns if turn.number >= record.turn]
-        if record.is_code:
-            for edit in (edit for turn in later for edit in turn.edits if edit.outcome == "applied"):
-                edit.outcome = "undone"
+        for edit in (edit for turn in later for edit in turn.edits if edit.entry in record.entries):
+            edit.outcome = "undone"
         if record.is_talk:
             self.turns = [turn for turn in self.turns if turn not in later]
             self.compactions = [each for each in self.compactions if each.turn < record.turn]
@@ -176,9 +176,10 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
             turn.response_id = response_id
         case records.Error(message=message):
             turn.error = message
-        case records.TurnOver(status=status, response_id=response_id, total_tokens=total):
-            turn.status, turn.total_tokens = status, total
-            turn.response_id = response_id or turn.response_id
+        case records.TurnOver():
+            turn.status, turn.total_tokens = record.status, record.total_tokens
+            turn.answer_tokens = record.answer_tokens
+            turn.response_id = record.response_id or turn.response_id
         case _:
             _take_edit(turn, record)
 

@@ -1,0 +1,68 @@
+"""Whether a message is a question to answer or an instruction to change code.
+
+Owns the decision. Words decide where they can; where they do not, the model scores two continuations and
+generates nothing. tests/agent/conversation/message/test_intent.py holds a labelled set. Does not own which
+file is meant (`repository`).
+"""
+
+import re
+
+from vivace.agent.edits.find.locate import Scorer
+from vivace.agent.events import IntentDecided, TurnKind
+from vivace.agent.prompting import begun_answer, read_prompt, user
+
+LABELS: tuple[tuple[str, TurnKind], ...] = (("question", "question"), ("change", "edit"))
+MAX_CHARS = 2000  # of a message that the model is shown
+
+_VERBS = (
+    r"add|allow|append|annotate|bump|cache|capitali[sz]e|change|clean|comment|convert|correct|create|declare"
+    r"|delete|deprecate|document|drop|enable|disable|ensure|extend|extract|finish|fix|format|give|guard|handle"
+    r"|implement|improve|increase|decrease|inline|insert|introduce|invert|let|limit|log|lower|make|merge|mock"
+    r"|move|negate|optimi[sz]e|parametri[sz]e|parse|patch|port|print|raise|reduce|refactor|reject|remove|rename"
+    r"|reorder|replace|return|revert|rewrite|round|set|shorten|simplify|skip|sort|speed up|split|stop|store"
+    r"|strip|support|swap|switch|translate|trim|try|turn|type|undo|unify|update|use|validate|wrap"
+)
+_LEAD = r"please|ok(?:ay)?|now|then|next|also|and|just|instead|first|actually|great|good|thanks"
+_POLITE = rf"(?:(?:{_LEAD})[,.:!]?\s+)*"
+_IMPERATIVE = re.compile(rf"^{_POLITE}(?:{_VERBS})\b(?!\s*[:?]?\s*$)", re.I)
+_REQUEST = re.compile(
+    rf"^{_POLITE}(?:can|could|would|will) you (?:\w+ly )?(?:please )?(?:{_VERBS})\b"
+    rf"|^{_POLITE}(?:i(?:'d| would)? (?:want|need|like)(?: you)? to|i want|let's|we should|you should"
+    rf"|go ahead and)\s+(?:{_VERBS})\b",
+    re.I,
+)
+_DEMAND = re.compile(r"\b(?:should|must|needs to|shall|has to|ought to)\b", re.I)
+_ASKING = re.compile(
+    rf"^{_POLITE}(?:what|what's|whats|why|how|when|where|which|who|whose|is|are|was|were|does|do|did|has"
+    r"|have|am|explain|describe|tell me|show me|summari[sz]e|compare|list|review|find|count|walk me"
+    r"|help me understand"
+    r"|give me (?:an?|the|some) (?:\w+ )?(?:overview|explanation|summary|example|idea|hint|list))\b",
+    re.I,
+)
+_ABLE = re.compile(rf"^{_POLITE}(?:can|could|would|will|should|may|might|must)\b", re.I)
+
+
+def intent_by_words(text: str) -> TurnKind | None:
+    """Return what the words alone say, or None where they do not decide."""
+    first = text.strip()
+    if _REQUEST.search(first):
+        return "edit"
+    if _ASKING.search(first):
+        return "question"
+    is_asked = first.rstrip().endswith("?")
+    if _ABLE.search(first):
+        return "question" if is_asked else None
+    if is_asked:
+        return None if _IMPERATIVE.search(first) else "question"
+    if _IMPERATIVE.search(first) or _DEMAND.search(first):
+        return "edit"
+    return None
+
+
+async def decide_intent(scorer: Scorer, text: str) -> IntentDecided:
+    """Return what the message is, by its words or else by the model's score."""
+    if kind := intent_by_words(text):
+        return IntentDecided(kind, "words")
+    messages = [*read_prompt("intent"), user(text[:MAX_CHARS]), begun_answer("")]
+    scores = await scorer.score(messages, [label for label, _ in LABELS])
+    return IntentDecided(LABELS[scores.index(max(scores))][1], "model")

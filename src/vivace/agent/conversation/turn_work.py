@@ -1,0 +1,192 @@
+"""The work of one turn: decide what the message is, then answer it or edit, as often as a steer asks for it.
+
+Owns the running task, how a steer and a stop reach it, and the one retry with a new server. Does not own the
+turn's beginning and end (`conversation`), nor what is shown in it (`answering`, `editing`).
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+from vivace.agent.conversation import compaction
+from vivace.agent.conversation.answering import Answering, Ending
+from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.editing import edit_in_turn
+from vivace.agent.conversation.message.intent import decide_intent
+from vivace.agent.conversation.message.prompt import (
+    content_of,
+    next_input,
+    previous_response,
+    turns_since_summary,
+)
+from vivace.agent.conversation.transcript.history import History
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.flow import Approval
+from vivace.agent.events import Abandoned, Compacted, CompactionStarted, IntentDecided, TurnKind
+from vivace.agent.presenter import Presenter
+from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
+
+MAX_ANSWER_TOKENS = 2048
+NOT_KNOWN = "previous_response_not_found"
+
+
+class TurnWork:
+    def __init__(
+        self, history: History, connection: Connection, presenter: Presenter, journal: Journal
+    ) -> None:
+        self._history = history
+        self._connection = connection
+        self._presenter = presenter
+        self._journal = journal
+        self._task: asyncio.Task[Ending] | None = None
+        self._answering: Answering | None = None
+        self._steer = ""  # for work that cannot be steered: it is begun again with it
+        self._is_stopping = False
+        self._late: list[str] = []  # steers that came when everything was said
+        self.approval: Approval = "ask"
+
+    # ---- from outside -----------------------------------------------------------------------------
+
+    async def steer(self, text: str) -> bool:
+        """Turn the work around. Return False if it is too late for that."""
+        if self._task is None or self._is_stopping:
+            return False
+        if self._answering and self._answering.is_running:
+            try:
+                await self._answering.steer(text)
+            except RequestRefused:
+                return False
+            return True
+        self._steer = "\n".join(filter(None, [self._steer, text]))
+        self._task.cancel()
+        return True
+
+    def stop(self) -> None:
+        """End the work and keep what there is."""
+        if self._task is None or self._is_stopping:
+            return
+        self._is_stopping = True
+        if self._answering and self._answering.is_running:
+            self._answering.stop()
+        else:
+            self._task.cancel()
+
+    def cancel(self) -> None:
+        """End the work without waiting for the answer's own end."""
+        if self._task is not None:
+            self._is_stopping = True
+            self._task.cancel()
+
+    def late_steers(self) -> list[str]:
+        """Return the steers that came too late, the last one first."""
+        late, self._late = self._late[::-1], []
+        return late
+
+    # ---- the work ---------------------------------------------------------------------------------
+
+    async def run(self, text: str, mentions: tuple[str, ...], kind: TurnKind | None) -> Ending:
+        """Do the work to its end; once more if the server went away, again if it was steered."""
+        has_retried = False
+        try:
+            while True:
+                self._task = asyncio.create_task(self._do(text, mentions, kind))
+                try:
+                    return await self._task
+                except asyncio.CancelledError:
+                    if self._is_stopping and not _is_cancelled_from_outside():
+                        return Ending("stopped", self._history.turns[-1].response_id)
+                    if not self._steer:
+                        raise
+                    steer, self._steer = self._steer, ""
+                    text, kind = f"{text}\n{steer}", self._history.turns[-1].kind
+                    self._abandon("steered", steer)
+                except ServerGone:
+                    if has_retried:
+                        raise
+                    has_retried = True
+                    self._abandon("server_gone", "")
+                    await self._connection.renew()
+        finally:
+            self._late += [self._steer] if self._steer else []
+            self._task, self._answering, self._steer, self._is_stopping = None, None, "", False
+
+    async def _do(self, text: str, mentions: tuple[str, ...], kind: TurnKind | None) -> Ending:
+        model = await self._connection.model(self._history.model)
+        intent = IntentDecided(kind, "user") if kind else await decide_intent(model, text)
+        self._presenter.show(intent)
+        if intent.kind == "question":
+            return await self._answer(text, mentions)
+        await edit_in_turn(
+            self._history,
+            model,
+            self._presenter,
+            self._journal,
+            text=text,
+            mentions=mentions,
+            approval=self.approval,
+        )
+        return Ending("completed")
+
+    async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:
+        content = content_of(text, mentions, Path(self._history.folder))
+        window = await self._connection.window_tokens(self._history.model) if self._can_compact else 0
+        if compaction.is_due(self._history, content, window):
+            await self.compact("window")
+        try:
+            return await self._answer_to(self.request(content))
+        except RequestRefused as error:
+            if error.code == NOT_KNOWN:
+                return await self._answer_to(self.request(content, is_whole=True))
+            if error.code != ContextOverflow.code or not self._can_compact:
+                raise
+        await self.compact("window")
+        return await self._answer_to(self.request(content))
+
+    async def _answer_to(self, request: dict[str, Any]) -> Ending:
+        self._answering = Answering(await self._connection.client(), self._presenter)
+        try:
+            return await self._answering.run(request, self._history.id)
+        finally:
+            self._late += self._answering.given_back
+            self._answering = None
+
+    # ---- the prompt -------------------------------------------------------------------------------
+
+    @property
+    def _can_compact(self) -> bool:
+        """Return whether anything was said since the last summary."""
+        return bool(turns_since_summary(self._history))
+
+    async def compact(self, why: Literal["asked", "window"]) -> Compacted:
+        """Put a summary in place of what was said so far."""
+        if not self._can_compact:
+            raise UsageError("There is nothing to compact yet.", "Say something first.")
+        said = turns_since_summary(self._history)
+        self._presenter.show(CompactionStarted(why))
+        client, request = await self._connection.client(), self.request(compaction.compact_prompt())
+        summary = await compaction.summarize(client, self._history, request, lane=self._history.id)
+        compacted = Compacted(said[-1].number, summary, max(turn.total_tokens for turn in said))
+        self._presenter.show(compacted)
+        return compacted
+
+    def request(self, content: str, *, is_whole: bool = False) -> dict[str, Any]:
+        """Return the body of the next answer: what is new behind the last response."""
+        previous = "" if is_whole else previous_response(self._history)
+        body: dict[str, Any] = {
+            "model": self._history.model,
+            "input": next_input(self._history, content, is_whole=is_whole),
+            "temperature": 0,
+            "max_output_tokens": MAX_ANSWER_TOKENS,
+        }
+        return body | {"previous_response_id": previous} if previous else body
+
+    def _abandon(self, why: Literal["steered", "server_gone"], steer: str) -> None:
+        attempts = self._history.turns[-1].attempts
+        if attempts and not attempts[-1].is_abandoned:
+            self._presenter.show(Abandoned(len(attempts[-1].text), why, steer))
+
+
+def _is_cancelled_from_outside() -> bool:
+    """Return whether whoever waits for the turn was cancelled, and not only the turn's own task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
