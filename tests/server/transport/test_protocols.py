@@ -14,6 +14,7 @@ from tests.server.serving import script
 from tests.server.talking import Talker, check_numbers, talking
 from vivace.config import Settings
 from vivace.engine.wire.frames import Tokens, pack
+from vivace.server.backends.native.engine_transport import SocketTransport
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.transport.protocols import framed
 
@@ -51,9 +52,9 @@ def say(inside: Inside, turn: NativeTurn, *texts: str) -> None:
     loaded = inside.native._pool.latest
     assert loaded is not None
     assert loaded.engine.process is not None
-    loaded.engine.process.data_received(
-        b"".join(pack(Tokens(turn.id, list(text.encode()))) for text in texts)
-    )
+    carrier = loaded.engine.process._transport
+    assert isinstance(carrier, SocketTransport)
+    carrier.data_received(b"".join(pack(Tokens(turn.id, list(text.encode()))) for text in texts))
 
 
 def is_there(talker: Talker) -> bool:

@@ -395,14 +395,14 @@ async def test_an_interrupt_the_moment_the_engine_is_dead(inside: Inside) -> Non
     life = loaded.engine.process
     assert life is not None
     await anext(turn.outcomes())
-    died = life.on_death
+    died = life._on_death
     assert died is not None
 
     def dying() -> None:
         died()
         turn.interrupt()
 
-    life.on_death = dying
+    life._on_death = dying
     signalled(inside, signal.SIGKILL)
     last = [outcome async for outcome in turn.outcomes()][-1]
     assert isinstance(last, Ended)

@@ -8,6 +8,7 @@ import pytest
 from tests.server.inside import served_here, until
 from tests.server.serving import fetch, script
 from vivace.config import Settings
+from vivace.engine.wire.frames import FromEngine
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
 from vivace.protocol.shapes.outcomes import Ended
@@ -16,6 +17,7 @@ from vivace.server.backends.base import Caller
 from vivace.server.backends.native import engine_process, engine_supervisor
 from vivace.server.backends.native.engine_process import EngineProcess
 from vivace.server.backends.native.engine_supervisor import EngineSupervisor
+from vivace.server.backends.native.engine_transport import SocketTransport
 
 LONG = "word " * 20  # with the template, more than one pass of 64 tokens
 
@@ -135,13 +137,13 @@ class DiesWhenReady(EngineProcess):
 
     count = 0
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+    def _receive(self, frame: FromEngine) -> None:
+        super()._receive(frame)
         if self.ready.done() and not DiesWhenReady.count:
             DiesWhenReady.count += 1
-            assert self._transport is not None
-            self._transport.abort()
-            self.connection_lost(None)
+            assert isinstance(self._transport, SocketTransport)
+            self._transport.close()
+            self._transport.connection_lost(None)
 
 
 async def test_an_engine_that_dies_as_soon_as_it_is_ready_is_noticed(

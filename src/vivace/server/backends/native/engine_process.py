@@ -1,6 +1,7 @@
-"""One engine process from its start to its death, and the frames that go to and fro in between.
+"""One engine process from its start to its death, and who gets which of its frames.
 
-Owns the process, its socket and its last words on stderr. Does not restart anything: see `engine_supervisor`.
+Owns the process, its last lines on stderr, and how long it may take to load. Does not carry frames
+(`engine_transport`) or restart anything (`engine_supervisor`).
 """
 
 import asyncio
@@ -9,7 +10,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import cast
 
 import msgspec
 
@@ -17,7 +17,6 @@ from vivace.child_python import module_command
 from vivace.engine.wire.frames import (
     Failed,
     Finished,
-    FrameError,
     FromEngine,
     Loading,
     Ready,
@@ -25,11 +24,10 @@ from vivace.engine.wire.frames import (
     StatsReply,
     ToEngine,
     Tokens,
-    pack,
-    server_unpacker,
 )
 from vivace.engine.wire.job import PARK_S, Job
 from vivace.errors import StartError
+from vivace.server.backends.native.engine_transport import EngineTransport, SocketTransport
 
 EXIT_S = PARK_S + 5.0  # an engine that was told to end and is still there after this is killed
 STDERR_LINES = 20
@@ -42,18 +40,18 @@ TurnFrame = Tokens | Finished | Failed
 Handler = Callable[[TurnFrame | None], None]  # None: the engine has died
 
 
-class EngineProcess(asyncio.Protocol):
-    def __init__(self) -> None:
+class EngineProcess:
+    def __init__(self, on_death: Callable[[], None] | None = None) -> None:
+        """`on_death` is called before the turns learn of the death, and only if the process was ready."""
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Ready] = loop.create_future()
-        self.is_dead = False
-        self.on_death: Callable[[], None] | None = None
-        self._transport: asyncio.Transport | None = None
+        self._on_death = on_death
+        self._is_up = False  # from when it is ready until it is closed
+        self._transport: EngineTransport | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._stderr: asyncio.Task[None] | None = None
         self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
         self._moved_at = 0.0  # when it was last seen to get on with loading
-        self._unpacker = server_unpacker()
         self._handlers: dict[str, Handler] = {}
         self._stats: deque[asyncio.Future[StatsReply]] = deque()
 
@@ -77,13 +75,14 @@ class EngineProcess(asyncio.Protocol):
         finally:
             theirs.close()
         self._stderr = asyncio.create_task(self._read_stderr(self._process))
-        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=ours)
+        self._transport = await SocketTransport.open(ours, self._receive, self._on_closed)
         try:
             ready = await self._loaded(job)
         except EOFError:
             raise await self._why() from None
         if self.is_dead:  # its end came together with `Ready`
             raise await self._why()
+        self._is_up = True
         return ready
 
     async def _loaded(self, job: Job) -> Ready:
@@ -100,26 +99,17 @@ class EngineProcess(asyncio.Protocol):
         return self.ready.result()
 
     @property
+    def is_dead(self) -> bool:
+        return self._transport is not None and self._transport.is_closed
+
+    @property
     def is_behind(self) -> bool:
-        """Whether the engine has said more than was heard of it so far."""
-        return self._unpacker.has_more
+        """Whether the engine has sent more frames than were handled so far."""
+        return self._transport is not None and self._transport.has_more
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own do not inherit from it
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for frame in self._unpacker.feed(data):
-                self._dispatch(frame)
-        except FrameError as error:
-            log.error("the engine sent what is no frame: %s", error)
-            assert self._transport is not None
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self.is_dead = True
-        if self.on_death:
-            self.on_death()
+    def _on_closed(self) -> None:
+        if self._on_death and self._is_up:
+            self._on_death()
         if not self.ready.done():
             self.ready.set_exception(EOFError())
         for waiting in self._stats:
@@ -130,10 +120,9 @@ class EngineProcess(asyncio.Protocol):
             handler(None)
 
     def send(self, frame: ToEngine) -> None:
-        """A dead engine is told nothing: whoever waits for it hears of the death."""
+        """Send a frame. A dead engine gets none: whoever waits for it learns of the death."""
         assert self._transport is not None, "begin comes first"
-        if not self.is_dead:
-            self._transport.write(pack(frame))
+        self._transport.send(frame)
 
     def attach(self, turn: str, handler: Handler) -> None:
         """Give `handler` every frame of `turn`, up to and with its end; of a dead engine only that end."""
@@ -157,7 +146,7 @@ class EngineProcess(asyncio.Protocol):
 
     async def close(self, patience_s: float = EXIT_S) -> None:
         """End the process: close its socket, and kill it if it is still there after `patience_s`."""
-        self.on_death = None
+        self._is_up = False
         self.ready.cancel()  # nobody waits for it now
         if self._transport:
             self._transport.close()
@@ -170,7 +159,7 @@ class EngineProcess(asyncio.Protocol):
         if self._stderr:
             await self._stderr
 
-    def _dispatch(self, frame: FromEngine) -> None:
+    def _receive(self, frame: FromEngine) -> None:
         match frame:
             case Tokens(turn=turn):
                 if handler := self._handlers.get(turn):

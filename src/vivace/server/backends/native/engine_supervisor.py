@@ -95,7 +95,7 @@ class EngineSupervisor:
     async def _start_process(self) -> EngineProcess:
         await asyncio.sleep(self._delay_s())
         for attempt in range(1, START_ATTEMPTS + 1):
-            process = EngineProcess()
+            process = EngineProcess(self._on_death)
             try:
                 ready = await process.begin(self.job)
             except StartError as error:
@@ -107,7 +107,6 @@ class EngineSupervisor:
                 await process.close()
                 raise
             else:
-                process.on_death = self._on_death
                 self._current = process
                 self._responsive.set()
                 self._beating = asyncio.create_task(self._beat(process))
