@@ -72,6 +72,12 @@ class ModelUnavailable(StartError):
     code = "model_unavailable"
 
 
+class SandboxUnavailable(StartError):
+    """A program cannot be sandboxed on this machine, so it is not run."""
+
+    code = "sandbox_unavailable"
+
+
 class ServerGone(VivaceError):
     """The server or engine went away in the middle, and one retry did not bring it back."""
 

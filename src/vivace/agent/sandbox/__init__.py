@@ -1,0 +1,1 @@
+"""Programs that nobody has read yet, run where they can harm nothing."""

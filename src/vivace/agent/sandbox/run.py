@@ -1,0 +1,221 @@
+"""Run one program in the sandbox, with limits on all that it can use up. Never outside of it.
+
+Owns the life of the program: its limits, its output, its end. Does not own the walls (`bubblewrap`). Where
+there is no sandbox nothing runs: `SandboxUnavailable` says why.
+"""
+
+import asyncio
+import contextlib
+import math
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vivace.agent.sandbox.bubblewrap import (
+    ENVIRONMENT,
+    LIMITED_INSIDE,
+    find_bubblewrap,
+    python_folders,
+    sandbox_command,
+    unavailable,
+)
+from vivace.agent.sandbox.usage import children_of, usage_of
+
+LOOK_S = 0.05  # between two looks at what the program uses
+READ_BYTES = 65536
+OUT_OF_CPU = 128 + 24  # SIGXCPU, as a shell says it
+
+StoppedBy = Literal["", "time", "memory", "processes", "output"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: float = 30.0  # on the clock
+    cpu_seconds: float = 10.0  # of each process
+    memory_bytes: int = 1 << 30  # of all processes together
+    processes: int = 32
+    output_bytes: int = 64 << 10  # stdout and stderr together
+    file_bytes: int = 16 << 20  # of each file
+    folder_bytes: int = 64 << 20  # of the private folder, and of /tmp
+    open_files: int = 128  # of each process
+
+    @property
+    def of_a_process(self) -> dict[str, int]:
+        """Return what the kernel limits for each process, by the names of `resource`."""
+        return {
+            "CPU": math.ceil(self.cpu_seconds),
+            "DATA": self.memory_bytes,
+            "FSIZE": self.file_bytes,
+            "NOFILE": self.open_files,
+            "CORE": 0,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    exit_code: int  # 128 + N after signal N
+    output: bytes  # stdout and stderr, cut at the limit
+    stopped_by: StoppedBy  # the limit that ended it, if one did; memory may also end it by its own error
+    seconds: float
+
+    @property
+    def is_success(self) -> bool:
+        return self.exit_code == 0 and not self.stopped_by
+
+
+async def run_sandboxed(
+    command: Sequence[str],
+    *,
+    files: Mapping[str, bytes] | None = None,
+    read_only: Sequence[Path] = (),
+    environment: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Outcome:
+    """Run a command in a sandbox of its own and return what came of it. Cancelled, it ends the program.
+
+    `files` are put into the private folder, where the command starts. `read_only` are paths that it may read,
+    besides the system's programs and this Python.
+    """
+    limits = limits or Limits()
+    bubblewrap = find_bubblewrap()
+    began_s = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        descriptors = {name: _descriptor(stack, data) for name, data in (files or {}).items()}
+        ready = stack.enter_context(_Ready())
+        walls = sandbox_command(bubblewrap, {*python_folders(), *read_only}, descriptors, limits.folder_bytes)
+        starting = asyncio.create_subprocess_exec(
+            *walls,
+            *_limited(ready.writer, limits),
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**ENVIRONMENT, **(environment or {})},
+            cwd="/",
+            start_new_session=True,  # Ctrl-C at our terminal is for us to handle
+            pass_fds=(ready.writer, *descriptors.values()),
+        )
+        process = await _started(asyncio.ensure_future(starting), ready)
+        output, stopped_by = await _supervise(process, ready, limits)
+    if not (ready.was_told or stopped_by):
+        raise unavailable(output.decode("utf-8", "replace"))
+    assert process.returncode is not None
+    exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    if exit_code == OUT_OF_CPU:
+        stopped_by = stopped_by or "time"
+    return Outcome(exit_code, output, stopped_by, time.monotonic() - began_s)
+
+
+class _Ready:
+    """The pipe on which the inside tells that the sandbox stands. Once we hang up, nothing runs there."""
+
+    def __init__(self) -> None:
+        self.was_told = False
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
+
+    def __enter__(self) -> "_Ready":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.writer)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        if self._reader >= 0:
+            with contextlib.suppress(BlockingIOError):
+                self.was_told = bool(os.read(self._reader, 1))
+            os.close(self._reader)
+            self._reader = -1
+
+
+def _descriptor(stack: contextlib.ExitStack, data: bytes) -> int:
+    """Return a descriptor from which bubblewrap reads `data`."""
+    file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+    file.write(data)
+    file.seek(0)
+    return file.fileno()
+
+
+def _limited(ready: int, limits: Limits) -> list[str]:
+    """Return the command that sets the limits inside and becomes the program."""
+    python = str(Path(sys.executable).resolve())
+    listed = ",".join(f"{name}={value}" for name, value in limits.of_a_process.items())
+    return [python, "-I", "-S", "-B", LIMITED_INSIDE, str(ready), listed]
+
+
+async def _started(
+    starting: "asyncio.Future[asyncio.subprocess.Process]", ready: _Ready
+) -> asyncio.subprocess.Process:
+    """Wait for the process. Cancelled meanwhile, end it as soon as it is there."""
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        process = await starting
+        _kill(process, ready)
+        await process.communicate()
+        raise
+
+
+def _kill(process: asyncio.subprocess.Process, ready: _Ready) -> None:
+    """End bubblewrap and everything inside: the kernel ends a sandbox with its first process.
+
+    Bubblewrap would do so itself when it is killed, but not yet in its first milliseconds. What we do not see
+    then is not ready either, and runs nothing once we have hung up.
+    """
+    ready.hang_up()
+    for pid in children_of(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+
+
+async def _supervise(
+    process: asyncio.subprocess.Process, ready: _Ready, limits: Limits
+) -> tuple[bytes, StoppedBy]:
+    """Read the output until the program ends, or until it reaches a limit and is ended."""
+    output = bytearray()
+    reading = asyncio.create_task(_read(process, output, limits.output_bytes))
+    ending = asyncio.create_task(process.wait())
+    stopped_by: StoppedBy = ""
+    deadline_s = time.monotonic() + limits.seconds
+    try:
+        while not (stopped_by or ending.done()):
+            await asyncio.wait({ending}, timeout=LOOK_S)
+            if not ending.done():
+                stopped_by = _reached(process.pid, limits, len(output), deadline_s)
+    finally:
+        if not ending.done():
+            _kill(process, ready)
+            await ending
+        await reading  # to the end of the pipe: nobody inside holds it any more
+    if len(output) > limits.output_bytes:
+        stopped_by = stopped_by or "output"
+    return bytes(output[: limits.output_bytes]), stopped_by
+
+
+def _reached(pid: int, limits: Limits, output_bytes: int, deadline_s: float) -> StoppedBy:
+    """Return the limit that is reached now, if any."""
+    if time.monotonic() > deadline_s:
+        return "time"
+    if output_bytes > limits.output_bytes:
+        return "output"
+    usage = usage_of(pid, limits.processes)
+    if usage.processes > limits.processes:
+        return "processes"
+    return "memory" if usage.memory_bytes > limits.memory_bytes else ""
+
+
+async def _read(process: asyncio.subprocess.Process, output: bytearray, most_bytes: int) -> None:
+    """Keep the output up to its limit; read the rest and forget it."""
+    assert process.stdout is not None
+    while data := await process.stdout.read(READ_BYTES):
+        if len(output) <= most_bytes:
+            output += data
