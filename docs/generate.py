@@ -60,13 +60,14 @@ def commands() -> str:
         rows = [_option(each, context) for each in command.params if isinstance(each, click.Option)]
         if rows:
             parts.append(table(["option", "meaning"], rows))
-        if isinstance(command, click.Group):
+        if isinstance(command, click.Group) and command is not app:
             for name in command.list_commands(context):
                 inner = command.get_command(context, name)
                 assert inner is not None
                 add(inner, click.Context(inner, info_name=name, parent=context))
 
     root = click.Context(app, info_name="vivace")
+    add(app, root)
     for name in app.list_commands(root):
         add(app.commands[name], click.Context(app.commands[name], info_name=name, parent=root))
     return "\n\n".join(parts)
@@ -250,6 +251,20 @@ def _sentence(given: ast.expr) -> str:
     return ""
 
 
+def transcript_records() -> str:
+    """Return the lines of a transcript, in the order of the union that lists them."""
+    from vivace.agent.conversation.transcript import records as module
+
+    known = shapes("agent/conversation/transcript/records.py")
+    parts = []
+    for kind in (*module.AnyRecord.__args__, module.Result):
+        shape = known[kind.__name__]
+        assert shape.text, f"records.{kind.__name__} has no docstring"
+        fields = told_table(shape.fields) if shape.fields else ""
+        parts.append("\n\n".join(filter(None, [f"### `{kind.__struct_config__.tag}`", shape.text, fields])))
+    return "\n\n".join(parts)
+
+
 def metrics() -> str:
     from vivace.server.watch.metrics import Metrics
 
@@ -273,6 +288,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "messages": messages,
     "socket events": socket_events,
     "refusals": refusals,
+    "transcript records": transcript_records,
     "metrics": metrics,
 }
 

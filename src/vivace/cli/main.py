@@ -7,11 +7,12 @@ it needs when it runs, so that `vivace --help` is instant.
 import os
 import select
 import sys
+from typing import Any
 
 import click
 
 from vivace import __version__
-from vivace.cli.commands import ask, bench, doctor, edit, eval, extras, keys, models, serve
+from vivace.cli.commands import ask, bench, doctor, edit, eval, extras, keys, models, prompt, serve
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -23,10 +24,15 @@ class Commands(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="vivace %(version)s")
-def app() -> None:
+@prompt.options
+@click.pass_context
+def app(context: click.Context, /, **given: Any) -> int:
     """Real-time coding on your own machine."""
+    return prompt.run(context, prompt.Given(**given))
 
 
 for command in (

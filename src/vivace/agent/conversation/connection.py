@@ -5,18 +5,46 @@ when it breaks: a turn that was under way is begun again by its caller.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 from vivace.agent.model import Model
 from vivace.client import warm
 from vivace.client.responses import ResponsesClient
-from vivace.client.warm import Progress
+from vivace.client.turn import Turn
+from vivace.client.warm import Progress, ServerAddress
 from vivace.config import Settings
+from vivace.errors import LimitReached
+
+
+class LimitedClient(ResponsesClient):
+    """A client that refuses to begin more than a number of turns."""
+
+    def __init__(self, address: ServerAddress, max_turns: int) -> None:
+        super().__init__(address)
+        self._max_turns = max_turns
+        self._begun = 0
+
+    @asynccontextmanager
+    async def turn(self, request: dict[str, Any], *, lane: str | None = None) -> AsyncIterator[Turn]:
+        self._begun += 1
+        if self._begun > self._max_turns:
+            raise LimitReached(
+                f"The model had its {self._max_turns} turns (--max-turns), and there is more to do.",
+                "Allow more turns, or say it more exactly: @path:name leaves less to find.",
+            )
+        async with super().turn(request, lane=lane) as turn:
+            yield turn
 
 
 class Connection:
-    def __init__(self, settings: Settings, progress: Progress = lambda _: None) -> None:
+    def __init__(
+        self, settings: Settings, progress: Progress = lambda _: None, *, max_turns: int | None = None
+    ) -> None:
         self.settings = settings
         self._progress = progress
+        self._max_turns = max_turns  # of the model, on one connection; None: any number
         self._client: ResponsesClient | None = None
         self._windows: dict[str, int] = {}  # tokens, by model
         self._opening = asyncio.Lock()
@@ -26,7 +54,9 @@ class Connection:
         async with self._opening:
             if self._client is None:
                 address = await asyncio.to_thread(warm.ensure_server, self.settings, self._progress)
-                self._client = await ResponsesClient(address).__aenter__()
+                limit = self._max_turns
+                client = ResponsesClient(address) if limit is None else LimitedClient(address, limit)
+                self._client = await client.__aenter__()
             return self._client
 
     async def model(self, name: str) -> Model:

@@ -11,6 +11,7 @@ from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.transcript.file import (
     SUFFIX,
+    OnAppend,
     Transcript,
     file_of,
     list_conversations,
@@ -18,7 +19,7 @@ from vivace.agent.conversation.transcript.file import (
     read_history,
 )
 from vivace.agent.conversation.transcript.history import History
-from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted
+from vivace.agent.conversation.transcript.records import SCHEMA, ConversationResumed, ConversationStarted
 from vivace.agent.presenter import Presenter
 from vivace.config import Settings
 from vivace.errors import ConversationNotFound
@@ -29,13 +30,20 @@ def conversations_dir(settings: Settings) -> Path:
 
 
 def open_conversation(
-    settings: Settings, folder: Path, face: Presenter, connection: Connection | None = None
+    settings: Settings,
+    folder: Path,
+    face: Presenter,
+    connection: Connection | None = None,
+    on_append: OnAppend = lambda _: None,
 ) -> Conversation:
-    """Begin a new conversation in this folder. Nothing is sent yet, and no server is started."""
+    """Begin a new conversation in this folder. Nothing is sent yet, and no server is started.
+
+    `on_append` is told of every line that is written into the transcript.
+    """
     began = ConversationStarted(
         schema=SCHEMA, id=new_id(), folder=str(folder.resolve()), model=settings.model, at_s=time.time()
     )
-    transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}")
+    transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}", on_append)
     transcript.append(began)
     history = History()
     history.take(began)
@@ -43,12 +51,17 @@ def open_conversation(
 
 
 def resume_conversation(
-    settings: Settings, conversation_id: str, face: Presenter, connection: Connection | None = None
+    settings: Settings,
+    conversation_id: str,
+    face: Presenter,
+    connection: Connection | None = None,
+    on_append: OnAppend = lambda _: None,
 ) -> Conversation:
     """Take a conversation up again where it ended. Raise `ConversationNotFound` or `ConversationBusy`."""
-    transcript = Transcript(file_of(conversations_dir(settings), conversation_id))
+    transcript = Transcript(file_of(conversations_dir(settings), conversation_id), on_append)
     transcript.heal()
     history = read_history(transcript.file)
+    transcript.append(ConversationResumed(id=history.id, at_s=time.time()))
     return Conversation(history, transcript, connection or Connection(settings), face)
 
 

@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,9 @@ from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
 
 SUFFIX = ".jsonl"
 
-_encode = msgspec.json.Encoder().encode
+OnAppend = Callable[[AnyRecord], None]
+
+encode_record = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyRecord).decode
 
 
@@ -33,8 +35,9 @@ def new_id() -> str:
 class Transcript:
     """An open conversation's file. Other processes cannot open it meanwhile."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, on_append: OnAppend = lambda _: None) -> None:
         self.file = file
+        self._on_append = on_append  # told of every line that was written
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -51,7 +54,7 @@ class Transcript:
 
     def append(self, record: AnyRecord) -> None:
         """Write one line. Raise `WriteProblem` if the disk does not take it."""
-        line = _encode(record) + b"\n"
+        line = encode_record(record) + b"\n"
         try:
             written = os.write(self._fd, line)
         except OSError as error:
@@ -59,6 +62,7 @@ class Transcript:
         if written < len(line):
             self._drop_last(written)
             raise WriteProblem(f"{self.file} could not be written: the disk is full.", _KEPT)
+        self._on_append(record)
 
     def heal(self) -> None:
         """Remove what stands behind the last whole line: a crash of the machine may have cut it off."""

@@ -31,6 +31,13 @@ class ConversationStarted(Record, frozen=True, tag="conversation.started"):
     forked_from: str = ""  # the id of another conversation; its turns follow
 
 
+class ConversationResumed(Record, frozen=True, tag="conversation.resumed"):
+    """Somebody took the conversation up again."""
+
+    id: str
+    at_s: float  # Unix time
+
+
 class ModelChosen(Record, frozen=True, tag="model.chosen"):
     """Another model answers from now on."""
 
@@ -224,8 +231,31 @@ class SideOver(Record, frozen=True, tag="side.ended"):
     status: TurnStatus
 
 
+class FileEdit(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a change to one file."""
+
+    path: str
+    unit: str
+    diff: str  # unified
+    outcome: str  # applied, rejected, nothing_to_change, shown_only or open
+
+
+class Result(Record, frozen=True, tag="result"):
+    """The last line of `--output-format stream-json`, and all that `json` prints. In no transcript."""
+
+    schema: int
+    id: str  # of the conversation: `--resume ID` goes on from here
+    status: TurnStatus
+    exit_code: int
+    text: str  # the answer
+    edits: list[FileEdit] = []
+    error: Error | None = None
+    total_tokens: int = 0  # of the conversation's log
+
+
 AnyRecord = (
     ConversationStarted
+    | ConversationResumed
     | ModelChosen
     | TurnBegun
     | Intent

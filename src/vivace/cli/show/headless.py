@@ -1,0 +1,88 @@
+"""A conversation for a program or a pipe: text, one JSON object, or every line of the transcript.
+
+Owns what goes to stdout, and that nothing else does. Asks nobody: yes was said beforehand, or nothing is
+written.
+"""
+
+import sys
+
+from vivace.agent.conversation.transcript.file import encode_record
+from vivace.agent.conversation.transcript.recording import unified
+from vivace.agent.conversation.transcript.records import AnyRecord, Result
+from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.events import (
+    Abandoned,
+    AgentEvent,
+    AnswerGrew,
+    CompactionStarted,
+    EditApplied,
+    EditProposed,
+    Failed,
+)
+from vivace.cli.commands.prompt import OutputFormat
+from vivace.cli.show.screen import complain
+from vivace.errors import VivaceError
+
+
+class HeadlessPresenter:
+    def __init__(self, output_format: OutputFormat) -> None:
+        self._format = output_format
+        self._is_mid_line = False
+        self.error: VivaceError | None = None  # with which the turn failed
+
+    def take(self, record: AnyRecord) -> None:
+        """Print a line of the transcript, if all of them are wanted."""
+        if self._format == "stream-json":
+            _print_line(record)
+
+    def show(self, event: AgentEvent) -> None:
+        if isinstance(event, Failed):
+            self.error = event.error
+        elif self._format == "text":
+            self._show_text(event)
+
+    def _show_text(self, event: AgentEvent) -> None:
+        match event:
+            case AnswerGrew(delta=delta):
+                self._write(delta)
+            case Abandoned():
+                self._end_line()
+                self.progress("The server went away; this is the answer from its beginning.")
+            case CompactionStarted():
+                self.progress("The conversation is nearly full and is summarised.")
+            case EditProposed(proposal=proposal):
+                self._write(unified(proposal))
+            case EditApplied(proposal=proposal):
+                self.progress(f"Wrote {proposal.source.path} (`vivace undo` takes it back).")
+
+    def finish(self, result: Result) -> None:
+        """Print the end."""
+        if self._format != "text":
+            _print_line(result)
+        elif result.error is not None:
+            self._end_line()
+            complain(result.error.message, result.error.hint)
+        else:
+            self._end_line()
+
+    def progress(self, text: str) -> None:
+        """Tell a person something that is not part of the answer."""
+        print(text, file=sys.stderr, flush=True)
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        del proposal
+        return Reject()
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._is_mid_line = bool(text) and not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._is_mid_line:
+            self._write("\n")
+
+
+def _print_line(record: AnyRecord | Result) -> None:
+    sys.stdout.write(encode_record(record).decode() + "\n")
+    sys.stdout.flush()
