@@ -24,9 +24,9 @@ class ConversationStarted(Record, frozen=True, tag="conversation.started"):
     """The first line of every transcript."""
 
     schema: int  # the version of this format
-    id: str
+    id: str  # of the conversation
     folder: str  # where it takes place
-    model: str
+    model: str  # that answers
     at_s: float  # Unix time
     forked_from: str = ""  # the id of another conversation; its turns follow
 
@@ -34,21 +34,21 @@ class ConversationStarted(Record, frozen=True, tag="conversation.started"):
 class ConversationResumed(Record, frozen=True, tag="conversation.resumed"):
     """Somebody took the conversation up again."""
 
-    id: str
+    id: str  # of the conversation
     at_s: float  # Unix time
 
 
 class ModelChosen(Record, frozen=True, tag="model.chosen"):
     """Another model answers from now on."""
 
-    model: str
+    model: str  # that answers
 
 
 class TurnBegun(Record, frozen=True, tag="turn.started"):
     """The user sent a message."""
 
     turn: int  # 1 for the first
-    text: str
+    text: str  # as the user wrote it
     mentions: list[str] = []  # `path` or `path:name`
     at_s: float = 0.0  # Unix time
 
@@ -63,7 +63,7 @@ class Intent(Record, frozen=True, tag="turn.intent"):
 class FileNamed(Record, frozen=True, tag="turn.file"):
     """The file that an edit is about."""
 
-    path: str
+    path: str  # with its folder
     by: str  # why this one: mention, recent, name or model
 
 
