@@ -107,7 +107,7 @@ class Texts:
         self._template = Qwen25(tokenizer)
 
     def unit(self, row: Row) -> Case | None:
-        """The smallest function or class that holds the change is rewritten."""
+        """Return the rewrite of the smallest function or class that holds the change, or None."""
         path = Path(row.path)
         before = source_from_bytes(path, row.before.encode())
         after = source_from_bytes(path, row.after.encode())
@@ -122,7 +122,7 @@ class Texts:
         return case if case and max(len(case.output), len(case.prediction)) <= UNIT_TOKENS else None
 
     def file(self, row: Row) -> Case | None:
-        """The whole file is rewritten; its first FILE_TOKENS count."""
+        """Return the rewrite of the whole file, up to FILE_TOKENS tokens, or None."""
         source = source_from_bytes(Path(row.path), row.before.encode())
         units = list_units(source, language_for(source.path))
         request = rewrite_request(source, units, file_unit(source), row.instruction)
@@ -138,7 +138,7 @@ class Texts:
 
 
 def noisy(case: Case, rate: float, words: list[int], rng: random.Random) -> Case:
-    """The prediction with random runs of tokens left out, put in or replaced."""
+    """Return the prediction with random runs of tokens left out, inserted or replaced."""
     output: list[int] = []
     at = 0
     while at < len(case.prediction):
@@ -169,7 +169,7 @@ def families(units: list[Case], whole: list[Case]) -> Iterator[tuple[str, list[C
 
 
 def play(case: Case, make: Make, costs: StepCosts) -> tuple[int, float, float]:
-    """Passes, their ms by the table, and the source's own seconds, until the output is written."""
+    """Return passes, their milliseconds by the table, and the source's own seconds for the whole output."""
     history = History(case.log)
     source = make(costs, history, case.prediction)
     done, passes, spent_ms, own_s = 0, 0, 0.0, 0.0

@@ -50,7 +50,7 @@ def fresh_prompt(words: int) -> str:
 
 
 async def ours(client: ResponsesClient, model: str, prompt: str) -> tuple[float, Waterfall]:
-    """Milliseconds to the first token in the client's hands, and the server's account of the turn."""
+    """Return milliseconds to the first token at the client, and the server's times of the turn."""
     began, first = time.perf_counter(), 0.0
     body = {"model": model, "input": prompt, "max_output_tokens": OUTPUT_TOKENS, "temperature": 0}
     async for event in client.stream(body):
@@ -65,7 +65,7 @@ async def ours(client: ResponsesClient, model: str, prompt: str) -> tuple[float,
 
 
 def plain(llama: Any, prompt: str) -> float:
-    """Milliseconds to the first token of llama-cpp-python's high-level class."""
+    """Return milliseconds to the first token of llama-cpp-python's high-level class."""
     began = time.perf_counter()
     messages = [{"role": "user", "content": prompt}]
     chunks = llama.create_chat_completion(messages, max_tokens=OUTPUT_TOKENS, temperature=0, stream=True)
@@ -77,7 +77,7 @@ def plain(llama: Any, prompt: str) -> float:
 
 
 def process_ms(model: str) -> float:
-    """What the process around a request costs: `vivace ask`, Enter to first byte, less the server's part."""
+    """Return milliseconds that a `vivace ask` process adds, from its start to the first byte."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "vivace", "ask", "Say yes.", "--model", model, "--verbose"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:

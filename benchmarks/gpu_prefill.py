@@ -61,7 +61,7 @@ def _median_ms(runner: Any, tokens: list[int], start: int) -> float:
 
 
 def _next_tokens(runner: Any, material: Material, *, passes: bool) -> list[Logits]:
-    """The logits behind each of ENDS; the last token through the pass that decodes, if so wished."""
+    """Return the logits at each of ENDS. With `passes`, decode the last token in a pass of its own."""
     rows, at = [], 0
     for end in ENDS:
         if passes:
@@ -74,7 +74,7 @@ def _next_tokens(runner: Any, material: Material, *, passes: bool) -> list[Logit
 
 
 def _difference(exact: list[Logits], other: list[Logits]) -> dict[str, float]:
-    """How often the likeliest token is the same, and how far the chances are apart (KL, nats)."""
+    """Return how often the top token is the same, and the mean KL divergence in nats."""
     same, apart = [], []
     for a, b in zip(exact, other, strict=True):
         p, q = (row - np.logaddexp.reduce(row.astype(np.float64)) for row in (a, b))
@@ -84,7 +84,7 @@ def _difference(exact: list[Logits], other: list[Logits]) -> dict[str, float]:
 
 
 def _profile(runner: Any, tokens: list[int]) -> dict[str, float]:
-    """Microseconds by kernel, the longest first."""
+    """Return microseconds by kernel, the longest first."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:

@@ -87,7 +87,7 @@ class Step:
 
 
 def combinations(words: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """`name=a,b` for each: every choice of one value each."""
+    """Yield every combination of values; each word is `name=a,b`."""
     known = {field.name for field in fields(Tuning)} - {"attention_parts"}  # numbers only
     names, values = [], []
     for word in words:

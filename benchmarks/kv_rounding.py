@@ -32,7 +32,7 @@ def to_bf16(rows: Tensor) -> Tensor:
 
 
 def integers(size: int, *, is_paired: bool = False) -> reference.RoundKV:
-    """Signed 8-bit integers, a bf16 scale for every `size` dimensions."""
+    """Return a rounding to signed 8-bit integers with a bf16 scale for every `size` dimensions."""
 
     def keep(rows: Tensor) -> Tensor:
         ordered = rows[..., PAIRED] if is_paired else rows
@@ -45,12 +45,12 @@ def integers(size: int, *, is_paired: bool = False) -> reference.RoundKV:
 
 
 def floats(rows: Tensor) -> Tensor:
-    """8-bit floats (e4m3) as they are: three digits whatever the size."""
+    """Round to 8-bit floats (e4m3) without a scale."""
     return rows.clamp(-448, 448).to(torch.float8_e4m3fn).float()
 
 
 def scaled_floats(rows: Tensor) -> Tensor:
-    """8-bit floats with a scale a head: what is far below the largest is not lost."""
+    """Round to 8-bit floats with one scale for each head."""
     scale = rows.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 448
     return (rows / scale).to(torch.float8_e4m3fn).float() * scale
 
@@ -66,7 +66,7 @@ WAYS: dict[str, reference.RoundKV] = {
 
 
 def compare(found: Tensor, wanted: Tensor) -> Tensor:
-    """Relative error of the logits, share of likeliest tokens that are the same, KL divergence: means."""
+    """Return means: relative error of the logits, share of equal top tokens, KL divergence."""
     error = (found - wanted).norm(dim=1) / wanted.norm(dim=1)
     is_same = (found.argmax(1) == wanted.argmax(1)).float()
     truth = wanted.log_softmax(1)

@@ -329,7 +329,7 @@ def open_runner(model: Path, device: str, gpu_folder: str, threads: int) -> Runn
 
 
 def show(texts: dict[str, dict[str, str]]) -> None:
-    """One line a wording: obeyed in each kind, and the task kept where it should be; the held-out apart."""
+    """Return one line for each wording: steers obeyed by kind, tasks kept, held-out cases apart."""
     cases = {case.name: case for case in read_cases()}
     kinds = list(dict.fromkeys(case.kind for case in cases.values()))
     columns = [*kinds, "obeyed", "kept", "both", "held out:", "kept", "both"]
@@ -355,7 +355,7 @@ def _row(answers: dict[str, str], cases: dict[str, Case], kinds: Sequence[str]) 
 
 
 def show_texts(texts: dict[str, dict[str, str]], wording: str) -> None:
-    """Every answer, with what it was to be."""
+    """Return every answer, with what was expected."""
     for case in read_cases():
         if (text := texts[wording].get(case.name)) is None:
             continue

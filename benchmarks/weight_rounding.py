@@ -31,13 +31,13 @@ def as_it_is(weight: Tensor) -> Tensor:
 
 
 def a_row(weight: Tensor) -> Tensor:
-    """8-bit integers, a scale a row: what weight_bits = 8 is."""
+    """Round to 8-bit integers with one scale for each row, as weight_bits = 8 does."""
     scale = weight.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
     return torch.round(weight / scale) * scale
 
 
 def symmetric(size: int) -> Way:
-    """A step a group: its largest number is -8 steps."""
+    """Return a rounding with one step for each group, whose largest number is -8 steps."""
 
     def rounded(weight: Tensor) -> Tensor:
         groups = weight.reshape(-1, size)
@@ -50,7 +50,7 @@ def symmetric(size: int) -> Way:
 
 
 def with_least(size: int, spans: tuple[int, ...] = (LEVELS,)) -> Way:
-    """A step and a least value a group; the step is the best of a few."""
+    """Return a rounding with a step and a minimum for each group; the step is the best of a few."""
 
     def rounded(weight: Tensor) -> Tensor:
         groups = weight.reshape(-1, size)
@@ -68,12 +68,12 @@ def with_least(size: int, spans: tuple[int, ...] = (LEVELS,)) -> Way:
 
 
 def in_bytes(weight: Tensor) -> Tensor:
-    """What weight_bits = 4 is."""
+    """Round as weight_bits = 4 does."""
     return widen(round_to_int4(weight))
 
 
 def _short(numbers: Tensor, weight: Tensor) -> Tensor:
-    """fp16 in the unit of a row."""
+    """Round to fp16 in the unit of a row."""
     rows = numbers.reshape(len(weight), -1)
     unit = weight.abs().amax(1, keepdim=True).clamp(min=1e-12)
     return ((rows / unit).half().float() * unit).reshape(numbers.shape)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from vivace.bench.engine.measures.typed_ahead import SLIP, typed_prefixes
+from vivace.bench.engine.measures.typed_ahead import TYPO, typed_prefixes
 from vivace.bench.engine.plot import draw
 from vivace.bench.engine.report import LINES, measured, table
 from vivace.bench.figures import median, percentile, ratio, rounded
@@ -122,8 +122,8 @@ def test_typing_grows_towards_the_text_with_slips_at_its_end() -> None:
     text = "the quick brown fox jumps over the lazy dog"
     drafts = typed_prefixes(text, 9)
     assert len(drafts) == 8
-    slips = [draft for draft in drafts if draft.endswith(SLIP)]
+    slips = [draft for draft in drafts if draft.endswith(TYPO)]
     assert len(slips) == 2
-    assert all(text.startswith(draft.removesuffix(SLIP)) for draft in drafts)
+    assert all(text.startswith(draft.removesuffix(TYPO)) for draft in drafts)
     assert [len(draft) for draft in drafts] == sorted(len(draft) for draft in drafts)
     assert len(drafts[-1]) < len(text)

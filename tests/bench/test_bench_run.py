@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from vivace.bench.engine.effort import PARTS, QUICK, Effort
-from vivace.bench.engine.peer import Ask, Peer, PeerJob
+from vivace.bench.engine.peer import Peer, PeerJob, PeerRequest
 from vivace.bench.engine.run import run_engine_bench
 from vivace.bench.limits import limits_of
 from vivace.cli.commands.bench import bench
@@ -100,10 +100,10 @@ def test_the_peer_speaks_with_and_without_lookup(smol: Path) -> None:
     prompt = tokenizer.encode("one two three four, one two three four, one two three")
     ready = len(prompt) - 1
     with Peer(PeerJob(str(smol), 512, 1, has_lookup=True)) as peer:
-        plain = peer.generate(Ask(prompt, 12, ready))
-        looked_up = peer.generate(Ask(prompt, 12, ready, lookup_tokens=2))
+        plain = peer.generate(PeerRequest(prompt, 12, ready))
+        looked_up = peer.generate(PeerRequest(prompt, 12, ready, lookup_tokens=2))
         stopped = peer.generate(
-            Ask(prompt, 12, ready, stop=[tokenizer.token_bytes(plain.tokens[0]).decode()])
+            PeerRequest(prompt, 12, ready, stop=[tokenizer.token_bytes(plain.tokens[0]).decode()])
         )
     assert plain.tokens[0] == looked_up.tokens[0]
     assert len(plain.arrived_ms) == len(plain.tokens) == len(looked_up.tokens) == 12

@@ -86,9 +86,9 @@ def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerF
     plain["lm_head.weight"] = random_weights(shape, seed + 1)["embed_tokens.weight"] * 0.4
     plain["lm_head.weight"][:32] = plain["lm_head.weight"][127:] = 0.0
     model, dense = build_model(shape, plain, bits, device, CONTEXT_TOKENS)
-    wishes: dict[str, Any] = {} if is_real else {"make_machine": PlainLauncher, "blocks": 5}
-    wishes |= {"bits": bits, "kv_bits": kv_bits}
-    runner = CudaRunner("random", model, dense, words, context_tokens=CONTEXT_TOKENS, **wishes)
+    options: dict[str, Any] = {} if is_real else {"make_launcher": PlainLauncher, "blocks": 5}
+    options |= {"bits": bits, "kv_bits": kv_bits}
+    runner = CudaRunner("random", model, dense, words, context_tokens=CONTEXT_TOKENS, **options)
     return RunnerFixture("cuda", runner, words, runner.close)
 
 

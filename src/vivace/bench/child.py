@@ -27,10 +27,10 @@ class Child:
             self.end()
             raise KeyboardInterrupt
 
-    def end(self, *, patience_s: float = 0.0) -> None:
-        """Wait up to `patience_s` for its end, then kill it."""
+    def end(self, *, timeout_s: float = 0.0) -> None:
+        """Wait up to `timeout_s` for its end, then kill it."""
         try:
-            self.process.wait(patience_s)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

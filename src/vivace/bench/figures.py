@@ -24,7 +24,7 @@ def ratio(one: float, other: float) -> float:
 
 
 def rounded(value: Any) -> Any:
-    """The same with every float cut to `DIGITS` significant digits; an infinite one becomes None (JSON)."""
+    """Return the value with floats rounded to `DIGITS` significant digits and infinity as None (JSON)."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     if isinstance(value, dict):

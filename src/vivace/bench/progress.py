@@ -1,6 +1,6 @@
-"""Says on stderr which part of how many runs, and about how long the rest will take.
+"""Show on stderr which part runs, and an estimate of the remaining time.
 
-Owns the words and the guess. On a terminal one line is drawn over and over; elsewhere each part has a line.
+Owns the text and the estimate. A terminal has one line that is redrawn; elsewhere each part has a line.
 """
 
 import sys
@@ -16,7 +16,7 @@ CLEAR_LINE = "\r\x1b[K"
 class Plan(Protocol):
     @property
     def seconds(self) -> tuple[int, ...]:
-        """For each part."""
+        """Return the planned seconds of each part."""
         ...
 
 

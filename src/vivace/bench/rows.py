@@ -59,7 +59,7 @@ class EditCase:
 
 
 def read_rows(folder: Path | None) -> RowSet:
-    """The rows of `folder`, or of the one beside the repository; without either, those that ship."""
+    """Return the rows of `folder`, of the folder beside the repository, or those that ship."""
     wanted = folder or Path(vivace.__file__).parents[3] / "shared" / "evals"
     file = wanted / ROWS_FILE
     if file.is_file():
@@ -72,7 +72,7 @@ def read_rows(folder: Path | None) -> RowSet:
 
 
 def choose_cases(rows: Sequence[Row], tokenizer: Tokenizer, template: Family, count: int) -> list[EditCase]:
-    """The first `count` rows that can be taken."""
+    """Return the first `count` usable rows as cases."""
     chosen: list[EditCase] = []
     for row in rows:
         if len(chosen) == count:
@@ -90,7 +90,7 @@ def quickest(cases: Sequence[EditCase], count: int) -> list[EditCase]:
 
 
 def make_case(row: Row, tokenizer: Tokenizer, template: Family) -> EditCase | None:
-    """The row's prompt for the smallest unit that holds the change; None if that is not a small one."""
+    """Return the row's prompt for the smallest unit that holds the change, or None if it is too large."""
     source = source_from_bytes(Path(row.path), row.before.encode())
     units = list_units(source, language_for(source.path))
     unit = smallest_unit(units, *changed_lines(row.before, row.after))
@@ -111,7 +111,7 @@ def make_case(row: Row, tokenizer: Tokenizer, template: Family) -> EditCase | No
 
 
 def changed_lines(before: str, after: str) -> tuple[int, int]:
-    """First and last changed line of `before`, 1-based; of a pure insertion, the lines on both sides."""
+    """Return the first and last changed line of `before` (1-based); of an insertion, its neighbours."""
     old, new = before.splitlines(), after.splitlines()
     above = _common(old, new)
     below = _common(old[above:][::-1], new[above:][::-1])
@@ -129,13 +129,13 @@ def smallest_unit(units: Sequence[Unit], first_line: int, last_line: int) -> Uni
 
 
 def as_messages(given: Sequence[dict[str, str]]) -> list[Message]:
-    """The agent's messages as a family takes them."""
+    """Return the agent's messages as a family renders them."""
     shaped = [{"role": each["role"], "text": each["content"], "is_open": "status" in each} for each in given]
     return msgspec.convert(shaped, list[Message])
 
 
 def _prompt(request: Rewrite, template: Family) -> list[int]:
-    """As the server makes it of the agent's request."""
+    """Return the tokens that the server makes of the agent's request."""
     tokens = template.render(as_messages(request.messages))
     return tokens + template.answer(tokens, OutputSpec())
 

@@ -1,4 +1,4 @@
-"""Faults that nobody expected: logged with where they come from, and answered.
+"""Unexpected exceptions: log them with their traceback, and answer the turn.
 
 A fault in one turn's work ends that turn; a fault of the runner or of the engine itself ends the engine. Owns
 how a fault is logged and answered. Does not own which of the two it is (`loop/stepper`, `loop/engine`).
@@ -30,7 +30,7 @@ def log_fault(what: str, error: BaseException) -> None:
 
 @contextmanager
 def only_logged(what: str) -> Iterator[None]:
-    """Log whatever goes wrong in the block, and go on behind it."""
+    """Log exceptions of the block and continue behind it."""
     try:
         yield
     except ENDING:

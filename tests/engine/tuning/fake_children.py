@@ -16,9 +16,9 @@ from vivace.engine.tuning.wire import (
     Load,
     Passes,
     Prefill,
-    Read,
     Requantise,
     Scores,
+    ScoreSample,
     Times,
 )
 
@@ -81,7 +81,7 @@ class FakeChild:
                 return Times([tokens * 6.0 * slowness])
             case Passes(sizes):
                 return Times([(60 + 8 * size) * slowness for size in sizes])
-            case Read():
+            case ScoreSample():
                 change = self.machine.change.get(self.name, 0.0)
                 return Scores([-1.0 - change] * 100, [5] * 100)
         raise VariantFailed(f"unknown request {request}")

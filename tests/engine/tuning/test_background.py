@@ -13,7 +13,7 @@ from vivace.engine.tuning import background, keys, profile
 from vivace.engine.tuning.child import VariantFailed
 from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.tune import tune
-from vivace.engine.tuning.wire import Read, Requantise
+from vivace.engine.tuning.wire import Requantise, ScoreSample
 from vivace.models import store
 
 PLENTY = 10**12
@@ -103,9 +103,9 @@ def test_what_was_measured_is_not_measured_again(
     assert any(is_in_third_round(number, settings, model, monkeypatch) for number in range(1, 200))
     _, requests, machine = finished(settings)
     assert requests.kinds[Requantise] == 0
-    assert requests.kinds[Read] == 0
+    assert requests.kinds[ScoreSample] == 0
     assert machine.prefilled[:2] == [(SOURCE, True), (Q8_0, True)]
-    assert whole.kinds[Read] == 2
+    assert whole.kinds[ScoreSample] == 2
 
 
 def is_in_third_round(number: int, settings: Settings, model: Path, monkeypatch: pytest.MonkeyPatch) -> bool:

@@ -21,7 +21,7 @@ from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.profile import Profile, tuned, weights_for
 from vivace.engine.tuning.requantise import make
 from vivace.engine.tuning.tune import tune
-from vivace.engine.tuning.wire import Done, Load, Passes, Read, Requantise, Scores, Times
+from vivace.engine.tuning.wire import Done, Load, Passes, Requantise, Scores, ScoreSample, Times
 from vivace.errors import VivaceError
 from vivace.models import store
 from vivace.models.progress import Silent
@@ -85,7 +85,7 @@ def likeness(smol: Path, folder: Path, format: Format) -> Likeness:
     for path in (smol, target):
         child = Child()
         child.ask(Load(str(path), use_extra_bufts=True, threads=1), Done)
-        scores.append(child.ask(Read(), Scores))
+        scores.append(child.ask(ScoreSample(), Scores))
         child.close()
     return compare(*scores)
 

@@ -13,7 +13,7 @@ from vivace.engine.tuning.formats import Format
 from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.profile import Profile, weights_for
 from vivace.engine.tuning.tune import tune
-from vivace.engine.tuning.wire import Describe, Load, Prefill, Read, Requantise
+from vivace.engine.tuning.wire import Describe, Load, Prefill, Requantise, ScoreSample
 from vivace.errors import VivaceError
 from vivace.models import store
 
@@ -180,7 +180,7 @@ def test_special_kernels_that_crash_are_avoided(settings: Settings, model: Path)
 
 def test_what_could_not_be_compared_is_not_used(settings: Settings, model: Path) -> None:
     """If the file as downloaded cannot read the sample, no made file can be shown to be the same model."""
-    machine = fail_for(SOURCE, Read)
+    machine = fail_for(SOURCE, ScoreSample)
     machine.speed = {(Q8_0, True, 2): 3.0}
     with pytest.raises(VivaceError, match="cannot be measured"):
         run(settings, model, machine)
@@ -211,7 +211,7 @@ def test_a_slow_machine_leaves_out_what_matters_less(
     settings: Settings, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it takes too long, chunks are not measured; the choice of weights is."""
-    monkeypatch.setattr(search, "LATE_S", 0.0)
+    monkeypatch.setattr(search, "SLOW_SEARCH_S", 0.0)
     profile = run(settings, model, FakeMachine(speed={(Q8_0, True, 2): 1.33}))
     assert (profile.format, profile.chunk_tokens) == ("Q8_0", 0)
 

@@ -69,4 +69,4 @@ def test_a_stop_string_may_have_begun_before(desk: Desk) -> None:
 def test_no_more_can_have_been_said_than_there_is(desk: Desk) -> None:
     """A count beyond the log is refused."""
     desk.run(Open("s", list(LOG)), Generate("s", "t", [7], prior_output_tokens=7))
-    assert "spoken" in desk.failed("t").message
+    assert "prior_output_tokens" in desk.failed("t").message

@@ -115,7 +115,7 @@ class EngineProcess:
     def close(self) -> None:
         """Close its socket, which ends it; kill it if it is not gone in time."""
         self._link.close()
-        self._child.end(patience_s=EXIT_S)
+        self._child.end(timeout_s=EXIT_S)
 
     @contextmanager
     def session(self, *, tenant: str = "") -> Iterator[str]:
@@ -176,9 +176,9 @@ class EngineProcess:
         if not data:
             raise self._child.why_it_ended("The engine process")
         for frame in self._unpacker.feed(data):
-            self._take(frame, now)
+            self._handle_frame(frame, now)
 
-    def _take(self, frame: FromEngine, now: float) -> None:
+    def _handle_frame(self, frame: FromEngine, now: float) -> None:
         match frame:
             case Ready():
                 self._ready = frame

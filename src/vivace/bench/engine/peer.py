@@ -28,7 +28,7 @@ class PeerJob(msgspec.Struct, frozen=True):
     has_lookup: bool = False  # prompt-lookup decoding, which must keep the logits of every position
 
 
-class Ask(msgspec.Struct, frozen=True):
+class PeerRequest(msgspec.Struct, frozen=True):
     """Generate greedily from `tokens`; `ready_tokens` of them are evaluated before the clock starts."""
 
     tokens: list[int]
@@ -39,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True):
     lookup_tokens: int = 0  # how many tokens prompt lookup drafts; 0: off
 
 
-class Reply(msgspec.Struct, frozen=True):
+class PeerReply(msgspec.Struct, frozen=True):
     """The tokens, and when each one was there, in milliseconds from the start of the clock."""
 
     tokens: list[int] = []
@@ -85,7 +85,7 @@ class Peer:
     ) -> None:
         self.close()
 
-    def generate(self, ask: Ask) -> Reply:
+    def generate(self, ask: PeerRequest) -> PeerReply:
         assert self._process.stdin
         try:
             self._process.stdin.write(msgspec.json.encode(ask) + b"\n")
@@ -95,19 +95,19 @@ class Peer:
         return self._read()
 
     def close(self) -> None:
-        """It is killed: in the middle of a generation it would not notice a closed pipe."""
+        """Kill the process: during a generation it would not notice a closed pipe."""
         self._child.end()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
             with contextlib.suppress(BrokenPipeError):  # something not flushed, and nobody there to want it
                 pipe.close()
 
-    def _read(self) -> Reply:
+    def _read(self) -> PeerReply:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
             raise self._child.why_it_ended("Plain llama.cpp")
-        reply = msgspec.json.decode(line, type=Reply)
+        reply = msgspec.json.decode(line, type=PeerReply)
         if reply.error:
             raise StartError(f"Plain llama.cpp cannot do this here: {reply.error}", "Nothing was measured.")
         return reply

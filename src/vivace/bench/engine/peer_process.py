@@ -17,11 +17,11 @@ import msgspec
 from llama_cpp import Llama
 from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
-from vivace.bench.engine.peer import Ask, PeerJob, Reply
+from vivace.bench.engine.peer import PeerJob, PeerReply, PeerRequest
 
 
 def load(job: PeerJob) -> Llama:
-    """With lookup `logits_all` must be said too: without it version 0.3.36 fails after 512 tokens."""
+    """Load the model. With lookup, set `logits_all`: version 0.3.36 fails after 512 tokens without it."""
     return Llama(
         job.path,
         n_ctx=job.context_tokens,
@@ -32,8 +32,8 @@ def load(job: PeerJob) -> Llama:
     )
 
 
-def generate(llama: Any, ask: Ask) -> Reply:
-    """One generation, timed; the prompt's ready part is evaluated first, outside of the clock."""
+def generate(llama: Any, ask: PeerRequest) -> PeerReply:
+    """Time one generation. Evaluate the ready part of the prompt before the clock starts."""
     tokens: list[int] = []
     arrived_ms: list[float] = []
     tail = b""
@@ -49,7 +49,7 @@ def generate(llama: Any, ask: Ask) -> Reply:
         is_stopped = token in ask.end_tokens or any(stop.encode() in tail for stop in ask.stop)
         if is_stopped or len(tokens) == ask.max_tokens:
             break
-    return Reply(tokens, arrived_ms)
+    return PeerReply(tokens, arrived_ms)
 
 
 def make_ready(llama: Any, tokens: list[int]) -> None:
@@ -63,9 +63,9 @@ def make_ready(llama: Any, tokens: list[int]) -> None:
         llama.eval(tokens[same:])
 
 
-def asks(stream: IO[bytes]) -> Iterator[Ask]:
+def requests(stream: IO[bytes]) -> Iterator[PeerRequest]:
     for line in stream:
-        yield msgspec.json.decode(line, type=Ask)
+        yield msgspec.json.decode(line, type=PeerRequest)
 
 
 def main() -> int:
@@ -73,17 +73,17 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever llama.cpp prints must not get among the answers
 
-    def answer(reply: Reply) -> None:
+    def answer(reply: PeerReply) -> None:
         answers.write(msgspec.json.encode(reply) + b"\n")
         answers.flush()
 
     llama = load(msgspec.json.decode(sys.argv[1], type=PeerJob))
-    answer(Reply())
-    for ask in asks(sys.stdin.buffer):
+    answer(PeerReply())
+    for ask in requests(sys.stdin.buffer):
         try:
             answer(generate(llama, ask))
         except (RuntimeError, ValueError) as error:
-            answer(Reply(error=str(error)))
+            answer(PeerReply(error=str(error)))
     return 0
 
 

@@ -93,7 +93,7 @@ LINES = (
 
 
 def table(report: dict[str, Any]) -> str:
-    """The whole report as text."""
+    """Return the whole report as text."""
     rows = [HEAD, *(_cells(report, line) for line in LINES)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     met = judge(report)
@@ -104,7 +104,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def heading(report: dict[str, Any]) -> str:
-    """What was measured, on what."""
+    """Return the line that says what was measured, on which machine."""
     machine, versions, weights = report["machine"], report["versions"], report["weights"]
     lines = [
         f"{report['model']} on {machine['cpu']}, {machine['threads']} threads, {machine['memory_gb']:g} GB, "
@@ -120,7 +120,7 @@ def heading(report: dict[str, Any]) -> str:
 
 
 def measured(report: dict[str, Any], key: str, unit: str) -> str:
-    """A measurement with its unit: milliseconds become seconds where those are easier to read."""
+    """Return a measurement with its unit. Show long milliseconds as seconds."""
     value = figure(report, key)
     if unit == "ms" and value >= 1000:
         return f"{value / 1e3:.2f} s"

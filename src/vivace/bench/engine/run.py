@@ -87,7 +87,7 @@ def make_context(settings: Settings, effort: Effort, rows: RowSet, downloaded: L
 def measure(
     context: BenchContext, settings: Settings, downloaded: Loadable, chosen: Loadable
 ) -> dict[str, Section]:
-    """All parts in the order of `effort.PARTS`."""
+    """Measure all parts in the order of `effort.PARTS`."""
     sections: dict[str, Section] = {}
     with ExitStack() as ours:
         context.progress.begin("decode")
@@ -107,14 +107,14 @@ def measure(
     return sections
 
 
-def _measure_alone(context: BenchContext, engine: EngineProcess, shelf: Path) -> dict[str, Section]:
-    """The parts that need no peer."""
+def _measure_alone(context: BenchContext, engine: EngineProcess, kv_folder: Path) -> dict[str, Section]:
+    """Measure the parts that need no peer."""
     parts: dict[str, Callable[[], Section]] = {
         "warm turn": lambda: measure_warm_turn(context, engine),
         "steer": lambda: measure_steer(context, engine),
         "interrupt": lambda: measure_interrupts(context, engine),
         "typing": lambda: measure_typing(context, engine),
-        "park": lambda: measure_park(context, engine, shelf),
+        "park": lambda: measure_park(context, engine, kv_folder),
         "background": lambda: measure_background(context, engine),
     }
     sections = {}
@@ -150,7 +150,7 @@ def versions() -> dict[str, str]:
 
 
 def _cpu_name() -> str:
-    """As the system calls it; its architecture where it does not say."""
+    """Return the CPU's name, or its architecture where the system gives no name."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
     named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -24,7 +24,7 @@ class Loadable:
 
 
 def as_downloaded(settings: Settings, kv_folder: Path) -> Loadable:
-    """The file that was pulled, and a folder of the bench's own to park sessions in."""
+    """Return the downloaded file, with a folder of the bench's own for parked sessions."""
     path = model_path(settings, settings.model)
     job = Job(
         model=settings.model,
@@ -39,7 +39,7 @@ def as_downloaded(settings: Settings, kv_folder: Path) -> Loadable:
 
 
 def as_chosen(settings: Settings, downloaded: Loadable) -> Loadable:
-    """What users get: the weights that were measured to be the best for this CPU, or the file as it is."""
+    """Return the weights that tuning chose for this CPU, or the downloaded file."""
     weights = weights_for(settings, Path(downloaded.job.path))
     job = msgspec.structs.replace(
         downloaded.job,

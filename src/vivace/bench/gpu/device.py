@@ -53,7 +53,7 @@ def _commit() -> str:
 
 
 def measure_bandwidth() -> dict[str, float]:
-    """Terabytes a second: a copy, counting what is read and written, and a pure read."""
+    """Return terabytes a second of a copy (bytes read and written) and of a read."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     source = torch.empty(COPY_BYTES // 4, device="cuda").normal_()

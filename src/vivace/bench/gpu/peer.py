@@ -19,7 +19,7 @@ from vivace.bench.gpu.material import Material
 from vivace.child_python import module_command
 
 CONTEXT, DECODED, ROUNDS = 1024, 128, 3
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 
 
 def measure_peers(checkpoint: Path, gpu_folder: Path, material: Material) -> dict[str, Any]:
@@ -35,10 +35,10 @@ def _ask(name: str, asked: dict[str, Any]) -> dict[str, Any]:
     command = module_command("vivace.bench.gpu.peer", name)
     try:
         done = subprocess.run(
-            command, input=json.dumps(asked), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command, input=json.dumps(asked), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return {"missing": f"no answer within {PATIENCE_S:.0f} s"}
+        return {"missing": f"no answer within {TIMEOUT_S:.0f} s"}
     if done.returncode:
         words = done.stderr.strip().splitlines() or ["it said nothing"]
         return {"missing": words[-1]}
@@ -47,7 +47,7 @@ def _ask(name: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
-    """bf16, a static cache, the forward pass compiled into CUDA graphs."""
+    """Measure transformers in bf16: static cache, forward pass compiled into CUDA graphs."""
     import torch  # type: ignore[import-not-found,unused-ignore]
     import transformers  # type: ignore[import-not-found,unused-ignore]
 
@@ -85,7 +85,7 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_transformers(checkpoint: Path, gpu_folder: Path, device: str = "cuda") -> Any:
-    """The same weights as ours, in bf16, in transformers' own model."""
+    """Load our weights in bf16 into transformers' own model."""
     import torch
     import transformers
 
@@ -128,7 +128,7 @@ def _refill_rotation(model: Any, config: Any, theta: float) -> None:
 
 
 def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
-    """The file as downloaded, all layers on the GPU, flash attention."""
+    """Measure llama.cpp with the downloaded file, all layers on the GPU, flash attention."""
     import llama_cpp as lc
 
     if not lc.llama_supports_gpu_offload():

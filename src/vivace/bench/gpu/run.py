@@ -107,7 +107,7 @@ def _measure_format(job: Job, material: Material, copy_tb_s: float) -> Section:
 
 
 def bytes_per_token(shape: Shape, bits: int) -> int:
-    """Weights that a token reads: all but the embedding's table."""
+    """Return the bytes of weights that one token reads: all but the embedding table."""
     head = shape.vocab * shape.hidden
     layers = shape.parameters - 2 * head
     if bits == 4:  # and two bytes for every 32; the head in 8 bits

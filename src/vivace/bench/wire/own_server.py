@@ -40,7 +40,7 @@ class BenchServer:
     _numbers: Iterator[int]
 
     def script(self, **fields: Any) -> str:
-        """The name of a model that plays this script."""
+        """Return the name of a model that plays this script."""
         file = self.folder / f"script-{next(self._numbers)}.json"
         file.write_bytes(msgspec.json.encode(Script(**fields)))
         return f"{SCRIPTED}{file}"
@@ -51,7 +51,7 @@ class BenchServer:
 
 @contextmanager
 def open_server(settings: Settings, model: str) -> Iterator[BenchServer]:
-    """A server that runs until the block ends, with `model` loaded."""
+    """Run a server with `model` loaded until the block ends."""
     _allow_open_files()
     with tempfile.TemporaryDirectory(prefix="vivace-bench-wire-") as name:
         folder = Path(name)
@@ -71,13 +71,13 @@ def open_server(settings: Settings, model: str) -> Iterator[BenchServer]:
 
 @contextmanager
 def running(settings: Settings) -> Iterator[ServerAddress]:
-    """A server with these settings, whose model is loaded; told to stop when the block ends."""
+    """Run a server with these settings and its model loaded until the block ends."""
     child = _start(settings)
     try:
         yield _address(settings, child)
     finally:
         child.process.terminate()
-        child.end(patience_s=EXIT_S)
+        child.end(timeout_s=EXIT_S)
 
 
 def _start(settings: Settings) -> Child:

@@ -113,7 +113,7 @@ def _relay(model: str) -> Iterator[socket.socket]:
         with connected(int(port)) as link:
             yield link
     finally:
-        child.end(patience_s=EXIT_S)
+        child.end(timeout_s=EXIT_S)
 
 
 def _read_frames(link: socket.socket) -> MeasuredTurn:

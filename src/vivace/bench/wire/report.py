@@ -45,7 +45,7 @@ LINES = (
 
 
 def table(report: dict[str, Any]) -> str:
-    """The whole report as text."""
+    """Return the whole report as text."""
     rows = [HEAD, *(_cells(report, line) for line in LINES)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = "\n".join(_joined(row, widths) for row in rows)
@@ -55,7 +55,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def heading(report: dict[str, Any]) -> str:
-    """What was measured, on what."""
+    """Return the line that says what was measured, on which machine."""
     machine, versions, fanout = report["machine"], report["versions"], report["fanout"]
     lines = [
         f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gb']:g} GB, "
@@ -70,7 +70,7 @@ def heading(report: dict[str, Any]) -> str:
 
 
 def shown(report: dict[str, Any], key: str, unit: str) -> str:
-    """A measurement with its unit: microseconds become milliseconds where those are easier to read."""
+    """Return a measurement with its unit. Show long microseconds as milliseconds."""
     if unit == "µs" and (value := figure(report, key)) >= 1000:
         return f"{value / 1e3:.1f} ms"
     return measured(report, key, unit)

@@ -51,7 +51,7 @@ def run_wire_bench(settings: Settings, effort: Effort) -> dict[str, Any]:
 
 
 def measure(server: BenchServer, model: Path, effort: Effort, progress: Progress) -> dict[str, Section]:
-    """All parts, in the order of `effort.PARTS`."""
+    """Measure all parts in the order of `effort.PARTS`."""
     parts: dict[str, tuple[str, Callable[[], Section]]] = {
         "round trip": ("roundtrip", lambda: measure_roundtrip(server, model, effort.loops, effort.turns)),
         "per token": ("per_token", lambda: measure_per_token(server, effort.token_rounds, effort.tokens)),

@@ -23,7 +23,7 @@ class FrameReader:
         self.is_closed = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The JSON of each event that is whole now."""
+        """Return the JSON of each event that is complete now."""
         buffer, at = self._buffer + data, 0
         events = []
         while frame := _frame(buffer, at):
@@ -41,7 +41,7 @@ class FrameReader:
 
 
 def _frame(buffer: bytes, at: int) -> tuple[int, int, int] | None:
-    """First byte, start and end of the payload of the frame at `at`; None if it is not all there."""
+    """Return the first byte and the payload's start and end of the frame at `at`, or None if incomplete."""
     held = len(buffer) - at
     if held < 2:
         return None
@@ -59,7 +59,7 @@ def _frame(buffer: bytes, at: int) -> tuple[int, int, int] | None:
 
 
 def framed(payload: bytes, key: bytes, kind: int = TEXT) -> bytes:
-    """A client's frame: masked."""
+    """Return a client's frame, masked."""
     length = len(payload)
     if length < 126:
         head = bytes([FINAL | kind, 0x80 | length])
@@ -82,7 +82,7 @@ class EventReader:
         self.is_over = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The JSON of each event that is whole now."""
+        """Return the JSON of each event that is complete now."""
         self._buffer += data
         if not self.status and not self._read_head():
             return []
@@ -98,7 +98,7 @@ class EventReader:
         return bool(blank)
 
     def _read_chunks(self) -> bytes:
-        """The body of all chunks that are whole."""
+        """Return the body of all complete chunks."""
         buffer, at, body = self._buffer, 0, b""
         while (line_end := buffer.find(b"\r\n", at)) >= 0:
             start = line_end + 2

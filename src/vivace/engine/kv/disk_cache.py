@@ -1,8 +1,8 @@
-"""KV on disk: sessions that were parked, and prefixes that many sessions share.
+"""KV on disk: parked sessions, and prefixes that many sessions share.
 
-Owns the files: a folder for each KV format, in it one for each tenant, named by a salted hash: no tenant's
-text finds another's. A thread writes each file beside its name and renames it when it is whole; the least
-recently used go when the limit is reached. KV is a cache: whatever fails here costs a prefill, nothing else.
+Owns the files: a folder for each KV format, in it one for each tenant, named by a salted hash, so that no
+tenant can find another's KV. A thread writes each file under a temporary name and renames it when complete;
+the least recently used files are deleted at the limit. A failure here costs a prefill, nothing else.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from vivace.engine.faults import log_fault
 _HEADER = struct.Struct("<8sQQI")  # magic, tokens, bytes of state, checksum; then the tokens, then the state
 _MAGIC = b"vivakv1\n"
 _SALT_BYTES = 32
-MAX_UNWRITTEN_BYTES = 512 << 20  # states that wait for the disk; beyond this, parking waits too
-COVERED = 0.9  # a prefix is not kept again if a kept one covers this share of it
-STALE_S = 3600.0  # a half-written file of this age has no writer any more
+MAX_UNWRITTEN_BYTES = 512 << 20  # states in the writer's queue; beyond this, parking waits for it
+COVERED = 0.9  # a prefix is not kept if an existing one covers this share of it
+STALE_S = 3600.0  # an incomplete file of this age has no writer any more
 
 
-class Parked:
+class ParkedKV:
     """One file: the tokens whose KV it holds."""
 
     def __init__(self, tenant: str, path: Path, tokens: "array[int]", size_bytes: int, used: float) -> None:
@@ -39,8 +39,8 @@ class Parked:
         self.size_bytes = size_bytes
         self.used = used
         self.unwritten: bytes | None = None  # the state, until the disk has it
-        self.is_forgotten = False  # set by the engine, looked at by the writer
-        self.is_lost = False  # the other way round: it could not be written
+        self.is_deleted = False  # set by the engine, read by the writer
+        self.is_lost = False  # set by the writer, read by the engine: it could not be written
 
     @property
     def is_prefix(self) -> bool:
@@ -48,7 +48,7 @@ class Parked:
 
 
 class PrefixMatch(NamedTuple):
-    parked: Parked
+    parked: ParkedKV
     length: int  # how many of the wanted tokens it begins with
 
 
@@ -70,18 +70,18 @@ class DiskCache:
         return sum(parked.size_bytes for parked in self._parked.values() if not parked.is_lost)
 
     def key(self, tenant: str) -> str:
-        """Return the name of a tenant's folder. Nobody can tell whose it is, or find it without the salt."""
+        """Return the name of a tenant's folder, a salted hash."""
         return _digest(self._salt, b"tenant:" + tenant.encode())
 
     def park(
         self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes], used: float | None = None
     ) -> None:
-        """Write a session's KV, unless a longer file begins with it. Files that it has outgrown go.
+        """Write a session's KV, unless a longer file begins with it. Delete files that are a prefix of it.
 
-        `used`: when the session was last worked on, if that is not now.
+        `used` is the time of the session's last turn; now, if it is not given.
         """
         packed = array("i", tokens)
-        sessions = [parked for parked in self._of(tenant) if not parked.is_prefix]
+        sessions = [parked for parked in self._files_of(tenant) if not parked.is_prefix]
         alike = [(parked, common_length(parked.tokens, packed)) for parked in sessions]
         for other, length in alike:
             if length == len(packed) < len(other.tokens):
@@ -89,12 +89,12 @@ class DiskCache:
         if self._put(tenant, packed, save, ".session", used):
             for other, length in alike:
                 if length == len(other.tokens) < len(packed):
-                    self._forget(other)
+                    self._delete(other)
         return None
 
     def keep_prefix(self, tenant: str, tokens: Sequence[int], save: Callable[[], bytes]) -> None:
         packed = array("i", tokens)
-        for other in self._of(tenant):
+        for other in self._files_of(tenant):
             if other.is_prefix and common_length(other.tokens, packed) >= COVERED * len(packed):
                 return
         self._put(tenant, packed, save, ".prefix")
@@ -102,17 +102,19 @@ class DiskCache:
     def find(self, tenant: str, tokens: Sequence[int]) -> PrefixMatch | None:
         """Return the file with the longest prefix in common with `tokens`."""
         packed = array("i", tokens)
-        found = [PrefixMatch(parked, common_length(parked.tokens, packed)) for parked in self._of(tenant)]
+        found = [
+            PrefixMatch(parked, common_length(parked.tokens, packed)) for parked in self._files_of(tenant)
+        ]
         return max(found, key=lambda each: each.length, default=None)
 
-    def prefixes(self) -> list[Parked]:
+    def prefixes(self) -> list[ParkedKV]:
         """Return the kept prefixes, the latest used first."""
         kept = [parked for parked in self._parked.values() if parked.is_prefix]
         return sorted(kept, key=lambda parked: -parked.used)
 
-    def read(self, parked: Parked, *, is_use: bool = True) -> bytes | None:
+    def read(self, parked: ParkedKV, *, counts_as_use: bool = True) -> bytes | None:
         """Return the state, or None if the file is gone or is not as it was written."""
-        if is_use:
+        if counts_as_use:
             self.touch(parked)
         if (state := parked.unwritten) is not None:
             return state
@@ -124,11 +126,11 @@ class DiskCache:
             header, held, state = b"", b"", b""
         if held == tokens and header == _header(tokens, state):
             return state
-        self._forget(parked)
+        self._delete(parked)
         return None
 
-    def touch(self, parked: Parked) -> None:
-        """Note that a file was used: others are deleted before it."""
+    def touch(self, parked: ParkedKV) -> None:
+        """Record that a file was used, so that others are deleted before it."""
         parked.used = time.time()
         with contextlib.suppress(OSError):  # the file's time tells the next engine
             os.utime(parked.path)
@@ -143,7 +145,7 @@ class DiskCache:
         self.flush()
         self._writer.shutdown()
 
-    def _of(self, tenant: str) -> list[Parked]:
+    def _files_of(self, tenant: str) -> list[ParkedKV]:
         return [parked for parked in self._parked.values() if parked.tenant == tenant and not parked.is_lost]
 
     def _put(
@@ -167,7 +169,7 @@ class DiskCache:
         if waiting + len(state) > MAX_UNWRITTEN_BYTES:
             self.flush()
         size_bytes = len(state) + 4 * len(packed) + _HEADER.size
-        parked = Parked(tenant, path, packed, size_bytes, time.time() if used is None else used)
+        parked = ParkedKV(tenant, path, packed, size_bytes, time.time() if used is None else used)
         parked.unwritten = state
         self._parked[path] = parked
         self._make_room()
@@ -182,16 +184,16 @@ class DiskCache:
             if excess <= 0:
                 return
             excess -= parked.size_bytes
-            self._forget(parked)
+            self._delete(parked)
 
-    def _forget(self, parked: Parked) -> None:
-        parked.is_forgotten = True
+    def _delete(self, parked: ParkedKV) -> None:
+        parked.is_deleted = True
         self._parked.pop(parked.path, None)
         with contextlib.suppress(OSError):
             parked.path.unlink(missing_ok=True)
 
     def _sweep(self, folder: Path) -> None:
-        """Keep to the limit together with what other models and versions left, the oldest going first."""
+        """Delete the oldest files until those of all models and versions together are within the limit."""
         files = []
         for file in folder.glob("*/*/*"):
             with contextlib.suppress(OSError):
@@ -204,8 +206,8 @@ class DiskCache:
                 with contextlib.suppress(OSError):
                     file.unlink()
 
-    def _read_index(self) -> dict[Path, Parked]:
-        """What earlier engines left."""
+    def _read_index(self) -> dict[Path, ParkedKV]:
+        """Return the files that earlier engines left."""
         found = {}
         for file in sorted(self._folder.glob("*/*")):
             with contextlib.suppress(OSError):
@@ -219,8 +221,8 @@ class DiskCache:
         return found
 
 
-def _write(parked: Parked, state: bytes) -> None:
-    """In the writer's thread."""
+def _write(parked: ParkedKV, state: bytes) -> None:
+    """Write one file. Runs in the writer's thread."""
     fresh = parked.path.with_name(f"{parked.path.name}.{secrets.token_hex(4)}.part")
     try:
         parked.path.parent.mkdir(exist_ok=True, mode=0o700)
@@ -231,7 +233,7 @@ def _write(parked: Parked, state: bytes) -> None:
             file.write(state)
         os.utime(fresh, (parked.used, parked.used))  # the file's time tells the next engine
         fresh.replace(parked.path)
-        if parked.is_forgotten:
+        if parked.is_deleted:
             parked.path.unlink(missing_ok=True)
     except Exception as error:  # noqa: BLE001 - the boundary of the thread: it logs, and the file is lost
         if not isinstance(error, OSError):  # the disk is full, or the folder is gone
@@ -242,7 +244,7 @@ def _write(parked: Parked, state: bytes) -> None:
     parked.unwritten = None
 
 
-def _read_parked(file: Path) -> Parked | None:
+def _read_parked(file: Path) -> ParkedKV | None:
     stat = file.stat()
     with file.open("rb") as opened:
         header = opened.read(_HEADER.size)
@@ -253,11 +255,11 @@ def _read_parked(file: Path) -> Parked | None:
             return None
         tokens = array("i")
         tokens.frombytes(opened.read(4 * count))
-    return Parked(file.parent.name, file, tokens, stat.st_size, stat.st_mtime)
+    return ParkedKV(file.parent.name, file, tokens, stat.st_size, stat.st_mtime)
 
 
 def _salt(folder: Path) -> bytes:
-    """Random, made once for this folder, readable by its owner only."""
+    """Return the folder's random salt, created once and readable by its owner only."""
     file, fresh = folder / "salt", folder / f"salt.{secrets.token_hex(4)}.part"
     if file.exists() and file.stat().st_size != _SALT_BYTES:
         file.unlink(missing_ok=True)

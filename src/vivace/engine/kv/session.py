@@ -1,6 +1,6 @@
-"""Sessions: a token log each, and how much of it is in the runner's KV.
+"""Sessions: the token log of each, and how much of it is in the runner's KV.
 
-Owns logs, sequence ids, whose KV is shared, and what is parked when the KV is full. Does not own turns,
+Owns logs, sequence ids, prefix sharing, and which session is parked when the KV is full. Does not own turns,
 sampling or files (`disk_cache`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
 """
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from vivace.engine.common_length import common_length
 from vivace.engine.faults import ENDING, log_fault, only_logged
-from vivace.engine.kv.disk_cache import DiskCache, Parked
+from vivace.engine.kv.disk_cache import DiskCache, ParkedKV
 from vivace.engine.runners.base import (
     DecodingRunner,
     KVFull,
@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 NO_SEQ = -1
 SCRATCH_SEQS = 16  # sequences kept free for scoring candidates
-MIN_RESTORED_TOKENS = 32  # fewer are prefilled sooner than a file is read
-MIN_PREFIX_TOKENS = 64  # a beginning that sessions share is kept on disk from this length on
-PRELOADED_SHARE = 0.125  # of the KV cells, at most, for the prefixes that are loaded at start
+MIN_RESTORED_TOKENS = 32  # prefilling fewer is faster than reading a file
+MIN_PREFIX_TOKENS = 64  # a shared prefix of this length is kept on disk
+PRELOADED_SHARE = 0.125  # of the KV cells, the most for prefixes that are loaded at start
 
 
-Claim = tuple[bool, float]  # of a turn on its KV: background after realtime, then by age. Smaller is stronger
+Claim = tuple[bool, float]  # a turn's right to its KV: (is background, time received). Smaller is stronger
 
 
 class Session:
@@ -47,7 +47,7 @@ class Session:
         self.seq = NO_SEQ
         self.restored_tokens = 0  # how much of `kv` came from disk when it was last seated
         self.first_prompt_tokens = 0  # the log when its first turn began
-        self.origin: Parked | None = None  # the file that a prefix was loaded from
+        self.origin: ParkedKV | None = None  # the file that a prefix was loaded from
         self.used = 0.0  # when its last turn began or ended
         self.claim: Claim | None = None  # of the turn that runs or waits on it: there is never a second one
         self.is_fork = False
@@ -55,12 +55,12 @@ class Session:
 
     @property
     def pending(self) -> int:
-        """Tokens of the log that are not in the KV yet."""
+        """Return how many tokens of the log are not in the KV yet."""
         return len(self.log) - self.kv
 
     @property
     def committed_length(self) -> int:
-        """How much of the log is not a provisional tail."""
+        """Return the length of the log without its provisional tail."""
         return len(self.log) if self.tail_start is None else self.tail_start
 
     def history(self) -> History:
@@ -71,7 +71,7 @@ class Session:
             self._history.extend(self.log[len(self._history) :])
         return self._history
 
-    def cut(self, length: int) -> None:
+    def truncate(self, length: int) -> None:
         del self.log[length:]
         if self._history is not None and len(self._history) > length:
             self._history.truncate(length)
@@ -110,7 +110,7 @@ class Sessions:
         committed_length = session.committed_length
         kept = committed_length + common_length(session.log[committed_length:], tokens)
         if kept < len(session.log):
-            session.cut(kept)
+            session.truncate(kept)
             self.trim(session, min(session.kv, kept))
         session.log += tokens[kept - committed_length :]
         session.tail_start = committed_length if is_provisional else None
@@ -135,7 +135,7 @@ class Sessions:
     def rewind(self, name: str, length: int) -> None:
         self.check_rewind(name, length)
         session = self.get(name)
-        session.cut(length)
+        session.truncate(length)
         session.tail_start = None
         self.trim(session, length)
 
@@ -143,18 +143,18 @@ class Sessions:
         self._release(self._by_name.pop(name))
 
     def drop(self, name: str) -> None:
-        """Forget a session that may not be what the server takes it for, if it is there."""
+        """Remove a session whose state may differ from what the server assumes, if it is there."""
         if session := self._by_name.pop(name, None):
             self._release(session)
 
     def discard_kv(self, session: Session) -> None:
-        """Have a session's whole log prefilled again: what is in its KV is not known."""
+        """Discard a session's KV, whose contents are not known. Its whole log is prefilled again."""
         if session.seq != NO_SEQ:
             self._runner.trim(session.seq, 0)
         session.kv = 0
 
     def check_runner(self, fault: BaseException) -> None:
-        """Raise `fault` if the runner computes nothing any more: then it was not a turn's own."""
+        """Raise `fault` if the runner cannot compute a pass of one token: then it is not the turn's own."""
         try:
             for seq in self.scratch:
                 self._runner.trim(seq, 0)
@@ -197,9 +197,9 @@ class Sessions:
             session.kv = length
 
     def assign_sequence(self, session: Session, claim: Claim | None) -> None:
-        """Give a session that is about to work a sequence. A new one begins with KV that is there already.
+        """Assign a sequence to a session that is about to run. Start a new one with a shared or saved prefix.
 
-        `claim` says from which running sessions it may take room; None: from none.
+        `claim` says which running sessions may be evicted for it; None: none.
         """
         if session.seq == NO_SEQ:
             if not self._free:
@@ -207,14 +207,14 @@ class Sessions:
             session.seq = self._free.pop()
             session.restored_tokens = 0
         if session.kv == 0:  # new, or so far without a token: a warm-up may come with nothing
-            self._adopt_prefix(session)
+            self._share_prefix(session)
             self._restore(session)
 
     def _holders(self) -> list[Session]:
         """Return the sessions that have a sequence."""
         return [s for s in [*self._prefixes, *self._by_name.values()] if s.seq != NO_SEQ]
 
-    def _adopt_prefix(self, session: Session) -> None:
+    def _share_prefix(self, session: Session) -> None:
         """Share the longest prefix of the log that another session of the same tenant holds."""
         best, length = None, 0
         for other in self._holders():
@@ -231,12 +231,12 @@ class Sessions:
                 self._keep_prefix(session, best)
 
     def _keep_prefix(self, session: Session, other: Session) -> None:
-        """Keep on disk what two sessions begin with and then leave: instructions, tools, examples."""
+        """Keep a prefix on disk that two conversations share: instructions, tools, examples."""
         if self._disk_cache is None or session.is_fork or other in self._prefixes:
             return
         tokens = session.log[: session.kv]
-        is_same_talk = len(tokens) >= other.first_prompt_tokens
-        if len(tokens) >= MIN_PREFIX_TOKENS and not is_same_talk:
+        is_same_conversation = len(tokens) >= other.first_prompt_tokens
+        if len(tokens) >= MIN_PREFIX_TOKENS and not is_same_conversation:
             self._disk_cache.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
 
     def _restore(self, session: Session) -> None:
@@ -256,10 +256,10 @@ class Sessions:
             self.trim(session, found.length)
             session.restored_tokens = found.length
         else:
-            self._adopt_prefix(session)
+            self._share_prefix(session)
 
     def _load(self, session: Session, state: bytes, tokens: int) -> bool:
-        """Load a state into the session's sequence, in place of what it shares; return whether it worked."""
+        """Load a state into the session's sequence, in place of its shared KV. Return whether it worked."""
         self._runner.trim(session.seq, 0)
         session.kv = 0
         while True:
@@ -283,9 +283,9 @@ class Sessions:
                 return False
 
     def preload(self) -> None:
-        """Load the kept prefixes, the latest first, as long as they take a small share of the cells."""
+        """Load kept prefixes, the latest first, up to PRELOADED_SHARE of the cells."""
         left = int(self._runner.info.context_tokens * PRELOADED_SHARE)
-        prefixes: list[Parked] = []
+        prefixes: list[ParkedKV] = []
         with only_logged("The kept prefixes could not be read"):
             prefixes = self._disk_cache.prefixes() if self._disk_cache else []
         for parked in prefixes:
@@ -293,7 +293,7 @@ class Sessions:
                 continue
             left -= len(parked.tokens)
             assert self._disk_cache is not None
-            if (state := self._disk_cache.read(parked, is_use=False)) is not None:
+            if (state := self._disk_cache.read(parked, counts_as_use=False)) is not None:
                 session = Session("", list(parked.tokens), parked.tenant)
                 session.seq, session.origin = self._free.pop(), parked
                 if self._load(session, state, len(session.log)):
@@ -321,10 +321,10 @@ class Sessions:
                 self._make_room(working, claim)
 
     def _make_room(self, working: Iterable[Session], claim: Claim | None) -> None:
-        """Take the KV of another session: the idle one not used for longest, or else one that runs.
+        """Evict another session: the least recently used idle one, or else one whose turn has a weaker claim.
 
-        A turn takes only from turns with a weaker claim, the weakest first. If any could take from any, two
-        that do not fit together would take from each other for ever.
+        The weakest claim is evicted first. If any turn could evict any other, two that do not fit together
+        would evict each other for ever.
         """
         others = [s for s in self._holders() if s not in working]
         idle = [s for s in others if s.claim is None]
@@ -337,7 +337,7 @@ class Sessions:
             raise KVFull
 
     def _evict(self, session: Session) -> None:
-        """Take a session's KV away: parked on disk if that is worth a file. Its log stays."""
+        """Remove a session's KV, and park it on disk if it is long enough. Its log stays."""
         if session in self._prefixes:
             self._prefixes.remove(session)
         elif self._disk_cache is not None:

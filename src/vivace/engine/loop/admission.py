@@ -1,6 +1,6 @@
-"""What is refused before anything is changed, and why: every refusal costs no pass and disturbs nobody.
+"""Refuse invalid requests before anything is changed.
 
-Owns the limits of a single request. Does not own who may run when (`scheduler`), or what a grammar may be
+Owns the limits of a single request. Does not own scheduling (`scheduler`), or the limits of a grammar
 (`grammar`).
 """
 
@@ -42,7 +42,7 @@ def _check_generate(work: Generate, length: int, info: ModelInfo) -> None:
     if len(work.stop_tokens) > MAX_STOPS:
         raise UsageError(f"stop_tokens takes up to {MAX_STOPS} tokens.")
     if not 0 <= work.prior_output_tokens <= length:
-        raise UsageError(f"spoken is {work.prior_output_tokens}; the log has {length} tokens.")
+        raise UsageError(f"prior_output_tokens is {work.prior_output_tokens}; the log has {length} tokens.")
     check_sampling(work.sampling, info.vocab_size)
     check_tokens(work.prediction, info)
 

@@ -128,14 +128,14 @@ class Engine:
                 self._sessions.open(session, tokens, tenant)
             case Rewind(session=session, length=length):
                 self._sessions.check_rewind(session, length)
-                self._idle(session)
+                self._interrupt_session(session)
                 self._sessions.rewind(session, length)
             case Fork(session=session, source=source, length=length):
                 self._sessions.fork(session, source, length)
             case Park(session=session):
                 self._sessions.park(session)
             case Close(session=session):
-                self._idle(session)
+                self._interrupt_session(session)
                 self._sessions.close(session)
             case Stats() if self._stepper.stats_answered:
                 self._stepper.stats_answered -= 1
@@ -144,14 +144,14 @@ class Engine:
 
     def _begin(self, work: Work) -> None:
         session = self._sessions.get(work.session)
-        typed = self._running_on(session)
-        if typed and not (isinstance(typed, AppendTurn) and typed.is_provisional):
+        running = self._running_on(session)
+        if running and not (isinstance(running, AppendTurn) and running.is_provisional):
             raise UsageError(f"Session {session.name} has a turn already; fork it, or wait.")
         if any(turn.id == work.turn for turn in self._scheduler):
             raise UsageError(f"There is a turn {work.turn} already.")
         check_work(work, session.committed_length, self._info)
-        if typed:
-            self._stepper.finish(typed, "replaced")  # text still being typed makes way for what comes next
+        if running:
+            self._stepper.finish(running, "replaced")  # text still being typed makes way for what comes next
         is_provisional = isinstance(work, Append) and work.is_provisional
         committed_length = session.committed_length
         try:
@@ -190,7 +190,7 @@ class Engine:
                     clear=lambda seq: runner.trim(seq, 0),
                 )
 
-    def _idle(self, name: str) -> None:
+    def _interrupt_session(self, name: str) -> None:
         """Interrupt the turn that runs on a session, before the session is cut or closed."""
         if turn := self._running_on(self._sessions.get(name)):
             self._stepper.finish(turn, "interrupted")

@@ -1,7 +1,7 @@
-"""Whether loading a model gets on: a thread tells the server, for whatever loads is deep in C meanwhile.
+"""A heartbeat while a model is loaded: a thread tells the server that loading makes progress.
 
-Owns that thread, which ends when the model is loaded. What counts is measured by the system, so every runner
-is heard: processor time, and what was read from a disk. A slow disk moves; a disk that is gone does not.
+Owns that thread, which ends when the model is loaded. Progress is processor time or reads from disk, as the
+system counts them, so it works for every runner. A slow disk makes progress; one that is gone does not.
 """
 
 import resource
@@ -16,13 +16,13 @@ MIN_CPU_S = 0.002  # in that time; the thread itself needs a tenth of it
 
 
 class ProcessActivity:
-    """What this process, and those it has waited for, have done so far."""
+    """Processor time and disk reads of this process and of children that it has waited for."""
 
     def __init__(self) -> None:
         self._cpu_s, self._reads = _activity()
 
     def has_grown(self) -> bool:
-        """Whether anything was done since it was last asked."""
+        """Return whether the process was active since the last call."""
         (cpu_s, reads), before_s, before = _activity(), self._cpu_s, self._reads
         self._cpu_s, self._reads = cpu_s, reads
         return cpu_s - before_s > MIN_CPU_S or reads > before
@@ -30,10 +30,10 @@ class ProcessActivity:
 
 @contextmanager
 def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[None]:
-    """Inside of the block, send a `Loading` every second in which something was done."""
+    """Send a `Loading` for every second of the block in which this process was active."""
     is_loaded = threading.Event()
 
-    def tell() -> None:
+    def beat() -> None:
         activity = ProcessActivity()
         while not is_loaded.wait(BEAT_S):
             if activity.has_grown():
@@ -42,7 +42,7 @@ def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[None]:
                 except OSError:  # the server is gone: the engine's loop will see it
                     return
 
-    thread = threading.Thread(target=tell, name="loading", daemon=True)
+    thread = threading.Thread(target=beat, name="loading", daemon=True)
     thread.start()
     try:
         yield
@@ -52,7 +52,7 @@ def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[None]:
 
 
 def _activity() -> tuple[float, int]:
-    """Seconds of processor time, and reads from disk, as files or as pages of mapped ones."""
+    """Return seconds of processor time and the number of disk reads so far, children included."""
     mine, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in (mine, children))
     return cpu_s, sum(usage.ru_majflt + usage.ru_inblock for usage in (mine, children))

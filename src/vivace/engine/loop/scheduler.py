@@ -1,8 +1,8 @@
-"""Who runs next. Realtime before everything else, between any two passes; fair among tenants within a tier.
+"""Decide which turn runs next: realtime first, between any two passes; fair among tenants within a tier.
 
 Owns the waiting turns. A turn that is not realtime (background work, and text that is still being typed) gets
-one pass in twenty while realtime turns run; among tenants the one that was served least goes first
-(`fairness`, which the server's queue uses, too). Does not run anything.
+one pass in 20 while realtime turns run; among tenants the one that was served least goes first (`fairness`,
+which the server's queue uses too). Does not run anything.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import Append, Close, Generate, Interrupt, Rewind, Score, ToEngine
 from vivace.fairness import FairCounters, RealtimeShare
 
-OUTPUT_WEIGHT = 2.0  # a token said counts as two tokens read: about what they cost
+OUTPUT_WEIGHT = 2.0  # an output token counts as 2 prompt tokens: about what they cost
 
 
 class Scheduler:
@@ -43,11 +43,11 @@ class Scheduler:
 
     @property
     def senior(self) -> Turn:
-        """The turn with the strongest claim on the KV."""
+        """Return the turn with the strongest claim on the KV."""
         return min(self._turns, key=lambda turn: turn.claim)
 
     def order(self) -> list[Turn]:
-        """All turns, the one whose turn it is first."""
+        """Return all turns, the one to run first at the front."""
         if len(self._turns) == 1:
             return self._turns[:]
         fair = sorted(
@@ -60,7 +60,7 @@ class Scheduler:
         return realtime + rest
 
     def is_contended(self, turn: Turn) -> bool:
-        """Whether a realtime turn waits while this one runs."""
+        """Return whether a realtime turn waits while this one runs."""
         return not turn.is_realtime and any(each.is_realtime for each in self._turns)
 
     def charge(self, turn: Turn, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
@@ -76,7 +76,7 @@ class Scheduler:
 
 
 def is_overtaken(running: list[Turn], frames: Sequence[ToEngine]) -> bool:
-    """Whether frames that came during a pass make the pass not worth finishing."""
+    """Return whether frames that arrived during a pass make it not worth finishing."""
     ended: set[str] = set()
     is_urgent = False
     for frame in frames:

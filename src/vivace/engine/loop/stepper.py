@@ -1,8 +1,8 @@
-"""One pass at a time: whose, what the runner is given for it, and who gets what came of it.
+"""Run one pass at a time: batch turns, call the runner, apply the results to each turn.
 
-A pass takes what the log of a turn still lacks, and drafts of what may come next: prefill, decode and verify
-are the same. Owns a turn's steps up to its end. Does not own frames (`engine`), who runs next (`scheduler`),
-what a pass means to a turn (`turn`) or KV (`session`).
+A pass computes the part of a log that is not in the KV, and a draft of what may follow: prefill, decode and
+verification are the same. Owns a turn's steps up to its end. Does not own frames (`engine`), who runs next
+(`scheduler`), what a pass means to a turn (`turn`) or KV (`session`).
 """
 
 import time
@@ -73,14 +73,16 @@ class Stepper:
         self._stats = stats
         self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.info)
         self.tokens_prefilled = self.tokens_generated = 0
-        self._apart: set[str] = set()  # turns that were in a pass that failed: each runs in passes of its own
+        self._isolated: set[str] = (
+            set()
+        )  # turns that were in a pass that failed: each runs in passes of its own
         self.stats_answered = 0  # how many of the `Stats` that wait were answered inside of a pass
 
     def step(self, begun: float, arrivals: Arrivals) -> bool:
         """Run one pass. Return whether there was a turn that need not wait."""
         order = self._scheduler.order()
         if any(turn.is_waiting for turn in order):
-            order = self._settle_grammars(order)
+            order = self._resolve_grammars(order)
         for place, lead in enumerate(order):
             try:
                 if self._decoder and (sampling := lead.device_sampling):
@@ -106,12 +108,12 @@ class Stepper:
             break
         return bool(order)
 
-    def _settle_grammars(self, order: list[Turn]) -> list[Turn]:
+    def _resolve_grammars(self, order: list[Turn]) -> list[Turn]:
         """Settle compiled grammars, end turns whose grammar is refused, and return who need not wait."""
         for turn in order:
             if isinstance(turn, GenerateTurn) and turn.is_waiting:
                 try:
-                    turn.settle_grammar()
+                    turn.resolve_grammar()
                 except ENDING:
                     raise
                 except BaseException as error:  # noqa: BLE001 - the boundary of a turn
@@ -168,8 +170,8 @@ class Stepper:
         return batch
 
     def _needs_own_pass(self, turn: Turn) -> bool:
-        """Whether the turn's next pass is shared with no other turn."""
-        return turn.needs_own_pass or turn.id in self._apart
+        """Return whether the turn's next pass must not be shared with other turns."""
+        return turn.needs_own_pass or turn.id in self._isolated
 
     def _limit(self, turn: Turn) -> int:
         """Return how many tokens the turn may have in a pass."""
@@ -180,7 +182,7 @@ class Stepper:
         return max((n for n in range(1, MIN_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
 
     def _entry(self, turn: Turn, limit: int, claim: Claim | None) -> PassEntry:
-        """Seat the turn's session, and say what its next pass needs."""
+        """Assign a sequence to the turn's session, and return the turn's share of the next pass."""
         session, begun = turn.session, 0.0 if turn.started else time.perf_counter()
         self._sessions.assign_sequence(session, claim)
         if turn.needs_row and not session.pending:
@@ -210,7 +212,7 @@ class Stepper:
         except BaseException as error:
             if len(batch) == 1:
                 raise
-            return self._separate(batch, error)
+            return self._isolate(batch, error)
         finally:
             for entry in batch:
                 entry.turn.end_pass()
@@ -229,11 +231,11 @@ class Stepper:
             rows = rows[wanted:]
         return None
 
-    def _separate(self, batch: list[PassEntry], error: BaseException) -> None:
+    def _isolate(self, batch: list[PassEntry], error: BaseException) -> None:
         """Run each turn of a pass that failed alone from now on, on new KV: that shows whose fault it was."""
         log_fault(f"A pass of {len(batch)} turns failed; each of them is tried alone", error)
         for turn, _ in batch:
-            self._apart.add(turn.id)
+            self._isolated.add(turn.id)
             self._sessions.discard_kv(turn.session)
 
     def _forward(self, batch: list[PassEntry], arrivals: Arrivals) -> Logits:
@@ -283,8 +285,8 @@ class Stepper:
         if turn.rejected:
             self._sessions.trim(session, session.kv - turn.rejected)
         if fault:
-            if isinstance(turn, GenerateTurn) and turn.fresh:
-                self._sender.send(Tokens(turn.id, turn.fresh, turn.logprobs[: len(turn.fresh)]))
+            if isinstance(turn, GenerateTurn) and turn.new_output:
+                self._sender.send(Tokens(turn.id, turn.new_output, turn.logprobs[: len(turn.new_output)]))
             return self._fail(turn, fault)
         said = turn.output_tokens - said_before
         self.tokens_generated += said
@@ -292,7 +294,7 @@ class Stepper:
         if said and isinstance(turn, GenerateTurn):
             goes_on = isinstance(outcome, list) and not reason  # with `decode`, which has a moment for it
             send = self._sender.hold if goes_on else self._sender.send
-            send(Tokens(turn.id, turn.fresh, turn.logprobs))
+            send(Tokens(turn.id, turn.new_output, turn.logprobs))
         turn.busy_s += time.perf_counter() - begun
         if reason:
             self.finish(turn, reason)
@@ -312,7 +314,7 @@ class Stepper:
     def end(self, turn: Turn, frame: Finished | Failed) -> None:
         """End a turn, once: nothing of it runs any more when its last frame goes out."""
         self._scheduler.remove(turn)
-        self._apart.discard(turn.id)
+        self._isolated.discard(turn.id)
         turn.session.claim, turn.session.used = None, time.time()
         self._sender.send(frame)
 

@@ -1,6 +1,6 @@
-"""The first passes of a loaded model: they bring its weights into memory, and say what passes cost.
+"""The first passes of a loaded model: they read its weights into memory and measure the cost of a pass.
 
-Owns no state. What it measures is refined by every later pass (`speculation/costs`).
+Owns no state. Later passes refine the costs (`speculation/costs`).
 """
 
 import time
@@ -13,7 +13,7 @@ ENOUGH_S = 1.5  # a slow model is measured once: somebody waits for it
 
 
 def measure_costs(runner: Runner) -> dict[int, float]:
-    """Milliseconds of a pass that gives every row, by its size."""
+    """Return milliseconds of a pass that returns every row, by its tokens."""
     costs: dict[int, float] = {}
     _pass(runner, 1)
     begun = time.perf_counter()

@@ -34,7 +34,7 @@ from vivace.models.folder import ELSEWHERE
 from vivace.models.tokenizer import SCRIPTED, script_of
 
 
-def _say(words: str) -> None:
+def _print_stderr(words: str) -> None:
     print(words, file=sys.stderr)
 
 
@@ -50,8 +50,10 @@ def is_scripted(job: Job) -> bool:
     return True
 
 
-def make_runner(job: Job, detect_gpu: DetectGpu = detect_gpu, tell: Callable[[str], None] = _say) -> Runner:
-    """What computes the job; `tell` hears why a GPU that is there does not."""
+def make_runner(
+    job: Job, detect_gpu: DetectGpu = detect_gpu, on_gpu_refused: Callable[[str], None] = _print_stderr
+) -> Runner:
+    """Load the job's runner. Call `on_gpu_refused` with the reason if there is a GPU that cannot be used."""
     if is_scripted(job):
         from vivace.testing.scripted import Script, ScriptedRunner
 
@@ -66,7 +68,7 @@ def make_runner(job: Job, detect_gpu: DetectGpu = detect_gpu, tell: Callable[[st
             if job.device == "cuda":
                 raise
             if detect_gpu().driver:
-                tell(f"{error.message} {error.hint}")
+                on_gpu_refused(f"{error.message} {error.hint}")
     from vivace.engine.runners.llamacpp import LlamaRunner
 
     return LlamaRunner(
@@ -79,7 +81,7 @@ def make_runner(job: Job, detect_gpu: DetectGpu = detect_gpu, tell: Callable[[st
 
 
 def check_folder_can_run(job: Job, detect_gpu: DetectGpu) -> None:
-    """llama.cpp reads no folder, so nothing takes over from the GPU engine."""
+    """Raise unless the GPU engine can run: llama.cpp cannot load a folder instead."""
     found = detect_gpu() if job.device != "cpu" else GpuInfo()
     try:
         check_gpu(found)
@@ -107,7 +109,7 @@ def make_gpu_runner(job: Job, detect_gpu: DetectGpu) -> Runner:
 
 
 def step_costs(job: Job, runner: Runner) -> StepCosts:
-    """What was measured before was measured on the CPU."""
+    """Return the job's costs if the CPU computes, since they were measured there; else measure them."""
     known = job.step_costs if runner.info.device == "cpu" else {}
     return StepCosts(known or runner.known_costs() or measure_costs(runner))
 
@@ -127,7 +129,7 @@ def run(link: Link, job: Job) -> None:
     begun = time.perf_counter()
     reasons: list[str] = []
     with loading_heartbeat(link.send):
-        runner = make_runner(job, tell=reasons.append)
+        runner = make_runner(job, on_gpu_refused=reasons.append)
         engine = Engine(
             runner, link.send, step_costs(job, runner), make_disk_cache(job, runner), job.chunk_tokens
         )
@@ -164,8 +166,8 @@ def serve(engine: Engine, link: Link) -> None:
     engine.close()
 
 
-def play(link: socket.socket, job: Job) -> bool:
-    """Play the job's script without an engine, if it asks for that."""
+def play_script(link: socket.socket, job: Job) -> bool:
+    """Play the job's script without an engine, if it asks for that. Return whether it did."""
     if not is_scripted(job) or not script_of(job.model).get("is_engineless"):
         return False
     from vivace.testing.player import Player
@@ -181,7 +183,7 @@ def main() -> int:
     link = socket.socket(fileno=fd)
     try:
         job = msgspec.json.decode(text, type=Job)
-        if not play(link, job):
+        if not play_script(link, job):
             run(Link(link), job)
     except VivaceError as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""Grammars are compiled beside the engine's loop: whoever waits for one, nobody else does.
+"""Compile grammars in a thread beside the engine's loop: only the turn that needs one waits.
 
-Owns one thread. Does not own what a grammar may be (`grammar`).
+Owns the thread. Does not own what a grammar may be (`grammar`).
 """
 
 import concurrent.futures
@@ -10,7 +10,7 @@ from vivace.engine.output.grammar import Constraint, Grammars
 from vivace.engine.wire.frames import Grammar
 from vivace.errors import StartError
 
-WAIT_S = 0.005  # between two looks for frames while there is nothing to do but to wait
+WAIT_S = 0.005  # between two polls for frames while all turns wait for a grammar
 
 
 class Compiler:

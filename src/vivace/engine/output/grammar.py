@@ -1,9 +1,8 @@
-"""What the output must look like: one `Constraint` a turn says which tokens may come next.
+"""Constrained decoding: one `Constraint` for each turn says which tokens may come next.
 
-Owns the model's vocabulary as llguidance wants it (1 s of work for 152k tokens: made while there is nothing
-else to do, or for the first grammar) and the constraints. Knows only a model's pieces and end tokens, so any
-runner will do. Does not own choosing (see `sampler`), and compiles nothing that was not tried elsewhere first
-(see `grammar_check`).
+Owns the constraints, and the model's vocabulary for llguidance (1 s of work for 152k tokens, done while idle
+or for the first grammar). Needs only a model's token bytes and end tokens, so it works with any runner. Does
+not sample (`sampler`), and compiles only grammars that were tried in another process first (`grammar_check`).
 """
 
 import functools
@@ -52,7 +51,7 @@ class Grammars:
         self._lock = threading.Lock()
 
     def compile(self, grammar: Grammar) -> "Constraint":
-        """Raises UsageError within a second if the grammar is wrong, too large or takes too long."""
+        """Compile a grammar. Raise UsageError within a second if it is wrong, too large or too slow."""
         with self._lock:
             self._checker.check(grammar)
             vocabulary, tokenizer = self._prepare()
@@ -93,7 +92,7 @@ class Grammars:
             raise
 
     def _make(self) -> Iterator[None]:
-        """In steps of milliseconds, but for the last two: they are llguidance's own, 0.3 s for 152k tokens.
+        """Prepare in steps of milliseconds. The last two are llguidance's own: 0.3 s for 152k tokens.
 
         Nothing else of this process runs in those: a thread would not help.
         """
@@ -139,14 +138,14 @@ class Vocabulary:
         self._merged = functools.lru_cache(4096)(self._merge)
 
     def __call__(self, text: str) -> list[int]:
-        """Tokens of text that must come next, as the model would write them. Must never raise."""
+        """Tokenize text that must come next, as the model would. Never raise."""
         tokens: list[int] = []
         for word in self._words.findall(text[:FORCED_CHARACTERS]):
             tokens += self._merged(word)
         return tokens + [self._byte_ids[byte] for byte in text[FORCED_CHARACTERS:].encode()]
 
     def _merge(self, word: str) -> list[int]:
-        """Byte-pair merges in the order of their ids, which is the order in which they were learnt."""
+        """Merge byte pairs in the order of their token ids, which is the order of training."""
         parts = [bytes([byte]) for byte in word.encode()]
         while len(parts) > 1:
             pairs = [first + second for first, second in itertools.pairwise(parts)]
@@ -168,16 +167,16 @@ class Constraint:
 
     @property
     def is_complete(self) -> bool:
-        """The output may end here."""
+        """Return whether the output may end here."""
         return self._matcher.is_accepting()
 
     @property
     def is_stopped(self) -> bool:
-        """The output must end here."""
+        """Return whether the output must end here."""
         return self._matcher.is_stopped()
 
     def mask(self) -> Mask:
-        """The tokens that may come next; end tokens exactly when the output may end."""
+        """Return which tokens may come next. End tokens are allowed exactly where the output may end."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         vocabulary = self._vocabulary
@@ -189,16 +188,16 @@ class Constraint:
         return mask
 
     def accept(self, token: int) -> None:
-        """The token has entered the log."""
+        """Advance the grammar by a token that was added to the log."""
         self._matcher.consume_token(token)
         self._check()
 
     def forced(self) -> list[int]:
-        """Tokens that must come next, where there is one way to go on: a draft that will be accepted."""
+        """Return tokens that must come next: a draft that is always accepted."""
         return [] if self.is_stopped else self._matcher.compute_ff_tokens()[:FORCED_TOKENS]
 
     def keep(self, draft: list[int]) -> list[int]:
-        """The beginning of a draft that the grammar allows."""
+        """Return the beginning of a draft that the grammar allows."""
         return draft[: self._matcher.validate_tokens(draft)]
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""Tries a grammar in a process of its own before the engine sees it: if it crashes, only that process dies.
+"""Try a grammar in a process of its own before the engine compiles it: a crash ends only that process.
 
 llguidance bounds most of its work, but a long chain of references overflows its stack, and an intersection of
 thirty patterns keeps it busy for hours. Owns that process: its limits, what it runs, and how it is asked.
@@ -48,7 +48,7 @@ NAMES = {"json_schema": "JSON schema", "regex": "regular expression", "lark": "g
 
 
 def compile_grammar(tokenizer: "LLTokenizer", grammar: Grammar) -> "LLMatcher":
-    """llguidance's matcher for a grammar. Raises UsageError in one readable line."""
+    """Return llguidance's matcher for a grammar. Raise UsageError with a message of one line."""
     from llguidance import LLMatcher, LLParserLimits  # 0.1 s: only who has a grammar pays for it
 
     try:
@@ -76,7 +76,7 @@ def _source(grammar: Grammar) -> str:
 
 
 def refusal(grammar: Grammar, trouble: str) -> UsageError:
-    """llguidance's many lines as one."""
+    """Return llguidance's message as an error of one line."""
     lines = [line.strip() for line in trouble.replace("<non-verbose/>", "").splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     reason = (errors or lines or ["unknown"])[0].partition("; following")[0]
@@ -95,7 +95,7 @@ class Checker:
         self._end: weakref.finalize[..., Checker] | None = None
 
     def check(self, grammar: Grammar) -> None:
-        """Raises UsageError if the grammar is wrong, or could hurt the process that compiles it."""
+        """Raise UsageError if the grammar is wrong, or could harm the process that compiles it."""
         try:
             size = len(grammar.text.encode())
         except UnicodeEncodeError:
@@ -182,7 +182,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def main() -> None:
-    """A grammar a line in, what is wrong with it a line out, until the engine is gone."""
+    """Read one grammar a line and write its error, or an empty string, until the engine is gone."""
     from llguidance import LLTokenizer
 
     tokenizer = LLTokenizer("byte")
@@ -211,7 +211,7 @@ def _trouble(tokenizer: "LLTokenizer", grammar: Grammar) -> str:
 
 
 def _walk(matcher: "LLMatcher") -> None:
-    """The first steps of any output: much of what goes wrong with a grammar goes wrong there."""
+    """Take the first steps of an output, where most faulty grammars fail."""
     for _ in range(3):
         forced = matcher.compute_ff_tokens()
         mask = int.from_bytes(matcher.compute_bitmask(), "little")

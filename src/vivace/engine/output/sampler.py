@@ -1,9 +1,9 @@
-"""Which token comes next, and how likely it was: one `Sampler` a turn.
+"""Sample the next token, and compute log-probabilities: one `Sampler` for each turn.
 
-The order: penalties, bias, the grammar's mask, temperature, top_k, top_p, min_p, then the draw. A draw adds
-noise that is a function of (seed, position, token) to each logit and takes the largest sum (Gumbel-max), so
-that what came before, drafts or a restart of the engine cannot change it, and rounding of the logits can do
-so only where two sums all but tie. Owns no grammar (see `grammar`); never writes to the runner's rows.
+The order: penalties, bias, the grammar's mask, temperature, top_k, top_p, min_p, then sampling. Sampling adds
+noise that is a function of (seed, position, token) to each logit and takes the largest sum (Gumbel-max). So
+earlier tokens, drafts or a restart of the engine cannot change it, and rounding of the logits can do so only
+where two sums all but tie. Owns no grammar (`grammar`). Never writes to the runner's rows.
 """
 
 import functools
@@ -25,12 +25,12 @@ _Bits = NDArray[np.uint32]
 FLOOR = -9999.0  # the log-probability reported for the impossible: JSON has no infinity
 _DISTANCES = (8.0, 12.0, 16.0, math.inf)  # how far below the best to look for the likeliest tokens, in turn
 _NEAR = 12.0  # within this of the best are 2 to 2,000 of Qwen's 152k tokens; the rest seldom win a draw
-_COLD = 1e-5  # a temperature below this draws the likeliest, and divides by nothing
+GREEDY_TEMPERATURE = 1e-5  # below this, sampling is greedy
 _UINT64 = 2**64 - 1
 
 
 def check_sampling(sampling: Sampling, vocab_size: int) -> None:
-    """Refuse what no request may ask for. Comparisons are written so that NaN fails them."""
+    """Raise UsageError for values outside of their range. Comparisons are written so that NaN fails them."""
     s = sampling
     biases = s.logit_bias.values()
     for is_right, rule in (
@@ -53,43 +53,43 @@ def check_sampling(sampling: Sampling, vocab_size: int) -> None:
 
 
 class Sampler:
-    """Chooses a turn's tokens. `log`: the tokens before the turn's answer."""
+    """Sample a turn's tokens. `log` holds the tokens before the turn's answer."""
 
     def __init__(self, sampling: Sampling, log: Sequence[int]) -> None:
         self._sampling = s = sampling
-        self._is_greedy = s.temperature < _COLD
-        self._counts_said = s.presence_penalty != 0.0 or s.frequency_penalty != 0.0
+        self._is_greedy = s.temperature < GREEDY_TEMPERATURE
+        self._counts_output = s.presence_penalty != 0.0 or s.frequency_penalty != 0.0
         self._counts_log = s.repetition_penalty != 1.0
-        self._changes_logits = self._counts_said or self._counts_log or bool(s.logit_bias)
-        self._is_cut = s.top_k > 0 or s.top_p < 1.0 or s.min_p > 0.0
-        self._said: Counter[int] = Counter()
+        self._has_penalties = self._counts_output or self._counts_log or bool(s.logit_bias)
+        self._filters = s.top_k > 0 or s.top_p < 1.0 or s.min_p > 0.0
+        self._output_counts: Counter[int] = Counter()
         self._in_log = np.unique(np.asarray(log if self._counts_log else (), np.intp))
         self._biased = np.fromiter(s.logit_bias, np.intp, len(s.logit_bias))
         self._bias = np.fromiter(s.logit_bias.values(), np.float32, len(s.logit_bias))
 
     def sample(self, row: Row, position: int, allowed: Mask | None = None) -> int:
         """Return the token for `position` of the log, among those allowed. At least one must be."""
-        if self._changes_logits:
-            row = self._changed(row)
-        best = _likeliest(row, allowed)
+        if self._has_penalties:
+            row = self._penalized(row)
+        best = _argmax(row, allowed)
         if self._is_greedy or not math.isfinite(row[best]):  # a broken row holds nothing to draw from
             return best
         with np.errstate(over="ignore"):  # what is that far below is at -inf
             scaled = (row - row[best]) / np.float32(self._sampling.temperature)
         key = _key(self._sampling.seed, position)
-        if self._is_cut:
-            return _largest_sum(scaled, self._kept(scaled, allowed), key)[0]
-        return _draw(scaled, allowed, key)
+        if self._filters:
+            return _gumbel_max(scaled, self._filter(scaled, allowed), key)[0]
+        return _gumbel_sample(scaled, allowed, key)
 
     def count_token(self, token: int) -> None:
         """Let penalties count a token that has entered the log."""
-        if self._counts_said:
-            self._said[token] += 1
+        if self._counts_output:
+            self._output_counts[token] += 1
         if self._counts_log and token not in self._in_log:
             self._in_log = np.append(self._in_log, token)
 
     def logprobs(self, row: Row, token: int) -> PositionLogprobs:
-        """Log-probabilities under the model's own distribution: before penalties, mask and temperature."""
+        """Return log-probabilities of the model itself: before penalties, mask and temperature."""
         if not math.isfinite(row.max()):
             row = np.nan_to_num(row, nan=-1e30, posinf=1e30, neginf=-1e30)
         with np.errstate(over="ignore"):
@@ -101,23 +101,23 @@ class Sampler:
             _token_logprob(row, token, log_total), [_token_logprob(row, int(each), log_total) for each in top]
         )
 
-    def _changed(self, row: Row) -> Row:
-        """A copy with penalties and bias."""
+    def _penalized(self, row: Row) -> Row:
+        """Return a copy of the row with penalties and bias applied."""
         s, row = self._sampling, row.copy()
         if self._counts_log:
             logits = row[self._in_log]
             row[self._in_log] = np.where(
                 logits > 0, logits / s.repetition_penalty, logits * s.repetition_penalty
             )
-        if self._counts_said:
-            ids = np.fromiter(self._said, np.intp, len(self._said))
-            times = np.fromiter(self._said.values(), np.float32, len(self._said))
+        if self._counts_output:
+            ids = np.fromiter(self._output_counts, np.intp, len(self._output_counts))
+            times = np.fromiter(self._output_counts.values(), np.float32, len(self._output_counts))
             row[ids] -= np.float32(s.presence_penalty) + np.float32(s.frequency_penalty) * times
         row[self._biased] += self._bias
         return row
 
-    def _kept(self, scaled: Row, allowed: Mask | None) -> Ids:
-        """What top_k, top_p and min_p leave over, likeliest first. `scaled`: the best is at 0."""
+    def _filter(self, scaled: Row, allowed: Mask | None) -> Ids:
+        """Return the ids that top_k, top_p and min_p keep, most likely first. The best of `scaled` is 0."""
         s = self._sampling
         if s.top_k:
             ids = _order(scaled, allowed, lambda ids: len(ids) >= s.top_k)[: s.top_k]
@@ -134,12 +134,12 @@ class Sampler:
 
 
 def log_probability(logits: Row, token: int) -> float:
-    """Natural logarithm of the probability of `token`."""
+    """Return the natural logarithm of the probability of `token`."""
     return float(logits[token]) - log_total(logits)
 
 
 def log_total(row: Row) -> float:
-    """What to take off a logit to have its log-probability."""
+    """Return the logarithm of the sum of exponentials: a logit less this is its log-probability."""
     peak = float(row.max())
     return peak + float(np.log(np.exp(row - peak).sum(dtype=np.float64)))
 
@@ -149,7 +149,7 @@ def _token_logprob(row: Row, token: int, log_total: float) -> TokenLogprob:
     return TokenLogprob(token, max(logprob, FLOOR) if math.isfinite(logprob) else FLOOR)
 
 
-def _likeliest(row: Row, allowed: Mask | None) -> int:
+def _argmax(row: Row, allowed: Mask | None) -> int:
     best = int(row.argmax())
     if allowed is None or allowed[best]:
         return best
@@ -170,7 +170,7 @@ def _within(scaled: Row, allowed: Mask | None, distance: float) -> Ids:
 
 
 def _order(scaled: Row, allowed: Mask | None, is_enough: Callable[[Ids], bool]) -> Ids:
-    """Tokens from the likeliest down, at least as many as are enough; of equals the smaller id first."""
+    """Return token ids by falling logit, until `is_enough` is satisfied; of equals the smaller first."""
     for distance in _DISTANCES:  # sorting 200 tokens instead of 152k saves 3 ms
         ids = _within(scaled, allowed, distance)
         if is_enough(ids):
@@ -185,24 +185,24 @@ def _mass(scaled: Row, allowed: Mask | None = None) -> float:
     return float(weights.sum(dtype=np.float64))
 
 
-def _draw(scaled: Row, allowed: Mask | None, key: tuple[int, int]) -> int:
-    """The token with the largest sum of logit and noise among all, computing few of the logarithms.
+def _gumbel_sample(scaled: Row, allowed: Mask | None, key: tuple[int, int]) -> int:
+    """Return the token with the largest sum of logit and noise. Compute few of the logarithms.
 
-    A token far below the best wins only with noise that large that the hash shows it before any logarithm.
+    A token far below the best wins only with very large noise, which its hash shows before any logarithm.
     """
     near = _within(scaled, allowed, _NEAR)
-    winner, lead = _largest_sum(scaled, near, key)
+    winner, lead = _gumbel_max(scaled, near, key)
     share = -math.expm1(-math.exp(-(lead + _NEAR)))  # of all hashes: those with noise above lead + _NEAR
     is_lucky = _hash(_every_id(len(scaled)), key[0]) >= np.uint32(min((1.0 - share) * 2**32, 2**32 - 1))
     is_lucky &= scaled <= -_NEAR
     far = np.flatnonzero(is_lucky if allowed is None else is_lucky & allowed)
-    if len(far) and (rival := _largest_sum(scaled, far, key))[1] > lead:
+    if len(far) and (rival := _gumbel_max(scaled, far, key))[1] > lead:
         return rival[0]
     return winner
 
 
-def _largest_sum(scaled: Row, ids: Ids, key: tuple[int, int]) -> tuple[int, float]:
-    """The token of `ids` with the largest sum of logit and noise, and that sum."""
+def _gumbel_max(scaled: Row, ids: Ids, key: tuple[int, int]) -> tuple[int, float]:
+    """Return the token of `ids` with the largest sum of logit and noise, and that sum."""
     sums = scaled[ids] + _noise(ids, key)
     index = int(sums.argmax())
     return int(ids[index]), float(sums[index])
@@ -214,7 +214,7 @@ def _every_id(vocab_size: int) -> _Bits:
 
 
 def _key(seed: int, position: int) -> tuple[int, int]:
-    """64 bits from seed and position (splitmix64), as two halves."""
+    """Return 64 bits from seed and position (splitmix64), as two halves."""
     bits = seed & _UINT64
     for number in (0, position):
         bits = (bits + number * 0xD1342543DE82EF95 + 0x9E3779B97F4A7C15) & _UINT64
@@ -225,7 +225,7 @@ def _key(seed: int, position: int) -> tuple[int, int]:
 
 
 def _hash(ids: _Bits, key: int) -> _Bits:
-    """32 even bits for each id (lowbias32): our own, since numpy's streams may change with its version."""
+    """Return 32 uniform bits for each id (lowbias32). Numpy's own streams may change with its version."""
     bits = ids * np.uint32(0x9E3779B9)
     bits += np.uint32(key)
     bits ^= bits >> np.uint32(16)
@@ -237,7 +237,7 @@ def _hash(ids: _Bits, key: int) -> _Bits:
 
 
 def _noise(ids: Ids, key: tuple[int, int]) -> NDArray[np.float64]:
-    """Gumbel noise for each token: a function of the key and its id only."""
+    """Return Gumbel noise for each token, a function of the key and its id only."""
     narrow = ids.astype(np.uint32)
     high, low = _hash(narrow, key[0]).astype(np.uint64), _hash(narrow, key[1])
     uniform = ((high << np.uint64(20) | low >> np.uint32(12)) + 0.5) / 2**52  # in (0, 1), never rounded to 1

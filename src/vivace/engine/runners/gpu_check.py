@@ -38,11 +38,11 @@ class GpuInfo:
 
 def check_gpu(found: GpuInfo) -> None:
     """Raise `StartError` if our kernels cannot run on this machine."""
-    if problem := _problem(found):
+    if problem := _gpu_problem(found):
         raise StartError(*problem)
 
 
-def _problem(found: GpuInfo) -> tuple[str, str] | None:
+def _gpu_problem(found: GpuInfo) -> tuple[str, str] | None:
     if not found.driver:
         return "There is no NVIDIA driver on this machine.", f"Install it for an NVIDIA GPU. {_ON_THE_CPU}"
     if not found.gpu:

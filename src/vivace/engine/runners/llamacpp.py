@@ -1,6 +1,6 @@
 """llama.cpp through its low-level C API: batches, sequence ids, logits. CPU and Metal.
 
-Owns the loaded model, one context with a unified KV, and the batch buffer. Does not own who runs when.
+Owns the loaded model, one context with a unified KV, and the batch buffer. Does not own scheduling.
 """
 
 import ctypes
@@ -15,9 +15,9 @@ from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Sp
 from vivace.errors import StartError
 from vivace.models.gguf_vocab import end_tokens, load_model, piece_of
 
-BATCH_TOKENS = 512  # the most one pass takes: candidates are scored together in one
+BATCH_TOKENS = 512  # the most tokens of one pass
 SEQUENCES = 64
-ASK_S = 0.005  # between two questions whether to stop: a pass has 600 operations, most of them short
+ABORT_CHECK_S = 0.005  # between two calls of `should_stop`: a pass has 600 operations, most of them short
 _NO_KV_SLOT, _ABORTED = 1, 2
 
 
@@ -40,9 +40,9 @@ class LlamaRunner:
         self._vocab = lc.llama_model_get_vocab(self._model)
         self._batch = lc.llama_batch_init(BATCH_TOKENS, 0, 1)
         self._should_stop: ShouldStop | None = None
-        self._abort_callback = lc.ggml_abort_callback(self._ask_whether_to_stop)  # must outlive the context
-        self._next_ask = 0.0
-        self._trouble: Exception | None = None  # what went wrong in asking
+        self._abort_callback = lc.ggml_abort_callback(self._abort_requested)  # must outlive the context
+        self._next_abort_check = 0.0
+        self._abort_error: Exception | None = None  # raised by `should_stop`
         self.info = ModelInfo(
             name=path.stem,
             context_tokens=lc.llama_n_ctx(self._context),
@@ -58,19 +58,19 @@ class LlamaRunner:
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         wanted = self._fill_batch(spans)
-        self._watch(should_stop)
+        self._set_should_stop(should_stop)
         status = lc.llama_decode(self._context, self._batch)
         if status == _NO_KV_SLOT:
             raise KVFull
         if status == _ABORTED:  # llama.cpp has taken the tokens of this pass out of the KV again
-            error, self._trouble = self._trouble, None
+            error, self._abort_error = self._abort_error, None
             raise error or Stopped
         if status != 0:
             raise RuntimeError(f"llama_decode returned {status}")
         return self._logits(wanted)
 
-    def _watch(self, should_stop: ShouldStop | None) -> None:
-        """Have llama.cpp ask between two operations of its graph (hundreds a pass) whether to go on."""
+    def _set_should_stop(self, should_stop: ShouldStop | None) -> None:
+        """Set the abort callback, which llama.cpp calls between the operations of its graph."""
         if should_stop is None:
             if self._should_stop is not None:
                 lc.llama_set_abort_callback(self._context, lc.ggml_abort_callback(), None)
@@ -78,15 +78,15 @@ class LlamaRunner:
             lc.llama_set_abort_callback(self._context, self._abort_callback, None)
         self._should_stop = should_stop
 
-    def _ask_whether_to_stop(self, _data: ctypes.c_void_p) -> bool:
+    def _abort_requested(self, _data: ctypes.c_void_p) -> bool:
         now = time.perf_counter()
-        if now < self._next_ask or self._should_stop is None:
+        if now < self._next_abort_check or self._should_stop is None:
             return False
-        self._next_ask = now + ASK_S
+        self._next_abort_check = now + ABORT_CHECK_S
         try:
             return self._should_stop()
-        except Exception as error:  # noqa: BLE001 - C has no exceptions: it goes on when the pass has ended
-            self._trouble = error
+        except Exception as error:  # noqa: BLE001 - C has no exceptions: `forward` raises it
+            self._abort_error = error
             return True
 
     def _fill_batch(self, spans: Sequence[Span]) -> int:
@@ -105,7 +105,7 @@ class LlamaRunner:
         return sum(span.want for span in spans)
 
     def _logits(self, wanted: int) -> Logits:
-        """All rows, seen in place: no 600 KB copy a row."""
+        """Return a view of all rows: a copy would be 600 KB for each row."""
         vocab = self.info.vocab_size
         if not wanted:
             return np.empty((0, vocab), np.float32)
@@ -150,9 +150,9 @@ def _identity(path: Path) -> str:
 
 
 def _yarn_factor(model: ctypes.c_void_p, session_tokens: int, trained_tokens: int) -> float:
-    """How far YaRN must scale positions for sessions of that length; 1 if it need not.
+    """Return by how much YaRN must scale positions for sessions of this length; 1 if not at all.
 
-    Only by wish: it changes every position, so that short texts suffer a little too.
+    Only if the user asks for longer sessions: it changes every position, which costs a little quality.
     """
     if session_tokens <= trained_tokens:
         return 1.0

@@ -44,7 +44,7 @@ class History:
         self._length = length
 
     def tail(self, count: int) -> list[int]:
-        """The last `count` tokens, or all if there are fewer."""
+        """Return the last `count` tokens, or all if there are fewer."""
         tail: list[int] = self._tokens[max(0, self._length - count) : self._length].tolist()
         return tail
 

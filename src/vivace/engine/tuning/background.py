@@ -1,10 +1,10 @@
-"""Tuning without anybody waiting: the process that the server starts when nothing was asked for a while.
+"""Background tuning: the process that the server starts when it has been idle for a while.
 
     python -P -m vivace.engine.tuning.background '{"model": …}'
 
-Runs at low priority and says on stdout how far it is (`engine.wire.tuning`), one JSON object a line. The
-server kills its process group the moment a turn begins; the next process goes on from the journal.
-Owns whether a file is worth measuring, and what becomes of a failure. Does not measure (`tune`).
+Runs at low priority and reports its progress on stdout (`engine.wire.tuning`), one JSON object a line. The
+server kills its process group as soon as a turn begins; the next process continues from the journal.
+Owns whether a file is worth measuring, and how a failure is recorded. Does not measure (`tune`).
 """
 
 import contextlib

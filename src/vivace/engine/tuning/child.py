@@ -1,7 +1,7 @@
-"""One child process of the tuner: started, asked over pipes, ended.
+"""One child process of the tuner, with requests and answers over pipes.
 
-A variant of the weights may crash, run out of memory or hang: only its child goes down with it, and
-`VariantFailed` says why. Owns the process and the pipes. Imports no llama.cpp: the child does (`probe`).
+A variant of the weights may crash, run out of memory or hang: that ends only its child, and `VariantFailed`
+says why. Owns the process and the pipes. Imports no llama.cpp: the child does (`probe`).
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from vivace.child_python import module_command
-from vivace.engine.tuning.wire import Answer, Request, Trouble
+from vivace.engine.tuning.wire import Answer, Failure, Request
 
 COMMAND = tuple(module_command("vivace.engine.tuning.probe"))
 LIMIT_S = 600.0  # for one request: writing a large file in another format is the longest
@@ -28,7 +28,7 @@ A = TypeVar("A", bound=Answer)
 
 
 class VariantFailed(Exception):
-    """This variant is not to be had on this machine; the message says why, in words to put after a colon."""
+    """This variant does not work on this machine. The message says why, and can follow a colon."""
 
 
 class Child:
@@ -56,9 +56,9 @@ class Child:
             self._process.stdin.write(msgspec.json.encode(request) + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise VariantFailed(self._last_words()) from None
+            raise VariantFailed(self._exit_reason()) from None
         got: Answer = msgspec.json.decode(self._read_line(while_waiting), type=Answer)
-        if isinstance(got, Trouble):
+        if isinstance(got, Failure):
             raise VariantFailed(got.message)
         assert isinstance(got, answer), got
         return got
@@ -81,14 +81,14 @@ class Child:
             if select.select([descriptor], [], [], TICK_S)[0]:
                 data = os.read(descriptor, READ_BYTES)
                 if not data:
-                    raise VariantFailed(self._last_words())
+                    raise VariantFailed(self._exit_reason())
                 self._rest += data
             while_waiting()
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _last_words(self) -> str:
-        """How the child died."""
+    def _exit_reason(self) -> str:
+        """Return how the child ended."""
         status = self._process.wait()
         if status == -signal.SIGKILL:
             return "its process was killed, most likely for lack of memory"

@@ -1,7 +1,7 @@
-"""Which variant of the weights, how many threads and which prefill chunk: from measured tables, and why.
+"""Choose a variant of the weights, threads and prefill chunk from measurements, and explain the choice.
 
-The measure is the expected time of one typical edit. A variant that costs disk space must clearly win.
-Owns the objective, the margins and the words. Pure: measures nothing, knows no files.
+The objective is the expected time of one typical edit. A variant that costs disk space must win by a margin.
+Owns the objective, the margins and the explanation. Pure: does not measure or read files.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ PASS_TOKENS = (1, 2, 4, 8, 16, 32, 64)  # measured passes: what the engine wants
 DRAFT_PASSES = {8: 9, 16: 8, 32: 4}
 PLAIN_PASSES = 45
 
-MADE_MARGIN = 0.05  # what is made must save this much of an edit to be worth its disk space
-FREE_MARGIN = 0.03  # what costs nothing, this much: below lies the noise
-CHUNK_MARGIN = 0.05  # prefill may be this much slower if the chunk is smaller: an interrupt waits for less
+MADE_MARGIN = 0.05  # a copy made here must save this share of an edit to be worth its disk space
+FREE_MARGIN = 0.03  # a change that costs no disk space must save this share: less is noise
+CHUNK_MARGIN = 0.05  # prefill may be this much slower with a smaller chunk, which shortens interrupts
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -63,13 +63,13 @@ class Measured(msgspec.Struct):
 
 
 def edit_ms(taken: Round) -> float:
-    """The typical edit, had it run at these costs."""
+    """Return the milliseconds of a typical edit at these costs."""
     drafted = sum(count * _pass_ms(taken.pass_ms, size) for size, count in DRAFT_PASSES.items())
     return PROMPT_TOKENS / PREFILL_TOKENS * taken.prefill_ms + drafted + PLAIN_PASSES * taken.pass_ms[1]
 
 
 def _pass_ms(measured: dict[int, float], size: int) -> float:
-    """On the line between the two measured sizes around `size`."""
+    """Interpolate between the two measured sizes around `size`."""
     below = max(n for n in measured if n <= size)
     above = min(n for n in measured if n >= size)
     share = (size - below) / (above - below) if above > below else 0.0
@@ -81,12 +81,12 @@ def typical_edit_ms(rounds: Sequence[Round]) -> float:
 
 
 def ratio(new: Measured, old: Measured) -> float:
-    """Time of an edit, new by old: the median over rounds, each compared within itself."""
+    """Return the time of an edit, new divided by old: the median of the ratios within each round."""
     return median(_ratios(new, old))
 
 
 def is_faster(new: Measured, old: Measured, margin: float) -> bool:
-    """Clearly so: by the margin in the middle, and in no round the slower one."""
+    """Return whether `new` is clearly faster: by the margin in the median, and slower in no round."""
     ratios = _ratios(new, old)
     return median(ratios) <= 1 - margin and max(ratios) < 1
 
@@ -96,37 +96,37 @@ def _ratios(new: Measured, old: Measured) -> list[float]:
 
 
 def may_be_used(entry: Measured) -> bool:
-    """Measured, without a problem, and if it is made, compared with the file as downloaded."""
+    """Return whether a variant was measured, has no problem and, if made here, was compared."""
     is_proven = entry.likeness is not None or not entry.variant.is_made
     return bool(entry.rounds) and is_proven and not entry.problem and entry.variant.quality != "costly"
 
 
 def choose(entries: Sequence[Measured]) -> Measured:
-    """The best of them for an edit; the first is the file as downloaded, with everything else as usual."""
+    """Return the best variant for an edit. The first is the file as downloaded with usual options."""
     others = [entry for entry in entries[1:] if may_be_used(entry)]
     best = best_of(entries[0], [entry for entry in others if not entry.variant.is_made], FREE_MARGIN)
     return best_of(best, [entry for entry in others if entry.variant.is_made], MADE_MARGIN)
 
 
 def best_of(usual: Measured, others: Sequence[Measured], margin: float) -> Measured:
-    """The fastest of those that beat the usual one by the margin, or the usual one."""
+    """Return the fastest of those that beat the usual one by the margin, or the usual one."""
     winners = [entry for entry in others if may_be_used(entry) and is_faster(entry, usual, margin)]
     return min(winners, key=lambda entry: typical_edit_ms(entry.rounds), default=usual)
 
 
 def step_costs(rounds: Sequence[Round]) -> dict[int, float]:
-    """Milliseconds of a pass by its size: medians."""
+    """Return median milliseconds of a pass by its tokens."""
     return {size: median(taken.pass_ms[size] for taken in rounds) for size in rounds[0].pass_ms}
 
 
 def choose_chunk(ms_a_token: dict[int, float]) -> int:
-    """The smallest prefill chunk that is about as fast as the fastest."""
+    """Return the smallest prefill chunk that is about as fast as the fastest."""
     enough = min(ms_a_token.values()) * (1 + CHUNK_MARGIN)
     return min(chunk for chunk, ms in ms_a_token.items() if ms <= enough)
 
 
 def explain(chosen: Measured, entries: Sequence[Measured]) -> str:
-    """One sentence: what was chosen and why."""
+    """Return one sentence: what was chosen and why."""
     usual = entries[0]
     if chosen is usual:
         return f"{_capital(usual.variant.label)} is best here{_why_not_others(usual, entries)}."
@@ -147,7 +147,7 @@ def _cost_of(chosen: Measured) -> str:
 
 
 def _why_not_others(usual: Measured, entries: Sequence[Measured]) -> str:
-    """What the most tempting other one would have given, or what kept it out."""
+    """Return what the best other variant would have gained, or why it was ruled out."""
     others = [entry for entry in entries[1:] if entry.variant.quality != "costly"]
     refused = [f"{entry.variant.label} {entry.problem}" for entry in others if entry.problem]
     measured = [entry for entry in others if entry.rounds and not entry.problem]

@@ -14,7 +14,7 @@ _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def choose_threads(wanted: int = 0) -> int:
-    """One thread a fast physical core that we may use: a step waits for its slowest thread."""
+    """Return one thread for each fast physical core: a pass waits for its slowest thread."""
     if wanted > 0:
         return wanted
     if platform.system() == "Darwin":
@@ -24,7 +24,7 @@ def choose_threads(wanted: int = 0) -> int:
 
 
 def cpu_features() -> list[str]:
-    """The features that decide which kernels llama.cpp may use, as far as the system tells."""
+    """Return the CPU features that decide which kernels llama.cpp may use."""
     if platform.system() == "Darwin":
         brand = _run_sysctl("machdep.cpu.brand_string")
         return [brand] if brand else []
@@ -38,7 +38,7 @@ def cpu_features() -> list[str]:
 
 
 def memory_bytes() -> tuple[int, int]:
-    """Total and available memory."""
+    """Return total and available memory."""
     page = os.sysconf("SC_PAGE_SIZE")
     total = page * os.sysconf("SC_PHYS_PAGES")
     meminfo = Path("/proc/meminfo")
@@ -50,7 +50,7 @@ def memory_bytes() -> tuple[int, int]:
 
 
 def _fast_cores(allowed: list[int]) -> int:
-    """Distinct physical cores among the allowed CPUs, slow ones of a mixed processor left out."""
+    """Count physical cores among the allowed CPUs, without the slow ones of a mixed processor."""
     cores: dict[str, int] = {}
     for cpu in allowed:
         folder = _TOPOLOGY / f"cpu{cpu}"
@@ -62,7 +62,7 @@ def _fast_cores(allowed: list[int]) -> int:
 
 
 def _quota(default: int) -> int:
-    """CPUs' worth of time that a container may use."""
+    """Return how many CPUs' time a container may use."""
     words = _read(_CGROUP_QUOTA).split()
     if len(words) == 2 and words[0] != "max":
         return max(1, int(words[0]) // int(words[1]))

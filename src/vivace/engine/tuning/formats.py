@@ -1,7 +1,7 @@
-"""Which other weight formats a file may be brought into, what each does to quality, and the check in numbers.
+"""Weight formats that a file may be converted to, their effect on quality, and the check of that effect.
 
-Two locks keep quality: only formats that cannot lose what the file holds are offered for use, and each one
-made must then agree with the file as downloaded on a sample text. Owns both. Does not compute (`probe`).
+Two rules protect quality: only formats that are finer than the source are offered for use, and each copy must
+agree with the file as downloaded on a sample text. Owns both. Does not compute (`probe`).
 """
 
 import math
@@ -38,7 +38,7 @@ COSTLY = (Format("Q4_0", 2, 4.8, "costly"), Format("IQ4_NL", 25, 4.8, "costly"))
 
 
 def requantisations(source_bits: float, *, with_costly: bool = False) -> list[Format]:
-    """The formats worth making from a file of so many bits a weight. Costly ones only to be looked at."""
+    """Return formats worth making from a file of `source_bits` per weight. Costly ones are only measured."""
     formats = []
     if source_bits < FINE_BITS:
         formats.append(Q8_0)
@@ -68,7 +68,7 @@ def compare(downloaded: Scores, variant: Scores) -> Likeness:
 
 
 def quality_problem(likeness: Likeness) -> str:
-    """Why a variant that differs so much may not be used; empty if it may. NaN is a problem too."""
+    """Return why a variant may not be used, or an empty string. NaN is a problem too."""
     if not likeness.mean_change <= MAX_LOGPROB_CHANGE:
         change = f"{likeness.mean_change:.3f} nats a token, at most {MAX_LOGPROB_CHANGE} are allowed"
         return f"costs quality: its log-probabilities differ by {change}"

@@ -1,6 +1,6 @@
-"""What the tuner asks of this machine: free disk and memory, load, child processes; and whom it tells.
+"""The tuner's interface to this machine: free disk and memory, load, child processes, progress.
 
-Owns how each is asked, so that tests can answer otherwise. Does not decide anything.
+Owns how each is obtained, so that tests can replace it. Does not decide anything.
 """
 
 import shutil
@@ -27,7 +27,7 @@ def _available_bytes() -> int:
 
 
 def _busy_share() -> float:
-    """How much of the CPUs others use at the moment; 0 where the system does not tell."""
+    """Return the share of the CPUs that others use now; 0 where the system does not report it."""
     if not _STAT.exists():
         return 0.0
     before = _cpu_ticks()
@@ -37,7 +37,7 @@ def _busy_share() -> float:
 
 
 def _cpu_ticks() -> tuple[int, int]:
-    """All ticks of all CPUs so far, and the idle ones among them (also those that waited for a disk)."""
+    """Return all ticks of all CPUs so far, and the idle ones (waiting for a disk included)."""
     ticks = [int(word) for word in _STAT.read_text().split("\n", 1)[0].split()[1:]]
     return sum(ticks), ticks[3] + ticks[4]
 

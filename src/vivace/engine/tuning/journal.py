@@ -1,7 +1,7 @@
-"""What an unfinished tuning has measured: kept after each stage, so that the next one goes on from there.
+"""Measurements of an unfinished tuning, saved after each stage so that the next one continues from there.
 
-A tuning in the background is killed the moment somebody asks for something. Owns the file. A journal that
-cannot be read or written costs time, nothing else. Does not measure (`measure`).
+A background tuning is killed as soon as a turn begins. Owns the file. A journal that cannot be used
+only costs time. Does not measure (`measure`).
 """
 
 import contextlib
@@ -13,13 +13,13 @@ import msgspec
 
 from vivace.engine.tuning.choose import Measured, Variant
 
-VERSION = 1  # of the file's shape; another one is not read
+VERSION = 2  # of the file's shape; another one is not read
 
 
 class _Contents(msgspec.Struct):
     version: int = VERSION
-    is_looked_at: bool = False  # every variant had its brief look
-    is_compared: bool = False  # every variant that is left has read the sample text
+    is_screened: bool = False  # every variant was timed briefly
+    is_compared: bool = False  # every variant that is left was compared on the sample text
     entries: list[Measured] = []
 
 
@@ -39,8 +39,8 @@ class Journal:
         return cls(file, contents)
 
     @property
-    def is_looked_at(self) -> bool:
-        return self._contents.is_looked_at
+    def is_screened(self) -> bool:
+        return self._contents.is_screened
 
     @property
     def is_compared(self) -> bool:
@@ -51,10 +51,10 @@ class Journal:
         known = (entry for entry in self._contents.entries if entry.variant == variant)
         return next(known, None) or Measured(variant)
 
-    def note_looked_at(self, entries: Iterable[Measured]) -> None:
-        """Keep these entries from now on: what is measured of them later belongs to the journal too."""
+    def note_screened(self, entries: Iterable[Measured]) -> None:
+        """Keep these entries. Later measurements of them are saved too."""
         self._contents.entries = list(entries)
-        self._contents.is_looked_at = True
+        self._contents.is_screened = True
         self.save()
 
     def note_compared(self) -> None:

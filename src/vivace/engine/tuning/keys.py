@@ -20,22 +20,22 @@ MACHINE_DIGITS = 12
 
 
 def profile_path(settings: Settings, path: Path) -> Path:
-    """Where the profile for the model file at `path` is, on this machine and with this llama.cpp."""
+    """Return the path of the profile for this model file, machine and llama.cpp."""
     return store.tuned_dir(settings) / f"{file_prefix(path)}.{machine_key()}.{library_version()}.json"
 
 
 def journal_path(settings: Settings, path: Path) -> Path:
-    """Where an unfinished tuning keeps what it has measured."""
+    """Return the path where an unfinished tuning keeps its measurements."""
     return profile_path(settings, path).with_suffix(".unfinished")
 
 
 def file_prefix(path: Path) -> str:
-    """How the names of all files begin that tuning makes for the model file at `path`."""
+    """Return the prefix of all file names that tuning makes for the model file at `path`."""
     return f"{path.resolve().stem}.{fingerprint(path)}"
 
 
 def fingerprint(path: Path) -> str:
-    """Of the file's size, beginning, middle and end: tells models apart in a millisecond."""
+    """Hash the file's size, beginning, middle and end: tells models apart in a millisecond."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -47,14 +47,14 @@ def fingerprint(path: Path) -> str:
 
 
 def machine_key() -> str:
-    """What decides how fast a format is: the CPU, and how much of it we may use."""
+    """Hash what decides how fast a format is: the CPU, and how much of it we may use."""
     cores = [choose_threads(), usable_cpus()]
     facts = [platform.system(), platform.machine(), _cpu_name(), *cpu_features(), *map(str, cores)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:MACHINE_DIGITS]
 
 
 def usable_cpus() -> int:
-    """Logical CPUs that this process may run on."""
+    """Return how many logical CPUs this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -63,7 +63,7 @@ def library_version() -> str:
 
 
 def _cpu_name() -> str:
-    """Of the first CPU; on ARM its part number. macOS tells it among the features."""
+    """Return the name of the first CPU; on ARM its part number. On macOS it is among the features."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return ""

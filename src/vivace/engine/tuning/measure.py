@@ -1,8 +1,8 @@
-"""Measures variants side by side: a brief look at each, then rounds over all that are left.
+"""Measure variants side by side: screen all of them briefly, then measure rounds over those that are left.
 
-Each variant has a child process of its own, kept between rounds if memory allows, so that a slower or busier
-minute of the machine meets all of them alike. Owns the candidates, the order of measuring and the time it may
-take. Does not choose (`choose`).
+Each variant has a child process of its own, kept between rounds if memory allows, so that a slow or busy
+minute of the machine affects all of them alike. Owns the candidates, the order of measuring and its time
+limit. Does not choose (`choose`).
 """
 
 import time
@@ -22,15 +22,15 @@ from vivace.engine.tuning.choose import (
 )
 from vivace.engine.tuning.formats import compare, quality_problem
 from vivace.engine.tuning.host import Host
-from vivace.engine.tuning.wire import Done, Load, Passes, Prefill, Read, Scores, Times
+from vivace.engine.tuning.wire import Done, Load, Passes, Prefill, Scores, ScoreSample, Times
 
-ROUNDS, FEWEST_ROUNDS = 3, 2
+ROUNDS, MIN_ROUNDS = 3, 2
 ROUNDS_S = 25.0  # no round begins that would end later, once there are the fewest
 WARM_UP_TOKENS = 16
-BRIEF_SIZES = (1, 16, 64)
-BRIEF_DOUBTS = (1.3, 1.0)  # the first look drops only what is this much worse than what the second drops
-CLEARLY_SLOWER = 1.1  # by this factor in the brief look: not looked at further
-PLAIN_REPEATS = 3  # decoding is what is noticed most, and its pass is short
+SCREEN_SIZES = (1, 16, 64)
+SCREEN_TOLERANCES = (1.3, 1.0)  # for each screening pass: factor on the limits that drop a variant
+CLEARLY_SLOWER = 1.1  # a variant slower by this factor is dropped by screening
+PLAIN_REPEATS = 3  # measure passes of one token more often: they matter most, and are short
 CHUNKS = (64, 128, 256, 512)
 CHUNKS_S = 6.0
 OVERHEAD_BYTES = 400_000_000  # of a loaded variant beside its weights
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Candidate:
-    """A variant, its child process, and what was measured of it."""
+    """A variant, its child process, and its measurements."""
 
     def __init__(self, entry: Measured, host: Host, *, stays: bool) -> None:
         self.entry = entry
@@ -51,8 +51,8 @@ class Candidate:
     def is_usable(self) -> bool:
         return not self.entry.problem and not self.entry.dropped
 
-    def do(self, work: Callable[[Child], T]) -> T | None:
-        """Return what the child answers; None if the variant fails, which then has a problem."""
+    def run(self, work: Callable[[Child], T]) -> T | None:
+        """Return what `work` returns. If the variant fails, note the problem and return None."""
         try:
             self._child = self._child or self._load()
             return work(self._child)
@@ -87,40 +87,40 @@ def needed_bytes(variant: Variant) -> int:
     return variant.size_bytes + OVERHEAD_BYTES
 
 
-def look_briefly(candidates: Sequence[Candidate], host: Host) -> None:
-    """Look at each candidate, and drop what is clearly not worth more time."""
+def screen(candidates: Sequence[Candidate], host: Host) -> None:
+    """Time each candidate briefly, and drop those that are clearly slower."""
     for candidate in candidates:
         with host.step(f"Loading {candidate.entry.variant.label}"):
-            candidate.do(_warm_up)
-    looks: dict[Candidate, list[dict[int, float]]] = {candidate: [] for candidate in candidates}
+            candidate.run(_warm_up)
+    screened: dict[Candidate, list[dict[int, float]]] = {candidate: [] for candidate in candidates}
     with host.step("A brief look at each"):
-        for doubt in BRIEF_DOUBTS:
+        for tolerance in SCREEN_TOLERANCES:
             for candidate in candidates:
-                taken = candidate.do(_brief_passes) if candidate.is_usable else None
+                taken = candidate.run(_screen_passes) if candidate.is_usable else None
                 if taken:
-                    looks[candidate].append(taken)
+                    screened[candidate].append(taken)
             usable = [candidate for candidate in candidates if candidate.is_usable]
-            _drop_losers({candidate: _brief_edit_ms(looks[candidate]) for candidate in usable}, doubt)
+            _drop_slow({candidate: _screen_edit_ms(screened[candidate]) for candidate in usable}, tolerance)
 
 
-def _drop_losers(edits: dict[Candidate, float], doubt: float) -> None:
-    """Drop what is slower than the first, or does without repacking and gains nothing by that."""
+def _drop_slow(edits: dict[Candidate, float], tolerance: float) -> None:
+    """Drop variants slower than the first, and variants without repacking that gain nothing by it."""
     usual_ms = next(iter(edits.values()), 0.0)
     for candidate, ms in list(edits.items())[1:]:
         twin_ms = next((edits[other] for other in edits if _is_repacked_twin(other, candidate)), None)
-        if twin_ms and ms > twin_ms * (1 - FREE_MARGIN) * doubt:
+        if twin_ms and ms > twin_ms * (1 - FREE_MARGIN) * tolerance:
             change = f"an edit {ms / twin_ms - 1:+.0%} in a brief look"
             candidate.entry.dropped = f"no faster than repacked ({change})"
-        elif ms > usual_ms * CLEARLY_SLOWER * doubt:
+        elif ms > usual_ms * CLEARLY_SLOWER * tolerance:
             candidate.entry.dropped = f"slower (an edit {ms / usual_ms - 1:+.0%} in a brief look)"
         if candidate.entry.dropped:
             candidate.close()
 
 
-def _brief_edit_ms(looks: Sequence[dict[int, float]]) -> float:
-    """An edit at the best of what was seen; the prefill is taken from the largest pass."""
-    best = {size: min(taken[size] for taken in looks) for size in BRIEF_SIZES}
-    return edit_ms(Round(best[BRIEF_SIZES[-1]] * PREFILL_TOKENS / BRIEF_SIZES[-1], best))
+def _screen_edit_ms(screened: Sequence[dict[int, float]]) -> float:
+    """Return an edit's milliseconds at the best times seen. Prefill is taken from the largest pass."""
+    best = {size: min(taken[size] for taken in screened) for size in SCREEN_SIZES}
+    return edit_ms(Round(best[SCREEN_SIZES[-1]] * PREFILL_TOKENS / SCREEN_SIZES[-1], best))
 
 
 def _is_repacked_twin(other: Candidate, plain: Candidate) -> bool:
@@ -129,11 +129,11 @@ def _is_repacked_twin(other: Candidate, plain: Candidate) -> bool:
 
 
 def check_quality(candidates: Sequence[Candidate], host: Host) -> None:
-    """Let all read the sample text. Those that read it otherwise than the first get a problem."""
+    """Compare log-probabilities of a sample text with the first candidate's, and note problems."""
     with host.step("Comparing what they say"):
-        original = candidates[0].do(_read)
+        original = candidates[0].run(_score_sample)
         for candidate in candidates[1:]:
-            scores = candidate.do(_read) if original and candidate.is_usable else None
+            scores = candidate.run(_score_sample) if original and candidate.is_usable else None
             if original and scores:
                 candidate.entry.likeness = compare(original, scores)
                 if candidate.entry.variant.quality != "costly":  # costly ones are measured only to be shown
@@ -157,11 +157,11 @@ def measure_rounds(
     began = time.monotonic()
     for number in range(begun, rounds):
         spent_s = time.monotonic() - began
-        if number >= FEWEST_ROUNDS and spent_s * (number + 1) / number > ROUNDS_S:
+        if number >= MIN_ROUNDS and spent_s * (number + 1) / number > ROUNDS_S:
             return
         with host.step(f"Measuring, round {number + 1} of {rounds}"):
             for candidate in usable:
-                taken = candidate.do(_full_round) if candidate.is_usable else None
+                taken = candidate.run(_full_round) if candidate.is_usable else None
                 if taken:
                     candidate.entry.rounds.append(taken)
         on_round(number + 1)
@@ -171,20 +171,20 @@ def measure_chunks(candidate: Candidate, host: Host) -> dict[int, float]:
     """Return milliseconds of a prefilled token by chunk size. Measure twice if the first time was quick."""
     began = time.monotonic()
     with host.step("Trying prefill chunks"):
-        taken = [candidate.do(_chunk_round)]
+        taken = [candidate.run(_chunk_round)]
         if time.monotonic() - began < CHUNKS_S:
-            taken.append(candidate.do(_chunk_round))
+            taken.append(candidate.run(_chunk_round))
     whole = [costs for costs in taken if costs]
     return {chunk: min(costs[chunk] for costs in whole) for chunk in CHUNKS} if whole else {}
 
 
 def _warm_up(child: Child) -> None:
-    """Bring the weights into memory, and leave some tokens for the next passes to follow."""
+    """Prefill a few tokens, which also reads the weights into memory."""
     child.ask(Prefill(WARM_UP_TOKENS, WARM_UP_TOKENS), Times)
 
 
-def _brief_passes(child: Child) -> dict[int, float]:
-    return dict(zip(BRIEF_SIZES, child.ask(Passes(list(BRIEF_SIZES)), Times).ms, strict=True))
+def _screen_passes(child: Child) -> dict[int, float]:
+    return dict(zip(SCREEN_SIZES, child.ask(Passes(list(SCREEN_SIZES)), Times).ms, strict=True))
 
 
 def _full_round(child: Child) -> Round:
@@ -203,5 +203,5 @@ def _chunk_round(child: Child) -> dict[int, float]:
     return costs
 
 
-def _read(child: Child) -> Scores:
-    return child.ask(Read(), Scores)
+def _score_sample(child: Child) -> Scores:
+    return child.ask(ScoreSample(), Scores)

@@ -17,13 +17,13 @@ from vivace.engine.tuning.wire import (
     Answer,
     Describe,
     Done,
+    Failure,
     Load,
     Passes,
     Prefill,
-    Read,
     Requantise,
     Request,
-    Trouble,
+    ScoreSample,
 )
 from vivace.errors import VivaceError
 
@@ -55,7 +55,7 @@ class Probe:
                 return self._held.prefill(tokens, chunk_tokens)
             case Passes(sizes):
                 return self._held.passes(sizes)
-            case Read():
+            case ScoreSample():
                 return self._held.read()
 
 
@@ -68,9 +68,9 @@ def main() -> int:
         try:
             answer = probe.answer(msgspec.json.decode(line, type=Request))
         except VivaceError as error:
-            answer = Trouble(error.message)
+            answer = Failure(error.message)
         except Exception as error:  # noqa: BLE001 - the boundary of this process: answered, not swallowed
-            answer = Trouble(f"{type(error).__name__}: {error}")
+            answer = Failure(f"{type(error).__name__}: {error}")
         answers.write(msgspec.json.encode(answer) + b"\n")
     return 0
 

@@ -1,7 +1,7 @@
-"""What was found best for one model file on one machine: kept as JSON, and believed only where it holds.
+"""The profile: what tuning found best for one model file on one machine, kept as JSON.
 
-A profile made for another file, on another machine or with another llama.cpp is as good as none. Owns what is
-in it, how it is written and when it counts: the server asks at the start of an engine what to load.
+A profile for another file, machine or version of llama.cpp is ignored. Owns its contents, writing it, and
+when it is valid. The server asks here which weights an engine loads.
 """
 
 import os
@@ -20,7 +20,7 @@ VERSION = 1  # of this file's shape; another one is not read
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """The result of one tuning, or the wish not to tune."""
+    """The result of one tuning, or the user's choice not to tune."""
 
     model: str
     source: str  # fingerprint of the file as downloaded
@@ -55,7 +55,7 @@ class Weights(NamedTuple):
 
 
 def weights_for(settings: Settings, path: Path) -> Weights:
-    """What to load for the model file at `path`: as it was found best here, or as downloaded.
+    """Return what to load for the model file at `path`: as tuning found best here, or as downloaded.
 
     The user's own number of threads wins, and one that was only tried because the user had set it does not
     stay when the setting goes. Costs that were measured with another number are not passed on.
@@ -71,7 +71,7 @@ def weights_for(settings: Settings, path: Path) -> Weights:
 
 
 def tuned(settings: Settings, path: Path) -> Profile | None:
-    """The measurement that holds for this file on this machine, if there is one and its weights are there."""
+    """Return the measurement for this file on this machine, or None. Its weights must be there."""
     if settings.tune == "never":
         return None
     profile = read(settings, path)
@@ -82,7 +82,7 @@ def tuned(settings: Settings, path: Path) -> Profile | None:
 
 
 def read(settings: Settings, path: Path) -> Profile | None:
-    """Whatever was decided for this file on this machine with this llama.cpp, skipping included."""
+    """Return the decision for this file, machine and llama.cpp, a skipped tuning included, or None."""
     try:
         profile = decode(profile_path(settings, path))
         held_for = (fingerprint(path), machine_key(), library_version(), VERSION)
@@ -112,7 +112,7 @@ def write(settings: Settings, path: Path, profile: Profile) -> None:
 
 
 def skipped(model: str, path: Path, why: str) -> Profile:
-    """The wish to use the file as downloaded without measuring."""
+    """Return a profile that says to use the file as downloaded without measuring."""
     return Profile(
         model=model,
         source=fingerprint(path),

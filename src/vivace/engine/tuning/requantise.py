@@ -46,7 +46,7 @@ def _check_space(folder: Path, size_bytes: int, host: Host) -> None:
 def _write(source: Path, part: Path, format: Format, size_bytes: int, host: Host) -> None:
     written_bytes = 0
 
-    def look() -> None:
+    def report_progress() -> None:
         nonlocal written_bytes
         now_bytes = part.stat().st_size if part.exists() else 0
         host.progress.advance(now_bytes - written_bytes)
@@ -56,8 +56,8 @@ def _write(source: Path, part: Path, format: Format, size_bytes: int, host: Host
     with host.step(f"Making a {format.name} copy", size_bytes):
         child = host.start_child()
         try:
-            child.ask(job, Done, while_waiting=look)
-            look()
+            child.ask(job, Done, while_waiting=report_progress)
+            report_progress()
         except VariantFailed as failure:
             full = host.free_bytes(part.parent) < SPARE_BYTES
             raise VariantFailed(

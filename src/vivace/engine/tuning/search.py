@@ -1,7 +1,7 @@
-"""Searches the fastest variant of one model file: make copies, look, compare, measure, choose.
+"""Search the fastest variant of one model file: make copies, screen, compare, measure, choose.
 
-Then it tries threads and prefill chunks for the winner. Owns which variants there are and the order of work.
-Does not keep the result (`tune`) or what is measured on the way (`journal`), and does not decide (`choose`).
+Then try threads and prefill chunks for the winner. Owns which variants there are and the order of work. Does
+not keep the result (`tune`) or intermediate measurements (`journal`), and does not decide (`choose`).
 """
 
 import time
@@ -23,9 +23,9 @@ from vivace.engine.tuning.requantise import make
 from vivace.engine.tuning.wire import Describe, Description
 from vivace.errors import VivaceError
 
-LATE_S = 120.0
-STEPS = 5 + measure.ROUNDS  # as told to whoever watches: copy, look, compare, the rounds, threads and chunks
-MEMORY_SHARE = 0.8  # of what is free may be taken by variants that are loaded at once
+SLOW_SEARCH_S = 120.0
+STEPS = 5 + measure.ROUNDS  # shown as progress: copy, screen, compare, the rounds, threads and chunks
+MEMORY_SHARE = 0.8  # of the available memory, the most for variants that are loaded at once
 
 
 @dataclass(frozen=True)
@@ -44,32 +44,32 @@ class VariantSearch:
         self._host = host
         self._journal = journal
         self._candidates: list[Candidate] = []
-        self._absent: list[Measured] = []  # could not even be made
+        self._not_made: list[Measured] = []  # could not even be made
         self._began = time.monotonic()
 
     def run(self, threads: int, *, with_costly: bool) -> SearchResult:
-        """Find the best variant. `threads` is the user's wish; 0 lets the search find them too."""
+        """Find the best variant. `threads` is the user's setting; with 0 the search chooses threads too."""
         usual, *others = thread_candidates(threads)
         candidates = self._measure(self._variants(usual, with_costly=with_costly))
-        entries = [*(candidate.entry for candidate in candidates), *self._absent]
+        entries = [*(candidate.entry for candidate in candidates), *self._not_made]
         chosen = choose.choose(entries)
         why = choose.explain(chosen, entries)
         best = next(candidate for candidate in candidates if candidate.entry is chosen)
         self._host.on_step(STEPS, STEPS)
-        if others and not self._is_late():
+        if others and not self._is_slow():
             best, tried, words = self._try_threads(best, others)
             entries, why = [*entries, *tried], why + words
-        chunk_costs = {} if self._is_late() else measure.measure_chunks(best, self._host)
+        chunk_costs = {} if self._is_slow() else measure.measure_chunks(best, self._host)
         return SearchResult(best.entry, entries, why, chunk_costs)
 
     def _measure(self, variants: list[Variant]) -> list[Candidate]:
-        """Look, compare and measure, the file as downloaded first; skip what the journal has."""
+        """Screen, compare and measure, the file as downloaded first. Skip what the journal has."""
         journal = self._journal
-        candidates = self._take(list(map(journal.entry, variants)))
+        candidates = self._make_candidates(list(map(journal.entry, variants)))
         self._host.on_step(2, STEPS)
-        if not journal.is_looked_at:
-            measure.look_briefly(candidates, self._host)
-            journal.note_looked_at(candidate.entry for candidate in candidates)
+        if not journal.is_screened:
+            measure.screen(candidates, self._host)
+            journal.note_screened(candidate.entry for candidate in candidates)
         candidates = self._downloaded_first(candidates)
         left = [candidate for candidate in candidates if candidate.is_usable]
         self._host.on_step(3, STEPS)
@@ -85,16 +85,16 @@ class VariantSearch:
         measure.measure_rounds(left, self._host, on_round=on_round)
         return self._downloaded_first(candidates)
 
-    def _is_late(self) -> bool:
-        """Whether the search takes so long (a slow or busy machine) that what matters less is left out."""
-        return time.monotonic() - self._began > LATE_S
+    def _is_slow(self) -> bool:
+        """Return whether the search takes so long that less important steps are skipped."""
+        return time.monotonic() - self._began > SLOW_SEARCH_S
 
     def close(self) -> None:
         for candidate in self._candidates:
             candidate.close()
 
     def _variants(self, threads: int, *, with_costly: bool) -> list[Variant]:
-        """The file as downloaded first, then what can be made of it; each also without repacking."""
+        """Return the file as downloaded, then what can be made of it; each also without repacking."""
         self._host.on_step(1, STEPS)
         found, size_bytes = self._describe(), self._path.stat().st_size
         files = [Variant(found.format, str(self._path), size_bytes, "same", True, threads)]
@@ -106,7 +106,7 @@ class VariantSearch:
                 make(self._path, target, format, expected_bytes, self._host)
                 files.append(replace(variant, size_bytes=target.stat().st_size))
             except VariantFailed as failure:
-                self._absent.append(Measured(variant, problem=f"not available: {failure}"))
+                self._not_made.append(Measured(variant, problem=f"not available: {failure}"))
         return [replace(variant, use_extra_bufts=does) for variant in files for does in (True, False)]
 
     def _describe(self) -> Description:
@@ -118,7 +118,7 @@ class VariantSearch:
         finally:
             child.close()
 
-    def _take(self, entries: list[Measured]) -> list[Candidate]:
+    def _make_candidates(self, entries: list[Measured]) -> list[Candidate]:
         """Return a candidate for each; all stay loaded between rounds if they fit into memory together."""
         together_bytes = sum(measure.needed_bytes(entry.variant) for entry in entries)
         stays = together_bytes < MEMORY_SHARE * self._host.available_bytes()
@@ -127,13 +127,13 @@ class VariantSearch:
         return candidates
 
     def _try_threads(self, best: Candidate, others: list[int]) -> tuple[Candidate, list[Measured], str]:
-        """The same variant with other numbers of threads: the best of them, all of them, and words."""
+        """Measure the variant with other numbers of threads. Return the best, all of them, and a sentence."""
         self.close()
         variant = best.entry.variant
         numbers = (variant.threads, *others)
-        again, *candidates = self._take([Measured(replace(variant, threads=n)) for n in numbers])
-        measure.look_briefly([again, *candidates], self._host)
-        measure.measure_rounds([again, *candidates], self._host, measure.FEWEST_ROUNDS)
+        again, *candidates = self._make_candidates([Measured(replace(variant, threads=n)) for n in numbers])
+        measure.screen([again, *candidates], self._host)
+        measure.measure_rounds([again, *candidates], self._host, measure.MIN_ROUNDS)
         tried = [candidate.entry for candidate in candidates]
         if not again.is_usable:
             return best, tried, ""
@@ -147,7 +147,7 @@ class VariantSearch:
         return next(candidate for candidate in candidates if candidate.entry is winner), tried, words
 
     def _downloaded_first(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The file as downloaded before all others, in the most usual way that works on this machine."""
+        """Put the file as downloaded first, in its most usual form that works on this machine."""
         downloaded = [candidate for candidate in candidates if not candidate.entry.variant.is_made]
         usual = next((candidate for candidate in downloaded if candidate.is_usable), None)
         if usual is None:
@@ -162,7 +162,7 @@ class VariantSearch:
 
 
 def thread_candidates(wanted: int) -> list[int]:
-    """The usual number first, then a few that may be better; only the user's own if there is one.
+    """Return the usual number of threads, then a few that may be better. The user's own is the only one.
 
     More: all logical CPUs, where a core has two. Fewer: one core left to the rest of the system, and half of
     many, since memory may be the limit.

@@ -1,7 +1,7 @@
-"""One variant of the weights, loaded into the engine's own runner: timed, and made to read a sample text.
+"""Time one variant of the weights in the engine's own runner, and score a sample text with it.
 
-Timing the runner itself means that what was measured is what will run. Owns the calls into llama.cpp that
-only the tuner needs. Does not judge what it measures (`choose`, `formats`). Lives in a child process.
+Owns the calls into llama.cpp that only the tuner needs. Does not judge the results (`choose`, `formats`).
+Runs in a child process.
 """
 
 import ctypes

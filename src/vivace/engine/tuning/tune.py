@@ -1,7 +1,7 @@
-"""Finds out how this machine runs one model best, and keeps the answer until something changes.
+"""Tune one model file for this machine, and keep the result as a profile.
 
-Owns the lock (of two tunings of one file the second waits and takes over what the first found), the profile
-that is written, and that nothing stays behind which no profile names. Does not measure (`search`).
+Owns the lock (of two tunings of one file the second waits and uses the first's result), writing the profile,
+and deleting weights that no profile names. Does not measure (`search`).
 """
 
 import fcntl
@@ -45,7 +45,7 @@ def tune(
     """
     path = path.resolve()
     try:
-        with _only_one(settings, path, host, may_wait=not is_background) as has_waited:
+        with _exclusive(settings, path, host, may_wait=not is_background) as has_waited:
             found = tuned(settings, path) if has_waited else None
             if found is None:
                 journal = Journal.open(journal_path(settings, path), is_fresh=not is_background)
@@ -88,7 +88,7 @@ def sweep(settings: Settings, path: Path) -> None:
 
 
 def _made_file(file: Path) -> str:
-    """The weights that a profile names; one that will never hold again is deleted and names none."""
+    """Return the weights that a profile names. Delete a profile that can never hold again."""
     try:
         profile = decode(file)
     except (OSError, msgspec.MsgspecError):
@@ -124,8 +124,8 @@ def _profile(model: str, path: Path, result: SearchResult, busy_share: float) ->
 
 
 @contextmanager
-def _only_one(settings: Settings, path: Path, host: Host, *, may_wait: bool) -> Iterator[bool]:
-    """Hold the lock of this file's tuning; yield whether another process had to end first."""
+def _exclusive(settings: Settings, path: Path, host: Host, *, may_wait: bool) -> Iterator[bool]:
+    """Hold the lock of this file's tuning. Yield whether another process had to end first."""
     descriptor = store.open_tuning_lock(settings, path.stem)
     try:
         has_waited = not store.try_lock(descriptor)

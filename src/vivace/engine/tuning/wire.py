@@ -1,4 +1,4 @@
-"""What the tuner and its children say to each other: one JSON object a line, a request and then its answer.
+"""Messages between the tuner and its child processes: one JSON object a line, a request and its answer.
 
 Owns the shapes. Does not own the pipes (`child`) or the work (`probe`).
 """
@@ -19,7 +19,7 @@ class Description(msgspec.Struct, tag=True, frozen=True):
 
     @property
     def bits(self) -> float:
-        """Bits a weight, as they are: a file's type is only what most of its tensors are."""
+        """Return actual bits per weight: a file's type only says what most of its tensors are."""
         return 8 * self.weight_bytes / max(1, self.parameters)
 
 
@@ -32,14 +32,14 @@ class Load(msgspec.Struct, tag=True, frozen=True):
 
 
 class Prefill(msgspec.Struct, tag=True, frozen=True):
-    """Forget everything, then feed `tokens` in chunks without asking for logits. Answered with one time."""
+    """Clear the KV, then prefill `tokens` in chunks without logits. Answered with one time."""
 
     tokens: int
     chunk_tokens: int
 
 
 class Passes(msgspec.Struct, tag=True, frozen=True):
-    """One pass for each size, logits wanted at every place, all behind what was fed last. One time each."""
+    """Run one pass for each size behind the last prefill, with logits of every token. One time each."""
 
     sizes: list[int]
 
@@ -48,12 +48,12 @@ class Times(msgspec.Struct, tag=True, frozen=True):
     ms: list[float]
 
 
-class Read(msgspec.Struct, tag=True, frozen=True):
-    """Read the sample text. Answered with `Scores`."""
+class ScoreSample(msgspec.Struct, tag=True, frozen=True):
+    """Score the sample text. Answered with `Scores`."""
 
 
 class Scores(msgspec.Struct, tag=True, frozen=True):
-    """For each place of the sample: what the model gave the token that is there, and what it would say."""
+    """For each token of the sample: its log-probability, and the model's greedy choice at its position."""
 
     logprobs: list[float]
     choices: list[int]
@@ -72,11 +72,11 @@ class Done(msgspec.Struct, tag=True, frozen=True):
     pass
 
 
-class Trouble(msgspec.Struct, tag=True, frozen=True):
-    """It could not be done; the child lives on."""
+class Failure(msgspec.Struct, tag=True, frozen=True):
+    """The request failed; the child continues."""
 
     message: str
 
 
-Request = Describe | Load | Prefill | Passes | Read | Requantise
-Answer = Description | Done | Times | Scores | Trouble
+Request = Describe | Load | Prefill | Passes | ScoreSample | Requantise
+Answer = Description | Done | Times | Scores | Failure

@@ -1,1 +1,1 @@
-"""One piece of work on a session: append, generate or score."""
+"""One request on a session: append, generate or score."""

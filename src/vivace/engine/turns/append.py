@@ -1,4 +1,4 @@
-"""A turn that prefills tokens and says nothing: a warm-up, or text that is still being typed."""
+"""A turn that only prefills tokens: a warm-up, or text that is still being typed."""
 
 from vivace.engine.kv.session import Session
 from vivace.engine.runners.base import Logits, Span

@@ -1,6 +1,6 @@
-"""A turn that writes: prefill, then decode passes with drafts, until it has a reason to stop.
+"""A turn that generates: prefill, then decode passes with drafts, until it has a reason to stop.
 
-Owns which tokens enter the log. Does not own how they are chosen (`output`) or guessed (`speculation`).
+Owns which tokens enter the log. Does not own how they are sampled (`output`) or drafted (`speculation`).
 """
 
 import time
@@ -9,16 +9,15 @@ from concurrent.futures import Future
 
 from vivace.engine.kv.session import Session
 from vivace.engine.output.grammar import Constraint
-from vivace.engine.output.sampler import Sampler
+from vivace.engine.output.sampler import GREEDY_TEMPERATURE, Sampler
 from vivace.engine.runners.base import Logits, ModelInfo, SamplingSpec, Span
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.speculation.drafter import Drafter
 from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import Generate, PositionLogprobs
 
-COLD = 1e-5  # a temperature below this draws the likeliest, as in `sampler`
-STEPS_AHEAD = 2  # that a runner may begin before this one's token is known: the host may be late by as many
-MIN_PASSES_WITHOUT_DRAFT = 3  # without a draft, until one step is begun ahead although one may yet be found
+STEPS_AHEAD = 2  # steps that a runner may start before this one's token is known
+MIN_PASSES_WITHOUT_DRAFT = 3  # after these, a runner may start one step ahead although a draft may follow
 
 
 class GenerateTurn(Turn):
@@ -35,7 +34,7 @@ class GenerateTurn(Turn):
         super().__init__(work, session)
         self._work = work
         self._limit_tokens, self._draft_tokens = info.limit_tokens, info.draft_tokens
-        self._most_tokens = work.max_tokens
+        self._max_tokens = work.max_tokens
         self._piece = piece
         self._costs = costs
         self._compiling = constraint
@@ -44,9 +43,9 @@ class GenerateTurn(Turn):
         self._drafter: Drafter | None = None
         self._draft: list[int] = []
         self._passes_without_draft = 0  # since the last draft
-        self._ends = info.end_tokens | frozenset(work.stop_tokens)
+        self._end_tokens = info.end_tokens | frozenset(work.stop_tokens)
         self._device_sampling = _device_sampling(
-            work, self._ends
+            work, self._end_tokens
         )  # if it is there, no penalty counts tokens either
         self._stops = [stop.encode() for stop in work.stop]
         self._stop_tail = max(map(len, self._stops), default=1) - 1  # bytes that a stop may have begun in
@@ -55,15 +54,15 @@ class GenerateTurn(Turn):
         for token in self._prior_output:
             self._sampler.count_token(token)
             self._tail = (self._tail + piece(token))[-self._stop_tail :] if self._stop_tail else b""
-        self.fresh: list[int] = []  # tokens of the last pass, to be sent
+        self.new_output: list[int] = []  # tokens of the last pass, to be sent
         self.logprobs: list[PositionLogprobs] = []
 
     @property
     def is_waiting(self) -> bool:  # type: ignore[override]
         return self._compiling is not None
 
-    def settle_grammar(self) -> None:
-        """Use the grammar if it is compiled by now. Raise if it was refused."""
+    def resolve_grammar(self) -> None:
+        """Take the grammar if it is compiled. Raise if it was refused."""
         if self._compiling and self._compiling.done():
             self._constraint, self._compiling = self._compiling.result(), None
             for token in self._prior_output:
@@ -84,14 +83,14 @@ class GenerateTurn(Turn):
 
     @property
     def device_sampling(self) -> SamplingSpec | None:  # type: ignore[override]
-        """How the runner may choose the next tokens: while the turn generates, and no grammar masks them."""
+        """Return how the runner may sample the next tokens, or None if it may not."""
         session = self.session
         is_next = len(session.log) == session.kv + 1 and self.output_tokens > 0
         return self._device_sampling if is_next and self._constraint is None else None
 
     @property
     def steps_ahead(self) -> int:  # type: ignore[override]
-        """Steps that the runner may begin ahead: none while drafts are found, one if they may come back."""
+        """Return how many steps the runner may start ahead: none while drafts are found."""
         wish = (
             int(self._passes_without_draft >= MIN_PASSES_WITHOUT_DRAFT)
             if self._work.use_drafts
@@ -102,7 +101,7 @@ class GenerateTurn(Turn):
     def _draft_room(self, limit: int) -> int:
         """Return how many tokens may be drafted: one fewer than may still come; the model adds one."""
         said, held = self.output_tokens, len(self.session.log)
-        return min(limit, self._draft_tokens, self._most_tokens - said - 1, self._limit_tokens - held - 1)
+        return min(limit, self._draft_tokens, self._max_tokens - said - 1, self._limit_tokens - held - 1)
 
     def _propose(self, room: int) -> list[int]:
         begun = time.perf_counter()
@@ -119,20 +118,20 @@ class GenerateTurn(Turn):
 
     def apply_logits(self, rows: Logits) -> str:
         if not len(rows):
-            self.fresh, self.logprobs, self.rejected = [], [], 0
+            self.new_output, self.logprobs, self.rejected = [], [], 0
             return ""
         return self.apply_tokens(self._sample(row) for row in rows)
 
     def apply_tokens(self, tokens: Iterable[int]) -> str:
         """Add tokens to the log, up to the first that differs from the draft."""
         draft, log = self._draft, self.session.log
-        self.fresh, self.logprobs, self.rejected = [], [], len(draft)
+        self.new_output, self.logprobs, self.rejected = [], [], len(draft)
         reason, accepted = "", 0
         for token in tokens:
             if self._device_sampling is None:
                 self._sampler.count_token(token)
             log.append(token)
-            self.fresh.append(token)
+            self.new_output.append(token)
             self.output_tokens += 1
             reason = self._reason_to_stop(token)
             if accepted == len(draft) or token != draft[accepted]:
@@ -143,7 +142,7 @@ class GenerateTurn(Turn):
         self.last_token = time.perf_counter()
         self.first_token = self.first_token or self.last_token
         if drafter := self._drafter:
-            self._learn(drafter, accepted)
+            self._count_draft(drafter, accepted)
         return reason
 
     def _sample(self, row: Logits) -> int:
@@ -162,18 +161,18 @@ class GenerateTurn(Turn):
             self.grammar_s += time.perf_counter() - begun
         return token
 
-    def _learn(self, drafter: Drafter, accepted: int) -> None:
+    def _count_draft(self, drafter: Drafter, accepted: int) -> None:
         """Count how much of the last draft was right, and tell the drafter what came."""
         self.rejected = len(self._draft) - accepted
         self.draft_accepted += accepted
         self.draft_rejected += self.rejected
         begun = time.perf_counter()
         self.session.history()
-        drafter.observe(self.fresh)
+        drafter.observe(self.new_output)
         self.draft_s += time.perf_counter() - begun
 
     def _reason_to_stop(self, token: int) -> str:
-        if token in self._ends:
+        if token in self._end_tokens:
             return "stop"
         if self._stops:
             self._tail += self._piece(token)
@@ -181,7 +180,7 @@ class GenerateTurn(Turn):
                 return "stop"
             self._tail = self._tail[-self._stop_tail :] if self._stop_tail else b""
         is_full = len(self.session.log) >= self._limit_tokens
-        return "length" if is_full or self.output_tokens >= self._most_tokens else ""
+        return "length" if is_full or self.output_tokens >= self._max_tokens else ""
 
 
 def _device_sampling(work: Generate, ends: frozenset[int]) -> SamplingSpec | None:
@@ -195,4 +194,8 @@ def _device_sampling(work: Generate, ends: frozenset[int]) -> SamplingSpec | Non
     )
     if not is_plain:
         return None
-    return SamplingSpec(stops=ends) if s.temperature < COLD else SamplingSpec(s.temperature, s.seed, ends)
+    return (
+        SamplingSpec(stops=ends)
+        if s.temperature < GREEDY_TEMPERATURE
+        else SamplingSpec(s.temperature, s.seed, ends)
+    )

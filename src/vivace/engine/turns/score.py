@@ -27,10 +27,10 @@ class ScoreTurn(Turn):
         self._candidates = work.candidates
         self._scratch = scratch
         self._share, self._clear = share, clear
-        self._has_read = False
-        self._waiting = [i for i, candidate in enumerate(work.candidates) if len(candidate) > 1]
+        self._is_prefilled = False
+        self._remaining = [i for i, candidate in enumerate(work.candidates) if len(candidate) > 1]
         self._group: list[int] = []
-        self._most = len(scratch)  # candidates in a pass
+        self._group_size = len(scratch)  # candidates in a pass
 
     def spans(self, limit: int) -> list[Span]:
         self._group = []
@@ -38,21 +38,21 @@ class ScoreTurn(Turn):
         if chunk := self._next_chunk(limit):
             return [chunk]
         if session.pending:
-            return [Span(session.seq, session.kv, session.log[session.kv :], want=not self._has_read)]
+            return [Span(session.seq, session.kv, session.log[session.kv :], want=not self._is_prefilled)]
         return self._next_group(min(limit, SCORE_TOKENS))
 
     @property
     def needs_row(self) -> bool:  # type: ignore[override]
-        return not self._has_read
+        return not self._is_prefilled
 
     @property
     def needs_own_pass(self) -> bool:  # type: ignore[override]  # a scratch sequence serves one turn at a time
-        return self._has_read
+        return self._is_prefilled
 
     def _next_group(self, limit: int) -> list[Span]:
         session, size = self.session, 0
         spans: list[Span] = []
-        for seq, index in zip(self._scratch[: self._most], self._waiting, strict=False):
+        for seq, index in zip(self._scratch[: self._group_size], self._remaining, strict=False):
             tokens = self._candidates[index][:-1]
             size += len(tokens)
             if spans and size > limit:
@@ -63,21 +63,21 @@ class ScoreTurn(Turn):
         return spans
 
     def apply_logits(self, rows: Logits) -> str:
-        if not self._has_read and len(rows):
-            self._has_read = True
+        if not self._is_prefilled and len(rows):
+            self._is_prefilled = True
             total = log_total(rows[0])
             self.scores = [float(rows[0][c[0]]) - total if c else 0.0 for c in self._candidates]
         elif self._group:
             each = iter(rows)
             for index in self._group:
                 self.scores[index] += sum(log_probability(next(each), t) for t in self._candidates[index][1:])
-            del self._waiting[: len(self._group)]
-        return "scored" if self._has_read and not self._waiting else ""
+            del self._remaining[: len(self._group)]
+        return "scored" if self._is_prefilled and not self._remaining else ""
 
     def shrink(self) -> bool:
         if len(self._group) < 2:
             return False
-        self._most = len(self._group) // 2
+        self._group_size = len(self._group) // 2
         return True
 
     def end_pass(self) -> None:

@@ -1,9 +1,9 @@
-"""One piece of work on one session, from its frame to its `Finished`: what all three kinds share.
+"""One request on one session, from its frame to its `Finished`: what all three kinds share.
 
-Each kind (`append`, `generate`, `score`) says what its next forward pass must compute (`spans`) and applies
-what came of it (`apply_logits`). Both look only at the session's log and KV, so a pass that was given up or
-an evicted KV just means to ask again. Owns a turn's progress and its waterfall. Does not own who runs when,
-the KV, or sending.
+Each kind (`append`, `generate`, `score`) returns what its next forward pass must compute (`spans`) and
+applies the results (`apply_logits`). Both depend only on the session's log and KV, so after an aborted pass
+or an evicted KV the stepper calls `spans` again. Owns a turn's progress and its waterfall. Does not own
+scheduling, the KV, or sending.
 """
 
 import time
@@ -17,7 +17,7 @@ from vivace.engine.wire.frames import Append, Generate, Score, Waterfall
 
 class Turn:
     needs_own_pass = False  # its next pass cannot be shared with other turns
-    is_waiting = False  # for something else than its turn
+    is_waiting = False  # cannot run yet: its grammar is being compiled
     needs_row = True  # its next pass must give logits, so at least the last token of the log is fed
     device_sampling: SamplingSpec | None = (
         None  # how a runner may choose its next tokens itself; None: it needs the logits
@@ -45,18 +45,18 @@ class Turn:
         raise NotImplementedError
 
     def apply_logits(self, rows: Logits) -> str:
-        """Apply a pass: a row for each token that was wanted. Return why the turn ends, or an empty text."""
+        """Apply the rows of a pass. Return why the turn ends, or an empty string if it continues."""
         raise NotImplementedError
 
     def apply_tokens(self, tokens: Iterable[int]) -> str:
-        """Do the same with tokens that the runner has chosen itself, as `device_sampling` says."""
+        """Apply tokens that the runner sampled itself as `device_sampling` says. Return as `apply_logits`."""
         raise NotImplementedError
 
     def end_pass(self) -> None:
-        """Free what only the last pass needed. Called whether it ended or was given up."""
+        """Free what only the last pass needed. Called after every pass, aborted or not."""
 
     def shrink(self) -> bool:
-        """Ask for less from now on, since the last pass found no room. Return whether that is possible."""
+        """Make later passes smaller, since the last one found no room. Return whether that is possible."""
         return False
 
     @cached_property
@@ -66,7 +66,7 @@ class Turn:
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether the turn is still in its prompt."""
+        """Return whether the turn has no output yet."""
         return not self.output_tokens
 
     def waterfall(self) -> Waterfall:

@@ -251,7 +251,7 @@ class Unpacker(Generic[F]):
 
     @property
     def has_more(self) -> bool:
-        """Whether something came behind the frame that was given last."""
+        """Return whether bytes follow the frame that was yielded last."""
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[F]:

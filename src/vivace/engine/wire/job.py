@@ -46,7 +46,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def compute_alike(one: Job, other: Job) -> bool:
-    """Whether both load the same weights in the same way. What they know of costs may differ."""
+    """Return whether both jobs load the same weights in the same way. Their costs may differ."""
     ways = [(job.path, job.use_extra_bufts, choose_threads(job.threads)) for job in (one, other)]
     return ways[0] == ways[1]
 

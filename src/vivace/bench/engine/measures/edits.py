@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess, Turn
-from vivace.bench.engine.peer import Ask, Peer, Reply
+from vivace.bench.engine.peer import Peer, PeerReply, PeerRequest
 from vivace.bench.figures import median, ratio
 from vivace.bench.rows import EditCase
 from vivace.engine.wire.frames import Append, Generate, Rewind, Sampling
@@ -20,31 +20,33 @@ NEAR_TIE = 0.5  # logits apart at most; the report lists every gap
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EditTimes:
     """One row, generated in every way."""
 
     with_drafts: Turn
     without: Turn
-    lookups: dict[int, Reply]
+    lookups: dict[int, PeerReply]
     difference: Section | None
 
 
 def measure_edits(context: BenchContext, engine: EngineProcess, peer: Peer) -> tuple[Section, Section]:
-    """The section `edits`, and what it adds to `peer`."""
-    outcomes = []
+    """Return the section `edits`, and what it adds to `peer`."""
+    times = []
     for number, case in enumerate(context.cases):
         context.progress.note(f"row {number + 1} of {len(context.cases)}, {case.name}")
         with context.cold_session(engine) as session:
-            outcomes.append(_do(context, engine, peer, case, session))
-    return _our_section(outcomes), _peer_section(outcomes)
+            times.append(_measure_case(context, engine, peer, case, session))
+    return _our_section(times), _peer_section(times)
 
 
-def _do(context: BenchContext, engine: EngineProcess, peer: Peer, case: EditCase, session: str) -> Outcome:
+def _measure_case(
+    context: BenchContext, engine: EngineProcess, peer: Peer, case: EditCase, session: str
+) -> EditTimes:
     engine.run(Append(session, "", case.prompt[:-1]))
     with_drafts = _generate(context, engine, case, session, use_drafts=True)
     without = _generate(context, engine, case, session, use_drafts=False)
-    lookups = {count: _look_up(context, peer, case, count) for count in LOOKUP_TOKENS}
-    return Outcome(with_drafts, without, lookups, _difference(engine, case, session, with_drafts, without))
+    lookups = {count: _generate_with_lookup(context, peer, case, count) for count in LOOKUP_TOKENS}
+    return EditTimes(with_drafts, without, lookups, _difference(engine, case, session, with_drafts, without))
 
 
 def _generate(
@@ -66,9 +68,9 @@ def _generate(
     return turn
 
 
-def _look_up(context: BenchContext, peer: Peer, case: EditCase, lookup_tokens: int) -> Reply:
+def _generate_with_lookup(context: BenchContext, peer: Peer, case: EditCase, lookup_tokens: int) -> PeerReply:
     return peer.generate(
-        Ask(
+        PeerRequest(
             case.prompt,
             context.effort.edit_tokens,
             ready_tokens=len(case.prompt) - 1,
@@ -108,19 +110,19 @@ def _difference(
     }
 
 
-def _our_section(outcomes: list[Outcome]) -> Section:
-    on, off = [each.with_drafts for each in outcomes], [each.without for each in outcomes]
-    differences = [each.difference for each in outcomes if each.difference]
+def _our_section(times: list[EditTimes]) -> Section:
+    on, off = [each.with_drafts for each in times], [each.without for each in times]
+    differences = [each.difference for each in times if each.difference]
     near_ties = [each["is_near_tie"] for each in differences]
     rows = [ratio(_seconds_a_token(a), _seconds_a_token(b)) for a, b in zip(off, on, strict=True)]
     return {
         "speedup": ratio(_rate(on), _rate(off)),
         "speedup_median_row": median(rows),
         "tokens_per_pass": ratio(sum(len(t.tokens) for t in on), sum(t.waterfall.steps for t in on)),
-        "identical": 1 - len(differences) / len(outcomes),
+        "identical": 1 - len(differences) / len(times),
         "differences": differences,
         "differences_near_ties": sum(near_ties) / len(near_ties) if near_ties else 1.0,
-        "rows": len(outcomes),
+        "rows": len(times),
         "tokens": sum(len(turn.tokens) for turn in on),
         "with_drafts_tokens_per_s": _rate(on),
         "without_drafts_tokens_per_s": _rate(off),
@@ -129,11 +131,11 @@ def _our_section(outcomes: list[Outcome]) -> Section:
     }
 
 
-def _peer_section(outcomes: list[Outcome]) -> Section:
+def _peer_section(times: list[EditTimes]) -> Section:
     """Compare with the better one of the peer's settings, over all rows."""
-    rates = {count: _rate([each.lookups[count] for each in outcomes]) for count in LOOKUP_TOKENS}
+    rates = {count: _rate([each.lookups[count] for each in times]) for count in LOOKUP_TOKENS}
     best = max(rates, key=lambda count: rates[count])
-    ours = _rate([each.with_drafts for each in outcomes])
+    ours = _rate([each.with_drafts for each in times])
     return {
         "edit_ratio": ratio(ours, rates[best]),
         "edit": {
@@ -145,7 +147,7 @@ def _peer_section(outcomes: list[Outcome]) -> Section:
     }
 
 
-def _rate(generations: list[Turn] | list[Reply]) -> float:
+def _rate(generations: list[Turn] | list[PeerReply]) -> float:
     """Return tokens a second over all generations together."""
     return ratio(sum(len(each.tokens) for each in generations), sum(each.whole_s for each in generations))
 

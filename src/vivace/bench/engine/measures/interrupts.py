@@ -67,7 +67,7 @@ def _decoding(context: BenchContext, engine: EngineProcess) -> Iterator[Turn]:
 
 @contextmanager
 def _verifying(engine: EngineProcess, session: str, case: EditCase) -> Iterator[Turn]:
-    """An edit with drafts; its session holds all of the prompt but the last token, before and after."""
+    """Begin an edit with drafts in a session that holds all of the prompt but its last token."""
     last = case.prompt[-1:]
     work = Generate(session, "", last, max_tokens=400, stop=case.stop, prediction=case.prediction)
     yield engine.wait_for_tokens(engine.begin(work), 1)

@@ -28,8 +28,8 @@ WRITTEN_WITHIN_S = 60.0
 POLL_S = 0.02
 
 
-def measure_park(context: BenchContext, engine: EngineProcess, shelf: Path) -> Section:
-    """`shelf` is the folder that the engine parks into."""
+def measure_park(context: BenchContext, engine: EngineProcess, kv_folder: Path) -> Section:
+    """Compare a restored session with a prefilled one. The engine parks into `kv_folder`."""
     prefills, restores, restored, sizes = [], [], [], []
     for number in range(context.effort.park_rounds):
         context.progress.note(f"session {number + 1} of {context.effort.park_rounds}")
@@ -37,7 +37,7 @@ def measure_park(context: BenchContext, engine: EngineProcess, shelf: Path) -> S
         with context.cold_session(engine) as session:
             prefills.append(engine.run(Generate(session, "", prompt, max_tokens=1)).first_token_ms)
             for _ in range(RESTORES):
-                file = _park(engine, session, shelf)
+                file = _park(engine, session, kv_folder)
                 sizes.append(file.stat().st_size)
                 _drop_from_memory(file)
                 turn = engine.run(Generate(session, "", max_tokens=1))
@@ -55,7 +55,7 @@ def measure_park(context: BenchContext, engine: EngineProcess, shelf: Path) -> S
 
 
 def measure_leaving(context: BenchContext, settings: Settings, model: str) -> Section:
-    """A chat that outlives its server: how much of its log the next server has back from disk."""
+    """Return how much of a chat's log a new server restores from disk."""
     context.progress.note("a chat whose server is restarted")
     with tempfile.TemporaryDirectory(prefix="bench-leaving-", dir=settings.cache_dir) as name:
         folder = Path(name)
@@ -91,19 +91,19 @@ def _ask(address: ServerAddress, **fields: Any) -> Response:
     return asyncio.run(complete())
 
 
-def _park(engine: EngineProcess, session: str, shelf: Path) -> Path:
+def _park(engine: EngineProcess, session: str, kv_folder: Path) -> Path:
     """Park the session and wait for its file, which gets its name when it is whole."""
-    before = _files(shelf)
+    before = _files(kv_folder)
     engine.send(Park(session))
     for _ in range(int(WRITTEN_WITHIN_S / POLL_S)):
         engine.watch(POLL_S)
-        if fresh := _files(shelf) - before:
+        if fresh := _files(kv_folder) - before:
             return max(fresh, key=lambda file: file.stat().st_mtime)
-    raise ServerGone("The engine did not write the parked session.", f"Is there room in {shelf}?")
+    raise ServerGone("The engine did not write the parked session.", f"Is there room in {kv_folder}?")
 
 
-def _files(shelf: Path) -> set[Path]:
-    return set(shelf.rglob("*.session"))
+def _files(kv_folder: Path) -> set[Path]:
+    return set(kv_folder.rglob("*.session"))
 
 
 def _drop_from_memory(file: Path) -> None:

@@ -5,7 +5,7 @@ Ours and theirs take turns, so that a slow moment of the machine meets both.
 
 from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess
-from vivace.bench.engine.peer import Ask, Peer
+from vivace.bench.engine.peer import Peer, PeerRequest
 from vivace.bench.engine.prompts import LONG_ANSWER
 from vivace.bench.figures import median, ratio
 from vivace.engine.wire.frames import Generate
@@ -15,7 +15,7 @@ WARM_UP_TOKENS = 64
 
 
 def measure_decode(context: BenchContext, engine: EngineProcess, peer: Peer) -> Section:
-    """Tokens a second after the first one, the same weight file on both sides."""
+    """Return tokens a second after the first one, with the same weight file on both sides."""
     prompt = context.prompts.message(LONG_ANSWER)
     most = context.effort.decode_tokens
     ours, theirs, are_same = [], [], []
@@ -24,7 +24,7 @@ def measure_decode(context: BenchContext, engine: EngineProcess, peer: Peer) -> 
         context.progress.note(f"round {number + 1} of {context.effort.decode_rounds}")
         with context.cold_session(engine) as session:
             mine = engine.run(Generate(session, "", prompt, max_tokens=most, use_drafts=False))
-        its = peer.generate(Ask(prompt, most, end_tokens=context.end_tokens))
+        its = peer.generate(PeerRequest(prompt, most, end_tokens=context.end_tokens))
         ours.append(mine.token_ms)
         theirs.append(its.token_ms)
         are_same.append(mine.tokens == its.tokens)
@@ -41,7 +41,7 @@ def measure_decode(context: BenchContext, engine: EngineProcess, peer: Peer) -> 
 
 
 def measure_first_token(context: BenchContext, engine: EngineProcess, peer: Peer) -> Section:
-    """A prompt never seen before: ours from the frame sent to the token here, theirs inside their process."""
+    """Time a new prompt: ours from frame to token, the peer's inside its own process."""
     ours, theirs = [], []
     _warm_up(context, engine, peer)
     for number in range(context.effort.first_token_rounds):
@@ -49,7 +49,7 @@ def measure_first_token(context: BenchContext, engine: EngineProcess, peer: Peer
         prompt = context.prompts.fresh(PROMPT_TOKENS)
         with context.cold_session(engine) as session:
             ours.append(engine.run(Generate(session, "", prompt, max_tokens=1)).first_token_ms)
-        theirs.append(peer.generate(Ask(prompt, 1)).first_token_ms)
+        theirs.append(peer.generate(PeerRequest(prompt, 1)).first_token_ms)
     return {
         "first_token_ratio": ratio(median(ours), median(theirs)),
         "first_token": {
@@ -62,8 +62,8 @@ def measure_first_token(context: BenchContext, engine: EngineProcess, peer: Peer
 
 
 def _warm_up(context: BenchContext, engine: EngineProcess, peer: Peer) -> None:
-    """The first passes of a process read the weights from disk."""
+    """Run a first pass on both sides, which reads the weights from disk."""
     prompt = context.prompts.fresh(WARM_UP_TOKENS)
     with context.cold_session(engine) as session:
         engine.run(Generate(session, "", prompt, max_tokens=2))
-    peer.generate(Ask(prompt, 2))
+    peer.generate(PeerRequest(prompt, 2))

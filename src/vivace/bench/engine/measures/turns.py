@@ -15,7 +15,7 @@ SAID_TOKENS = 16  # in the first turn
 
 
 def measure_warm_turn(context: BenchContext, engine: EngineProcess) -> Section:
-    """The second turn of a conversation."""
+    """Measure the second turn of a conversation."""
     prompt = context.prompts.message(LONG_ANSWER)
     with context.cold_session(engine) as session:
         first = engine.run(Generate(session, "", prompt, max_tokens=SAID_TOKENS, use_drafts=False))
@@ -31,7 +31,7 @@ def measure_warm_turn(context: BenchContext, engine: EngineProcess) -> Section:
 
 
 def measure_steer(context: BenchContext, engine: EngineProcess) -> Section:
-    """Steers at random moments, each beside the same message given to the engine at rest.
+    """Steer at random moments, and give the same message to an idle engine for comparison.
 
     A steer is an interrupt, and at its end the tokens that close the turn, the message and the opening of the
     answer. Its latency is from the interrupt sent to the first new token here, in units of one decode step

@@ -14,8 +14,8 @@ from vivace.engine.wire.frames import Append, Generate
 
 MESSAGE_TOKENS = 400
 BEATS_A_SECOND = 4
-SLIP_EVERY = 4
-SLIP = "xqz"
+TYPO_EVERY = 4
+TYPO = "xqz"
 
 
 def measure_typing(context: BenchContext, engine: EngineProcess) -> Section:
@@ -44,8 +44,8 @@ def typed_prefixes(text: str, beats: int) -> list[str]:
     seen = []
     for beat in range(1, beats):
         upto = text[: len(text) * beat // beats]
-        has_slip = beat % SLIP_EVERY == 0 and len(upto) > len(SLIP)
-        seen.append(upto[: -len(SLIP)] + SLIP if has_slip else upto)
+        has_slip = beat % TYPO_EVERY == 0 and len(upto) > len(TYPO)
+        seen.append(upto[: -len(TYPO)] + TYPO if has_slip else upto)
     return seen
 
 

@@ -1,7 +1,7 @@
-"""From a model's file to a runner that is ready: check, read, build, capture.
+"""Load a model's file into a runner: check, read, build, capture.
 
-Owns the order, and what is asked of the machine before anything large is read. `gpu_check` has the sentences
-for machines that cannot; `checkpoint` those for files.
+Owns the order, and the checks before anything large is read. The error messages for machines are in
+`gpu_check`, those for files in `checkpoint`.
 """
 
 import subprocess
@@ -34,7 +34,7 @@ class GpuOptions:
 
     @property
     def cells(self) -> int:
-        """KV cells, shared by all sessions."""
+        """Return the KV cells, shared by all sessions."""
         return max(self.context_tokens, self.session_tokens)
 
     @property
@@ -80,7 +80,7 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
 
 
 def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: int) -> int:
-    """All pages; in 8 bits also the longest session's rows of one layer in bf16, for the prefill."""
+    """Return the bytes of all pages; in 8 bits also those of one unpacked layer of the longest session."""
     pool = context_tokens * shape.kv_bytes_per_token(kv_bits)
     if kv_bits == 16:
         return pool
@@ -105,7 +105,7 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     blocks = torch.cuda.get_device_properties(0).multi_processor_count
     modules = Modules(folder / "kernels" if folder else None)
     sizes = fitting_passes(shape, bits)
-    modules.begin([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
+    modules.compile([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
     shape, weights = read_through_cache(path, folder) if folder else read_checkpoint(path)
     yarn_factor = max(1.0, options.session_tokens / shape.trained_tokens)
     limit = min(options.cells, round(shape.trained_tokens * yarn_factor))
@@ -122,7 +122,7 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
         context_tokens=options.cells,
         identity=identity,
         yarn_factor=yarn_factor,
-        make_launcher=modules.take,
+        make_launcher=modules.load,
         blocks=blocks,
         prefill=options.prefill_format,
     )

@@ -1,9 +1,9 @@
-"""Our own kernels behind the engine's seam: one NVIDIA GPU.
+"""The runner for one NVIDIA GPU, with our own kernels.
 
 Owns the KV pool, the pages of each sequence and which path a span takes: up to 32 tokens in one captured
 pass, more through the dense prefill. Spans of one call run one after the other: a pass over a few tokens
 is bound by the weights it reads, and the engine batches only where candidates are scored. Does not own
-who runs when.
+scheduling.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from vivace.engine.runners.cuda.weights.build import Dense
 
 SEQUENCES = 64
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
-MAX_PINNED_ROWS = 64  # rows of logits that stay in pinned memory; more are copied slower
+MAX_PINNED_ROWS = 64  # rows of logits in pinned memory; more are copied slower
 MARK_BYTES = 16  # at the beginning of saved KV: whose it is
 
 
@@ -66,10 +66,10 @@ class CudaRunner:
     ) -> None:
         shape, device = model.shape, model.embedding.device
         pages = -(-context_tokens // PAGE_TOKENS)
-        most_pages = min(pages, model.rotation.shape[0] // PAGE_TOKENS)
+        max_pages = min(pages, model.rotation.shape[0] // PAGE_TOKENS)
         self._kv = make_pool(shape, pages, kv_bits, device)
         self._pages = Pages(pages, SEQUENCES, self._copy_page)
-        self._passes = Passes(model, bits, self._kv, most_pages, blocks, make_launcher)
+        self._passes = Passes(model, bits, self._kv, max_pages, blocks, make_launcher)
         launcher = self._passes.pass_of_size(1).launcher
         self._prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, launcher)
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
@@ -119,7 +119,7 @@ class CudaRunner:
         return np.concatenate(found) if len(found) > 1 else found[0]
 
     def _forward_span(self, span: Span, should_stop: ShouldStop | None) -> Logits:
-        """Rows that a draft is verified with come from the passes that decode, whatever their number."""
+        """Compute one span. Rows that verify a draft come from decode passes, so that they never differ."""
         self._passes.set_page_table(self._pages.table(span.seq))
         few, count = self._passes.sizes[-1], len(span.tokens)
         if count > self._max_decode_tokens and span.want <= 1:
@@ -140,7 +140,7 @@ class CudaRunner:
         return np.concatenate(found) if len(found) > 1 else found[0]
 
     def _to_host(self, rows: torch.Tensor) -> Logits:
-        """Waits for the device. One row is 600 KB: 25 µs over the bus."""
+        """Copy rows to the host and wait for them. One row is 600 KB: 25 µs over the bus."""
         out = (
             self._rows[: len(rows)] if len(rows) <= MAX_PINNED_ROWS else torch.empty_like(rows, device="cpu")
         )
@@ -156,28 +156,31 @@ class CudaRunner:
         steps_ahead: int = 0,
         while_running: WhileRunning = lambda: None,
     ) -> list[int]:
-        """See `base.DecodingRunner`. Steps in flight are valid whatever is drafted: they are used first."""
+        """Use the steps in flight first: they are valid whatever the draft. See `base.DecodingRunner`."""
         (token, *draft), start = span.tokens, span.start
         assert len(draft) < self._passes.sizes[-1]
         if self._stream and not self._stream.is_at(span.seq, start, token, sampling):
             self._synchronize()
         self._make_room(span, steps_ahead)
         self._lengths[span.seq] = start + len(span.tokens)
-        said: list[int] = []
+        chosen: list[int] = []
         while self._stream and self._stream.in_flight and draft:
             while_running()
-            said.append(self._stream.take())
-            if said[-1] != draft.pop(0) or said[-1] in sampling.stops:
-                return said
+            chosen.append(self._stream.next_token())
+            if chosen[-1] != draft.pop(0) or chosen[-1] in sampling.stops:
+                return chosen
         if draft:
             self._stream = None  # nothing of it is in flight
-            fed = [said[-1] if said else token, *draft]
-            return said + self._verify(start + len(said), fed, sampling, while_running)
-        last = said[-1] if said else token
-        return [*said, self._step(span.seq, start + len(said), last, sampling, steps_ahead, while_running)]
+            fed = [chosen[-1] if chosen else token, *draft]
+            return chosen + self._verify(start + len(chosen), fed, sampling, while_running)
+        last = chosen[-1] if chosen else token
+        return [
+            *chosen,
+            self._step(span.seq, start + len(chosen), last, sampling, steps_ahead, while_running),
+        ]
 
     def _make_room(self, span: Span, steps_ahead: int) -> None:
-        """Pages for the pass; for the steps ahead of it only if there are any, and then all at once."""
+        """Reserve pages for the pass, and for the steps ahead of it if there are free ones."""
         end = span.start + len(span.tokens)
         self._pages.reserve(span.seq, span.start, end)
         table = self._pages.table(span.seq)
@@ -189,15 +192,15 @@ class CudaRunner:
     def _verify(
         self, start: int, tokens: Sequence[int], sampling: SamplingSpec, while_running: WhileRunning
     ) -> list[int]:
-        """The draft behind the first token, as far as it is what the device chooses, and one more."""
-        said: list[int] = []
+        """Return the draft behind the first token as far as the device samples it too, and one more."""
+        chosen: list[int] = []
         while True:
-            fed = tokens[len(said) :]  # the first of them is the last said
-            alike = self._passes.same_split_length(start + len(said), len(fed))
-            for choice in self._passes.sample(fed[:alike], start + len(said), sampling, while_running):
-                said.append(choice)
-                if len(said) == len(tokens) or choice != tokens[len(said)] or choice in sampling.stops:
-                    return said
+            fed = tokens[len(chosen) :]  # the first of them is the last said
+            alike = self._passes.same_split_length(start + len(chosen), len(fed))
+            for choice in self._passes.sample(fed[:alike], start + len(chosen), sampling, while_running):
+                chosen.append(choice)
+                if len(chosen) == len(tokens) or choice != tokens[len(chosen)] or choice in sampling.stops:
+                    return chosen
 
     def _step(
         self,
@@ -214,7 +217,7 @@ class CudaRunner:
             stream = self._stream = Stream(self._passes, seq, start, token, sampling)
             stream.send(min(1 + steps_ahead, room))
         while_running()
-        return stream.take()
+        return stream.next_token()
 
     def _synchronize(self) -> None:
         """End the steps in flight: everything but `decode` needs the device for itself."""
@@ -261,7 +264,7 @@ class CudaRunner:
         self._prefill.warm_up()
 
     def known_costs(self) -> dict[int, float]:
-        """Measured here and now: a draft is verified without its logits, which `forward` would bring over."""
+        """Measure passes without their logits: verifying a draft does not copy them, `forward` would."""
         few = self._passes.sizes
         many = [size for size in PREFILL_SIZES if few[-1] < size <= self.info.limit_tokens]
         costs = {size: min(self._pass_ms(size) for _ in range(3)) for size in (*few, *many)}

@@ -1,7 +1,7 @@
-"""Passes over a few tokens, captured once as CUDA graphs and replayed: one call of the host for a whole pass.
+"""Capture passes over a few tokens as CUDA graphs and replay them: one call of the host for a whole pass.
 
-Owns the compiled modules, the buffers of each size of pass and which graph serves which context. What a pass
-computes is `launches`'s; whose tokens they are is the runner's.
+Owns the compiled modules, the buffers of each pass size and which graph serves which context. Does not own
+what a pass computes (`launches`) or which sequence it is for (`runner`).
 """
 
 import functools
@@ -58,7 +58,7 @@ Pool: TypeAlias = tuple[int, int]
 
 
 def capture_work(work: Callable[[], None], pool: Pool) -> torch.cuda.CUDAGraph:
-    """Whatever `work` puts on the stream, as one graph. Graphs of one pool must not run side by side."""
+    """Capture what `work` puts on the stream as one graph. Graphs of one pool must not overlap."""
     work()  # loads the code and sets the attributes, which may not happen while capturing
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -72,7 +72,7 @@ def capture_work(work: Callable[[], None], pool: Pool) -> torch.cuda.CUDAGraph:
 
 
 def capture(launcher: Launcher, launches: Iterable[Launch], pool: Pool) -> torch.cuda.CUDAGraph:
-    """One graph of all launches."""
+    """Capture all launches as one graph."""
     once = list(launches)
 
     def work() -> None:
@@ -99,7 +99,7 @@ class Passes:
         model: Model,
         bits: int,
         kv: torch.Tensor,
-        most_pages: int,
+        max_pages: int,
         blocks: int,
         make_launcher: MakeLauncher,
     ) -> None:
@@ -107,9 +107,9 @@ class Passes:
         self._is_on_gpu = kv.is_cuda
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
         self._make_launcher = make_launcher
-        self.pages = torch.zeros(most_pages, dtype=torch.int32, device=kv.device)
+        self.pages = torch.zeros(max_pages, dtype=torch.int32, device=kv.device)
         self.ring = self._host(RING_WORDS, torch.int64)
-        self._page_staging = self._host(most_pages, torch.int32)
+        self._page_staging = self._host(max_pages, torch.int32)
         self._ring_words = self.ring.numpy()
         self._table: list[int] = []  # as the device has it
         self.sizes = fitting_passes(model.shape, bits)
@@ -122,7 +122,7 @@ class Passes:
         return tensor.pin_memory() if self._is_on_gpu else tensor
 
     def pass_of_size(self, tokens: int) -> Pass:
-        """The pass of exactly this size, made on first use."""
+        """Return the pass of exactly this size, made on first use."""
         if tokens not in self._passes:
             plan = Plan(self._model.shape, self._bits, tokens, self._blocks, kv_bits=bits_of(self._kv))
             buffers = make_buffers(plan, self._kv, len(self.pages), self.ring, self.pages)
@@ -135,7 +135,7 @@ class Passes:
         work()
 
     def set_page_table(self, table: Sequence[int]) -> torch.Tensor:
-        """The pages that the next passes read and write; they are given back as the device has them."""
+        """Set the pages that the next passes use. Return them as a tensor on the device."""
         pages = self.pages[: len(table)]
         if table == self._table:
             return pages
@@ -154,7 +154,7 @@ class Passes:
         step: int = 0,
         streams: bool = False,
     ) -> None:
-        """State and tokens of the next pass, in one copy. Nothing that reads them may be in flight."""
+        """Write state and tokens of the next pass in one copy. Nothing that reads them may be in flight."""
         words = chosen.words
         words[:] = 0
         words[POSITION], words[COUNT], words[STEP] = start, len(tokens), step
@@ -172,20 +172,20 @@ class Passes:
     def run(
         self, tokens: Sequence[int], start: int, sampling: SamplingSpec = GREEDY, *, number: int = 0
     ) -> Buffers:
-        """One pass over a few tokens; its logits are in the buffers once the stream has come so far."""
+        """Start one pass over a few tokens. Its logits are in the buffers when the stream is done with it."""
         chosen = self._prepared(len(tokens), start)
         self.write(chosen, start, tokens, sampling, step=number)
         self.replay(chosen, start + len(tokens), streams=False)
         return chosen.buffers
 
     def same_split_length(self, start: int, tokens: int) -> int:
-        """How many of these tokens one pass may take, for each to come out as it would alone."""
+        """Return how many of these tokens may share a pass with the results that each has alone."""
         return self.pass_of_size(1).plan.same_split_length(start, tokens)
 
     def sample(
         self, tokens: Sequence[int], start: int, sampling: SamplingSpec, while_running: WhileRunning
     ) -> Iterator[int]:
-        """One pass over a few tokens, and what would be said after each: no logits leave the device."""
+        """Run one pass over a few tokens. Yield the token sampled after each. Logits stay on the device."""
         self._prepared(len(tokens), start)  # a trial run writes to the ring, too
         self.clear_ring(len(tokens))
         self._number = self._number % MAX_PASS_NUMBER + 1  # an earlier pass may write what nobody waited for
@@ -203,7 +203,7 @@ class Passes:
         self._ring_words[:words] = 0
 
     def wait_for(self, index: int, step: int) -> int:
-        """The token that a step left in the ring: a word carries its step, so an old one is known by it."""
+        """Wait for the token of a step in the ring. A word has its step number, so old ones are ignored."""
         words, rounds = self._ring_words, 0
         while True:
             word = int(words[index])
@@ -214,7 +214,7 @@ class Passes:
                 raise RuntimeError("The GPU has ended its work without giving the token that it owes.")
 
     def _is_over(self) -> bool:
-        """Whether nothing is in flight; raises what went wrong there, if something did."""
+        """Return whether nothing is in flight. Raise if work on the device has failed."""
         return not self._is_on_gpu or torch.cuda.current_stream().query()
 
     def warm_up(self, most_tokens: int) -> None:
@@ -232,7 +232,7 @@ class Passes:
             torch.cuda.current_stream().synchronize()
 
     def is_ready(self, chosen: Pass, length: int, *, streams: bool) -> bool:
-        """Whether the pass that ends with a context of `length` was captured."""
+        """Return whether the pass that ends with a context of `length` was captured."""
         return not self._is_on_gpu or (
             (chosen.plan.tokens, chosen.plan.parts_for(length), streams) in self._graphs
         )

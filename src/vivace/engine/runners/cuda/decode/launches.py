@@ -1,7 +1,7 @@
 """The launches of one pass, in order: what each kernel reads and writes.
 
-Owns the buffers of a pass and the order of the arguments. Whoever runs a launch (a stream of the GPU, the
-emulator of the tests) is not its concern.
+Owns the buffers of a pass and the order of the arguments. Does not run launches: a GPU stream does, or the
+emulator of the tests.
 """
 
 import math
@@ -73,7 +73,7 @@ class Buffers:
 
 
 def make_buffers(
-    plan: Plan, kv: torch.Tensor, most_pages: int, ring: torch.Tensor, pages: torch.Tensor | None = None
+    plan: Plan, kv: torch.Tensor, max_pages: int, ring: torch.Tensor, pages: torch.Tensor | None = None
 ) -> Buffers:
     shape, tokens, device = plan.shape, plan.tokens, kv.device
 
@@ -85,7 +85,7 @@ def make_buffers(
         inputs=inputs,
         state=inputs[:STATE_WORDS],
         tokens=inputs[STATE_WORDS:],
-        pages=zeros(most_pages, dtype=torch.int32) if pages is None else pages,
+        pages=zeros(max_pages, dtype=torch.int32) if pages is None else pages,
         x=zeros(tokens, shape.hidden),
         q=zeros(tokens, shape.heads, HEAD_DIM, dtype=torch.bfloat16),
         part=zeros(PARTS[-1], tokens, shape.heads, HEAD_DIM),
@@ -106,7 +106,7 @@ def rotation_table(
     yarn_factor: float = 1.0,
     factors: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Cosine and sine of position × frequency, in fp32 as the reference has them.
+    """Return cosine and sine of position × frequency, in fp32 as in the reference.
 
     `factors` divide the frequencies (Llama 3). `yarn_factor` is YaRN's: beyond the trained context slow
     frequencies are stretched, quick ones are left, and all is made a little larger.
@@ -124,7 +124,7 @@ def rotation_table(
 
 
 def _kept_share(shape: Shape) -> torch.Tensor:
-    """How much of each frequency YaRN leaves alone: those that turn 32 times in the trained context, all."""
+    """Return how much of each frequency YaRN keeps: all if it turns 32 times in the trained context."""
 
     def dimension(turns: float) -> float:
         wave = shape.trained_tokens / (turns * 2 * math.pi)
@@ -160,7 +160,7 @@ def layer_launches(
 def pass_launches(
     plan: Plan, model: Model, buffers: Buffers, *, parts: int, streams: bool
 ) -> Iterator[Launch]:
-    """One pass. A stream's step begins with x laid out by the step before; any other begins with `tokens`."""
+    """Yield the launches of a pass. A stream's step finds x written by the step before it."""
     b, size = buffers, plan.sizes(parts)
     if not streams:
         yield embedding(plan, model, buffers)

@@ -1,8 +1,8 @@
-"""How the work of one pass is cut into blocks: the macros of a module and the sizes of its launches.
+"""Divide the work of one pass into blocks: the macros of a module and the sizes of its launches.
 
-Owns every tuning constant. A plan belongs to one model shape, one format of weights and KV, and one number of
-tokens a pass. Shared memory is the budget (227 KB of a multiprocessor): the weights of the kernels to come
-wait there, beside those of the kernel that runs.
+Owns every tuning constant. A plan is for one model shape, one format of weights and KV, and one number of
+tokens a pass. Shared memory is the budget (227 KB of a multiprocessor): it holds the weights of the running
+kernel, and prefetched weights of the next ones.
 """
 
 from dataclasses import dataclass, field, replace
@@ -67,7 +67,7 @@ TUNINGS = {
 
 
 def verify_tuning(bits: int, tokens: int) -> Tuning:
-    """For passes over several tokens: activations take the shared memory that a deep ring has otherwise."""
+    """Return the tuning of passes over several tokens, whose activations take memory from the rings."""
     group = {2: 18, 4: 10, 8: 8}.get(tokens, 4)
     # Staging many rows takes longer than a few tiles more: fewer blocks of qkv and out stage them.
     small = 2 if tokens == 2 or (tokens == 4 and bits <= 8) else 4
@@ -84,12 +84,12 @@ def verify_tuning(bits: int, tokens: int) -> Tuning:
 
 
 def tile_bytes(columns: int, bits: int) -> int:
-    """8 rows of weights; in 4 bits with step and zero of every 32."""
+    """Return the bytes of 8 rows of weights; in 4 bits with step and zero of every 32."""
     return columns * bits if bits > 4 else columns * 9 // 2
 
 
 def fitting_passes(shape: Shape, bits: int) -> tuple[int, ...]:
-    """The sizes of pass that this shape leaves room for; none if not even one token fits."""
+    """Return the pass sizes that this shape has room for, empty if not even one token fits."""
     return tuple(size for size in PASS_TOKENS if Plan(shape, bits, size).shared_bytes <= SHARED_BYTES)
 
 
@@ -114,12 +114,12 @@ class Plan:
 
     @cached_property
     def tuned(self) -> Tuning:
-        """The tuning, its rings as deep as this shape leaves room for: depth changes no arithmetic."""
-        wish = self.tuning or (
+        """Return the tuning with rings as deep as shared memory allows. Depth changes no arithmetic."""
+        tuning = self.tuning or (
             TUNINGS[self.bits] if self.tokens == 1 else verify_tuning(self.bits, self.tokens)
         )
-        if self._down_bytes(replace(wish, down_stages=2, down_group=2)) > SHARED_BYTES:
-            wish = replace(wish, down_split=self._down_parts[0])
+        if self._down_bytes(replace(tuning, down_stages=2, down_group=2)) > SHARED_BYTES:
+            tuning = replace(tuning, down_split=self._down_parts[0])
         for name, count in (
             ("up", lambda t: self._product_bytes(self.shape.hidden, 8, t.up_stages, t.up_group)),
             ("head", self._head_bytes),
@@ -127,19 +127,19 @@ class Plan:
         ):
             for what, step in (("stages", 1), ("group", 2)):
                 key = f"{name}_{what}"
-                while count(wish) > SHARED_BYTES and getattr(wish, key) > 2:
-                    wish = replace(wish, **{key: getattr(wish, key) - step})
-        return wish
+                while count(tuning) > SHARED_BYTES and getattr(tuning, key) > 2:
+                    tuning = replace(tuning, **{key: getattr(tuning, key) - step})
+        return tuning
 
     def parts_for(self, length: int) -> int:
-        """Clusters that share a key head in a pass of any size that ends with this context."""
+        """Return how many clusters share a key head in a pass that ends with this context."""
         for tokens, parts in self._parts:
             if length <= tokens:
                 return parts
         return self._most_parts
 
     def same_split_length(self, start: int, tokens: int) -> int:
-        """So many of the tokens from `start` on have their attention cut alike: one pass takes no more."""
+        """Return how many tokens from `start` on have the same attention split: the most for one pass."""
         return min((tokens, *(limit - start for limit, _ in self._parts if limit > start)))
 
     @cached_property
@@ -157,7 +157,7 @@ class Plan:
 
     @property
     def down(self) -> tuple[int, int]:
-        """Blocks of a cluster and warps of a block that share the columns of the down projection evenly."""
+        """Return blocks of a cluster and warps of a block that share the columns of the down projection."""
         return self._down(self.tuned)
 
     def _down(self, tuning: Tuning) -> tuple[int, int]:
@@ -167,7 +167,7 @@ class Plan:
 
     @property
     def _down_parts(self) -> tuple[int, int]:
-        """Parts of the columns whose sums are added in order, and warps of a part: the same always."""
+        """Return parts of the columns, summed in a fixed order, and warps of a part."""
         options = [
             (p, w) for p in (4, 2, 1) for w in (8, 7, 6, 5, 4, 3, 2, 1) if self.shape.ffn % (64 * p * w) == 0
         ]
@@ -192,7 +192,7 @@ class Plan:
         }  # fmt: skip
 
     def sizes(self, parts: int) -> dict[str, Size]:
-        """The launches of a pass; `parts` clusters a key head share the attention."""
+        """Return the size of each launch. `parts` clusters for each key head share the attention."""
         shape, tuned, (split, warps) = self.shape, self.tuned, self.down
         token_tiles = (self.tokens + 15) // 16
         clusters = -(-shape.hidden // 8 // self._down_tiles(split))  # no more than that many tiles each need
@@ -222,14 +222,14 @@ class Plan:
         }  # fmt: skip
 
     def _down_tiles(self, split: int) -> int:
-        """Tiles of one cluster."""
+        """Return the tiles of one cluster."""
         tiles = self.shape.hidden // 8
         # Clusters of four have room on 120 of an H200's 132 multiprocessors: one too many waits for the rest.
         room = self.blocks // split if split <= 2 else self.blocks * 7 // 8 // split
         return -(-tiles // min(max(1, room), tiles))
 
     def _down_bytes(self, tuning: Tuning) -> int:
-        """A product, and an inbox for the parts of every tile."""
+        """Return the shared memory of a product and of the inbox for the parts of every tile."""
         split, warps = self._down(tuning)
         parts = self._down_parts[0]
         product = self._product_bytes(
@@ -243,12 +243,12 @@ class Plan:
 
     @property
     def shared_bytes(self) -> int:
-        """The most that one of its launches takes."""
+        """Return the most shared memory that one of its launches uses."""
         return max(size.shared_bytes for size in self.sizes(1).values())
 
     @property
     def _rows(self) -> int:
-        """Of the attention: heads that share a key head, of every token."""
+        """Return the rows of the attention: for every token, the heads that share a key head."""
         return self.tokens * self.shape.heads // self.shape.kv_heads
 
     @property
@@ -257,7 +257,7 @@ class Plan:
 
     @property
     def _attention_bytes(self) -> int:
-        """Scores, twice, and the inbox of a cluster."""
+        """Return the shared memory of the scores, twice, and of a cluster's inbox."""
         rows = min(self._rows, 16)
         scores = 2 * (8 if rows <= 8 else 16) * (16 * self.tuned.attention_warps + 8)
         tile = scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2
@@ -266,7 +266,7 @@ class Plan:
     def _product_bytes(
         self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1, *, bits: int = 0
     ) -> int:
-        """Shared memory of a `Product`: its ring, activations, sums, scratch and barriers."""
+        """Return the shared memory of a `Product`: ring, activations, sums, scratch and barriers."""
         ring = stages * tile_bytes(slice_columns, bits or self.bits)
         row = slice_columns + 32 if self.bits <= 8 else 2 * slice_columns + 64
         activations = self.tile_tokens * (2 if self.bits <= 8 else 1) * row

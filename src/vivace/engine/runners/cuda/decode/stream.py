@@ -1,8 +1,8 @@
-"""One sequence decoded without the host: steps run ahead on the device, the host reads a ring.
+"""Decode one sequence without waiting for the host: steps run ahead on the device, the host reads a ring.
 
-Owns a running stream: how many steps are in flight and which of their tokens were taken. Tokens are chosen on
-the device, greedily or with the draws of engine/output/sampler.py at temperature alone; anything else (top_p,
-penalties, grammars) needs the logits on the host. Does not own who may stream: see `runner`.
+Owns a running stream: how many steps are in flight and which of their tokens were read. The device samples
+greedily or as engine/output/sampler.py does with temperature alone; anything else (top_p, penalties,
+grammars) needs the logits on the host. Does not own who may stream (`runner`).
 """
 
 from vivace.engine.runners.base import SamplingSpec
@@ -11,12 +11,12 @@ from vivace.engine.runners.cuda.decode.launches import RING_WORDS
 
 
 class Stream:
-    """Begins with `token` at position `start` of a sequence, whose pages are in use already."""
+    """A stream that begins with `token` at position `start` of a sequence, whose pages are set already."""
 
     def __init__(self, passes: Passes, seq: int, start: int, token: int, sampling: SamplingSpec) -> None:
         self._passes, self._pass = passes, passes.pass_of_size(1)
         self.seq, self.sampling = seq, sampling
-        self.start, self.token = start, token  # what the first step that was not taken yet is fed
+        self.start, self.token = start, token  # position and input of the first step that was not read yet
         self._first = start
         self._sent = self._seen = 0
         passes.prepare(self._pass, self._pass.plan.parts_for(start + 1), streams=True)
@@ -30,11 +30,11 @@ class Stream:
 
     @property
     def end(self) -> int:
-        """The position behind all that its steps write."""
+        """Return the position behind the last token that the steps in flight write."""
         return self.start + self.in_flight
 
     def is_at(self, seq: int, start: int, token: int, sampling: SamplingSpec) -> bool:
-        """Whether its next token is the one that follows `token` there."""
+        """Return whether the next token is the one that follows `token` at this position."""
         return (self.seq, self.start, self.token, self.sampling) == (seq, start, token, sampling)
 
     def send(self, in_flight: int) -> bool:
@@ -47,8 +47,8 @@ class Stream:
             self._sent += 1
         return True
 
-    def take(self) -> int:
-        """The next token, as soon as it is there."""
+    def next_token(self) -> int:
+        """Wait for the next token and return it."""
         assert self.in_flight
         self.token = self._passes.wait_for(self._seen % RING_WORDS, self._seen + 1)
         self._seen += 1

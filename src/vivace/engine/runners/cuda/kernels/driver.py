@@ -1,4 +1,4 @@
-"""CUDA C++ without a compiler on the machine: NVRTC compiles, the driver launches, through ctypes.
+"""Compile CUDA C++ with NVRTC and launch it with the driver, both through ctypes: no nvcc is needed.
 
 Owns modules, functions and the launch attributes that torch does not offer: clusters, and the overlap of
 a kernel's beginning with the end of the one before it. Runs in torch's context and on torch's current
@@ -33,14 +33,14 @@ _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
 
 def kernels(plan: Plan) -> tuple[str, ...]:
-    """A prefill's kernels are in the module for one token: they do not depend on the size of a pass."""
+    """Return the kernels of a plan's module. Those of prefill are in the module for one token."""
     if plan.tokens > 1:
         return KERNELS
     return KERNELS + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
 
 
 def source(plan: Plan, intrinsics: str | None = None) -> str:
-    """All kernels of a plan as one text; `intrinsics` stands in for those of the GPU."""
+    """Return all kernels of a plan as one source. `intrinsics` replaces those of the GPU."""
     folder = resources.files("vivace.engine.runners.cuda.kernels")
     parts = [*PARTS, "prefill"] if plan.tokens == 1 else PARTS
     texts = [(folder / f"{name}.cuh").read_text() for name in parts]
@@ -51,7 +51,7 @@ def source(plan: Plan, intrinsics: str | None = None) -> str:
 
 @functools.lru_cache(maxsize=64)
 def compile_source(text: str, architecture: str) -> bytes:
-    """Machine code for `architecture` (as in sm_90)."""
+    """Compile to machine code for `architecture` (such as sm_90)."""
     nvrtc = _load_nvrtc()
     program = ctypes.c_void_p()
     options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
@@ -73,19 +73,19 @@ def architecture() -> str:
 
 
 class Modules:
-    """The modules of several plans, compiled side by side, or taken from `folder` if they were before."""
+    """Compile the modules of several plans in parallel, or read them from `folder` if they are there."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="nvrtc")
         self._images: dict[Plan, Future[bytes]] = {}
 
-    def begin(self, plans: Sequence[Plan]) -> None:
+    def compile(self, plans: Sequence[Plan]) -> None:
         target = architecture()
         for plan in plans:
             self._images[plan] = self._threads.submit(self._image, source(plan), target)
 
-    def take(self, plan: Plan) -> "Module":
+    def load(self, plan: Plan) -> "Module":
         image = self._images.pop(plan).result() if plan in self._images else b""
         return Module(plan, image=image)
 
@@ -112,7 +112,7 @@ def _compile_log(nvrtc: ctypes.CDLL, program: ctypes.c_void_p) -> str:
 
 
 def _load_nvrtc() -> ctypes.CDLL:
-    """The NVRTC that came with torch, or the system's."""
+    """Load the NVRTC that came with torch, or the system's."""
     folders = [Path(entry) / "nvidia" for entry in sys.path]
     found = [str(p) for folder in folders for p in sorted(folder.glob("*/lib/libnvrtc.so.*"))]
     for name in (*found, "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"):
@@ -168,7 +168,7 @@ class Module:
         return function
 
     def registers(self) -> dict[str, tuple[int, int]]:
-        """Registers and bytes of spill of each kernel's thread."""
+        """Return registers and spilled bytes per thread of each kernel."""
         out = {}
         for name, function in self._functions.items():
             pair = []

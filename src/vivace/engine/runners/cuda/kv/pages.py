@@ -1,8 +1,8 @@
-"""Where each sequence's keys and values lie: pages of 64 tokens, shared until someone writes.
+"""Paged KV: pages of 64 tokens, shared copy-on-write between sequences.
 
-Owns the page tables and the counts of who holds which page. Pages rather than one slab a sequence: a fork
-costs no memory, no sequence has to reserve what it may never use, and the attention finds a page with one
-load. Does not own what is in the pages; `copy_page` is the caller's.
+Owns the page tables and the reference count of each page. With pages a fork costs no memory, no sequence
+reserves what it may never use, and the attention finds a page with one load. Does not own what is in the
+pages: the caller gives `copy_page`.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Pages:
         self._copy_page = copy_page
 
     def table(self, seq: int) -> list[int]:
-        """The pages of a sequence, in the order of its positions."""
+        """Return the pages of a sequence, in the order of its positions."""
         return self._tables[seq]
 
     @property

@@ -1,9 +1,9 @@
-"""The memory of all pages: keys and values in bf16, or rounded to 8 bits.
+"""The memory of all KV pages, in bf16 or rounded to 8 bits.
 
 In 8 bits every 16 dimensions of a head have a scale of their own: 8 neighbours and the 8 that turn with them,
 since Qwen2.5's keys have a few dimensions that are up to 300 times larger than the rest, and rotation mixes
 each with its partner (docs/gpu-notes.md has the errors of other ways). Owns the shape of a page and, in plain
-torch, the numbers that kernels/kv.cuh makes. Does not own who holds which page: see `kv`.
+torch, the numbers that kernels/kv.cuh makes. Does not own which sequence has which page (`pages`).
 """
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -20,7 +20,7 @@ SCALE_ORDER = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])  # place among a row's scal
 def make_pool(
     shape: Shape, pages: int, bits: int, device: torch.device | str, layers: int | None = None
 ) -> torch.Tensor:
-    """[layers][pages][2][kv_heads][64][128] of bf16; or [72][128] of bytes: the scales behind the rows."""
+    """Return [layers][pages][2][kv_heads][64][128] of bf16, or [72][128] of bytes with scales at the end."""
     assert bits in KV_BITS
     rows = PAGE_TOKENS if bits == 16 else PAGE_TOKENS * (HEAD_DIM + SCALE_BYTES) // HEAD_DIM
     size = (layers or shape.layers, pages, 2, shape.kv_heads, rows, HEAD_DIM)
@@ -28,7 +28,7 @@ def make_pool(
 
 
 def make_unpacked(shape: Shape, pages: int, device: torch.device | str) -> torch.Tensor:
-    """Room for one layer of one sequence in bf16, which a prefill reads instead of 8 bits."""
+    """Return memory for one layer of one sequence in bf16, which a prefill reads instead of 8 bits."""
     return make_pool(shape, pages, 16, device, layers=1)[0]
 
 
@@ -37,7 +37,7 @@ def bits_of(kv: torch.Tensor) -> int:
 
 
 def pack_rows(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys or values [… , 128] as bytes [… , 128] and scales [… , 8], in the order of the pages."""
+    """Pack keys or values [… , 128] into bytes [… , 128] and scales [… , 8], in the order of the pages."""
     groups = rows.float()[..., ORDER.to(rows.device)].reshape(*rows.shape[:-1], -1, GROUP)
     most = groups.abs().amax(-1, keepdim=True)
     scales = (most * (1 / 127)).to(torch.bfloat16)
@@ -48,7 +48,7 @@ def pack_rows(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def unpack_rows(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """What the attention reads there, in bf16."""
+    """Return packed rows as the attention reads them, in bf16."""
     plain_scales = torch.empty_like(scales).index_copy_(-1, SCALE_ORDER.to(scales.device), scales)
     groups = packed.reshape(*packed.shape[:-1], -1, GROUP).float() - 128
     ordered = (groups * plain_scales.float()[..., None]).flatten(-2).to(torch.bfloat16)
@@ -56,16 +56,16 @@ def unpack_rows(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 
 
 def rounded(rows: torch.Tensor) -> torch.Tensor:
-    """Rows as they come back from 8 bits, in fp32: a `reference.RoundKV`."""
+    """Return rows as they come back from 8 bits, in fp32. A `reference.RoundKV`."""
     return unpack_rows(*pack_rows(rows)).float()
 
 
 def split_page(held: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rows [… , 64, 128] and the scales [… , 64, 8] of pages in 8 bits, as views."""
+    """Return views of the rows [… , 64, 128] and the scales [… , 64, 8] of pages in 8 bits."""
     tail = held[..., PAGE_TOKENS:, :].flatten(-2).view(torch.bfloat16)
     return held[..., :PAGE_TOKENS, :], tail.view(*tail.shape[:-1], PAGE_TOKENS, -1)
 
 
 def read_pages(held: torch.Tensor) -> torch.Tensor:
-    """Pages of either format, as [… , 64, 128] of bf16."""
+    """Return pages of either format as [… , 64, 128] of bf16."""
     return held if bits_of(held) == 16 else unpack_rows(*split_page(held))

@@ -1,6 +1,6 @@
-"""The decoder in plain torch, fp32, one token after the other: what every faster path is held against.
+"""The decoder in plain torch and fp32: the reference that every faster path is compared with.
 
-Owns no layout and no cache worth the name. Slow on purpose: the shortest true statement of the model.
+Owns no layout and no KV cache. Written for clarity, not for speed.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ def norm(x: torch.Tensor, gain: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 
 def rotate(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """x [tokens, heads, 128]; table [tokens, 64, 2]: dimension i turns with dimension i + 64."""
+    """Rotate x [tokens, heads, 128] by table [tokens, 64, 2]: dimension i with dimension i + 64."""
     low, high = x[..., : HEAD_DIM // 2], x[..., HEAD_DIM // 2 :]
     cosine, sine = table[:, None, :, 0], table[:, None, :, 1]
     return torch.cat([low * cosine - high * sine, high * cosine + low * sine], dim=-1)
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int) -> torch.Tensor:
-    """q [tokens, heads, 128] at positions start …; k, v [start + tokens, kv_heads, 128]."""
+    """Attend from q [tokens, heads, 128] at `start` on to k, v [start + tokens, kv_heads, 128]."""
     tokens, heads, _ = q.shape
     group = heads // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -43,7 +43,7 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int) -> tor
 def attend_pages(
     state: torch.Tensor, q: torch.Tensor, kv: torch.Tensor, pages: torch.Tensor, mixed: torch.Tensor
 ) -> None:
-    """A chunk's attention as `ChunkAttention` has it, for machines without a GPU."""
+    """Compute a chunk's attention as `ChunkAttention` does, for machines without a GPU."""
     start, count = int(state[POSITION]), int(state[COUNT])
     length, kv_heads = start + count, kv.shape[2]
     held = kv[pages[: -(-length // PAGE_TOKENS)].long()].float()
@@ -58,7 +58,7 @@ class StateDict(dict[str, torch.Tensor]):
 def forward(
     shape: Shape, weights: StateDict, tokens: torch.Tensor, rotation: torch.Tensor, keep: RoundKV = unrounded
 ) -> torch.Tensor:
-    """Logits [tokens, vocab] of a whole sequence from position 0."""
+    """Return logits [tokens, vocab] of a whole sequence from position 0."""
     x = weights["embed_tokens.weight"][tokens].float()
     for index in range(shape.layers):
         x = decoder_layer(shape, weights, f"layers.{index}.", x, rotation[: len(tokens)], keep)

@@ -33,7 +33,7 @@ class Shape:
         return self.layers * layer * self.hidden + 2 * self.vocab * self.hidden
 
     def problem(self) -> str:
-        """Why our kernels cannot run this model, in words; empty when they can."""
+        """Return why our kernels cannot run this model, or an empty string if they can."""
         if self.hidden % 512:
             return f"its width of {self.hidden} is no multiple of 512"
         if self.heads * HEAD_DIM % 512:

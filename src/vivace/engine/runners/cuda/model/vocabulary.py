@@ -43,9 +43,9 @@ def read_vocabulary(path: Path, vocab_size: int) -> GgufVocabulary | FolderVocab
     """Read the vocabulary of a GGUF file or a folder; `vocab_size` is that of its weights."""
     if not path.is_dir():
         file = GgufFile(path)
-        words = GgufVocabulary(file.fields, path.name)
+        vocabulary = GgufVocabulary(file.fields, path.name)
         file.close()
-        return words
+        return vocabulary
     found = FolderVocabulary(path)
     if found.size > vocab_size:
         raise StartError(

@@ -25,7 +25,7 @@ MAX_SPLITS = 16
 
 
 def splits_for(size: int, heads: int) -> int:
-    """How many parts the keys of a chunk of this size are cut into."""
+    """Return how many parts the keys of a chunk of this size are split into."""
     return max(1, min(MAX_SPLITS, BUSY_BLOCKS // (-(-size // ROWS) * heads)))
 
 
@@ -72,7 +72,7 @@ def _some_pages(  # type: ignore[no-untyped-def]
     answer, total, most, queries, tiles, pages, tokens, length, kv_head, first, last, scale,
     KV_HEADS: tl.constexpr, IS_CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """Go on with some pages of keys: the answer so far, the sum of its weights, the greatest score."""
+    """Add some pages of keys to the running output, the sum of its weights and the greatest score."""
     for page in tl.range(first, last):
         row = (tl.load(pages + page) * 2 * KV_HEADS + kv_head) * _PAGE
         at = page * _PAGE + tl.arange(0, _PAGE)
@@ -96,7 +96,7 @@ def _attend(  # type: ignore[no-untyped-def]
     state, q, tiles, pages, mixed, parts, part_weights, size, scale,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """One block of queries of one head: all of its keys, or one split of them."""
+    """Attend for one block of queries of one head: over all of its keys, or over one split of them."""
     count, start = tl.load(state + _COUNT), tl.load(state + _POSITION)
     row0 = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS  # the longest first
     if row0 >= count:
@@ -138,7 +138,7 @@ def _combine(  # type: ignore[no-untyped-def]
     state, parts, part_weights, mixed, size,
     HEADS: tl.constexpr, SPLITS: tl.constexpr, SPLITS_UP: tl.constexpr,
 ):  # fmt: skip
-    """One query of one head: the sum of its parts."""
+    """Sum the parts of one query of one head."""
     row, head = tl.program_id(0), tl.program_id(1)
     if row >= tl.load(state + _COUNT):
         return

@@ -1,9 +1,9 @@
-"""Many tokens at once: chunks of a prompt through torch's matrix products.
+"""Prefill: chunks of a prompt through torch's matrix products.
 
-Our own kernels between the products make 9 launches a layer; the whole pass of a chunk is captured, in
-pieces, for each of a few sizes, so that the host starts a piece with one call. `Fp8Prefill` has 8-bit floats
-in the large products. Between pieces somebody may ask to stop; what a given-up chunk wrote lies behind the
-end of its sequence and is never read. Owns a chunk's pass. Does not own pages.
+Our own kernels between the products make 9 launches a layer. The pass of a chunk is captured in segments for
+each of a few sizes, so that the host starts a segment with one call. `Fp8Prefill` uses 8-bit floats in the
+large products. A pass can be stopped between two segments: what a stopped chunk wrote is behind the end of
+its sequence and is never read. Owns a chunk's pass. Does not own pages.
 """
 
 import functools
@@ -22,8 +22,8 @@ from vivace.engine.runners.cuda.weights.build import Dense
 
 FP8 = torch.float8_e4m3fn
 SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)  # of a captured chunk
-SEGMENTS = 7  # of its pass: somebody may stop it between two
-# A piece should take less than 8 ms at any position. All else of a token costs as much as 9,000 keys (H200).
+SEGMENTS = 7  # of a chunk's pass, which can be stopped between two
+# A segment should take less than 8 ms at any position. A token without attention costs as much as 9,000 keys.
 TOKEN_KEYS = 9_000
 MAX_KEYS = 130_000_000  # of all tokens of a chunk
 UNPACKING_BLOCKS = 264  # for each head's keys or values
@@ -81,7 +81,7 @@ class Prefill:
     def run(
         self, tokens: Sequence[int], start: int, want: int, should_stop: ShouldStop | None
     ) -> torch.Tensor:
-        """Put tokens into the pages of their sequence; logits [want, vocab] of the last ones."""
+        """Put tokens into the pages of their sequence. Return logits [want, vocab] of the last ones."""
         at, chunk = 0, tokens[:0]
         while at < len(tokens):
             if at:
@@ -95,7 +95,7 @@ class Prefill:
         return self._logits(self._y[len(chunk) - want : len(chunk)])
 
     def warm_up(self) -> None:
-        """Capture every size; nothing is written, since no token is real."""
+        """Capture every size. The input has no tokens, so nothing is written to the KV."""
         if not self._kv.is_cuda:
             return
         for size in self._sizes:
@@ -137,7 +137,7 @@ class Prefill:
             ]
 
     def _run_segment(self, segment: int, size: int) -> None:
-        """Some layers of a pass over `size` tokens; the first begins it, the last ends it."""
+        """Run some layers of a pass over `size` tokens. The first segment begins it, the last ends it."""
         shape, model = self._model.shape, self._model
         if segment == 0:
             self._launch("read_tokens", Size((size, 1, 1), 256, 1, 0), self._tokens, model.embedding, self._x)
@@ -162,7 +162,7 @@ class Prefill:
         self._feed_forward(index, size)
 
     def _bf16_kv(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """A layer's KV in bf16 and its page table: as they are, or unpacked as far as the chunk reads."""
+        """Return a layer's KV in bf16 and its page table, unpacked as far as the chunk reads if need be."""
         if self._unpacked is None:
             return kv, self._pages
         blocks = Size((UNPACKING_BLOCKS, 2 * self._model.shape.kv_heads, 1), 256, 1, 0)
@@ -209,7 +209,7 @@ def _matmul(
 
 
 class Fp8Prefill(Prefill):
-    """As above, with 8-bit floats in the three large products: half their time, and a question of quality."""
+    """Prefill with 8-bit floats in the three large products: half their time, less precise."""
 
     def __init__(
         self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, launcher: Launcher
@@ -252,7 +252,7 @@ class Fp8Prefill(Prefill):
 
 
 def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows as 8-bit floats, and their scales as [1, rows]."""
+    """Return rows as 8-bit floats, and their scales as [1, rows]."""
     scale = weight.float().abs().amax(dim=1).clamp(min=1e-12) / 448.0
     return (weight.float() / scale[:, None]).to(FP8), scale[None].contiguous()
 

@@ -1,7 +1,7 @@
-"""From a checkpoint's matrices to the model that the kernels read.
+"""Build the model that the kernels read from a checkpoint's matrices.
 
-Owns which matrices are joined, in what row order, and which of them are in 4 bits: the layers'. Where the
-numbers come from is `checkpoint`'s concern.
+Owns which matrices are joined, their row order, and which of them are in 4 bits (those of the layers). Does
+not read files (`checkpoint`).
 """
 
 from typing import NamedTuple
@@ -62,7 +62,7 @@ def pack_layer(shape: Shape, dense: Dense, bits: int) -> Layer:
 
 
 def rounded_layer(shape: Shape, dense: Dense, layer: Layer) -> Dense:
-    """The same numbers as the packed layer has: a prefill must not multiply by others."""
+    """Return the dense layer with the packed layer's numbers: a prefill must multiply by the same."""
 
     def rows(matrix: Matrix, like: torch.Tensor, order: torch.Tensor | None = None) -> torch.Tensor:
         found = untile(matrix, like.shape[1]).to(like.dtype)
@@ -86,7 +86,7 @@ def build_model(
     positions: int,
     yarn_factor: float = 1.0,
 ) -> tuple[Model, list[Dense]]:
-    """The packed model and its dense twin, which the prefill multiplies by."""
+    """Return the packed model, and its dense layers for the prefill."""
     layers, kept = [], []
     for index in range(shape.layers):  # one after the other: in 4 bits the dense weights are made anew
         dense = dense_layer(weights, index, device)
@@ -107,7 +107,7 @@ def build_model(
 
 
 def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") -> StateDict:
-    """A model that says nothing, with the magnitudes of one that does: for timing and for tests."""
+    """Return random weights with the magnitudes of a real model, for timing and for tests."""
     generator = torch.Generator(device=device).manual_seed(seed)
 
     def normal(*size: int, scale: float) -> torch.Tensor:

@@ -21,7 +21,7 @@ VERSION = 2
 
 
 def read_through_cache(path: Path, cache: Path) -> tuple[Shape, StateDict]:
-    """What `read_checkpoint` gives, from `cache` if it was read before."""
+    """Return what `read_checkpoint` returns, from `cache` if it was read before."""
     if path.is_dir():
         return read_checkpoint(path)
     from safetensors import SafetensorError, safe_open  # type: ignore[import-not-found,unused-ignore]
@@ -53,14 +53,14 @@ def _delete_stale(cache: Path, path: Path, kept: Path) -> None:
 
 
 def identity_of(path: Path) -> str:
-    """Changes with the model's weights: saved KV belongs to it."""
+    """Return a string that changes with the model's weights. Saved KV belongs to it."""
     if path.is_dir():
         return folder.identity(path)
-    facts = path.stat()
-    return f"{facts.st_size} {facts.st_mtime_ns}"
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 def cache_name(path: Path) -> str:
-    """Changes with the file's name, size and time, and with the way it is read."""
-    facts = path.stat()
-    return f"{path.stem}-{facts.st_size:x}-{facts.st_mtime_ns:x}-v{VERSION}.safetensors"
+    """Return a name that changes with the file's name, size, time and the version of this reader."""
+    stat = path.stat()
+    return f"{path.stem}-{stat.st_size:x}-{stat.st_mtime_ns:x}-v{VERSION}.safetensors"

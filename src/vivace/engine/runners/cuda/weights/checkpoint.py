@@ -1,7 +1,7 @@
-"""Weights from files: a GGUF, dequantised here, or a Hugging Face folder (`safetensors_folder`).
+"""Read weights from files: a GGUF, dequantised here, or a Hugging Face folder (`safetensors_folder`).
 
-Owns the reading of a GGUF, and the names. Gives matrices under Hugging Face's names without the `model.` in
-front; how they lie on the GPU is `weights`'s concern. Says in one line what it cannot read.
+Owns reading a GGUF. Returns matrices under Hugging Face's names without the prefix `model.`. Does not own
+their layout on the GPU (`layout`, `build`).
 """
 
 import math
@@ -45,7 +45,7 @@ def read_checkpoint(path: Path) -> tuple[Shape, StateDict]:
 
 
 def describe(path: Path) -> Shape:
-    """The model's shape from its header alone; `StartError` if the GPU engine cannot run this file."""
+    """Return the shape from the header alone. Raise `StartError` if the GPU engine cannot run the file."""
     if path.is_dir():
         shape = describe_folder(path)
     else:
@@ -81,7 +81,7 @@ def read_gguf(path: Path) -> tuple[Shape, StateDict]:
 
 
 def _split_rotary_pairs(rows: torch.Tensor) -> torch.Tensor:
-    """Llama's GGUF has the two dimensions that turn together side by side; here they are 64 apart."""
+    """Move rotary pairs 64 apart: Llama's GGUF has them side by side."""
     pairs = rows.reshape(-1, HEAD_DIM // 2, 2, rows.shape[-1])
     return pairs.transpose(1, 2).reshape(rows.shape).contiguous()
 
@@ -120,7 +120,7 @@ def _gguf_package() -> Any:
 
 
 def hugging_face_name(name: str) -> str:
-    """blk.3.attn_q.weight → layers.3.self_attn.q_proj.weight"""
+    """Return the Hugging Face name: blk.3.attn_q.weight → layers.3.self_attn.q_proj.weight."""
     parts = name.split(".")
     if parts[0] == "blk":
         return f"layers.{parts[1]}.{_GGUF_NAMES.get(parts[2], parts[2])}.{parts[3]}"

@@ -46,7 +46,7 @@ class GgufFile:
         self._bytes.close()
 
     def data(self, tensor: Tensor, size: int) -> memoryview:
-        """The tensor's `size` bytes, as they are in the file."""
+        """Return the tensor's `size` bytes as they are in the file."""
         begin = self._data + tensor.offset
         if begin + size > len(self._bytes):
             raise StartError(f"{self.path.name} ends before its weights do.", "Pull it again.")

@@ -75,12 +75,12 @@ def _widen_groups(int4: Int4Weights) -> torch.Tensor:
 
 
 def widen(int4: Int4Weights) -> torch.Tensor:
-    """The matrix that the kernels multiply by: [rows, columns] of fp32."""
+    """Return the matrix that the kernels multiply by: [rows, columns] of fp32."""
     return _widen_groups(int4).flatten(1)
 
 
 def tile_int4(int4: Int4Weights) -> torch.Tensor:
-    """[tile][64 columns]: [row][32 bytes: columns 0 … 31 low, 32 … 63 high], [2 groups][row][step, zero]"""
+    """Return [tile][64 columns]: [row][32 bytes: columns 0…31 low, 32…63 high], [2][row][step, zero]."""
     rows, groups, _ = int4.integers.shape
     size = (rows // TILE_ROWS, TILE_ROWS, groups // 2, 2)
     halves = int4.integers.reshape(*size, GROUP)

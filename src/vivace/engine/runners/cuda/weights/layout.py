@@ -27,7 +27,7 @@ class Matrix(NamedTuple):
 
 
 def rotation_pairs(heads: int) -> torch.Tensor:
-    """Row order for q, k, v: tile j of a head holds dimensions 4j … 4j+3 and the same + 64."""
+    """Return the row order for q, k, v: tile j of a head holds dimensions 4j … 4j+3 and the same + 64."""
     half = HEAD_DIM // 2
     low = torch.arange(half).reshape(-1, 4)
     one = torch.cat([low, low + half], dim=1).reshape(-1)
@@ -35,13 +35,13 @@ def rotation_pairs(heads: int) -> torch.Tensor:
 
 
 def gate_up_pairs(ffn: int) -> torch.Tensor:
-    """Row order for [gate; up]: tile j holds gate rows 4j … 4j+3 and the same rows of up."""
+    """Return the row order for [gate; up]: tile j holds gate rows 4j … 4j+3 and the same rows of up."""
     low = torch.arange(ffn).reshape(-1, 4)
     return torch.cat([low, low + ffn], dim=1).reshape(-1)
 
 
 def pack(weight: torch.Tensor, bits: int, order: torch.Tensor | None = None) -> Matrix:
-    """Rows in `order`, padded to whole tiles, rounded to `bits` and laid out in tiles."""
+    """Return rows in `order`, padded to whole tiles, rounded to `bits` and laid out in tiles."""
     rows = weight if order is None else weight[order.to(weight.device)]
     missing = -rows.shape[0] % TILE_ROWS
     if missing:
@@ -57,7 +57,7 @@ def pack(weight: torch.Tensor, bits: int, order: torch.Tensor | None = None) -> 
 
 
 def round_to_8_bits(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Signed integers and one scale a row."""
+    """Return signed integers and one scale for each row."""
     rows = rows.float()
     scales = rows.abs().amax(dim=1).clamp(min=1e-12) / 127
     values = torch.round(rows / scales[:, None]).clamp(-127, 127)
@@ -65,7 +65,7 @@ def round_to_8_bits(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def tile(rows: torch.Tensor, block: int) -> torch.Tensor:
-    """[rows, columns] → [tile][block][lane (g, t)][32-column part][8]"""
+    """Return [rows, columns] as [tile][block][lane (g, t)][32-column part][8]."""
     count, columns = rows.shape
     parts = block // 32
     split = rows.reshape(count // TILE_ROWS, TILE_ROWS, columns // block, parts, 4, 8)
@@ -73,7 +73,7 @@ def tile(rows: torch.Tensor, block: int) -> torch.Tensor:
 
 
 def untile(matrix: Matrix, columns: int) -> torch.Tensor:
-    """The matrix that the kernels multiply by, rows in tile order; a prefill with 4 bits, too."""
+    """Return the matrix that the kernels multiply by, with rows in tile order."""
     if matrix.tiles.dtype == torch.uint8:
         return widen(untile_int4(*matrix, columns))
     parts = 2 if matrix.tiles.dtype == torch.int8 else 1

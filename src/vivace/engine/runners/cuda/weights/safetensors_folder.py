@@ -77,7 +77,7 @@ class _Named(msgspec.Struct):
 
 
 def describe_folder(folder: Path) -> Shape:
-    """The shape, checked against all tensors; `StartError` if the GPU engine cannot run this folder."""
+    """Return the shape, checked against all tensors. Raise `StartError` if the GPU cannot run it."""
     architecture = read_json(folder, "config.json", _Named).model_type
     if architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
@@ -110,7 +110,7 @@ def read_safetensors(folder: Path) -> tuple[Shape, StateDict]:
 
 
 def rope_factors(rope: Rope, theta: float) -> torch.Tensor | None:
-    """Llama 3's own stretch: low frequencies are slowed down by `factor`, high ones stay as they are."""
+    """Return Llama 3's frequency factors: low frequencies are slowed by `factor`, high ones are kept."""
     if rope.kind != "llama3" or rope.original_max_position_embeddings is None:
         return None
     exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
@@ -122,7 +122,7 @@ def rope_factors(rope: Rope, theta: float) -> torch.Tensor | None:
 
 
 def _problem(config: Config) -> str:
-    """Why our kernels cannot run it, as far as the shape does not tell; empty when they can."""
+    """Return why our kernels cannot run this config, or an empty string. `Shape.problem` checks the rest."""
     width = config.head_dim or config.hidden_size // config.num_attention_heads
     rope = config.rope
     if width != HEAD_DIM:
@@ -159,7 +159,7 @@ def _shape(config: Config, vocab: int) -> Shape:
 
 
 def _tensor_sizes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """By the files' headers."""
+    """Return the size of each tensor, from the files' headers."""
     try:
         from safetensors import safe_open  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
