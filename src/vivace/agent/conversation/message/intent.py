@@ -15,16 +15,19 @@ LABELS: tuple[tuple[str, TurnKind], ...] = (("question", "question"), ("change",
 MAX_CHARS = 2000  # of a message that the model is shown
 
 _VERBS = (
-    r"add|allow|append|annotate|bump|cache|capitali[sz]e|change|clean|comment|convert|correct|create|declare"
-    r"|delete|deprecate|document|drop|enable|disable|ensure|extend|extract|finish|fix|format|give|guard|handle"
-    r"|implement|improve|increase|decrease|inline|insert|introduce|invert|let|limit|log|lower|make|merge|mock"
-    r"|move|negate|optimi[sz]e|parametri[sz]e|parse|patch|port|print|raise|reduce|refactor|reject|remove|rename"
-    r"|reorder|replace|return|revert|rewrite|round|set|shorten|simplify|skip|sort|speed up|split|stop|store"
-    r"|strip|support|swap|switch|translate|trim|try|turn|type|undo|unify|update|use|validate|wrap"
+    r"accept|add|allow|append|apply|annotate|bump|cache|capitali[sz]e|change|clean|comment|convert|correct"
+    r"|declare|decrease|delete|deprecate|disable|document|drop|enable|ensure|extend|extract|finish|fix|format"
+    r"|give|guard|handle|implement|improve|increase|inline|insert|introduce|invert|keep|let|limit|log|lower"
+    r"|make|merge|mock|move|negate|optimi[sz]e|parametri[sz]e|parse|patch|port|print|raise|reduce|refactor"
+    r"|reject|remove|rename|reorder|replace|return|revert|rewrite|round|set|shorten|simplify|skip|sort"
+    r"|speed up|split|stop|store|strip|support|swap|switch|translate|trim|try|turn|type|undo|unify|update|use"
+    r"|validate|wrap|don't|do not|never|do (?:the same|it|that|this)\b"
+    r"|(?:write|create) (?:\w+ ){0,3}?(?:function|method|class|tests?|file|module|docstrings?|script)"
 )
-_LEAD = r"please|ok(?:ay)?|now|then|next|also|and|just|instead|first|actually|great|good|thanks"
+_LEAD = r"please|ok(?:ay)?|now|then|next|also|and|just|instead|first|actually|great|good|thanks|yes|no|@\S+"
 _POLITE = rf"(?:(?:{_LEAD})[,.:!]?\s+)*"
 _IMPERATIVE = re.compile(rf"^{_POLITE}(?:{_VERBS})\b(?!\s*[:?]?\s*$)", re.I)
+_LATER = re.compile(rf"[,;.:] {_POLITE}(?:{_VERBS})\b", re.I)  # "it is too slow, make it faster"
 _REQUEST = re.compile(
     rf"^{_POLITE}(?:can|could|would|will) you (?:\w+ly )?(?:please )?(?:{_VERBS})\b"
     rf"|^{_POLITE}(?:i(?:'d| would)? (?:want|need|like)(?: you)? to|i want|let's|we should|you should"
@@ -33,9 +36,9 @@ _REQUEST = re.compile(
 )
 _DEMAND = re.compile(r"\b(?:should|must|needs to|shall|has to|ought to)\b", re.I)
 _ASKING = re.compile(
-    rf"^{_POLITE}(?:what|what's|whats|why|how|when|where|which|who|whose|is|are|was|were|does|do|did|has"
-    r"|have|am|explain|describe|tell me|show me|summari[sz]e|compare|list|review|find|count|walk me"
-    r"|help me understand"
+    rf"^{_POLITE}(?:what|what's|whats|why|how|when|where|which|who|whose|is|are|was|were|does|did|has|have|am"
+    r"|do (?:we|i|you|they|any|these|those|all)|explain|describe|tell me|show me|summari[sz]e|compare|list"
+    r"|review|find|count|walk me|help me understand"
     r"|give me (?:an?|the|some) (?:\w+ )?(?:overview|explanation|summary|example|idea|hint|list))\b",
     re.I,
 )
@@ -44,19 +47,18 @@ _ABLE = re.compile(rf"^{_POLITE}(?:can|could|would|will|should|may|might|must)\b
 
 def intent_by_words(text: str) -> TurnKind | None:
     """Return what the words alone say, or None where they do not decide."""
-    first = text.strip()
-    if _REQUEST.search(first):
+    said = text.strip()
+    is_asked = said.endswith("?")
+    if _REQUEST.search(said):
         return "edit"
-    if _ASKING.search(first):
+    if _ASKING.search(said):
         return "question"
-    is_asked = first.rstrip().endswith("?")
-    if _ABLE.search(first):
+    if _ABLE.search(said):
         return "question" if is_asked else None
     if is_asked:
-        return None if _IMPERATIVE.search(first) else "question"
-    if _IMPERATIVE.search(first) or _DEMAND.search(first):
-        return "edit"
-    return None
+        return None if _IMPERATIVE.search(said) else "question"
+    is_told = _IMPERATIVE.search(said) or _DEMAND.search(said) or _LATER.search(said)
+    return "edit" if is_told else None
 
 
 async def decide_intent(scorer: Scorer, text: str) -> IntentDecided:

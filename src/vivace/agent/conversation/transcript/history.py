@@ -5,10 +5,13 @@ is read back from disk. Does no I/O and knows no server.
 """
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from vivace.agent.conversation.transcript import records
 from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.events import QueuedMessage, TurnKind, TurnStatus
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -110,7 +113,7 @@ class History:
             case records.Summary(turn=turn, summary=summary):
                 self.compactions.append(Compaction(turn, summary))
             case records.SummaryDropped():
-                self.compactions.pop()
+                del self.compactions[-1:]
             case records.WasRewound():
                 self._rewind(record)
             case records.Note(text=text):
@@ -118,7 +121,7 @@ class History:
             case records.SideBegun(question=question):
                 self.sides.append(Side(self.turns[-1].number if self.turns else 0, question))
             case records.SideDelta(text=text):
-                self.sides[-1].pieces.append(text)
+                _last(self.sides, Side(0, "")).pieces.append(text)
             case _ if self.turns:
                 _take_in_turn(self.turns[-1], record)
 
@@ -169,9 +172,10 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
         case records.AttemptBegun():
             turn.attempts.append(Attempt())
         case records.AnswerDelta(text=text) | records.EditDelta(text=text):
-            turn.attempts[-1].pieces.append(text)
-        case records.AttemptAbandoned(steer=steer):
-            turn.attempts[-1].is_abandoned, turn.attempts[-1].steer = True, steer
+            _last(turn.attempts, Attempt()).pieces.append(text)
+        case records.AttemptAbandoned(chars=chars, steer=steer):
+            attempt = _last(turn.attempts, Attempt())
+            attempt.is_abandoned, attempt.steer = chars > 0, steer  # 0: it was whole, and stands
         case records.ResponseKnown(response_id=response_id):
             turn.response_id = response_id
         case records.Error(message=message):
@@ -188,12 +192,20 @@ def _take_edit(turn: Turn, record: AnyRecord) -> None:
     match record:
         case records.UnitChosen(path=path, unit=unit):
             turn.edits.append(EditResult(path, unit))
-        case records.EditShown(diff=diff, problems=problems):
-            turn.edits[-1].diff, turn.edits[-1].problems = diff, problems
+        case records.EditShown(path=path, diff=diff, problems=problems):
+            edit = _last(turn.edits, EditResult(path))
+            edit.diff, edit.problems = diff, problems
         case records.Decided(reason=reason):
-            turn.edits[-1].reason = reason
-        case records.EditWritten(diff=diff, entry=entry):
-            edit = turn.edits[-1]
+            _last(turn.edits, EditResult("")).reason = reason
+        case records.EditWritten(path=path, diff=diff, entry=entry):
+            edit = _last(turn.edits, EditResult(path))
             edit.outcome, edit.diff, edit.entry = "applied", diff, entry
-        case records.EditDropped(reason=reason):
-            turn.edits[-1].outcome = reason
+        case records.EditDropped(path=path, reason=reason):
+            _last(turn.edits, EditResult(path)).outcome = reason
+
+
+def _last(kept: list[T], fallback: T) -> T:
+    """Return the last one. If the line that began it is lost, begin one now."""
+    if not kept:
+        kept.append(fallback)
+    return kept[-1]

@@ -1,0 +1,168 @@
+"""The file of a conversation: every line is kept, a cut one healed, and read back it is the same state."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.agent.edits.killing import run_killed_at
+from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript.file import (
+    Transcript,
+    list_conversations,
+    read_history,
+    read_records,
+)
+from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.records import AnyRecord
+from vivace.agent.events import QueuedMessage
+from vivace.errors import ConversationBusy, WriteProblem
+
+BEGAN = records.ConversationStarted(schema=1, id="x", folder="/f", model="m", at_s=1.0)
+TURN: list[AnyRecord] = [
+    BEGAN,
+    records.TurnBegun(turn=1, text="hi"),
+    records.AttemptBegun(),
+    records.AnswerDelta(text="Hel"),
+    records.AnswerDelta(text="lo"),
+    records.TurnOver(turn=1, status="completed", response_id="r", total_tokens=9),
+]
+texts = st.text(max_size=8)
+numbers = st.integers(1, 9)
+any_record: st.SearchStrategy[AnyRecord] = st.one_of(
+    st.just(records.AttemptBegun()),
+    st.builds(records.TurnBegun, turn=numbers, text=texts),
+    st.builds(records.AnswerDelta, text=texts),
+    st.builds(records.AttemptAbandoned, chars=numbers, why=st.just("steered"), steer=texts),
+    st.builds(records.ResponseKnown, response_id=texts),
+    st.builds(records.UnitChosen, path=texts, unit=texts, lines=texts, by=texts),
+    st.builds(records.EditShown, path=texts, unit=texts, diff=texts),
+    st.builds(records.EditWritten, path=texts, diff=texts, entry=numbers),
+    st.builds(records.EditDropped, path=texts, reason=st.just("rejected")),
+    st.builds(records.Decided, decision=st.just("reject"), reason=texts),
+    st.builds(records.TurnOver, turn=numbers, status=st.just("completed")),
+    st.builds(records.Summary, turn=numbers, summary=texts, before_tokens=numbers),
+    st.just(records.SummaryDropped()),
+    st.builds(
+        records.WasRewound,
+        turn=numbers,
+        is_talk=st.booleans(),
+        is_code=st.booleans(),
+        entries=st.lists(numbers),
+    ),
+    st.builds(records.Note, text=texts),
+    st.builds(records.SideBegun, question=texts),
+    st.builds(records.SideDelta, text=texts),
+    st.builds(records.Queue, messages=st.lists(st.builds(QueuedMessage, id=numbers, text=texts), max_size=2)),
+)
+
+
+def written(file: Path, lines: list[AnyRecord]) -> Path:
+    transcript = Transcript(file)
+    for line in lines:
+        transcript.append(line)
+    transcript.close()
+    return file
+
+
+def folded(lines: list[AnyRecord]) -> History:
+    history = History()
+    for line in lines:
+        history.take(line)
+    return history
+
+
+@given(lines=st.lists(any_record, max_size=30))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_reading_back_gives_the_same_state(tmp_path: Path, lines: list[AnyRecord]) -> None:
+    """Whatever was written, in whatever order: the file adds up to what the process had."""
+    file = tmp_path / "any.jsonl"
+    file.unlink(missing_ok=True)
+    live = folded([BEGAN, *lines])
+    live.close()
+    assert read_history(written(file, [BEGAN, *lines])) == live
+
+
+@given(cut=st.integers(0, 400))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_cut_file_loses_only_its_last_line(tmp_path: Path, cut: int) -> None:
+    """Wherever a crash cut the file, the whole lines before are there and new ones follow them."""
+    file = tmp_path / "cut.jsonl"
+    file.unlink(missing_ok=True)
+    data = written(file, list(TURN)).read_bytes()[:cut]
+    file.write_bytes(data)
+    whole = data.count(b"\n")
+    transcript = Transcript(file)
+    transcript.heal()
+    transcript.append(TURN[1])
+    transcript.close()
+    assert list(read_records(file)) == [*TURN[:whole], TURN[1]]
+
+
+def test_a_kill_at_any_line_keeps_what_was_told(tmp_path: Path) -> None:
+    """After kill -9 anywhere in an append, every line that was reported written is in the file, and whole."""
+    step, is_over = 0, False
+    while not is_over:
+        step += 1
+        file, told = tmp_path / f"{step}.jsonl", tmp_path / f"{step}.told"
+
+        def append(file: Path = file, told: Path = told) -> None:
+            fd = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+            def tell(_: AnyRecord) -> None:
+                os.write(fd, b"x")
+
+            transcript = Transcript(file, tell)
+            for line in TURN:
+                transcript.append(line)
+
+        is_over = run_killed_at(step, append, ("transcript/file.py",))
+        count = told.stat().st_size if told.exists() else 0
+        kept = list(read_records(file)) if file.exists() else []
+        assert kept[:count] == TURN[:count]
+        assert len(kept) in (count, count + 1)
+    assert step > len(TURN)
+
+
+def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
+    """Unknown types and fields, and lines that are no JSON, do not stop the reading."""
+    file = written(tmp_path / "a.jsonl", list(TURN))
+    lines = file.read_bytes().splitlines(keepends=True)
+    odd = [b'{"type":"later.thing","x":1}\n', b"\xff\xfe\n", b"{}\n", b"[]\n", b"\n"]
+    lines[1] = lines[1].replace(b'"text"', b'"more":[1],"text"')
+    file.write_bytes(b"".join([lines[0], *odd, *lines[1:], *odd]))
+    assert read_history(file) == folded(list(TURN))
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    """A conversation that is open cannot be opened again; closed, it can."""
+    first = Transcript(tmp_path / "a.jsonl")
+    with pytest.raises(ConversationBusy):
+        Transcript(tmp_path / "a.jsonl")
+    first.close()
+    Transcript(tmp_path / "a.jsonl").close()
+
+
+def test_a_disk_that_takes_nothing_is_said(tmp_path: Path) -> None:
+    """A line that cannot be written is an error with words, before it is shown."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteProblem):
+        Transcript(tmp_path / "file" / "a.jsonl")
+    full = Transcript(tmp_path / "a.jsonl")
+    full.close()
+    full._fd = os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(WriteProblem):
+        full.append(BEGAN)
+    full.close()
+
+
+def test_conversations_are_listed_by_their_last_use(tmp_path: Path) -> None:
+    """The one that was used last comes first; a file that is no transcript is left out."""
+    for number, name in enumerate(["old", "new"]):
+        file = written(tmp_path / f"{name}.jsonl", [msgspec.structs.replace(BEGAN, id=name)])
+        os.utime(file, (number, number))
+    (tmp_path / "empty.jsonl").write_text("")
+    assert [each.id for each in list_conversations(tmp_path)] == ["new", "old"]
