@@ -3,6 +3,11 @@
 Owns the tree of typed errors. Does not print: `cli` does that, and `server` turns them into error bodies.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 DONE, FAILED, USAGE, COULD_NOT_START, APPROVAL_NEEDED, LIMIT_REACHED = 0, 1, 2, 3, 4, 5
 BUSY, INTERRUPTED = 75, 130
 
@@ -110,13 +115,20 @@ class EditRejected(VivaceError):
 
 
 class WriteProblem(VivaceError):
-    """The file could not be written, or it changed while we worked."""
+    """The file could not be written: it is read-only, or the disk is full."""
 
     code = "write_problem"
+    kept: "tuple[Path, ...]" = ()  # where the proposed texts were saved
+
+
+class EditConflict(WriteProblem):
+    """The file was changed, made or removed while we worked, and the edit cannot be merged with that."""
+
+    code = "edit_conflict"
 
 
 class NothingToUndo(VivaceError):
-    """There is no edit to take back, or the file has changed since."""
+    """There is no edit to take back or to bring back, or what came after it is in the same lines."""
 
     code = "nothing_to_undo"
 

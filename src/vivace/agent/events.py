@@ -107,7 +107,10 @@ class EditDecided:
 
 @dataclass(frozen=True)
 class EditApplied:
-    """The file has its new bytes, and the journal has the old ones."""
+    """The file has its new bytes, and the journal has the old ones.
+
+    A file that had changed meanwhile was merged: `is_merged` of the entry's file says so.
+    """
 
     proposal: Proposal
     entry: Entry

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vivace.agent.ask import read_question, run_ask
-from vivace.agent.edits.apply.journal import Entry, Journal
+from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.edit import checked_instruction, read_scope
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
@@ -19,6 +19,7 @@ from vivace.agent.presenter import Presenter
 from vivace.cli.connection import with_model, with_model_here
 from vivace.cli.show.json_lines import JsonPresenter
 from vivace.cli.show.terminal import TerminalPresenter
+from vivace.cli.undoing import open_journal
 from vivace.config import Settings
 from vivace.errors import DONE, UsageError, VivaceError
 
@@ -55,10 +56,10 @@ def _edit(
     instruction = checked_instruction(instruction)
     if approval == "ask" and not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask at.", "Use --yes to write, or --diff to only look.")
+    journal = open_journal(settings)  # before the file is read: an edit that was cut short is finished first
     scope = read_scope(target, to_write=approval != "never")
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
     task = EditTask(scope, instruction, approval)
-    journal = Journal(settings.state_dir / "undo")
 
     async def work(model: Model) -> Entry | None:
         return await run_edit(task, model, presenter, journal)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from vivace import __version__
-from vivace.cli.commands import ask, bench, doctor, edit, eval, extras, keys, models, prompt, serve
+from vivace.cli.commands import ask, bench, doctor, edit, eval, extras, keys, models, prompt, serve, undo
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -37,7 +37,8 @@ def app(context: click.Context, /, **given: Any) -> int:
 
 for command in (
     edit.edit,
-    edit.undo,
+    undo.undo,
+    undo.redo,
     ask.ask,
     models.models,
     keys.keys,

@@ -56,7 +56,7 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
         return None
     await asyncio.sleep(0)  # an interrupt that came meanwhile takes effect here, and not behind the write
     began_s = time.perf_counter()
-    entry = journal.apply(proposal.source, proposal.new_bytes, task.instruction, proposal.unit.qualified_name)
+    entry = journal.apply(proposal.source, proposal.new_bytes, task.instruction, proposal.unit)
     presenter.show(EditApplied(proposal, entry, (time.perf_counter() - began_s) * 1e3))
     return entry
 

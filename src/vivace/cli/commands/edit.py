@@ -1,6 +1,6 @@
-"""`vivace edit` and `vivace undo`: their arguments.
+"""`vivace edit`: its arguments.
 
-Owns the options. Does not own what they start (`editing`) nor the edit (`agent.edits`).
+Owns the options. Does not own what it starts (`editing`) nor the edit (`agent.edits`).
 """
 
 from typing import TYPE_CHECKING
@@ -47,16 +47,3 @@ def edit(
     presenter = choose_presenter(as_json=as_json, verbose=verbose)
     approval: Approval = "never" if diff or (as_json and not yes) else "always" if yes else "ask"
     return edit_file(load_settings().having(model=model), presenter, approval, target, instruction)
-
-
-@click.command()
-@click.argument("path", required=False)
-def undo(path: str | None) -> None:
-    """Take the last edit back, or the last one of PATH."""
-    from pathlib import Path
-
-    from vivace.agent.edits.apply.journal import Journal
-    from vivace.config import load_settings
-
-    entry = Journal(load_settings().state_dir / "undo").undo(Path(path) if path else None)
-    click.echo(f"Took back: {entry.instruction} ({entry.path})")

@@ -36,8 +36,9 @@ class JsonPresenter:
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):
                 stages = [msgspec.to_builtins(turn.waterfall) for turn in turns]
                 _emit("waterfall", model=model, first_token_ms=first_token_ms, turns=stages)
-            case EditApplied(proposal=proposal):
-                _emit("written", path=str(proposal.source.path))
+            case EditApplied(proposal=proposal, entry=entry):
+                merged = [file.path for file in entry.files if file.is_merged]
+                _emit("written", path=str(proposal.source.path), number=entry.number, merged=merged)
             case EditNotApplied(proposal=proposal):
                 _emit("not_written", path=str(proposal.source.path))
             case Failed(error=error):

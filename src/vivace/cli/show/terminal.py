@@ -66,8 +66,11 @@ class TerminalPresenter:
                 if self._is_answering:
                     screen.say()
                     self._show_times()
-            case EditApplied(proposal=proposal, apply_ms=apply_ms):
+            case EditApplied(proposal=proposal, entry=entry, apply_ms=apply_ms):
                 screen.say(f"Wrote {proposal.source.path} (`vivace undo` takes it back).")
+                for file in entry.files:
+                    if file.is_merged:
+                        screen.say(f"{file.path} had changed meanwhile: both changes are in it now.")
                 self._show_times(apply_ms)
             case EditNotApplied(reason=reason):
                 if reason != "shown_only":

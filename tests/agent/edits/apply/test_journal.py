@@ -1,5 +1,6 @@
 """Undo, also after a crash, also much later."""
 
+import json
 import os
 import threading
 import zlib
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.agent.edits.killing import run_killed_at
-from vivace.agent.edits.apply import journal as journal_module
+from vivace.agent.edits.apply import entries
+from vivace.agent.edits.apply.entries import EntryFolder
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.apply.replacing import sha256_of
 from vivace.agent.edits.apply.source import SourceFile, read_source, splice, write_source
 from vivace.errors import NothingToUndo, WriteProblem
 
@@ -84,6 +86,24 @@ def test_undo_of_one_path(journal: Journal, on_disk: Write, tmp_path: Path) -> N
     assert (first.read_bytes(), second.read_bytes()) == (b"1", b"2 new")
 
 
+def test_entries_of_the_first_version_can_be_undone(journal: Journal, on_disk: Write) -> None:
+    """An entry as vivace 0.1 wrote it is undone while the file is as it left it, and then redone."""
+    path = on_disk("new").path
+    hashes = {"before_sha256": sha256_of(b"old"), "after_sha256": sha256_of(b"new")}
+    header = {"number": 7, "path": str(path), "unit": "main", "instruction": "i", "recorded_at_s": 1.5}
+    journal.folder.mkdir(parents=True)
+    data = json.dumps(header | hashes).encode() + b"\n" + zlib.compress(b"old")
+    (journal.folder / "0000000007.edit").write_bytes(data)
+    path.write_bytes(b"newer")
+    with pytest.raises(NothingToUndo, match="changed since"):
+        journal.undo()
+    path.write_bytes(b"new")
+    assert journal.undo().reverses == (7,)
+    assert path.read_bytes() == b"old"
+    journal.redo()
+    assert path.read_bytes() == b"new"
+
+
 def test_refused_edit_leaves_no_entry(journal: Journal, on_disk: Write) -> None:
     """An edit that could not be written is not in the journal."""
     source = on_disk("old")
@@ -93,12 +113,12 @@ def test_refused_edit_leaves_no_entry(journal: Journal, on_disk: Write) -> None:
     assert list(journal.entries()) == []
 
 
-def test_unapplied_entry_is_passed_over(journal: Journal, on_disk: Write) -> None:
-    """An entry whose edit never reached the file does not hide the one before it."""
+def test_an_edit_taken_back_by_hand_is_passed_over(journal: Journal, on_disk: Write) -> None:
+    """An edit whose file has its old bytes already does not hide the one before it."""
     path = on_disk("a").path
     edit(journal, path, b"b")
-    edit(journal, path, b"never kept")
-    path.write_bytes(b"b")  # as if the process had been killed before it wrote the file
+    edit(journal, path, b"c")
+    path.write_bytes(b"b")
     journal.undo()
     assert path.read_bytes() == b"a"
 
@@ -113,11 +133,11 @@ def test_private(journal: Journal, on_disk: Write) -> None:
 def test_pruned(journal: Journal, on_disk: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest entries are kept, by number and by size, and always the last one."""
     path = on_disk("0").path
-    monkeypatch.setattr(journal_module, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(entries, "MAX_ENTRIES", 3)
     for number in range(1, 6):
         edit(journal, path, str(number).encode())
     assert [entry.number for entry in journal.entries()] == [5, 4, 3]
-    monkeypatch.setattr(journal_module, "MAX_BYTES", 10)
+    monkeypatch.setattr(entries, "MAX_BYTES", 10)
     edit(journal, path, b"last")
     assert [entry.number for entry in journal.entries()] == [6]
 
@@ -170,42 +190,6 @@ def test_full_journal_disk_stops_the_edit(
     assert list(journal.entries()) == []
 
 
-def test_killed_anywhere_in_an_edit(journal: Journal, on_disk: Write) -> None:
-    """A kill before any line of recording and writing leaves a file that undo brings to its old bytes."""
-    path = on_disk("0").path
-    edit(journal, path, b"old")
-    for step in range(1000):
-        done = run_killed_at(step, lambda: edit(journal, path, b"new"), ("journal.py",))
-        assert path.read_bytes() in (b"old", b"new")
-        if path.read_bytes() == b"new":
-            journal.undo(path)
-        assert path.read_bytes() == b"old"
-        if done:
-            break
-    assert done
-    assert len(list(journal.entries())) <= 2, "killed edits must not pile up"
-    journal.undo(path)
-    assert path.read_bytes() == b"0"
-
-
-def test_killed_anywhere_in_an_undo(journal: Journal, on_disk: Write) -> None:
-    """A kill before any line of undo leaves the old or the new file, and the next undo goes on from there."""
-    path = on_disk("0").path
-    edit(journal, path, b"1")
-    for step in range(1000):
-        edit(journal, path, b"2")
-        done = run_killed_at(step, journal.undo, ("journal.py",))
-        assert path.read_bytes() in (b"1", b"2")
-        if path.read_bytes() == b"2":
-            journal.undo()
-        assert path.read_bytes() == b"1"
-        if done:
-            break
-    assert done
-    journal.undo()
-    assert path.read_bytes() == b"0"
-
-
 def test_two_at_once(journal: Journal, on_disk: Write) -> None:
     """Edits of several files at the same time get an entry each."""
     paths = [on_disk("old", f"f{number}.py").path for number in range(8)]
@@ -223,8 +207,8 @@ def test_hung_writer_is_not_waited_for_forever(
 ) -> None:
     """While another process holds the lock, an edit gives up with a clear answer."""
     source = on_disk("old")
-    monkeypatch.setattr(journal_module, "LOCK_WAIT_S", 0.05)
-    with journal._lock(), pytest.raises(WriteProblem, match="Another vivace"):
+    monkeypatch.setattr(entries, "LOCK_WAIT_S", 0.05)
+    with EntryFolder(journal.folder).lock(), pytest.raises(WriteProblem, match="Another vivace"):
         journal.apply(source, b"new", "x", "y")
 
 

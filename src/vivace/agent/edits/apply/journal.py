@@ -1,42 +1,36 @@
-"""The undo journal: for every edit the bytes before it, on disk before the file itself is touched.
+"""Edits written, taken back and brought back. Old and new bytes are on disk before a file is touched.
 
-One file an entry, named by its number: a line of JSON, then the old bytes, compressed. Whether an entry was
-applied is not recorded but seen: the file has the entry's hash from after the edit, or from before it. So a
-kill between journal and file, in either order, leaves nothing to repair. Does not own the way bytes reach
-the disk: see `replacing`.
+Every step is one entry (`entries`) of one or several files: an edit, an undo, a redo, a rewind. An undo is an
+entry like an edit, and is taken back in the same way (`reversing`).
+
+A kill in the middle leaves an entry pending. Whoever opens the journal next heals it, by one rule: as soon as
+one of its files no longer has its old bytes, the entry stands and its other files are written; while all have
+their old bytes, it is forgotten. A file that somebody changed since the kill is merged, or left as it is.
+
+Owns the order of recording and writing, and which entry is taken back. Does not own how bytes reach the disk
+(`replacing`), nor whether an edit still fits its file (`rebasing`).
 """
 
-import fcntl
 import os
-import time
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-import msgspec
-
-from vivace.agent.edits.apply.replacing import create_private_file, replace_file, sha256_of
-from vivace.agent.edits.apply.source import SourceFile, write_source
+from vivace.agent.edits.apply.entries import Entry, EntryFolder, Kind, Step
+from vivace.agent.edits.apply.merging import merge
+from vivace.agent.edits.apply.rebasing import Change, keep_texts, rebase
+from vivace.agent.edits.apply.replacing import Replacement, mode_of, read_state, replace_files, sha256_of
+from vivace.agent.edits.apply.reversing import reversed_steps
+from vivace.agent.edits.apply.source import SourceFile
+from vivace.agent.edits.find.units import Unit
 from vivace.errors import NothingToUndo, WriteProblem
 
-MAX_ENTRIES = 200
-MAX_BYTES = 100_000_000
-LOCK_WAIT_S = 10.0
-_SUFFIX = ".edit"
+__all__ = ["Change", "Entry", "Journal"]
 
-
-class Entry(msgspec.Struct, frozen=True):
-    """One edit that can be taken back."""
-
-    number: int
-    path: str  # absolute, symbolic links followed
-    unit: str
-    instruction: str
-    recorded_at_s: float  # Unix time
-    before_sha256: str
-    after_sha256: str
+_OPPOSITE: dict[Kind, Kind] = {"edit": "undo", "undo": "redo", "redo": "undo"}
+_LIST_HINT = "See `vivace undo --list`."
 
 
 @dataclass(frozen=True)
@@ -45,150 +39,208 @@ class Journal:
 
     folder: Path
 
-    def apply(self, source: SourceFile, new_bytes: bytes, instruction: str, unit_name: str) -> Entry:
-        """Record the edit, then write it. No edit reaches a file in another way."""
-        with self._lock():
-            entry = self._record(source, new_bytes, instruction, unit_name)
-            try:
-                write_source(source, new_bytes)
-            except WriteProblem:
-                self._forget(entry)
-                raise
+    def apply(self, source: SourceFile, new_bytes: bytes, instruction: str, unit: Unit | str) -> Entry:
+        """Record the edit of one file, then write it, as `apply_all` does."""
+        return self.apply_all([Change(source, new_bytes, unit)], instruction)
+
+    def apply_all(self, changes: Sequence[Change], instruction: str) -> Entry:
+        """Record an edit of one or several files as one entry, then write it. No edit is written otherwise.
+
+        A file that has changed since it was read is merged; `is_merged` of its `FileChange` says so. Raise
+        EditConflict where it cannot be merged, WriteProblem where it cannot be written. Then every file is as
+        it was, and the proposed texts are saved where the error's `kept` says.
+        """
+        assert changes, "an edit of nothing"
+        assert len({change.source.target for change in changes}) == len(changes), "one change a file"
+        assert all(change.old_bytes != change.new_bytes for change in changes), "nothing to undo"
+        try:
+            with self._locked([str(change.source.target) for change in changes]):
+                steps = [_step(change, instruction) for change in changes]
+                return self._carry_out("edit", instruction, steps)
+        except WriteProblem as problem:
+            keep_texts(self.folder / "kept", changes, problem)
+            raise
+
+    def undo(self, path: Path | None = None, *, number: int | None = None) -> Entry:
+        """Take back the newest edit (of the file or folder `path`), or entry `number`. Return the undo.
+
+        What came after the edit is kept. An edit whose files have their old bytes already is passed over.
+        Raise NothingToUndo if there is no such edit, or if what came after it is in the same lines.
+        """
+        with self._locked(_real(path)):
+            return self._take_back("edit", path, number)
+
+    def redo(self, path: Path | None = None, *, number: int | None = None) -> Entry:
+        """Take back the newest undo (of `path`), or the one that took back `number`. Return the redo."""
+        with self._locked(_real(path)):
+            return self._take_back("undo", path, number)
+
+    def rewind(self, number: int, path: Path | None = None) -> Entry:
+        """Take back all entries after `number` (of `path`) as one step, which can be taken back as one."""
+        with self._locked(_real(path)):
+            later = [each for each in self._undamaged(path) if each.number > number]
+            entry = self._reverse(later, "undo", f"everything after {number}")
+        if entry is None:
+            raise NothingToUndo(f"There is nothing to undo after {number}.", _LIST_HINT)
         return entry
 
-    def undo(self, path: Path | None = None) -> Entry:
-        """Undo the newest edit (of `path`) and forget it. Raise NothingToUndo if its file has changed since.
+    def heal(self) -> list[Entry]:
+        """Finish or forget what a killed process has left. Return the entries that were finished.
 
-        An entry whose file still, or again, has the bytes from before is forgotten and passed over: that
-        edit never reached its file, or was undone by a process that died before it could say so.
+        Call it before a file is read for an edit. What can be neither stays for the next time.
         """
-        with self._lock():
-            for entry in self.entries(path):
-                if self._is_applied(entry):
-                    before = self._before(entry)
-                    replace_file(Path(entry.path), before, entry.after_sha256)
-                    self._forget(entry)
-                    return entry
-                self._forget(entry)
-        where = f" in {path}" if path is not None else ""
-        raise NothingToUndo(f"There is no edit to undo{where}.", "Only edits made by vivace can be undone.")
+        if not self._entries.has_pending():
+            return []
+        with self._entries.lock():
+            return self._heal([])
 
     def entries(self, path: Path | None = None) -> Iterator[Entry]:
-        """Yield the entries (of `path`), the newest first."""
-        wanted = None if path is None else os.path.realpath(path)
-        for number in reversed(self._numbers()):
-            entry = self._header(number)
-            if wanted is None or entry.path == wanted:
-                yield entry
+        """Yield the entries (of `path`), the newest first, without damaged ones."""
+        wanted = _real(path)
+        for each in self._entries.newest_first():
+            if isinstance(each, Entry) and each.touches(wanted):
+                yield each
 
-    def _record(self, source: SourceFile, new_bytes: bytes, instruction: str, unit_name: str) -> Entry:
-        assert new_bytes != source.raw, "an edit that changes nothing has nothing to undo"
-        self._forget_unapplied(source)
-        numbers = self._numbers()
-        entry = Entry(
-            number=numbers[-1] + 1 if numbers else 1,
-            path=str(source.target),
-            unit=unit_name,
-            instruction=instruction,
-            recorded_at_s=time.time(),
-            before_sha256=source.sha256,
-            after_sha256=sha256_of(new_bytes),
+    def standing(self) -> set[int]:
+        """Return the numbers of the entries that stand: those that no standing entry has taken back."""
+        taken_back: set[int] = set()
+        standing = set()
+        for entry in self.entries():  # an entry is only ever taken back by a newer one
+            if entry.number not in taken_back:
+                standing.add(entry.number)
+                taken_back.update(entry.reverses)
+        return standing
+
+    @property
+    def _entries(self) -> EntryFolder:
+        return EntryFolder(self.folder)
+
+    def _take_back(self, kind: Kind, path: Path | None, number: int | None) -> Entry:
+        verb = "undo" if kind == "edit" else "redo"
+        standing = self.standing()
+        chosen = [self._numbered(kind, number, standing)] if number is not None else self._undamaged(path)
+        for entry in chosen:
+            if number is not None or (entry.kind == kind and entry.number in standing):
+                done = self._reverse([entry], _OPPOSITE[entry.kind], entry.instruction)
+                if done is not None:
+                    return done
+        if number is not None:
+            raise NothingToUndo(f"There is nothing to {verb} in {number}: the files are so already.")
+        where = f" in {path}" if path is not None else ""
+        raise NothingToUndo(
+            f"There is no edit to {verb}{where}.", f"Only edits made by vivace can be {verb}ne."
         )
-        data = msgspec.json.encode(entry) + b"\n" + zlib.compress(source.raw)
-        create_private_file(self._file(entry.number), data)
-        self._prune()
+
+    def _numbered(self, kind: Kind, number: int, standing: set[int]) -> Entry:
+        """Return entry `number` if it stands. For a redo, return the undo that took it back."""
+        entries = {entry.number: entry for entry in self.entries()}
+        if number not in entries:
+            raise NothingToUndo(f"There is no edit {number} in the journal.", _LIST_HINT)
+        is_undo = entries[number].kind == "undo"
+        if number in standing and (kind == "edit" or is_undo):
+            return entries[number]
+        if kind == "edit":
+            hint = f"`vivace redo --number {number}` brings it back."
+            raise NothingToUndo(f"Edit {number} is undone already.", hint)
+        for entry in entries.values():
+            if entry.number in standing and number in entry.reverses:
+                return entry
+        raise NothingToUndo(f"Edit {number} is not undone.", _LIST_HINT)
+
+    def _undamaged(self, path: Path | None) -> Iterator[Entry]:
+        """Yield the entries of `path`, the newest first. Raise NothingToUndo at a damaged one."""
+        wanted = _real(path)
+        for each in self._entries.newest_first():
+            if isinstance(each, NothingToUndo):
+                raise each
+            if each.touches(wanted):
+                yield each
+
+    def _reverse(self, entries: Sequence[Entry], kind: Kind, instruction: str) -> Entry | None:
+        """Take these entries back, the newest first, in one step. Return None if the files are so already."""
+        steps = reversed_steps([(entry, self._entries.steps(entry)) for entry in entries])
+        if not steps:
+            return None
+        return self._carry_out(kind, instruction, steps, tuple(entry.number for entry in entries))
+
+    def _carry_out(
+        self, kind: Kind, instruction: str, steps: Sequence[Step], reverses: tuple[int, ...] = ()
+    ) -> Entry:
+        """Record, write, finish. If a file cannot be written, put the others back and forget the entry."""
+        entry = self._entries.write_pending(kind, instruction, steps, reverses)
+        try:
+            replace_files(_replacements(steps, "forward"))
+        except WriteProblem as problem:
+            try:
+                replace_files(_replacements(steps, "back"))
+            except WriteProblem:
+                problem.hint += " Not all files of the edit are as they were: the next vivace goes on."
+            else:
+                self._entries.forget(entry.number)
+            raise
+        self._entries.finish(entry.number)
         return entry
 
-    def _forget_unapplied(self, source: SourceFile) -> None:
-        """Forget the newest entry if a killed edit of the same bytes left it behind."""
-        with suppress(NothingToUndo):  # a damaged entry is told at undo; it must not stop an edit
-            newest = next(self.entries(), None)
-            if newest and (newest.path, newest.before_sha256) == (str(source.target), source.sha256):
-                self._forget(newest)
-
-    def _forget(self, entry: Entry) -> None:
-        self._file(entry.number).unlink(missing_ok=True)
-
-    def _is_applied(self, entry: Entry) -> bool:
-        try:
-            current = sha256_of(Path(entry.path).read_bytes())
-        except OSError as error:
-            hint = f"The edit was {entry.instruction!r} in {entry.unit}."
-            raise NothingToUndo(f"{entry.path} is gone or unreadable: {error.strerror}.", hint) from error
-        if current == entry.after_sha256:
-            return True
-        if current == entry.before_sha256:
-            return False
-        raise NothingToUndo(
-            f"{entry.path} has changed since the last edit, so undo would lose what came after.",
-            "It was left untouched. To undo in another file, name it: vivace undo PATH.",
-        )
-
-    def _header(self, number: int) -> Entry:
-        try:
-            with self._file(number).open("rb") as file:
-                return msgspec.json.decode(file.readline(), type=Entry)
-        except (OSError, msgspec.DecodeError) as error:
-            raise self._damaged(number) from error
-
-    def _before(self, entry: Entry) -> bytes:
-        try:
-            before = zlib.decompress(self._file(entry.number).read_bytes().partition(b"\n")[2])
-        except (OSError, zlib.error) as error:
-            raise self._damaged(entry.number) from error
-        if sha256_of(before) != entry.before_sha256:
-            raise self._damaged(entry.number)
-        return before
-
-    def _damaged(self, number: int) -> NothingToUndo:
-        file = self._file(number)
-        return NothingToUndo(f"The undo entry {file} is damaged.", "Move it away to reach the older ones.")
-
-    def _numbers(self) -> list[int]:
-        stems = (file.stem for file in self.folder.glob(f"*{_SUFFIX}"))
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
-
-    def _file(self, number: int) -> Path:
-        return self.folder / f"{number:010d}{_SUFFIX}"
-
-    def _prune(self) -> None:
-        """Forget the oldest entries beyond the limits. The newest always stays."""
-        kept_bytes = 0
-        for count, number in enumerate(reversed(self._numbers())):
-            with suppress(OSError):
-                kept_bytes += self._file(number).stat().st_size
-                if count and (count >= MAX_ENTRIES or kept_bytes > MAX_BYTES):
-                    self._file(number).unlink()
-
     @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Let one process at a time in. The lock ends with its process."""
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
-            fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            hint = "Nothing was changed: no edit is made that could not be undone."
-            raise WriteProblem(
-                f"The undo journal {self.folder} cannot be used: {error.strerror}.", hint
-            ) from error
-        try:
-            _wait_for(fd)
+    def _locked(self, touching: Sequence[str] | str | None) -> Iterator[None]:
+        with self._entries.lock():
+            self._heal(touching)
             yield
-        finally:
-            os.close(fd)
+
+    def _heal(self, touching: Sequence[str] | str | None) -> list[Entry]:
+        """Heal every pending entry. Raise WriteProblem only if one that is of interest cannot be healed."""
+        paths = [touching] if touching is None or isinstance(touching, str) else touching
+        finished = []
+        for entry in self._entries.pending():
+            try:
+                if self._stands(entry):
+                    finished.append(entry)
+            except WriteProblem as problem:
+                if any(entry.touches(path) for path in paths):
+                    problem.message = f"An edit that was cut short cannot be finished: {problem.message}"
+                    problem.hint = f"{problem.hint} It is {self._entries.pending_file(entry)}."
+                    raise
+        return finished
+
+    def _stands(self, entry: Entry) -> bool:
+        """Finish a pending entry, or else put its files back and forget it."""
+        steps = self._entries.steps(entry, is_pending=True)
+        if any(read_state(step.path) != step.before for step in steps):
+            try:
+                replace_files(_replacements(steps, "forward"))
+            except WriteProblem:
+                replace_files(_replacements(steps, "back"))
+            else:
+                self._entries.finish(entry.number)
+                return True
+        self._entries.forget(entry.number)
+        return False
 
 
-def _wait_for(fd: int) -> None:
-    give_up_at = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > give_up_at:
-                hint = "Nothing was changed. Try again in a moment."
-                raise WriteProblem("Another vivace has been writing for too long.", hint) from error
-            time.sleep(0.01)
-        except OSError as error:
-            hint = "Nothing was changed. Set state_dir to a folder on a local disk."
-            raise WriteProblem(f"The undo journal cannot be locked: {error.strerror}.", hint) from error
+def _real(path: Path | None) -> str | None:
+    return None if path is None else os.path.realpath(path)
+
+
+def _step(change: Change, instruction: str) -> Step:
+    """Return what is to be done to the file as it is now."""
+    path = change.source.target
+    current = read_state(path)
+    after = rebase(change, current, instruction)
+    is_merged = current not in (change.old_bytes, after)
+    return Step(path, change.unit_name, current, after, mode_of(path), is_merged)
+
+
+def _replacements(steps: Sequence[Step], direction: Literal["forward", "back"]) -> list[Replacement]:
+    """Return what leads the files there, wherever they are. What somebody else wrote is merged or left."""
+    found = []
+    for step in steps:
+        start, goal = (step.before, step.after) if direction == "forward" else (step.after, step.before)
+        current = read_state(step.path)
+        data = goal if current == start else current
+        if data != goal and data is not None and start is not None and goal is not None:
+            merged = merge(start, goal, data)
+            data = data if merged is None else merged
+        if data != current:
+            sha256 = None if current is None else sha256_of(current)
+            found.append(Replacement(step.path, sha256, data, step.mode))
+    return found

@@ -10,10 +10,15 @@ import os
 import re
 import stat
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vivace.agent.edits.apply.replacing import check_replaceable, replace_file, sha256_of
+from vivace.agent.edits.apply.replacing import (
+    check_creatable,
+    check_replaceable,
+    replace_file,
+    sha256_of,
+)
 from vivace.errors import EditRejected, FileProblem, UsageError
 
 MAX_BYTES = 2_000_000
@@ -33,6 +38,7 @@ class SourceFile:
     newline: str  # the dominant line end, which new lines take
     bom: bool
     sha256: str
+    exists: bool = True  # False: the file is yet to be made
 
     @property
     def final_newline(self) -> bool:
@@ -72,6 +78,15 @@ def source_from_bytes(path: Path, raw: bytes) -> SourceFile:
     return SourceFile(path, target, raw, lines, ends, newline, raw.startswith(_BOM), sha256_of(raw))
 
 
+def new_source(path: Path) -> SourceFile:
+    """Return an empty source for a file that is yet to be made, or raise what speaks against it."""
+    source = replace(source_from_bytes(path, b""), exists=False)
+    if os.path.lexists(source.target):
+        raise FileProblem(f"{path} exists already.", "Edit it, or choose another name.")
+    check_creatable(source.target)
+    return source
+
+
 def split_lines(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return lines and their ends. Unlike str.splitlines, split at no form feed or Unicode separator."""
     pairs = [(m[1], m[2]) for m in _LINE.finditer(text) if m[0]]
@@ -101,7 +116,7 @@ def splice(source: SourceFile, first_line: int, last_line: int, new_text: str) -
 
 def check_writable(source: SourceFile) -> None:
     """Raise WriteProblem before any work is done if the file or its folder is read-only."""
-    check_replaceable(source.target)
+    (check_replaceable if source.exists else check_creatable)(source.target)
 
 
 def write_source(source: SourceFile, new_bytes: bytes) -> None:

@@ -52,7 +52,7 @@ def verify(
         was_there = any(line.strip() for line in old_region)
         if unit.kind == "new" or (was_there and not _REMOVAL.search(instruction)):
             return ["The answer is empty."]
-    problems = _syntax_problems(source, language, after) + _placeholders(source, region)
+    problems = syntax_problems(source, language, after) + _placeholders(source, region)
     if language is not None and not problems:
         problems += _name_problems(source, language, unit, after, instruction)
     return problems
@@ -63,7 +63,8 @@ def _region(source: SourceFile, unit: Unit, after: SourceFile) -> tuple[str, ...
     return after.lines[unit.first_line - 1 : len(after.lines) - below]
 
 
-def _syntax_problems(source: SourceFile, language: Language | None, after: SourceFile) -> list[str]:
+def syntax_problems(source: SourceFile, language: Language | None, after: SourceFile) -> list[str]:
+    """Return a problem if `after` does not parse as well as `source` did."""
     if language is None:
         return _data_problems(source.path, source.text, after.text)
     old_errors = _error_rows(language.parse(source.text).root_node)
