@@ -161,7 +161,7 @@ class Conversation:
     def rewind(self, turn: int, *, code: bool = True, talk: bool = True) -> Rewound:
         """Go back to before this turn: undo its and later edits (`code`), forget the words (`talk`), or both.
 
-        Raise `NothingToUndo` if a file has changed since; what was undone before it is shown as `Rewound`.
+        Raise `NothingToUndo` if a file has changed since in the same lines: then none is undone.
         """
         self._check_idle()
         if turn not in [each.number for each in self.turns]:

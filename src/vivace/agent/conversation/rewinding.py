@@ -1,11 +1,10 @@
-"""Taking back the edits of a conversation's turns, the newest first.
+"""Taking back the edits of a conversation's turns, all or none.
 
-Owns which edits those are. Does not own how bytes are put back (`edits.apply.journal`): a file that someone
-else changed since is left alone, and said.
+Owns which edits those are. Does not own how bytes are put back (`edits.apply.journal`): what someone else
+changed since is kept, and where that cannot be done nothing is undone.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from vivace.agent.conversation.transcript.history import EditResult, Turn
 from vivace.agent.edits.apply.journal import Journal
@@ -21,18 +20,11 @@ def applied_edits(turns: Sequence[Turn], first: int) -> list[EditResult]:
 def undo_edits(
     journal: Journal, edits: Sequence[EditResult]
 ) -> tuple[list[EditResult], NothingToUndo | None]:
-    """Undo one after the other. Return those that were undone, and what stopped it, if anything did."""
-    undone: list[EditResult] = []
-    for edit in edits:
-        try:
-            newest = next(journal.entries(Path(edit.path)), None)
-            if newest is None or newest.number != edit.entry:
-                raise NothingToUndo(
-                    f"{edit.path} was edited after this conversation did, or the edit was undone already.",
-                    "It was left untouched. `vivace undo` takes the later edit back.",
-                )
-            journal.undo(Path(edit.path))
-        except NothingToUndo as error:
-            return undone, error
-        undone.append(edit)
-    return undone, None
+    """Undo them as one step, which can be redone as one. Return what was undone, or why nothing was."""
+    if not edits:
+        return [], None
+    try:
+        journal.undo_all({edit.entry for edit in edits})
+    except NothingToUndo as error:
+        return [], error
+    return list(edits), None

@@ -12,7 +12,7 @@ Owns the order of recording and writing, and which entry is taken back. Does not
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,8 +75,19 @@ class Journal:
         with self._locked(_real(path)):
             return self._take_back("undo", path, number)
 
+    def undo_all(self, numbers: Collection[int]) -> Entry | None:
+        """Take back these entries as one step, which `redo` takes back as one. Return the undo.
+
+        Those that are taken back already are left out; return None if all are. Raise NothingToUndo, with
+        nothing done, if what came after one of them is in the same lines.
+        """
+        with self._locked(None):
+            standing = self.standing()
+            chosen = [each for each in self.entries() if each.number in standing and each.number in numbers]
+            return self._reverse(chosen, "undo", " · ".join(each.instruction for each in reversed(chosen)))
+
     def rewind(self, number: int, path: Path | None = None) -> Entry:
-        """Take back all entries after `number` (of `path`) as one step, which can be taken back as one."""
+        """Lead the files (of `path`) back to where they were after entry `number`, as one step."""
         with self._locked(_real(path)):
             later = [each for each in self._undamaged(path) if each.number > number]
             entry = self._reverse(later, "undo", f"everything after {number}")
