@@ -254,6 +254,22 @@ class Rewound:
 
 
 @dataclass(frozen=True)
+class EditsUndone:
+    """Edits of this conversation were taken back. `EditsRedone` may follow."""
+
+    paths: tuple[str, ...]
+    entries: tuple[int, ...]  # of the undo journal
+
+
+@dataclass(frozen=True)
+class EditsRedone:
+    """Edits of this conversation that were taken back are in their files again."""
+
+    paths: tuple[str, ...]
+    entries: tuple[int, ...]  # of the undo journal
+
+
+@dataclass(frozen=True)
 class NoteAdded:
     """The model is told this in front of the next message."""
 
@@ -307,6 +323,8 @@ AgentEvent = (
     | Compacted
     | CompactionUndone
     | Rewound
+    | EditsUndone
+    | EditsRedone
     | NoteAdded
     | SideStarted
     | SideGrew

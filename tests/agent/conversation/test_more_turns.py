@@ -135,6 +135,21 @@ async def test_rewinding_only_code_tells_the_model(begin: Begin, task: Path) -> 
     assert (await talk.send("What did you do?")).answer == "I know it was taken back."
 
 
+async def test_edits_are_undone_and_redone(begin: Begin, task: Path) -> None:
+    """The newest edit is taken back, and brought back again; the model is told."""
+    talk = begin(EDITING)
+    with pytest.raises(NothingToUndo):
+        talk.undo()
+    await talk.send("make @task.py:show shout")
+    talk.undo()
+    assert (read(task), talk.turns[0].edits[0].outcome) == (OLD, "undone")
+    assert (await talk.send("What did I do?")).answer == "I know it was taken back."
+    talk.redo()
+    assert (read(task), talk.turns[0].edits[0].outcome) == (NEW, "applied")
+    with pytest.raises(NothingToUndo):
+        talk.redo()
+
+
 async def test_a_file_that_changed_since_is_not_rewound(begin: Begin, task: Path) -> None:
     """What somebody else wrote is never lost: the talk and the file stay."""
     talk = begin(EDITING)

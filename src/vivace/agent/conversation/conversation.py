@@ -11,10 +11,9 @@ happens is shown to the face's `Presenter`, after it was written down. Does not 
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vivace.agent.conversation import rewinding
 from vivace.agent.conversation.answering import Ending
 from vivace.agent.conversation.beside import answer_beside
 from vivace.agent.conversation.connection import Connection
@@ -25,16 +24,18 @@ from vivace.agent.conversation.prefilling import Prefiller
 from vivace.agent.conversation.queue import MessageQueue
 from vivace.agent.conversation.transcript.export import to_markdown
 from vivace.agent.conversation.transcript.file import Transcript, new_id, read_history
-from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
 from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted, ModelChosen
 from vivace.agent.conversation.turn_work import TurnWork
-from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.apply.journal import Entry, Journal
 from vivace.agent.edits.flow import Approval
 from vivace.agent.events import (
     AgentEvent,
     Compacted,
     CompactionUndone,
+    EditsRedone,
+    EditsUndone,
     Failed,
     NoteAdded,
     Rewound,
@@ -43,7 +44,7 @@ from vivace.agent.events import (
     TurnStarted,
 )
 from vivace.agent.presenter import Presenter
-from vivace.errors import ConversationBusy, UsageError, VivaceError
+from vivace.errors import ConversationBusy, NothingToUndo, UsageError, VivaceError
 
 
 class Conversation:
@@ -166,17 +167,39 @@ class Conversation:
         self._check_idle()
         if turn not in [each.number for each in self.turns]:
             raise UsageError(f"There is no turn {turn}.", "`/rewind` lists the turns.")
-        edits = rewinding.applied_edits(self.turns, turn) if code else []
-        undone, problem = rewinding.undo_edits(self._journal, edits)
-        paths = tuple(dict.fromkeys(edit.path for edit in undone))
-        entries = tuple(edit.entry for edit in undone)
-        rewound = Rewound(turn, talk and problem is None, code, paths, entries)
+        edits = edits_in(self.turns, "applied", first=turn) if code else []
+        if edits:
+            self._journal.undo_all({edit.entry for edit in edits})
+        rewound = Rewound(turn, talk, code, *_named(edits))
         self._show(rewound)
-        if paths and not rewound.is_talk:
-            self.note(f"(I took back your changes to {', '.join(paths)}.)")
-        if problem is not None:
-            raise problem
+        if edits and not talk:
+            self.note(f"(I took back your changes to {', '.join(rewound.paths)}.)")
         return rewound
+
+    def undo(self) -> EditsUndone:
+        """Take back the newest edit of this conversation. Raise `NothingToUndo` if that cannot be done."""
+        self._check_idle()
+        undone = EditsUndone(*_named([self._newest("applied", "undo", self._journal.undo)]))
+        self._show(undone)
+        self.note(f"(I took back your change to {', '.join(undone.paths)}.)")
+        return undone
+
+    def redo(self) -> EditsRedone:
+        """Bring back the edit of this conversation that was undone last."""
+        self._check_idle()
+        redone = EditsRedone(*_named([self._newest("undone", "redo", self._journal.redo)]))
+        self._show(redone)
+        self.note(f"(I brought back your change to {', '.join(redone.paths)}.)")
+        return redone
+
+    def _newest(self, outcome: str, verb: str, take: Callable[..., Entry]) -> EditResult:
+        """Take back or bring back one edit: the newest to undo, the oldest undone to redo. Return it."""
+        edits = edits_in(self.turns, outcome)
+        if not edits:
+            raise NothingToUndo(f"There is no edit of this conversation to {verb}.")
+        edit = edits[0] if outcome == "applied" else edits[-1]
+        take(number=edit.entry)
+        return edit
 
     def fork(self, face: Presenter | None = None) -> "Conversation":
         """Return a conversation that goes on from here on its own. This one stays as it is."""
@@ -265,3 +288,14 @@ class Conversation:
 
     def _show(self, event: AgentEvent) -> None:
         self._presenter.show(event)
+
+
+def edits_in(turns: Sequence[Turn], outcome: str, *, first: int = 1) -> list[EditResult]:
+    """Return the edits of turn `first` and later that ended so, the newest first."""
+    edits = [edit for turn in turns if turn.number >= first for edit in turn.edits]
+    return [edit for edit in reversed(edits) if edit.outcome == outcome]
+
+
+def _named(edits: Sequence[EditResult]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the files of the edits, and their entries in the journal."""
+    return tuple(dict.fromkeys(edit.path for edit in edits)), tuple(edit.entry for edit in edits)

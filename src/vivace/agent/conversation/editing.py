@@ -3,6 +3,7 @@
 Owns what the conversation adds to an edit. Does not own the edit (`edits.flow`).
 """
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ async def edit_in_turn(
 ) -> None:
     """Find the file that the message is about, and do the edit."""
     instruction = checked_instruction(with_rejection(history, without_mentions(text, mentions)))
+    await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     target = await _target(history, model, presenter, instruction, mentions)
     scope = read_scope(target, to_write=approval != "never")
     await run_edit(EditTask(scope, instruction, approval), model, presenter, journal)

@@ -13,9 +13,8 @@ from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.prompting import Message, read_prompt, user
 from vivace.errors import UsageError
 
-OUTCOMES = {
+OUTCOMES = {  # what was undone later is told by a note
     "applied": "I accepted that change.",
-    "undone": "I took that change back: the file is as it was before.",
     "rejected": "I rejected that change: the file is as it was before.",
     "shown_only": "That change was only shown: the file is as it was before.",
 }

@@ -116,6 +116,10 @@ class History:
                 del self.compactions[-1:]
             case records.WasRewound():
                 self._rewind(record)
+            case records.EditsTakenBack(entries=entries):
+                self._mark(entries, "undone")
+            case records.EditsBroughtBack(entries=entries):
+                self._mark(entries, "applied")
             case records.Note(text=text):
                 self.notes.append(text)
             case records.SideBegun(question=question):
@@ -155,10 +159,13 @@ class History:
         self.all_turns.append(turn)
         self.turns.append(turn)
 
+    def _mark(self, entries: list[int], outcome: str) -> None:
+        for edit in (edit for turn in self.all_turns for edit in turn.edits if edit.entry in entries):
+            edit.outcome = outcome
+
     def _rewind(self, record: records.WasRewound) -> None:
         later = [turn for turn in self.turns if turn.number >= record.turn]
-        for edit in (edit for turn in later for edit in turn.edits if edit.entry in record.entries):
-            edit.outcome = "undone"
+        self._mark(record.entries, "undone")
         if record.is_talk:
             self.turns = [turn for turn in self.turns if turn not in later]
             self.compactions = [each for each in self.compactions if each.turn < record.turn]

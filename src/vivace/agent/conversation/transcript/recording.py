@@ -109,6 +109,10 @@ def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
             return records.WasRewound(
                 turn=turn, is_talk=is_talk, is_code=is_code, paths=list(paths), entries=list(entries)
             )
+        case events.EditsUndone(paths=paths, entries=entries):
+            return records.EditsTakenBack(paths=list(paths), entries=list(entries))
+        case events.EditsRedone(paths=paths, entries=entries):
+            return records.EditsBroughtBack(paths=list(paths), entries=list(entries))
         case events.NoteAdded(text=text):
             return records.Note(text=text)
         case events.SideStarted(question=question):
@@ -121,8 +125,10 @@ def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
 
 
 def unified(proposal: Proposal) -> str:
-    """Return the proposal as a unified diff."""
-    return "".join(f"{row.text if row.tag == '@' else row.tag + row.text}\n" for row in proposal.rows)
+    """Return the proposal as a unified diff with the file's name, which `patch` understands."""
+    path = proposal.source.path
+    rows = [row.text if row.tag == "@" else row.tag + row.text for row in proposal.rows]
+    return "".join(f"{row}\n" for row in [f"--- {path}", f"+++ {path}", *rows]) if rows else ""
 
 
 def _name(decision: Decision) -> str:

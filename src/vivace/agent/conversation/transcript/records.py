@@ -206,6 +206,20 @@ class WasRewound(Record, frozen=True, tag="rewound"):
     entries: list[int] = []  # of the undo journal that were taken back
 
 
+class EditsTakenBack(Record, frozen=True, tag="edits.undone"):
+    """Edits of this conversation were undone."""
+
+    paths: list[str]
+    entries: list[int]  # of the undo journal
+
+
+class EditsBroughtBack(Record, frozen=True, tag="edits.redone"):
+    """Edits of this conversation that were undone are in their files again."""
+
+    paths: list[str]
+    entries: list[int]  # of the undo journal
+
+
 class Note(Record, frozen=True, tag="note"):
     """Something that the model is told in front of the next message."""
 
@@ -279,6 +293,8 @@ AnyRecord = (
     | Summary
     | SummaryDropped
     | WasRewound
+    | EditsTakenBack
+    | EditsBroughtBack
     | Note
     | SideBegun
     | SideDelta
