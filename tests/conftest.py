@@ -24,6 +24,7 @@ TIERS = {
     "models": "computed",
     "server": "served",
     "setup": "served",
+    "tui": "served",
 }
 
 

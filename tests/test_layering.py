@@ -23,8 +23,8 @@ LAYERS = [
     "agent",
     "bench",
     "eval",
-    "cli",
     "tui",
+    "cli",
     "web",
 ]
 FORBIDDEN = {

@@ -5,33 +5,25 @@ Owns the order of those steps for every command that talks to a model. Does not 
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
 from vivace.agent.model import Model
-from vivace.cli.fetching import fetch_model
+from vivace.cli.show.progress import TerminalProgress
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
 from vivace.errors import ServerGone
-from vivace.models.tokenizer import SCRIPTED
+from vivace.models.presence import with_model_present
 from vivace.protocol.rundir import news_file
 
 T = TypeVar("T")
 
 
 def with_model_here(settings: Settings) -> Settings:
-    """Return settings whose model is on this machine, under a name that the server understands too."""
-    if settings.is_elsewhere(settings.model):
-        return settings
-    settings = settings.having(model=_absolute(settings.model))
-    if settings.model.startswith(SCRIPTED):
-        return settings
-    fetch_model(settings)
-    return settings
+    """Return settings whose model is on this machine; show a download on the terminal."""
+    return with_model_present(settings, TerminalProgress())
 
 
 def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
@@ -48,14 +40,6 @@ async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]]) 
     address = ensure_server(settings, _note)
     async with ResponsesClient(address) as client:
         return await work(Model(client, settings.model))
-
-
-def _absolute(model: str) -> str:
-    """A model that is a file or a folder, under its full name: the server works in another folder."""
-    scripted = SCRIPTED if model.startswith(SCRIPTED) else ""
-    path = Path(model.removeprefix(SCRIPTED))
-    is_here = path.is_file() or (os.sep in model and path.is_dir())  # a folder may have a model's name
-    return f"{scripted}{path.resolve()}" if is_here else model
 
 
 def _tell_news(settings: Settings) -> None:

@@ -86,6 +86,11 @@ class Conversation:
             self._presenter.write(ModelChosen(model=name))
 
     @property
+    def connection(self) -> Connection:
+        """Return the way to the server, to open it before the first turn or to renew it."""
+        return self._connection
+
+    @property
     def approval(self) -> Approval:
         """Return whether the user is asked about each edit (`ask`), or yes or no was said beforehand."""
         return self._work.approval

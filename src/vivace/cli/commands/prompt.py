@@ -3,6 +3,7 @@
 Owns the options. Does not own what they start (`headless`).
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -69,12 +70,31 @@ def run(context: click.Context, given: Given) -> int:
                 f"Put them behind it, or leave them out: vivace {context.invoked_subcommand} --help.",
             )
         return DONE
-    if given.prompt is None:
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if given.prompt is None and not is_terminal:
         click.echo(context.get_help(), err=True)
         return USAGE
     if given.resume and given.continue_:
         raise UsageError("--resume and --continue name two conversations.", "Give one of them.")
+    if given.prompt is None:
+        return _open_terminal(given)
     from vivace.cli.headless import run_prompt
     from vivace.config import load_settings
 
     return run_prompt(load_settings().having(model=given.model), given)
+
+
+def _open_terminal(given: Given) -> int:
+    """Open the terminal face. It imports the agent itself, after its first paint."""
+    from pathlib import Path
+
+    from vivace.config import load_settings
+    from vivace.tui.app import run
+
+    settings = load_settings().having(model=given.model)
+    resume = given.resume
+    if given.continue_:
+        from vivace.agent.conversation.opening import last_conversation
+
+        resume = last_conversation(settings, Path.cwd())
+    return run(settings, Path.cwd(), resume=resume)

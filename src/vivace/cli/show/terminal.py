@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from vivace.agent import waterfall
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.events import (
     AgentEvent,
@@ -26,7 +27,6 @@ from vivace.agent.events import (
     UnitLocated,
     WritingEnded,
 )
-from vivace.cli.show import waterfall
 from vivace.cli.show.screen import Screen, complain
 from vivace.cli.show.spinner import Spinner
 from vivace.errors import UsageError

@@ -1,0 +1,331 @@
+"""The screen: transcript, list, queue, prompt, status line, and how they are wired together.
+
+Owns the widgets and the program's life. It paints a usable prompt before the agent is imported, and long
+before a server answers. Does not own what keys (`controls`) and commands (`commands`) do, nor the
+conversation (`session`).
+"""
+
+import asyncio
+import os
+import shlex
+import sys
+import tempfile
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import App, ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import Static
+
+from vivace.config import Settings
+from vivace.errors import VivaceError
+from vivace.tui import theme
+from vivace.tui.controls import Controls
+from vivace.tui.keys import KeyMap
+from vivace.tui.prompt.completion import Candidate
+from vivace.tui.prompt.editor import PromptEditor
+from vivace.tui.prompt.history import History
+from vivace.tui.prompt.menu import Menu
+from vivace.tui.status import Status, StatusLine
+from vivace.tui.transcript.blocks import Note, Output
+from vivace.tui.transcript.view import Transcript
+
+if TYPE_CHECKING:
+    from vivace.tui.presenter import Review, ScreenPresenter
+    from vivace.tui.session import Session
+
+MAX_OUTPUT_BYTES = 1_000_000  # of a shell command; what follows is dropped
+QUEUE_SHOWN = 3
+LOW_ROWS = 10  # below this the screen is for the transcript and the prompt alone
+
+
+class VivaceApp(App[None], inherit_bindings=False):
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { layout: vertical; background: $background; }
+    #queue { height: auto; max-height: 3; color: $foreground 60%; padding: 0 2; display: none; }
+    #review { height: auto; color: $accent; padding: 0 2; display: none; }
+    #prompt { height: auto; background: $background; padding: 0; margin: 1 0 0 0; }
+    #prompt.low { margin: 0; }
+    #mark { width: 2; color: $accent; text-style: bold; height: 1; }
+    """
+
+    def __init__(self, settings: Settings, folder: Path, *, resume: str | None = None) -> None:
+        super().__init__()
+        self.settings, self.folder = settings, folder
+        self.is_utf8 = _is_utf8()
+        self.key_map = KeyMap(settings.keys)
+        self.history = History(settings.state_dir / "history.jsonl")
+        self.session: Session | None = None
+        self._resume = resume
+        self._early: list[tuple[str, bool]] = []  # messages from before there is a session
+        self.status = Status("starting", _short_model(settings.model), "medium")
+        self.controls = Controls(self)
+        self.transcript = Transcript(is_utf8=self.is_utf8, on_scroll=self.changed)
+        self.menu = Menu(is_utf8=self.is_utf8)
+        self.queue_lines = Static(id="queue", markup=False)
+        self.review_line = Static(id="review", markup=False)
+        self.editor = PromptEditor(self.controls.press, self._typed)
+        self.status_line = StatusLine(self.status, is_utf8=self.is_utf8)
+        self._hint_timer: asyncio.TimerHandle | None = None
+        for each in theme.textual_themes():
+            self.register_theme(each)
+        self.theme = settings.theme
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+        yield self.menu
+        yield self.queue_lines
+        yield self.review_line
+        with Horizontal(id="prompt"):
+            yield Static(theme.glyphs("› ", is_utf8=self.is_utf8), id="mark", markup=False)
+            yield self.editor
+        yield self.status_line
+
+    def on_mount(self) -> None:
+        self.editor.focus()
+        self.transcript.add(Note(f"vivace in {self.folder}"))
+        self.on_resize()
+
+    def on_ready(self) -> None:
+        self.run_worker(self._begin(), exit_on_error=False)
+
+    def on_resize(self) -> None:
+        self.query_one("#prompt").set_class(self.size.height < LOW_ROWS, "low")
+        self.editor.fit()
+        self.changed()
+
+    async def _begin(self) -> None:
+        """Load the agent beside the event loop, so that typing goes on, then open the conversation."""
+        presenter, session = await asyncio.to_thread(_load)
+        shown = presenter(self.transcript, self.status, self.changed)
+        try:
+            self.session = session(self.settings, self.folder, shown, self.status, self.changed)
+        except VivaceError as error:
+            self.complain(error)
+            return
+        if self._resume is not None:
+            self.run_command(f"/resume {self._resume}".strip())
+        for text, is_queued in self._early:
+            self.submit(text, is_queued=is_queued)
+        self._early.clear()
+
+    # ---- what is shown -----------------------------------------------------------------------------------
+
+    @property
+    def review(self) -> "Review | None":
+        return self.session.presenter.review if self.session else None
+
+    @property
+    def is_turn_running(self) -> bool:
+        return self.session is not None and self.session.talk.is_running
+
+    @property
+    def command_candidates(self) -> list[Candidate]:
+        from vivace.tui.commands import COMMANDS
+
+        return [Candidate(each.name, each.name, each.help) for each in COMMANDS]
+
+    def changed(self) -> None:
+        """Draw the lines around the prompt anew: status, queue, the open question."""
+        if not self.is_running:
+            return
+        if not self.editor.text:
+            self.status.warm_percent = None  # there is no prompt
+        self.status_line.refresh()
+        queued = self.session.presenter.queued if self.session else ()
+        lines = [f"⏎ {' '.join(each.text.split())}" for each in queued[:QUEUE_SHOWN]]
+        self._put(self.queue_lines, "\n".join(line[: max(1, self.size.width - 4)] for line in lines))
+        self._put(self.review_line, self._question())
+        self.transcript.touch()
+
+    def _put(self, widget: Static, text: str) -> None:
+        text = theme.glyphs(text, is_utf8=self.is_utf8)
+        if widget.content != text:
+            widget.update(text)
+            widget.display = bool(text)
+
+    def _question(self) -> str:
+        review, shown = self.review, self.key_map.shown
+        if review is None:
+            return ""
+        if review.is_by_hunk:
+            number, count = (review.block.asked or 0) + 1, len(review.proposal.hunks)
+            return f"Hunk {number} of {count}: {shown('accept')} take · {shown('reject')} leave"
+        several = f" · {shown('by_hunk')} hunk by hunk" if len(review.proposal.hunks) > 1 else ""
+        return (
+            f"{shown('accept')} take it{several} · {shown('edit')} edit first · {shown('reject')} leave it"
+            f" · {shown('reply')} say what to change"
+        )
+
+    def hint(self, text: str, seconds: float = 0.0) -> None:
+        """Show a word at the end of the status line, for some seconds or until the next one."""
+        if self._hint_timer is not None:
+            self._hint_timer.cancel()
+            self._hint_timer = None
+        self.status.hint = text
+        if seconds:
+            self._hint_timer = asyncio.get_running_loop().call_later(seconds, self.hint, "")
+        self.changed()
+
+    def complain(self, error: VivaceError) -> None:
+        self.transcript.add(Note(error.message, error.hint, "error"))
+
+    def forget_screen(self) -> None:
+        self.transcript.clear()
+        if self.session is not None:
+            self.session.presenter.starts.clear()
+
+    def use_theme(self, name: str) -> None:
+        self.theme = name
+        self.refresh(layout=True)
+        self.changed()
+
+    # ---- what the user does ------------------------------------------------------------------------------
+
+    def _typed(self) -> None:
+        self.controls.typed()
+        if not self.editor.text:
+            self.changed()
+        if self.session is not None:
+            self.session.typed(self.editor.whole_text)
+
+    def submit(self, text: str, *, is_queued: bool) -> None:
+        """Do what was said: a command, a shell command, a note, or a message for the model."""
+        if self.session is None:
+            self._early.append((text, is_queued))
+        elif text.startswith("/") and not text.startswith("//") and "/" not in text.split()[0][1:]:
+            self.run_command(text)
+        elif text.startswith("!"):
+            self.run_worker(self._run_shell(text[1:].strip()), exit_on_error=False)
+        elif text.startswith("#") and not text.startswith("##"):
+            self.session.talk.note(text[1:].strip())
+        elif is_queued:
+            self.session.queue(text)
+        else:
+            self.session.send(text)
+
+    def run_command(self, line: str) -> None:
+        from vivace.tui.commands import find
+
+        try:
+            command, argument = find(line)
+        except VivaceError as error:
+            self.complain(error)
+            return
+        if self.session is not None:
+            self.session.spawn_shown(command.run(self, self.session, argument))
+
+    def stop_turn(self) -> None:
+        if self.session is not None:
+            self.session.talk.stop()
+
+    def leave(self) -> None:
+        self.run_worker(self._leave(), exit_on_error=False)
+
+    async def _leave(self) -> None:
+        if self.session is not None:
+            await self.session.close()
+        self.exit()
+
+    async def use_model(self, name: str) -> None:
+        assert self.session is not None
+        await self.session.use_model(name)
+        self.status.model = _short_model(name)
+        self.changed()
+
+    # ---- other programs ----------------------------------------------------------------------------------
+
+    async def _run_shell(self, command: str) -> None:
+        """Run the user's command, show its output as it comes, and tell the model with the next message."""
+        if command:
+            process = await asyncio.create_subprocess_shell(
+                command,
+                cwd=self.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            await self._show_output(command, process)
+
+    async def run_program(self, *arguments: str) -> None:
+        """Run one of our own commands and show what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vivace", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        await self._show_output(f"vivace {shlex.join(arguments)}", process)
+
+    async def _show_output(self, command: str, process: asyncio.subprocess.Process) -> None:
+        block = self.transcript.add(Output(command))
+        assert process.stdout is not None
+        size_bytes = 0
+        while data := await process.stdout.read(65536):
+            if size_bytes < MAX_OUTPUT_BYTES:
+                block.grow(data.decode("utf-8", "replace"))
+                self.transcript.touch()
+            size_bytes += len(data)
+        block.end(await process.wait())
+        self.transcript.touch()
+
+    async def write_in_editor(self) -> None:
+        """Let the user write the message in an editor of their own."""
+        try:
+            data = await self._edited("message.md", self.editor.whole_text.encode())
+        except OSError as error:
+            self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
+            return
+        self.editor.set_text(data.decode("utf-8", "replace").rstrip("\n"))
+
+    async def edit_proposal(self, review: "Review") -> None:
+        from vivace.agent.edits.proposal import UseText
+
+        try:
+            review.decide(
+                UseText(await self._edited(review.proposal.source.path.name, review.proposal.new_bytes))
+            )
+        except OSError as error:
+            self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
+
+    async def _edited(self, name: str, data: bytes) -> bytes:
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        with tempfile.TemporaryDirectory() as folder, self._suspended():
+            file = Path(folder) / name
+            file.write_bytes(data)
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+            if code := await process.wait():
+                raise OSError(f"{editor} ended with exit code {code}")
+            return file.read_bytes()
+
+    def _suspended(self) -> AbstractContextManager[None]:
+        """Leave the terminal to another program; without a terminal there is nothing to leave."""
+        can_suspend = self._driver is not None and self._driver.can_suspend
+        return self.suspend() if can_suspend else nullcontext()
+
+
+def _load() -> "tuple[type[ScreenPresenter], type[Session]]":
+    """Import what the first paint does not need: the agent, the client, the grammars."""
+    from vivace.tui.presenter import ScreenPresenter
+    from vivace.tui.session import Session
+
+    return ScreenPresenter, Session
+
+
+def _is_utf8() -> bool:
+    names = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    locale = next((name for name in names if name), "")
+    return "utf-8" in locale.lower() or "utf8" in locale.lower()
+
+
+def _short_model(model: str) -> str:
+    return Path(model).stem if os.sep in model and model.endswith((".gguf", ".json")) else model
+
+
+def run(settings: Settings, folder: Path, *, resume: str | None = None) -> int:
+    """Show the terminal face until the user leaves it; return the exit code."""
+    app = VivaceApp(settings, folder, resume=resume)
+    app.run()
+    return app.return_code or 0

@@ -1,0 +1,230 @@
+"""What keys do: from a key to a message, a menu, a decision.
+
+Owns the order in which a key is understood: an open list, a proposal that waits, then the prompt. Does not
+own which key is which (`keys`), nor commands (`commands`).
+"""
+
+import time
+from typing import TYPE_CHECKING
+
+from vivace.tui.prompt.completion import Candidate, complete
+from vivace.tui.prompt.menu import Entry
+from vivace.tui.transcript.blocks import Output, Table, Times
+
+if TYPE_CHECKING:
+    from vivace.tui.app import VivaceApp
+
+TWICE_S = 1.0  # two presses within this time are one of two
+TYPING_S = 0.4  # a key this soon after another is text, not a decision
+
+
+class Controls:
+    def __init__(self, app: "VivaceApp") -> None:
+        self._app = app
+        self._last_press_s = 0.0
+        self._pressed: dict[str, float] = {}  # action -> when, for those that mean more the second time
+        self._editing: int | None = None  # the queued message in the prompt
+        self._back = 0  # how far the prompt is in the history
+        self._kept = ""  # what was typed before that
+        self._is_replying = False  # letters are text although a proposal waits
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Understand a key; return False where it is for the editor."""
+        is_decision = self.takes_decisions
+        self._last_press_s = time.monotonic()
+        app, keys = self._app, self._app.key_map
+        if app.menu.is_open:
+            if action := keys.action("menu", key):
+                return self._do_menu(action)
+            if app.menu.is_filtering:
+                app.menu.type(key, character)
+                return True
+        is_empty = not app.editor.text
+        if is_decision and (action := keys.action("review", key)):
+            return self._do_review(action)
+        action = keys.action("prompt", key)
+        if action is None or (action == "help" and not is_empty):
+            return False
+        return self._do_prompt(action)
+
+    @property
+    def takes_decisions(self) -> bool:
+        """Return whether letters decide about a proposal: not while the user is typing."""
+        is_typing = self._is_replying or bool(self._app.editor.text)
+        return (
+            self._app.review is not None
+            and not is_typing
+            and time.monotonic() - self._last_press_s > TYPING_S
+        )
+
+    # ---- lists -------------------------------------------------------------------------------------------
+
+    def _do_menu(self, action: str) -> bool:
+        menu = self._app.menu
+        if action in ("menu_up", "menu_down"):
+            menu.move(-1 if action == "menu_up" else 1)
+        elif action == "menu_choose":
+            menu.choose()
+        else:
+            menu.close()
+        return True
+
+    # ---- a proposal --------------------------------------------------------------------------------------
+
+    def _do_review(self, action: str) -> bool:
+        app, review = self._app, self._app.review
+        assert review is not None
+        match action:
+            case "accept" | "reject":
+                review.answer(is_taken=action == "accept")
+            case "by_hunk":
+                if len(review.proposal.hunks) > 1:
+                    review.ask_by_hunk()
+            case "edit":
+                app.run_worker(app.edit_proposal(review), exit_on_error=False)
+            case "reply":
+                self._is_replying = True
+        app.changed()
+        return True
+
+    # ---- the prompt --------------------------------------------------------------------------------------
+
+    def _do_prompt(self, action: str) -> bool:
+        app = self._app
+        match action:
+            case "send":
+                self._submit(is_queued=False)
+            case "queue":
+                self._submit(is_queued=True)
+            case "newline":
+                app.editor.insert("\n")
+            case "stop":
+                self._stop()
+            case "interrupt":
+                self._interrupt()
+            case "earlier" | "later":
+                return self._browse(-1 if action == "earlier" else 1)
+            case "search_history":
+                self._search_history()
+            case "open_editor":
+                app.run_worker(app.write_in_editor(), exit_on_error=False)
+            case "choose_model":
+                app.run_command("/model")
+            case "scroll_up" | "scroll_down":
+                page = max(1, app.transcript.size.height - 2)
+                app.transcript.scroll_rows(-page if action == "scroll_up" else page)
+            case "scroll_end":
+                app.transcript.follow()
+            case "details":
+                self._toggle_details()
+            case "help":
+                app.transcript.add(Table(app.key_map.help(), "Keys"))
+        return True
+
+    def _submit(self, *, is_queued: bool) -> None:
+        app = self._app
+        text = app.editor.whole_text.strip()
+        if self._editing is not None:
+            self._change_queued(text)
+        elif text:
+            app.history.add(app.editor.text.strip())
+            app.submit(text, is_queued=is_queued)
+        self._clear()
+        app.transcript.follow()
+
+    def _change_queued(self, text: str) -> None:
+        session, number = self._app.session, self._editing
+        if session is not None and number is not None:
+            if text:
+                session.talk.queue.change(number, text)
+            else:
+                session.talk.queue.remove(number)
+
+    def _clear(self) -> None:
+        self._editing, self._back, self._kept, self._is_replying = None, 0, "", False
+        self._app.editor.set_text("")
+
+    def _is_second(self, action: str) -> bool:
+        now_s = time.monotonic()
+        was_s, self._pressed[action] = self._pressed.get(action, -TWICE_S), now_s
+        if now_s - was_s > TWICE_S:
+            return False
+        del self._pressed[action]
+        return True
+
+    def _stop(self) -> None:
+        """Stop the turn; without one, the second press opens the list of turns to go back to."""
+        app = self._app
+        if app.is_turn_running:
+            self._pressed.pop("stop", None)
+            app.stop_turn()
+        elif self._is_replying:
+            self._is_replying = False
+        elif self._is_second("stop"):
+            app.run_command("/rewind")
+
+    def _interrupt(self) -> None:
+        app = self._app
+        if app.is_turn_running:
+            app.stop_turn()
+        elif app.editor.text:
+            app.history.add(app.editor.text.strip())  # cleared, not lost
+            self._clear()
+        elif self._is_second("interrupt"):
+            app.leave()
+        else:
+            app.hint(f"{app.key_map.shown('interrupt')} again leaves", seconds=TWICE_S)
+
+    # ---- what was said before ------------------------------------------------------------------------------
+
+    def _browse(self, step: int) -> bool:
+        """Go to an earlier message at the first line, to a later one at the last; queued ones come first."""
+        app = self._app
+        if not (app.editor.cursor_at_first_line if step < 0 else app.editor.cursor_at_last_line):
+            return False
+        queued = app.session.talk.queue.messages if app.session else ()
+        said = [*((None, text) for text in app.history.entries), *((each.id, each.text) for each in queued)]
+        back = min(max(0, self._back - step), len(said))
+        if back == self._back:
+            return step < 0
+        if self._back == 0:
+            self._kept = app.editor.text
+        self._back = back
+        self._editing, text = said[-back] if back else (None, self._kept)
+        app.editor.set_text(text)
+        app.hint("editing a queued message" if self._editing is not None else "")
+        return True
+
+    def _search_history(self) -> None:
+        app = self._app
+        entries = [Entry(text, text) for text in reversed(app.history.entries)]
+        app.menu.open(entries, lambda text: app.editor.set_text(str(text)), title="Said before:")
+
+    # ---- while typing --------------------------------------------------------------------------------------
+
+    def typed(self) -> None:
+        """Offer what could be meant by the word at the cursor."""
+        app = self._app
+        if app.menu.is_open and app.menu.is_filtering:
+            return
+        found = (
+            complete(app.editor.before_cursor, app.folder, app.command_candidates) if not self._back else None
+        )
+        if found is None:
+            app.menu.close()
+            return
+
+        def take(chosen: object) -> None:
+            assert isinstance(chosen, Candidate)
+            app.editor.replace_before_cursor(found.length, f"{chosen.text} ")
+
+        entries = [Entry(each.label, each, each.hint) for each in found.candidates]
+        app.menu.open(entries, take, is_filtering=False)
+
+    def _toggle_details(self) -> None:
+        """Show or hide all stages of the last turn's time, or the whole of the last output."""
+        for block in reversed(self._app.transcript.blocks):
+            if isinstance(block, Times | Output):
+                block.toggle()
+                self._app.transcript.touch()
+                return

@@ -1,0 +1,253 @@
+"""The conversation's events on the screen: blocks of the transcript and words of the status line.
+
+Owns which block shows what, and the question that is open to the user: `Review`. Called for every token, so
+it only takes notes here; drawing is the transcript's. Does not own keys (`controls`) nor the conversation
+(`session`).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vivace.agent import events, waterfall
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
+from vivace.tui.status import Status
+from vivace.tui.transcript.answer import Answer
+from vivace.tui.transcript.blocks import Note, Said, Times
+from vivace.tui.transcript.diff import EditBlock
+from vivace.tui.transcript.view import Transcript
+
+if TYPE_CHECKING:
+    from vivace.agent.conversation.transcript.history import Turn
+
+
+class Review:
+    """A proposal that waits for the user: all of it, or hunk by hunk."""
+
+    def __init__(self, proposal: Proposal, block: EditBlock) -> None:
+        self.proposal, self.block = proposal, block
+        self.decision: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_by_hunk(self) -> bool:
+        return self.block.asked is not None
+
+    def decide(self, decision: Decision) -> None:
+        if not self.decision.done():
+            self.decision.set_result(decision)
+
+    def ask_by_hunk(self) -> None:
+        self.block.ask(0)
+
+    def answer(self, *, is_taken: bool) -> None:
+        """Take or leave all of it, or the hunk in question and go on to the next one."""
+        hunk = self.block.asked
+        if hunk is None:
+            self.decide(Accept() if is_taken else Reject())
+            return
+        self.block.choose(hunk, is_taken=is_taken)
+        if hunk + 1 < len(self.proposal.hunks):
+            self.block.ask(hunk + 1)
+            return
+        taken = frozenset(index for index, chosen in self.block.chosen.items() if chosen)
+        self.decide(AcceptHunks(taken) if taken else Reject())
+
+
+class ScreenPresenter:
+    def __init__(self, transcript: Transcript, status: Status, on_change: Callable[[], None]) -> None:
+        self._transcript, self._status, self._on_change = transcript, status, on_change
+        self._answer: Answer | None = None
+        self._edit: EditBlock | None = None
+        self._side: Answer | None = None
+        self.starts: dict[int, int] = {}  # turn -> the block at which it begins
+        self.review: Review | None = None
+        self.queued: Sequence[events.QueuedMessage] = ()
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        assert self._edit is not None, "an edit was shown before"
+        self.review = Review(proposal, self._edit)
+        self._say("your decision")
+        self._on_change()
+        try:
+            return await self.review.decision
+        finally:
+            self.review = None
+            self._on_change()
+
+    def show(self, event: events.AgentEvent) -> None:
+        match event:
+            case events.AnswerGrew(delta=delta):
+                self._answer = self._answer or self._transcript.add(Answer())
+                self._answer.grow(delta)
+                self._say("writing")
+            case events.DiffGrew(diff=diff, partial=partial):
+                if self._edit is not None:
+                    self._edit.grow(diff, partial)
+                self._say("writing")
+            case events.SideGrew(delta=delta):
+                if self._side is not None:
+                    self._side.grow(delta)
+            case events.PromptWarmed(warm_tokens=warm, prompt_tokens=whole):
+                self._status.warm_percent = round(100 * warm / whole) if whole else None
+                self._on_change()
+            case _:
+                self._show_step(event)
+                self._on_change()
+        self._transcript.touch()
+
+    def _say(self, activity: str) -> None:
+        if self._status.activity != activity:
+            self._status.activity = activity
+            self._on_change()
+
+    def _show_step(self, event: events.AgentEvent) -> None:
+        """Show what is no text of the model's."""
+        add = self._transcript.add
+        match event:
+            case events.TurnStarted(turn=turn, text=text):
+                self.starts[turn] = len(self._transcript.blocks)
+                add(Said(shortened(text)))
+                self._answer = self._edit = None
+                self._status.warm_percent = None
+                self._say("thinking")
+            case events.AnswerStarted():
+                self._answer = None
+                self._say("reading")
+            case events.Abandoned(steer=steer, why=why):
+                self._strike()
+                add(
+                    Said(shortened(steer), "↪")
+                    if steer
+                    else Note(_GONE if why == "server_gone" else "turned around")
+                )
+            case events.SteerQueued():
+                add(Note("The answer was over: this comes next."))
+            case events.TurnEnded(status=status, total_tokens=total):
+                self._end_turn(status, total)
+            case events.QueueChanged(messages=messages):
+                self.queued, self._status.queued = messages, len(messages)
+            case events.TimesMeasured():
+                self._show_times(event)
+            case events.Failed(error=error):
+                add(Note(error.message, error.hint, "error"))
+            case events.NoteAdded(text=text):
+                add(Said(text, "#", "dim"))
+            case _:
+                self._show_edit(event)
+
+    def _show_edit(self, event: events.AgentEvent) -> None:
+        match event:
+            case events.FileChosen(path=path):
+                self._say(f"reading {path.name}")
+            case events.EditStarted(source=source):
+                self._edit = self._transcript.add(EditBlock(str(source.path), source.path.suffix))
+                self._say("choosing the part to change")
+            case events.UnitLocated(source=source, unit=unit):
+                if self._edit is not None:
+                    title = f"{source.path}:{unit.lines_text}  {unit.qualified_name}"
+                    self._edit.locate(title, unit.first_line)
+                self._say(f"reading {unit.qualified_name}")
+            case events.EditProposed(proposal=proposal):
+                if self._edit is not None:
+                    self._edit.propose(proposal)
+            case events.EditApplied():
+                self._end_edit("written, not run · /undo takes it back")
+            case events.EditNotApplied(reason=reason):
+                self._end_edit("nothing to change" if reason == "nothing_to_change" else "not written")
+            case _:
+                self._show_talk(event)
+
+    def _show_talk(self, event: events.AgentEvent) -> None:
+        add = self._transcript.add
+        match event:
+            case events.CompactionStarted(why=why):
+                add(
+                    Note(
+                        "Summarising the conversation"
+                        + (": its window is nearly full." if why == "window" else ".")
+                    )
+                )
+                self._say("summarising")
+            case events.Compacted(before_tokens=before):
+                add(Note(f"Summarised {before} tokens. /compact undo brings them back."))
+            case events.CompactionUndone():
+                add(Note("The model reads the whole conversation again."))
+            case events.Rewound():
+                self._rewind(event)
+            case events.SideStarted(question=question):
+                add(Said(question, "?"))
+                self._side = add(Answer())
+            case events.SideEnded():
+                self._side = None
+
+    def _strike(self) -> None:
+        """Show that what stands here was turned around."""
+        for block in (self._answer, self._edit):
+            if block is not None:
+                block.strike()
+        self._answer = self._edit = None
+
+    def _end_edit(self, words: str) -> None:
+        if self._edit is not None:
+            self._edit.end(words)
+        self._edit = None
+
+    def _end_turn(self, status: str, total_tokens: int) -> None:
+        if status == "stopped":
+            self._transcript.add(Note("Stopped. What is there is kept."))
+        elif status == "cut":
+            self._transcript.add(Note('The answer is as long as it may be. Say "go on" for more.'))
+        self._answer = self._edit = None
+        self._status.context_tokens = total_tokens or self._status.context_tokens
+        self._say("")
+
+    def _show_times(self, event: events.TimesMeasured) -> None:
+        turns = [(turn.name, turn.waterfall) for turn in event.turns]
+        line = waterfall.one_line(Path(event.model).stem, [each for _, each in turns], event.first_token_ms)
+        self._transcript.add(Times(line, waterfall.table(turns, event.first_token_ms, None)))
+        last = turns[-1][1] if turns else None
+        if last and last.output_tokens > 1 and last.decode_ms > 0:
+            self._status.tokens_per_second = (last.output_tokens - 1) / last.decode_ms * 1e3
+
+    def _rewind(self, event: events.Rewound) -> None:
+        if event.is_talk:
+            self._transcript.cut(self.starts.get(event.turn, len(self._transcript.blocks)))
+        what = " and ".join(
+            name for name, is_so in (("talk", event.is_talk), ("code", event.is_code)) if is_so
+        )
+        files = f": {', '.join(event.paths)}" if event.paths else "."
+        self._transcript.add(Note(f"Back to before turn {event.turn}, {what}{files}"))
+
+    def show_past(self, turns: "Sequence[Turn]") -> None:
+        """Show the turns of a conversation that is taken up again."""
+        for turn in turns:
+            self.starts[turn.number] = len(self._transcript.blocks)
+            self._transcript.add(Said(shortened(turn.text)))
+            for attempt in turn.attempts:
+                if turn.kind == "question" and attempt.text:
+                    answer = self._transcript.add(Answer())
+                    answer.grow(attempt.text)
+                    if attempt.is_abandoned:
+                        answer.strike()
+                if attempt.steer:
+                    self._transcript.add(Said(shortened(attempt.steer), "↪"))
+            for edit in turn.edits:
+                diff = self._transcript.add(Answer())
+                diff.grow(f"**{edit.path}** {edit.unit} ({edit.outcome.replace('_', ' ')})\n")
+                if edit.diff:
+                    diff.grow(f"```diff\n{edit.diff.rstrip()}\n```\n")
+            if turn.error:
+                self._transcript.add(Note(turn.error, style="error"))
+
+
+_GONE = "The server went away. Starting another one, and asking again."
+_SHOWN_LINES = 20
+
+
+def shortened(text: str) -> str:
+    """Return what is shown of a long message; it is sent whole."""
+    lines = text.splitlines()
+    if len(lines) > _SHOWN_LINES:
+        return "\n".join([*lines[: _SHOWN_LINES - 1], f"… {len(lines) - _SHOWN_LINES + 1} lines more"])
+    return text if len(text) <= 4000 else f"{text[:4000]} … {len(text) - 4000} characters more"

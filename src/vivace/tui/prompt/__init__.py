@@ -1,0 +1,1 @@
+"""Where the user types: editor, completion, history, keys."""

@@ -1,0 +1,218 @@
+"""The conversation behind the screen: open at once, while the model's file and the server are on their way.
+
+Owns what a message becomes: sent, steered or queued, and that it waits where nothing can answer yet.
+Messages that wait are in the conversation's queue, so they survive this process. Imported after the first
+paint: it brings the agent and the client. Does not own the conversation's own rules (`agent.conversation`).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.events import Failed
+from vivace.config import Settings
+from vivace.errors import ServerGone, TurnFault, VivaceError
+from vivace.models.presence import with_model_present
+from vivace.tui.presenter import ScreenPresenter
+from vivace.tui.status import Status
+
+TYPED_S = 0.06  # a draft is read this long after a key: several keys are read together
+
+
+class Session:
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        presenter: ScreenPresenter,
+        status: Status,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.settings, self.folder, self.presenter = settings, folder, presenter
+        self._status, self._on_change = status, on_change
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: asyncio.Task[None] | None = None
+        self._draft = ""  # what stands in the prompt
+        self._warming: asyncio.Task[None] | None = None
+        self.is_ready = False  # the server answers
+        self.talk = self._open(None)
+        self.prepare()
+
+    # ---- from nothing to a server that answers -----------------------------------------------------------
+
+    def _open(self, conversation_id: str | None) -> Conversation:
+        connection = Connection(self.settings, self._say_from_thread)
+        if conversation_id is None:
+            return open_conversation(self.settings, self.folder, self.presenter, connection)
+        return resume_conversation(self.settings, conversation_id, self.presenter, connection)
+
+    def prepare(self) -> None:
+        """Get the model's file and the server, unless that is under way. What waits is sent then."""
+        if not self.is_ready and (self._preparing is None or self._preparing.done()):
+            self._preparing = self._spawn(self._prepare())
+
+    async def _prepare(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        try:
+            settings = await asyncio.to_thread(
+                with_model_present, self.settings, DownloadInWords(self._say_from_thread)
+            )
+            self.settings = self.talk.connection.settings = settings
+            self.talk.model = settings.model
+            await self.talk.connection.client()
+            await self._read_window()
+        except VivaceError as error:
+            self.presenter.show(Failed(error))
+            self._say("no server: the next message tries again")
+            return
+        self.is_ready = True
+        self._say("")
+        self._run_queue()
+
+    async def _read_window(self) -> None:
+        """Ask how long a conversation may be: known when the model has been used."""
+        self._status.window_tokens = await self.talk.connection.window_tokens(self.talk.model)
+        self._on_change()
+
+    def _say(self, activity: str) -> None:
+        self._status.activity = activity
+        self._on_change()
+
+    def _say_from_thread(self, activity: str) -> None:
+        self._loop.call_soon_threadsafe(self._say, activity)
+
+    # ---- messages ----------------------------------------------------------------------------------------
+
+    def send(self, text: str) -> None:
+        """Send now, steer the turn that runs, or let it wait for the server."""
+        if not self.is_ready:
+            self.talk.queue.add(text)
+            self.prepare()
+        elif self.talk.is_running:
+            self._spawn(self.talk.steer(text))
+        else:
+            self._spawn(self._turn(text))
+
+    def queue(self, text: str) -> None:
+        """Send after the turn that runs, or now if there is none."""
+        if self.talk.is_running or not self.is_ready:
+            self.talk.queue.add(text)
+            self.prepare()
+        else:
+            self.send(text)
+
+    def _run_queue(self) -> None:
+        if not self.talk.is_running and (message := self.talk.queue.take()):
+            self._spawn(self._turn(message.text))
+
+    async def _turn(self, text: str) -> None:
+        try:
+            turn = await self.talk.send(text)
+            if turn.status == "failed" and turn.error:
+                await self._check_server()
+            elif not self._status.window_tokens:
+                await self._read_window()
+            if turn.status == "cut":
+                self._run_queue()
+        except ServerGone as error:
+            self.presenter.show(Failed(error))
+            await self._check_server()
+
+    async def _check_server(self) -> None:
+        """Look whether the server is still there, and bring it back if it is not."""
+        from vivace.client.warm import find_server
+
+        if await asyncio.to_thread(find_server, self.settings) is None:
+            self.is_ready = False
+            await self.talk.connection.renew()
+            self.prepare()
+
+    def spawn_shown(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do this beside; what goes wrong is shown."""
+        self._spawn(work)
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guarded(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do the work; whatever goes wrong with it is shown, and the screen stays."""
+        try:
+            await work
+        except VivaceError as error:
+            self.presenter.show(Failed(error))
+        except Exception as error:  # noqa: BLE001 - the boundary of what a key began
+            problem = TurnFault(
+                f"Something of ours broke: {type(error).__name__}: {error}", "The conversation is kept."
+            )
+            self.presenter.show(Failed(problem))
+
+    def typed(self, draft: str) -> None:
+        """Let the model read what stands in the prompt, a moment after the last key."""
+        self._draft = draft
+        if self.is_ready and draft and draft[0] not in "/!#" and self._warming is None:
+            self._warming = self._spawn(self._warm())
+
+    async def _warm(self) -> None:
+        warmed = ""
+        try:
+            while self._draft and self._draft != warmed and self.is_ready:
+                await asyncio.sleep(TYPED_S)
+                warmed = self._draft
+                await self.talk.prefill(warmed)
+        finally:
+            self._warming = None
+
+    async def use_model(self, name: str) -> None:
+        """Let another model answer from the next turn on; fetch it first if it is not here."""
+        self.settings = self.settings.having(model=name)
+        self.is_ready = False
+        self.prepare()
+
+    # ---- conversations -----------------------------------------------------------------------------------
+
+    async def switch(self, conversation_id: str | None) -> None:
+        """Go on with another conversation, or begin one. Raise what is wrong with it, and stay here then."""
+        await self.go_on_with(self._open(conversation_id))
+
+    async def go_on_with(self, other: Conversation) -> None:
+        """Put another conversation in the place of this one."""
+        before, self.talk, self.is_ready = self.talk, other, False
+        await before.close()
+        self.prepare()
+
+    async def close(self) -> None:
+        if self._preparing is not None:
+            self._preparing.cancel()
+        await self.talk.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class DownloadInWords:
+    """Progress of a download, for the status line: at most one word for each percent."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._label, self._total, self._done, self._percent = "", 0, 0, -1
+
+    def begin(self, label: str, total_bytes: int) -> None:
+        self._label, self._total, self._done, self._percent = label, total_bytes, 0, -1
+        self._say(label)
+
+    def advance(self, size_bytes: int) -> None:
+        self._done += size_bytes
+        percent = 100 * self._done // self._total if self._total else 0
+        if percent != self._percent:
+            self._percent = percent
+            self._say(f"{self._label} {percent}%")
+
+    def end(self) -> None:
+        self._say("starting")

@@ -1,0 +1,141 @@
+"""The parts of a conversation, each as rows for a given width: messages, notes, output of commands, times.
+
+Owns what each part looks like, in names of styles. A block says by `version` that it has changed; rows are
+made when the block is in view. Does not own answers (`answer`) and diffs (`diff`), nor what is in view
+(`view`).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from vivace.tui.transcript.spans import Row, Span, clean, wrap_code, wrap_words
+
+MARK, MARK_CELLS = "mark", 2
+OUTPUT_ROWS = 12  # of a command's output, unless details are shown
+
+
+class Block(Protocol):
+    version: int
+
+    def rows(self, width: int) -> Sequence[Row]: ...
+
+
+class Cached:
+    """A block that keeps its rows until its version or the width changes."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._rows: list[Row] = []
+        self._made_for: tuple[int, int] | None = None
+
+    def rows(self, width: int) -> Sequence[Row]:
+        if self._made_for != (self.version, width):
+            self._rows = self.make_rows(width)
+            self._made_for = (self.version, width)
+        return self._rows
+
+    def make_rows(self, width: int) -> list[Row]:
+        raise NotImplementedError
+
+
+class Said(Cached):
+    """What the user said. A mark tells a message from a steer, a shell command and a note."""
+
+    def __init__(self, text: str, mark: str = "›", style: str = "user") -> None:
+        super().__init__()
+        self.text, self._mark, self._style = text, mark, style
+
+    def make_rows(self, width: int) -> list[Row]:
+        rows: list[Row] = [()]
+        for number, line in enumerate(clean(self.text).splitlines() or [""]):
+            first = Span(f"{self._mark} " if number == 0 else "  ", MARK)
+            rows += wrap_words([Span(line, self._style)], width, (first,), (Span("  "),))
+        return rows
+
+
+class Note(Cached):
+    """One thing that the program says: what happened, and perhaps what to do."""
+
+    def __init__(self, text: str, hint: str = "", style: str = "dim") -> None:
+        super().__init__()
+        self.text, self.hint, self._style = text, hint, style
+
+    def change(self, text: str) -> None:
+        self.text = text
+        self.version += 1
+
+    def make_rows(self, width: int) -> list[Row]:
+        rows: list[Row] = []
+        for text, style in ((self.text, self._style), (self.hint, "dim")):
+            for line in clean(text).splitlines():
+                rows += wrap_words([Span(line, style)], width, (Span("  "),), (Span("  "),))
+        return rows
+
+
+class Table(Cached):
+    """Lines that are already aligned: help, context, status. They are cut at the width, not wrapped."""
+
+    def __init__(self, lines: Sequence[str], title: str = "") -> None:
+        super().__init__()
+        self.lines, self._title = list(lines), title
+
+    def make_rows(self, width: int) -> list[Row]:
+        head: list[Row] = [(), (Span(f"  {self._title}", "bold"),)] if self._title else []
+        return [*head, *((Span(f"  {clean(line)}"[: max(1, width)], "dim"),) for line in self.lines)]
+
+
+class Output(Cached):
+    """A shell command of the user's and what it printed, the end of it unless details are shown."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__()
+        self.command, self.text, self.code = command, "", None
+        self.is_open = False
+
+    code: int | None
+
+    def grow(self, text: str) -> None:
+        self.text += text
+        self.version += 1
+
+    def end(self, code: int) -> None:
+        self.code = code
+        self.version += 1
+
+    def toggle(self) -> None:
+        self.is_open = not self.is_open
+        self.version += 1
+
+    def make_rows(self, width: int) -> list[Row]:
+        rows: list[Row] = [(), (Span("! ", MARK), Span(clean(self.command), "bold"))]
+        lines = clean(self.text).splitlines()
+        hidden = 0 if self.is_open else max(0, len(lines) - OUTPUT_ROWS)
+        if hidden:
+            rows.append((Span(f"  … {hidden} lines more", "dim"),))
+        for line in lines[hidden:]:
+            rows += wrap_code([Span(line, "code")], width, (Span("  "),), (Span("  "),))
+        if self.code:
+            rows.append((Span(f"  exit code {self.code}", "error"),))
+        return rows
+
+
+class Times(Cached):
+    """Where the time of a turn went: one line, and all stages when details are shown."""
+
+    def __init__(self, line: str, table: Sequence[str]) -> None:
+        super().__init__()
+        self._line, self._table = line, list(table)
+        self.is_open = False
+
+    def toggle(self) -> None:
+        self.is_open = not self.is_open
+        self.version += 1
+
+    def make_rows(self, width: int) -> list[Row]:
+        rows: list[Row] = [
+            (),
+            *wrap_words([Span(clean(self._line), "dim")], width, (Span("  "),), (Span("  "),)),
+        ]
+        if self.is_open:
+            rows += [(Span(f"  {line}"[: max(1, width)], "dim"),) for line in self._table]
+        return rows

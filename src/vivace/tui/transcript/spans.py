@@ -1,0 +1,98 @@
+"""Lines of styled text, and how a long line is wrapped into rows of the screen.
+
+Owns the shapes: a span is text with the name of a style, a row is what fits into the width. Control
+characters are made visible here, so that nothing from a model or a file can control the terminal. Does not
+own colours (`tui.theme`).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+TAB = "    "
+_CONTROL = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+_WORDS = re.compile(r"\s+|[^\s]+")
+
+
+class Span(NamedTuple):
+    text: str
+    style: str = "text"  # a name that the theme knows
+
+
+Row = tuple[Span, ...]
+
+
+def clean(text: str) -> str:
+    """Return text that cannot control the terminal: tabs widened, control characters made visible."""
+    return _CONTROL.sub("\ufffd", text.replace("\t", TAB))
+
+
+def row_text(row: Iterable[Span]) -> str:
+    return "".join(span.text for span in row)
+
+
+def wrap_words(spans: Sequence[Span], width: int, first: Row = (), rest: Row = ()) -> list[Row]:
+    """Wrap at spaces. `first` stands before the first row, `rest` before the others."""
+    return _wrap(
+        (Span(word, style) for text, style in spans for word in _WORDS.findall(text)), width, first, rest
+    )
+
+
+def wrap_code(spans: Sequence[Span], width: int, first: Row = (), rest: Row = ()) -> list[Row]:
+    """Wrap wherever the width ends: code keeps its spaces."""
+    available = max(1, width - _cells(first))
+    if sum(len(span.text) for span in spans) <= available and all(span.text.isascii() for span in spans):
+        return [(*first, *spans)]
+    return _wrap(spans, width, first, rest)
+
+
+def _cells(row: Row) -> int:
+    return sum(cell_len(span.text) for span in row)
+
+
+def _wrap(pieces: Iterable[Span], width: int, first: Row, rest: Row) -> list[Row]:
+    rows: list[Row] = []
+    current, used = list(first), _cells(first)
+    begun = used  # where the text of this row begins
+    rest_cells = _cells(rest)
+
+    def end_row() -> None:
+        nonlocal current, used, begun
+        rows.append(tuple(current))
+        current, used, begun = list(rest), rest_cells, rest_cells
+
+    for text, style in pieces:
+        size = cell_len(text)
+        if used + size > width and used > begun:
+            if text.isspace():
+                continue  # a space at the end of a row is not drawn
+            if begun + size <= width or rest_cells + size <= width:
+                end_row()
+        while used + size > width:  # longer than a whole row
+            head = _fitting(text, max(1, width - used))
+            current.append(Span(head, style))
+            end_row()
+            text = text[len(head) :]
+            size = cell_len(text)
+        if text and not (rows and used == begun and text.isspace() and text != "\n"):
+            current.append(Span(text, style))
+            used += size
+    if used > begun or not rows:
+        rows.append(tuple(current))
+    return rows
+
+
+def _fitting(text: str, cells: int) -> str:
+    """Return the beginning of `text` that fits into `cells`: at least one character."""
+    if text.isascii():
+        return text[:cells]
+    used = 0
+    for index, character in enumerate(text):
+        used += cell_len(character)
+        if used > cells:
+            return text[: max(1, index)]
+    return text

@@ -1,0 +1,123 @@
+"""Sending, steering, queueing and stopping at the prompt."""
+
+from pathlib import Path
+
+from tests.tui.conftest import Open
+from vivace.tui.transcript.answer import Answer
+
+
+async def test_an_answer_is_shown_below_the_message(open_screen: Open) -> None:
+    """Enter sends, the answer follows, and the turn's times come below it."""
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.say("what now?")
+        await screen.sees("› what now?", "Hello there.", "first token", "tok/s")
+        await screen.idle()
+        assert "ready" in screen.status
+
+
+async def test_a_message_typed_before_the_session_waits_and_is_sent(open_screen: Open) -> None:
+    """The prompt takes messages at once; they wait until there is a server."""
+    async with open_screen() as screen:
+        await screen.say("what now?")
+        await screen.sees("› what now?", "Hello there.")
+
+
+async def test_enter_steers_and_strikes_the_partial(open_screen: Open) -> None:
+    """While the model writes, Enter turns it around; what was abandoned stays, struck through."""
+    async with open_screen(step_ms=5) as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("2 bottles")
+        await screen.say("be brief")
+        await screen.sees("↪ be brief")
+        answers = [block for block in screen.app.transcript.blocks if isinstance(block, Answer)]
+        assert answers[0].is_struck
+        assert "2 bottles" in answers[0].text
+        await screen.press("escape")
+        await screen.idle()
+
+
+async def test_tab_queues_for_after_the_turn(open_screen: Open) -> None:
+    """Tab queues a message; it is shown above the prompt and sent when the turn has ended."""
+    async with open_screen(step_ms=2) as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("2 bottles")
+        await screen.type("which snippet?")
+        await screen.press("tab")
+        await screen.sees("⏎ which snippet?", "1 queued")
+        await screen.sees("› which snippet?", "return 1")
+        await screen.is_gone("1 queued")
+
+
+async def test_escape_stops_and_keeps_partial_draft_and_queue(open_screen: Open) -> None:
+    """Esc ends the turn; what the model said, the draft and the queue stay."""
+    async with open_screen(step_ms=5) as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("2 bottles")
+        await screen.type("later")
+        await screen.press("tab")
+        await screen.type("my draft")
+        await screen.press("escape")
+        await screen.sees("Stopped.", "2 bottles", "⏎ later", "my draft")
+        await screen.idle()
+        assert [message.text for message in screen.app.session.talk.queue.messages] == ["later"]
+
+
+async def test_up_edits_a_queued_message_in_its_place(open_screen: Open) -> None:
+    """Up brings the queued message into the prompt, and Enter puts it back changed."""
+    async with open_screen(step_ms=5) as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("1 bottles")
+        for text in ("first", "second"):
+            await screen.type(text)
+            await screen.press("tab")
+        await screen.press("up", "up")
+        await screen.sees("editing a queued message")
+        await screen.type("ly")
+        await screen.press("enter")
+        assert [each.text for each in screen.app.session.talk.queue.messages] == ["firstly", "second"]
+        await screen.press("escape")
+        await screen.idle()
+
+
+async def test_ctrl_c_interrupts_then_clears_then_leaves(open_screen: Open) -> None:
+    """Ctrl+C stops the turn, then clears the line, then asks, then leaves."""
+    async with open_screen(step_ms=5) as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("1 bottles")
+        await screen.type("draft")
+        await screen.press("ctrl+c")
+        await screen.idle()
+        assert screen.app.editor.text == "draft"
+        await screen.press("ctrl+c")
+        assert screen.app.editor.text == ""
+        await screen.press("ctrl+c")
+        await screen.sees("again leaves")
+        await screen.press("ctrl+c")
+        await screen.until(lambda: not screen.app.is_running, "the end")
+
+
+async def test_a_note_goes_with_the_next_message(open_screen: Open, folder: Path) -> None:
+    """A line that begins with # is a note: no turn of its own, told with the next message."""
+    del folder
+    async with open_screen({"be terse": "Noted.", "": "Hello there."}) as screen:
+        await screen.ready()
+        await screen.say("#be terse")
+        await screen.sees("# be terse")
+        assert not screen.app.is_turn_running
+        await screen.say("what now?")
+        await screen.sees("Noted.")
+
+
+async def test_a_shell_command_shows_its_output(open_screen: Open, folder: Path) -> None:
+    """A line that begins with ! runs in the folder, and its output is shown."""
+    (folder / "seen.txt").touch()
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.say("!ls; exit 3")
+        await screen.sees("! ls; exit 3", "seen.txt", "exit code 3")
