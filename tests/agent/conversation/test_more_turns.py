@@ -9,6 +9,7 @@ import pytest
 from tests.agent.conversation.talking import Face
 from tests.agent.edits.test_flow import ANSWER, NEW, OLD
 from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.editing import refers_back
 from vivace.agent.conversation.opening import last_conversation, resume_conversation
 from vivace.agent.edits.proposal import Reject
 from vivace.agent.events import (
@@ -21,6 +22,7 @@ from vivace.agent.events import (
     IntentDecided,
     PromptWarmed,
     SideGrew,
+    UnitLocated,
 )
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound, NothingToUndo, UsageError
@@ -78,6 +80,35 @@ async def test_the_recent_file_is_edited_again(begin: Begin, face: Face, task: P
     await talk.send("make it shout")
     assert face.seen(FileChosen) == [FileChosen(task, "recent")]
     assert read(task) == NEW
+
+
+async def test_it_is_what_was_edited_before(begin: Begin, face: Face, task: Path) -> None:
+    """An instruction that refers back is about the same unit, and tells the model what was asked before."""
+    write(task, OLD + "\n\ndef other():\n    pass\n")
+    talk = begin(EDITING)
+    face.decisions = [Reject("too loud")]
+    await talk.send("make @task.py:show shout")
+    turn = await talk.send("do it again")
+    assert [edit.unit for edit in turn.edits] == ["show"]
+    assert [located.was_ranked for located in face.seen(UnitLocated)] == [False, False]
+    told = "do it again\n(Before, I asked: make @task.py:show shout I rejected your change. too loud)"
+    assert face.seen(EditApplied)[0].proposal.instruction == told
+
+
+@pytest.mark.parametrize(
+    ("instruction", "is_so"),
+    [
+        ("shorten it", True),
+        ("no, keep that name", True),
+        ("make `load` shorter", False),
+        ("add a function that reads it", False),
+        ("rename x to y", False),
+        ("fix app.py instead", False),
+    ],
+)
+def test_what_refers_back(instruction: str, is_so: bool) -> None:
+    """A pronoun refers back, unless something is named."""
+    assert refers_back(instruction) is is_so
 
 
 async def test_the_only_file_with_the_name_is_edited(

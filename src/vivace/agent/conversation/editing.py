@@ -1,22 +1,28 @@
 """An edit as a turn of a conversation: which file, what was rejected before, then the edit itself.
 
-Owns what the conversation adds to an edit. Does not own the edit (`edits.flow`).
+Owns what the conversation adds to an edit: "shorten it" is about the unit that was edited before. Does not
+own the edit (`edits.flow`).
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.repository import choose_file
-from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.edit import checked_instruction, read_scope
+from vivace.agent.edits.edit import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
 from vivace.agent.events import FileChosen
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
+from vivace.errors import UnitNotFound
+
+_BACK = re.compile(r"\b(it|its|that|this|them|again|instead|the same|back|shorter|longer)\b", re.I)
+_NAMED = re.compile(r"`|\w_\w|[a-z][A-Z]|\w\(|\w\.\w|\b(function|method|class|file|module)\b")
 
 
 async def edit_in_turn(
@@ -30,24 +36,44 @@ async def edit_in_turn(
     approval: Approval,
 ) -> None:
     """Find the file that the message is about, and do the edit."""
-    instruction = checked_instruction(with_rejection(history, without_mentions(text, mentions)))
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
-    target = await _target(history, model, presenter, instruction, mentions)
-    scope = read_scope(target, to_write=approval != "never")
-    await run_edit(EditTask(scope, instruction, approval), model, presenter, journal)
+    instruction = checked_instruction(without_mentions(text, mentions))
+    scope = await _scope(history, model, presenter, instruction, mentions, to_write=approval != "never")
+    task = EditTask(scope, with_reference(history, instruction), approval)
+    await run_edit(task, model, presenter, journal)
 
 
-async def _target(
-    history: History, model: Model, presenter: Presenter, instruction: str, mentions: Sequence[str]
-) -> Target:
+async def _scope(
+    history: History,
+    model: Model,
+    presenter: Presenter,
+    instruction: str,
+    mentions: Sequence[str],
+    *,
+    to_write: bool,
+) -> EditScope:
+    """Return what the edit is about: the mention, what was edited just before, or what is found."""
     folder = Path(history.folder)
     if mentions:
         target = target_of(mentions[0], folder)
         presenter.show(FileChosen(target.path, "mention"))
-        return target
+        return read_scope(target, to_write=to_write)
+    before = edit_before(history)
+    if before and before.edits and refers_back(instruction):
+        last = before.edits[-1]
+        presenter.show(FileChosen(folder / last.path, "recent"))
+        return _scope_of(folder / last.path, last.unit, to_write=to_write)
     chosen = await choose_file(model, folder, instruction, history.last_path)
     presenter.show(chosen)
-    return Target(chosen.path, None)
+    return read_scope(Target(chosen.path, None), to_write=to_write)
+
+
+def _scope_of(path: Path, unit: str, *, to_write: bool) -> EditScope:
+    """Return the unit that was edited before, or the whole file to choose from if it is not there now."""
+    try:
+        return read_scope(Target(path, unit), to_write=to_write)
+    except UnitNotFound:
+        return read_scope(Target(path, None), to_write=to_write)
 
 
 def without_mentions(text: str, mentions: Sequence[str]) -> str:
@@ -59,11 +85,23 @@ def without_mentions(text: str, mentions: Sequence[str]) -> str:
     return text
 
 
-def with_rejection(history: History, instruction: str) -> str:
-    """Add why the edit before was rejected, if it was: the model should not write the same again."""
-    before = history.turns[-2] if len(history.turns) > 1 else None
-    if before is None or not before.edits or before.edits[-1].outcome != "rejected":
+def edit_before(history: History) -> Turn | None:
+    """Return the turn before the running one that was an edit, if only questions came between."""
+    return next((turn for turn in reversed(history.turns[:-1]) if turn.kind == "edit"), None)
+
+
+def refers_back(instruction: str) -> bool:
+    """Return whether the instruction speaks of what was done just before, and names nothing itself."""
+    return bool(_BACK.search(instruction)) and not _NAMED.search(instruction)
+
+
+def with_reference(history: History, instruction: str) -> str:
+    """Add what was asked for before, where the instruction refers to it or the change was rejected."""
+    before = edit_before(history)
+    if before is None:
         return instruction
-    last = before.edits[-1]
-    why = f" ({last.reason})" if last.reason else ""
-    return f"{instruction}\n(Before that: {before.text} Your change to {last.unit} was rejected{why}.)"
+    is_rejected = bool(before.edits) and before.edits[-1].outcome == "rejected"
+    if not is_rejected and not refers_back(instruction):
+        return instruction
+    rejected = f" I rejected your change. {before.edits[-1].reason}".rstrip() if is_rejected else ""
+    return f"{instruction}\n(Before, I asked: {before.text}{rejected})"
