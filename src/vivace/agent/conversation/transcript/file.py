@@ -111,8 +111,11 @@ def read_records(file: Path) -> Iterator[AnyRecord]:
     """Yield the lines that can be read. A line of an unknown type, or one that is cut off, is passed over."""
     with file.open("rb") as lines:
         for line in lines:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                yield _decode(line)
+            try:
+                record = _decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            yield record
 
 
 def read_history(file: Path) -> History:

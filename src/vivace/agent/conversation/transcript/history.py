@@ -101,6 +101,9 @@ class History:
     def take(self, record: AnyRecord) -> None:
         """Add one line."""
         match record:
+            case records.AnswerDelta(text=text) | records.EditDelta(text=text):  # first: most lines are these
+                if self.turns:
+                    _last(self.turns[-1].attempts, Attempt()).pieces.append(text)
             case records.ConversationStarted():
                 self.id, self.folder, self.model = record.id, record.folder, record.model
                 self.started_at_s, self.forked_from = record.at_s, record.forked_from
@@ -178,8 +181,6 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
             turn.kind = kind
         case records.AttemptBegun():
             turn.attempts.append(Attempt())
-        case records.AnswerDelta(text=text) | records.EditDelta(text=text):
-            _last(turn.attempts, Attempt()).pieces.append(text)
         case records.AttemptAbandoned(chars=chars, steer=steer):
             attempt = _last(turn.attempts, Attempt())
             attempt.is_abandoned, attempt.steer = chars > 0, steer  # 0: it was whole, and stands
