@@ -26,7 +26,7 @@ from vivace.client.warm import ensure_server, find_server, stop_server
 from vivace.config import Settings
 from vivace.errors import StartError
 from vivace.protocol.rundir import lock_file, log_file, server_file
-from vivace.server.instance import bind, take_instance
+from vivace.server.instance import acquire_instance, bind
 
 Start = Callable[..., Settings]
 
@@ -51,7 +51,7 @@ def test_two_starts_at_once_make_one_server(settings: Settings, model: str) -> N
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: ensure_server(settings), range(4)))
     assert len({address.pid for address in found}) == 1
-    assert take_instance(settings) is None
+    assert acquire_instance(settings) is None
     assert stop_server(settings) == found[0].pid
 
 
@@ -66,7 +66,7 @@ def test_stop_waits_until_all_is_gone(start: Start, model: str) -> None:
     assert not Path(f"/proc/{engine_pid}").exists() or not Path("/proc").exists()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", address.port), timeout=1)
-    instance = take_instance(settings)
+    instance = acquire_instance(settings)
     assert instance is not None
     instance.release()
     assert stop_server(settings) is None

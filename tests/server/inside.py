@@ -17,13 +17,13 @@ from vivace.server import process
 from vivace.server.backends.base import Caller, Turn
 from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.conversation.library import Library
-from vivace.server.instance import bind, take_instance
+from vivace.server.instance import acquire_instance, bind
 from vivace.server.store.base import Record
 from vivace.server.store.sqlite import SqliteStore
 from vivace.server.transport.auth import ensure_token
 from vivace.server.transport.websocket import SocketRoute
-from vivace.server.turns.background import Backgrounds
-from vivace.server.turns.desk import Desk
+from vivace.server.turns.background import BackgroundResponses
+from vivace.server.turns.service import TurnService
 
 T = TypeVar("T")
 
@@ -36,9 +36,9 @@ class Inside:
         self.port: int = parts["port"]
         self.address = ServerAddress(self.port, ensure_token(settings), 0)
         self.sockets: SocketRoute = parts["sockets"]
-        self.desk: Desk = parts["responses"]._desk
-        self.backgrounds: Backgrounds = parts["responses"]._backgrounds
-        self.library: Library = self.desk.library
+        self.service: TurnService = parts["responses"]._service
+        self.backgrounds: BackgroundResponses = parts["responses"]._backgrounds
+        self.library: Library = self.service.library
         self.native: NativeBackend = parts["about"]._native
         self.activity = parts["about"]._activity
         self.metrics = parts["about"]._watch.metrics
@@ -47,7 +47,7 @@ class Inside:
 
     async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Turn:
         """Begin a turn as the routes do."""
-        return (await self.desk.begin(request, caller, response_id)).turn
+        return (await self.service.begin(request, caller, response_id)).turn
 
     @property
     def store(self) -> "Gated":
@@ -67,14 +67,14 @@ class Inside:
 
     def kept(self) -> dict[str, object]:
         """What is held for somebody, by where."""
-        queue, tiers = self.desk._queue, ("realtime", "background")
+        queue, tiers = self.service._queue, ("realtime", "background")
         held = {
             "answers": self.activity.answers,
             "turns": list(self.native._turns),
             "watched": self._watched(),
             "running": sum(map(queue.running, tiers)),  # type: ignore[arg-type]
             "waiting": sum(map(queue.waiting, tiers)),  # type: ignore[arg-type]
-            "reserved": sum(account.open for account in self.desk._limits._accounts.values()),
+            "reserved": sum(account.open for account in self.service._limits._accounts.values()),
             "held": list(self.library._held),
             "sockets": list(self.sockets._open),
             "connections": list(self.library._unstored),
@@ -145,7 +145,7 @@ async def served_here(settings: Settings, send_buffer_bytes: int = 0) -> AsyncIt
             super().__init__(*given)
             servers.append(self)
 
-    instance = take_instance(settings)
+    instance = acquire_instance(settings)
     assert instance is not None
     listener = bind(0, or_another=True)
     if send_buffer_bytes:

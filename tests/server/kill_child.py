@@ -47,7 +47,7 @@ def main() -> None:
             SqliteStore.delete = _after(SqliteStore.delete, die)  # type: ignore[method-assign]
         case _:
             raise AssertionError(point)
-    held = instance.take_instance(settings)
+    held = instance.acquire_instance(settings)
     assert held is not None
     listener = instance.bind(settings.port, or_another=True)
     process.run_server(settings, held, listener, on_started=lambda: None)

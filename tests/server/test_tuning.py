@@ -45,7 +45,7 @@ class Backend:
     async def status(self) -> EngineStatus:
         return self.engine
 
-    async def take_up_tuning(self) -> bool:
+    async def apply_tuning(self) -> bool:
         self.taken_up += 1
         return self.is_other
 

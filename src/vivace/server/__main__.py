@@ -12,13 +12,13 @@ import msgspec
 
 from vivace.config import load_settings
 from vivace.errors import DONE, FAILED, VivaceError
-from vivace.server.instance import bind, take_instance
+from vivace.server.instance import acquire_instance, bind
 
 
 def main() -> int:
     try:
         settings = load_settings().having(**msgspec.json.decode(sys.argv[1], type=dict))
-        instance = take_instance(settings)
+        instance = acquire_instance(settings)
         if instance is None:
             return DONE
         from vivace.server.process import run_server  # after the lock: 150 ms of imports

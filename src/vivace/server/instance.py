@@ -37,7 +37,7 @@ class Instance:
         os.close(self._descriptor)
 
 
-def take_instance(settings: Settings) -> Instance | None:
+def acquire_instance(settings: Settings) -> Instance | None:
     """The right to be this user's server; None if another one has it."""
     try:
         settings.run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -37,10 +37,10 @@ from vivace.server.transport.responses_route import ResponsesRoute
 from vivace.server.transport.websocket import SocketRoute
 from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
-from vivace.server.turns.background import Backgrounds
-from vivace.server.turns.desk import Desk
+from vivace.server.turns.background import BackgroundResponses
 from vivace.server.turns.limits import Allowance, Limits
 from vivace.server.turns.queue import TurnQueue
+from vivace.server.turns.service import TurnService
 from vivace.server.watch.loop_lag import measure_loop_lag
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.tracing import start_tracing
@@ -61,12 +61,12 @@ class Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         on_started: Callable[[], None],
-        farewell: Callable[[], Coroutine[Any, Any, None]],
+        drain: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         super().__init__(config)
         self._on_started = on_started
         self._hurry = asyncio.Event()
-        self._farewell = farewell
+        self._drain = drain
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -96,7 +96,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
-        await self._farewell()
+        await self._drain()
         await super().shutdown(sockets)
 
 
@@ -142,12 +142,12 @@ async def _serve_until_told(
     stack.push_async_callback(native.close)
     tuner = BackgroundTuner(settings, native, activity)
     queue = TurnQueue(settings.max_running, settings.max_waiting)
-    desk = Desk([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
-    sockets = SocketRoute(desk, activity, watch)
+    service = TurnService([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
+    sockets = SocketRoute(service, activity, watch)
     app = build_app(
-        about=About(settings, native, desk, activity, watch, port, tuner),
-        responses=ResponsesRoute(desk, Backgrounds(desk, activity), activity),
-        chat=ChatRoute(desk.begin, activity, desk.commit),
+        about=About(settings, native, service, activity, watch, port, tuner),
+        responses=ResponsesRoute(service, BackgroundResponses(service, activity), activity),
+        chat=ChatRoute(service.begin, activity, service.commit),
         sockets=sockets,
         keys=keys,
         port=port,
@@ -159,18 +159,18 @@ async def _serve_until_told(
         log.info("serving at http://%s:%d", HOST, port)
         on_started()
 
-    async def farewell() -> None:
+    async def drain() -> None:
         """Running turns finish, if they do so soon; then they end as they are."""
-        desk.close_door()
-        await sockets.farewell()
+        service.stop_accepting()
+        await sockets.drain()
         await server.unless_hurried(activity.all_answered(), settings.drain_seconds)
-        await desk.stop_turns()
+        await service.stop_turns()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(activity.all_answered(), LAST_EVENTS_S)
         await sockets.close()
 
-    server = Server(_uvicorn_config(app), started, farewell)
-    metrics.announce_models(desk.models())
+    server = Server(_uvicorn_config(app), started, drain)
+    metrics.announce_models(service.models())
     for work in (
         tuner.run(),  # its process goes before the engine does
         _leave_when_idle(server, activity, settings.idle_minutes * 60),

@@ -35,7 +35,7 @@ class Tunable(Protocol):
 
     async def status(self) -> EngineStatus: ...
 
-    async def take_up_tuning(self) -> bool:
+    async def apply_tuning(self) -> bool:
         """Restart the engine if its model is to be run otherwise now; return whether it was."""
         ...
 
@@ -91,7 +91,7 @@ class BackgroundTuner:
                 self._settled.add(model)
         else:
             self._settle(model, TuningStatus(report.state, text=report.text))
-            if report.is_new and await self._backend.take_up_tuning():
+            if report.is_new and await self._backend.apply_tuning():
                 self._tell_next_command(f"Measured while idle, used from now on. {report.text}")
                 await self._warm_up(model)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from vivace.models.families.base import (
-    CallDelta,
+    CallArguments,
     CallEnd,
     CallError,
     CallStart,
@@ -76,7 +76,7 @@ def brief(parts: Sequence[Part]) -> list[tuple[str, ...] | str]:
             case CallStart(tool=tool):
                 assert not name, "a call begins in a call"
                 name, grown = tool.name, ""
-            case CallDelta(delta=delta):
+            case CallArguments(delta=delta):
                 assert name, "arguments without a call"
                 grown += delta
             case CallEnd():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import GET, NOW, PATCH, SPEC, brief, read_tokens
-from vivace.models.families.base import Call, CallDelta, CallStart, Message, Output, OutputSpec, Tool
+from vivace.models.families.base import Call, CallArguments, CallStart, Message, Output, OutputSpec, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.harmony.typescript import type_of
 
@@ -63,7 +63,7 @@ def test_a_call_streams() -> None:
     parser = FAMILY.parser(SPEC, ASKED)
     parts = parser.control("<|channel|>") + parser.feed("commentary to=functions.get ")
     assert parts + parser.control("<|message|>") == [CallStart(GET)]
-    assert parser.feed('{"ci') == [CallDelta('{"ci')]
+    assert parser.feed('{"ci') == [CallArguments('{"ci')]
 
 
 def test_free_text_goes_to_a_custom_tool_as_it_is() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import GET, SPEC, brief, read
-from vivace.models.families.base import CallDelta, CallStart, OutputSpec, TextPart
+from vivace.models.families.base import CallArguments, CallStart, OutputSpec, TextPart
 from vivace.models.families.llama3 import Llama3
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen25 import Qwen25
@@ -43,8 +43,8 @@ def test_a_call_is_announced_when_its_name_is_whole() -> None:
     parser = QWEN.parser(SPEC, [])
     assert parser.feed('<tool_call>\n{"name": "get') == []
     assert parser.feed('", ') == [CallStart(GET)]
-    assert parser.feed('"arguments": {"ci') == [CallDelta('{"ci')]
-    assert parser.feed('ty": "O') == [CallDelta('ty": "O')]
+    assert parser.feed('"arguments": {"ci') == [CallArguments('{"ci')]
+    assert parser.feed('ty": "O') == [CallArguments('ty": "O')]
 
 
 @settings(deadline=None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import GET, SPEC, brief, read
-from vivace.models.families.base import Call, CallDelta, CallStart
+from vivace.models.families.base import Call, CallArguments, CallStart
 from vivace.models.families.qwen3coder import Qwen3Coder
 
 CHATML = tokenizers.chatml()
@@ -54,10 +54,10 @@ def test_a_value_that_does_not_fit_its_type_is_a_string() -> None:
 def test_a_string_streams_as_it_is_written() -> None:
     """The value of a string parameter does not wait for its end."""
     parser = CODER.parser(SPEC, [])
-    assert parser.feed("<tool_call>\n<function=get>\n") == [CallStart(GET), CallDelta("{")]
-    assert parser.feed("<parameter=city>\n") == [CallDelta('"city": "')]
-    assert parser.feed('Os"lo\n') == [CallDelta('Os\\"lo')]
-    assert parser.feed("x") == [CallDelta("\\nx")]
+    assert parser.feed("<tool_call>\n<function=get>\n") == [CallStart(GET), CallArguments("{")]
+    assert parser.feed("<parameter=city>\n") == [CallArguments('"city": "')]
+    assert parser.feed('Os"lo\n') == [CallArguments('Os\\"lo')]
+    assert parser.feed("x") == [CallArguments("\\nx")]
 
 
 def test_an_end_tag_inside_a_value_is_part_of_it() -> None:

@@ -14,7 +14,7 @@ from vivace.protocol.shapes.outcomes import (
     CallBegun,
     CallDelta,
     CallDone,
-    CallLost,
+    CallInvalid,
     Ended,
     Outcome,
     Queued,
@@ -37,7 +37,7 @@ def tell(*outcomes: Outcome, has_usage_chunk: bool = False) -> tuple[list[dict[s
     writer = ChatWriter(ResponseCreate(), "resp_1", "m", has_usage_chunk=has_usage_chunk)
     chunks = writer.begin()
     for outcome in outcomes:
-        chunks += writer.take(outcome)
+        chunks += writer.write(outcome)
     return as_json(chunks), as_json(writer.completion())
 
 
@@ -161,7 +161,7 @@ def test_of_a_call_that_never_became_whole_nothing_is_sent(end: Ended) -> None:
 @pytest.mark.parametrize(("end", "finish"), [(LENGTH, "length"), (INTERRUPTED, "length"), (STOP, "stop")])
 def test_a_lost_call_is_text(end: Ended, finish: str) -> None:
     """As the model wrote it; cut off it is no whole answer, malformed it is."""
-    chunks, answer = tell(CALL, *ARGUMENTS, CallLost("<tool_call>{"), end)
+    chunks, answer = tell(CALL, *ARGUMENTS, CallInvalid("<tool_call>{"), end)
     assert not any("tool_calls" in delta for delta in deltas(chunks))
     assert answer["choices"][0]["message"]["content"] == "<tool_call>{"
     assert answer["choices"][0]["finish_reason"] == finish
@@ -169,7 +169,7 @@ def test_a_lost_call_is_text(end: Ended, finish: str) -> None:
 
 def test_a_whole_call_before_a_cut_off_one_stays() -> None:
     """But the answer is not called whole."""
-    _, answer = tell(CALL, *ARGUMENTS, CallDone(), CALL, CallDelta("{"), CallLost("<tool_call>{"), LENGTH)
+    _, answer = tell(CALL, *ARGUMENTS, CallDone(), CALL, CallDelta("{"), CallInvalid("<tool_call>{"), LENGTH)
     assert len(answer["choices"][0]["message"]["tool_calls"]) == 1
     assert answer["choices"][0]["finish_reason"] == "length"
 
@@ -233,8 +233,8 @@ def test_waiting_is_not_told_in_chunks() -> None:
 def test_a_broken_turn_has_no_finish() -> None:
     """What was sent stays; there is no answer to give at once."""
     writer = ChatWriter(ResponseCreate(), "resp_1", "m")
-    writer.take(TextDelta("a"))
-    assert writer.take(Broken("engine_died", "It died.")) == []
+    writer.write(TextDelta("a"))
+    assert writer.write(Broken("engine_died", "It died.")) == []
     assert writer.is_over
     with pytest.raises(AssertionError):
         writer.completion()
@@ -254,7 +254,7 @@ CALLS = st.builds(
     lambda begun, texts, ends: [begun, *texts, *ends],
     st.builds(CallBegun, st.sampled_from(["a", "b"]), is_custom=st.booleans(), call_id=st.just("") | WORDS),
     st.lists(st.builds(CallDelta, WORDS), max_size=3),
-    st.sampled_from([[CallDone()], [CallLost("")], [CallLost("<call>")], []]),
+    st.sampled_from([[CallDone()], [CallInvalid("")], [CallInvalid("<call>")], []]),
 )
 SOME = st.one_of(
     st.builds(lambda delta, logprobs: [TextDelta(delta, logprobs)], WORDS, ENTRIES),

@@ -323,7 +323,7 @@ def test_a_client_that_goes_leaves_nothing_running() -> None:
     assert isinstance(failed, Commit)
     assert failed.message.response.status == "failed"
     assert (talk.say(create()), talk.say("{"), talk.machine.receive_bytes()) == ([], [], [])
-    assert (talk.machine.expire(), talk.machine.farewell(), talk.machine.closed()) == ([], [], [])
+    assert (talk.machine.expire(), talk.machine.drain(), talk.machine.closed()) == ([], [], [])
 
 
 def test_a_turn_refused_after_the_client_went_says_nothing() -> None:
@@ -367,7 +367,7 @@ def test_a_server_that_leaves_says_so() -> None:
     talk = Talk()
     talk.begin(create())
     talk.say(create())
-    assert talk.machine.farewell() == []
+    assert talk.machine.drain() == []
     actions = talk.tell("resp_1", DONE)
     assert [(frame.status, frame.error.code) for frame in errors(actions)] == [(503, "shutting_down")] * 2
     assert actions[-1] == Close(1012, "shutting_down")
@@ -376,7 +376,7 @@ def test_a_server_that_leaves_says_so() -> None:
 
 def test_a_server_that_leaves_closes_idle_connections_at_once() -> None:
     """An error, and 1012."""
-    frame, close = Talk().machine.farewell()
+    frame, close = Talk().machine.drain()
     assert isinstance(frame, Send)
     assert isinstance(frame.message, ErrorFrame)
     assert close == Close(1012, "shutting_down")
@@ -384,7 +384,7 @@ def test_a_server_that_leaves_closes_idle_connections_at_once() -> None:
 
 def test_the_last_word_is_the_servers() -> None:
     """A farewell after 60 minutes still closes with 1012, and the other way round nothing changes."""
-    for order in (("expire", "farewell"), ("farewell", "expire")):
+    for order in (("expire", "drain"), ("drain", "expire")):
         talk = Talk()
         talk.begin(create())
         for step in order:
@@ -396,7 +396,7 @@ def test_a_turn_refused_while_the_connection_winds_down_ends_it() -> None:
     """A refusal is an end like any other."""
     talk = Talk()
     talk.say(create())
-    talk.machine.farewell()
+    talk.machine.drain()
     assert talk.refuse("resp_1", NOT_FOUND)[-1] == Close(1012, "shutting_down")
 
 

@@ -265,7 +265,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.is_leaving)
     @rule(is_now=SELDOM)
-    def farewell(self, is_now: bool) -> None:
+    def drain(self, is_now: bool) -> None:
         if is_now:
             self.leave()
 
@@ -278,7 +278,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def leave(self) -> None:
         self.is_leaving, self.close_code = True, 1012
-        self.wind_down(self.talk.machine.farewell)
+        self.wind_down(self.talk.machine.drain)
 
     def wind_down(self, step: Any) -> None:
         if not self.is_over:

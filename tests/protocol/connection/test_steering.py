@@ -521,7 +521,7 @@ def test_a_response_with_open_calls_cannot_be_steered_any_more() -> None:
 # ---- when the connection ends -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("step", "code"), [("expire", 1000), ("farewell", 1012)])
+@pytest.mark.parametrize(("step", "code"), [("expire", 1000), ("drain", 1012)])
 def test_steers_that_wait_are_given_back_when_the_connection_ends(step: str, code: int) -> None:
     """No request can take them any more; then it closes."""
     talk, _ = pending_after(*CALL, DONE)
@@ -550,7 +550,7 @@ def test_a_server_that_leaves_gives_steers_back(outcomes: list[Outcome]) -> None
     talk = Talk()
     talk.begin(create())
     talk.say(steer("resp_1"))
-    talk.machine.farewell()
+    talk.machine.drain()
     actions = talk.tell("resp_1", *outcomes)
     assert failures(actions) == [("successor_creation_failed", "left")]
     assert starts(actions) == []

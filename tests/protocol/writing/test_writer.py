@@ -21,7 +21,7 @@ from vivace.protocol.shapes.outcomes import (
     CallBegun,
     CallDelta,
     CallDone,
-    CallLost,
+    CallInvalid,
     Ended,
     Outcome,
     Queued,
@@ -47,7 +47,7 @@ def tell(*outcomes: Outcome, is_discarding: bool = False, **fields: Any) -> list
     writer = ResponseWriter(request, "resp_1", "m", is_discarding=is_discarding)
     events = writer.begin()
     for outcome in outcomes:
-        events += writer.take(outcome)
+        events += writer.write(outcome)
     return events
 
 
@@ -196,7 +196,7 @@ def test_scores_come_with_the_response() -> None:
         [TextDelta("a"), ended("stop")],
         [ReasoningDelta("a"), ended("stop")],
         [CallBegun("other"), CallDelta("{}"), CallDone(), ended("stop")],
-        [CallLost(""), ended("stop")],
+        [CallInvalid(""), ended("stop")],
     ],
 )
 def test_half_a_call_is_never_called_done(after: list[Outcome]) -> None:
@@ -211,7 +211,7 @@ def test_half_a_call_is_never_called_done(after: list[Outcome]) -> None:
 def test_a_call_that_was_none_becomes_text() -> None:
     """What the model wrote is not lost."""
     response = last(
-        CallBegun("f"), CallDelta("{"), CallLost("<tool_call>{"), TextDelta(" so"), ended("length")
+        CallBegun("f"), CallDelta("{"), CallInvalid("<tool_call>{"), TextDelta(" so"), ended("length")
     )
     assert response.output_text == "<tool_call>{ so"
     assert len(response.output) == 1
@@ -219,7 +219,7 @@ def test_a_call_that_was_none_becomes_text() -> None:
 
 def test_a_turn_that_was_only_a_lost_call_has_answered() -> None:
     """With an empty message, like one that said nothing."""
-    response = last(DOUBTFUL, CallLost(""), ended("stop"))
+    response = last(DOUBTFUL, CallInvalid(""), ended("stop"))
     assert [item.status for item in response.output] == ["completed"]
     assert response.output_text == ""
 
@@ -249,7 +249,7 @@ def test_a_long_doubtful_call_is_not_silent() -> None:
 @pytest.mark.parametrize("reason", ["stop", "length", "interrupted"])
 def test_a_doubtful_call_that_is_none_was_never_told(reason: str) -> None:
     """It is text, and the response ends as it would without it."""
-    events = tell(DOUBTFUL, CallDelta("{'"), CallLost("<tool_call>{'"), ended(reason))
+    events = tell(DOUBTFUL, CallDelta("{'"), CallInvalid("<tool_call>{'"), ended(reason))
     assert names(events)[2:] == [
         "output_item.added",
         "content_part.added",
@@ -264,7 +264,7 @@ def test_a_doubtful_call_that_is_none_was_never_told(reason: str) -> None:
 
 def test_a_response_with_half_a_call_that_was_told_is_not_completed() -> None:
     """Clients cannot take an item back in one that is: it looks cut off."""
-    response = last(CallBegun("f"), CallDelta("{"), CallLost("{"), TextDelta(" so"), ended("stop"))
+    response = last(CallBegun("f"), CallDelta("{"), CallInvalid("{"), TextDelta(" so"), ended("stop"))
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert response.output_text == "{ so"
 
@@ -273,7 +273,7 @@ def test_calls_are_those_that_the_client_must_answer() -> None:
     """Whole ones, of both kinds."""
     writer = ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m")
     for outcome in (*CALL, *PATCH, CallBegun("half")):
-        writer.take(outcome)
+        writer.write(outcome)
     assert [call.name for call in writer.calls] == ["look", "patch"]
 
 
@@ -308,9 +308,9 @@ def test_a_turn_that_waits_says_where() -> None:
     created, queued = writer.begin(Queued(3, 4.5))
     assert (created.response.status, queued.response.status) == ("queued", "queued")  # type: ignore[union-attr]
     assert wire(queued)["response"]["vivace"]["queue"] == {"position": 3, "estimate_s": 4.5}
-    (moved,) = writer.take(Queued(1, 1.0))
+    (moved,) = writer.write(Queued(1, 1.0))
     assert wire(moved)["response"]["vivace"]["queue"]["position"] == 1
-    (going,) = writer.take(Started())
+    (going,) = writer.write(Started())
     assert isinstance(going, ResponseInProgress)
     assert going.response.status == "in_progress"
 
@@ -319,7 +319,7 @@ def test_a_change_of_place_does_not_repeat_the_request() -> None:
     """Everyone in line hears of it when somebody leaves; before and after, all that was asked is told."""
     asked: dict[str, Any] = {"instructions": "x" * 10_000, "tools": [{"type": "function", "name": "look"}]}
     writer = ResponseWriter(ResponseCreate(input="hi", **asked), "resp_1", "m")
-    told = [*writer.begin(Queued(3, 4.5)), *writer.take(Queued(2, 1.0)), *writer.take(Started())]
+    told = [*writer.begin(Queued(3, 4.5)), *writer.write(Queued(2, 1.0)), *writer.write(Started())]
     sizes = [len(msgspec.json.encode(event)) for event in told]
     assert sizes[2] < 1500 < 10_000 < min(sizes[0], sizes[1], sizes[3])
     for event in told:
@@ -372,7 +372,7 @@ def test_events_of_a_named_lane_carry_it() -> None:
 def test_numbers_go_on_after_the_end() -> None:
     """For what is told of a response later."""
     writer = ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m")
-    count = len([*writer.begin(), *writer.take(ended("stop"))])
+    count = len([*writer.begin(), *writer.write(ended("stop"))])
     event = writer.numbering.number(ResponseInProgress, response=writer.response("completed"))
     assert event.sequence_number == count
     assert Numbering().number(ResponseInProgress, response=event.response).sequence_number == 0
@@ -388,16 +388,16 @@ def test_a_mistake_of_the_backends_leaves_room_for_the_end() -> None:
     """What cannot be told raises; the turn can still fail."""
     writer = ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m")
     with pytest.raises(AssertionError):
-        writer.take(CallDelta("of no call"))
-    assert name(writer.take(Broken("x", "y"))[-1]) == "failed"
+        writer.write(CallDelta("of no call"))
+    assert name(writer.write(Broken("x", "y"))[-1]) == "failed"
 
 
 WORDS = st.text("ab", max_size=3)
 ITEMS = st.one_of(
     st.lists(WORDS.map(TextDelta), max_size=3),
     st.lists(WORDS.map(ReasoningDelta), max_size=3),
-    st.sampled_from([CALL, PATCH, CALL[:2], [*CALL[:2], CallLost("x")], [*CALL[:1], CallLost("")]]),
-    st.sampled_from([[DOUBTFUL, *CALL[1:]], [DOUBTFUL, CallDelta("{")], [DOUBTFUL, CallLost("x")]]),
+    st.sampled_from([CALL, PATCH, CALL[:2], [*CALL[:2], CallInvalid("x")], [*CALL[:1], CallInvalid("")]]),
+    st.sampled_from([[DOUBTFUL, *CALL[1:]], [DOUBTFUL, CallDelta("{")], [DOUBTFUL, CallInvalid("x")]]),
     st.just([DOUBTFUL, *[CallDelta("x")] * SILENT_DELTAS, CallDone()]),
 )
 ENDS = st.sampled_from(
@@ -466,7 +466,7 @@ DELTAS = st.lists(
             [TextDelta(text), TextDelta(text, [{"token": "a"}]), ReasoningDelta(text)]
         )
     )
-    | st.sampled_from([*CALL, *PATCH, DOUBTFUL, CallDelta("é"), CallLost("<tool_call>")]),
+    | st.sampled_from([*CALL, *PATCH, DOUBTFUL, CallDelta("é"), CallInvalid("<tool_call>")]),
     max_size=12,
 )
 
@@ -479,17 +479,17 @@ def test_a_delta_is_encoded_as_the_event_would_be(outcomes: list[Outcome], strea
     )
     is_in_call = False
     for outcome in [*outcomes, ended("stop")]:
-        if isinstance(outcome, CallDelta | CallDone | CallLost) and not is_in_call:
+        if isinstance(outcome, CallDelta | CallDone | CallInvalid) and not is_in_call:
             continue  # a backend tells these only in a call
         is_in_call = isinstance(outcome, CallBegun | CallDelta)
-        events = [msgspec.json.encode(event) for event in plain.take(outcome)]
+        events = [msgspec.json.encode(event) for event in plain.write(outcome)]
         delta = (
             quick.encode_delta(outcome)
             if isinstance(outcome, TextDelta | ReasoningDelta | CallDelta)
             else None
         )
         if delta is None:
-            delta = b"".join(msgspec.json.encode(event) for event in quick.take(outcome))
+            delta = b"".join(msgspec.json.encode(event) for event in quick.write(outcome))
         said = [_without_ids(text) for text in (delta, b"".join(events))]
         assert said[0] == said[1]
 
@@ -498,10 +498,10 @@ def test_the_text_after_the_first_is_encoded_the_quick_way() -> None:
     """The first delta opens its item; those that go on with it need no event."""
     writer = ResponseWriter(ResponseCreate(input="hi"), "resp_1", "m")
     assert writer.encode_delta(TextDelta("a")) is None
-    writer.take(TextDelta("a"))
+    writer.write(TextDelta("a"))
     assert wire_delta(writer.encode_delta(TextDelta("b"))) == "b"
     assert writer.encode_delta(ReasoningDelta("c")) is None
-    writer.take(ReasoningDelta("c"))
+    writer.write(ReasoningDelta("c"))
     assert wire_delta(writer.encode_delta(ReasoningDelta("d"))) == "d"
 
 

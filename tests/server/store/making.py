@@ -54,7 +54,7 @@ def make(response_id: str = "resp_1", **fields: Any) -> Record:
         "response": as_json(response),
         "input": as_json([item(text) for text in asks]),
         "tokens": packed(1, 2, 3),
-        "told": b'{"instructions":"be brief"}',
+        "log_contents": b'{"instructions":"be brief"}',
     }
     return Record(id=response_id, **(values | fields))
 

@@ -131,7 +131,7 @@ class StoreMachine(RuleBasedStateMachine):
             says=says,
             tokens=None if fields["tokens"] is None else packed(*fields["tokens"]),
             created_at=fields["created_at"],
-            told=json.dumps(fields["tokens"]).encode(),
+            log_contents=json.dumps(fields["tokens"]).encode(),
         )
         old = self.model.get(name)
         is_same_place = old is not None and old.record.parent == record.parent

@@ -97,10 +97,12 @@ async def test_a_chain_is_read_in_order(store: Store) -> None:
     """Tokens and items of every response, from the first on; what the log tells is the last one's."""
     await store.put(make("a", asks=["1"], says=["2"], tokens=packed(1), history=as_json([item("0")])))
     await store.put(make("b", parent="a", asks=["3"], says=["4", "5"], tokens=packed(2, 3)))
-    await store.put(make("c", parent="b", asks=[], says=["6"], tokens=packed(4), told=b'{"tools":[]}'))
+    await store.put(
+        make("c", parent="b", asks=[], says=["6"], tokens=packed(4), log_contents=b'{"tools":[]}')
+    )
     log = await store.log("c", "alice")
     assert log is not None
-    assert (log.model, log.tokens, log.told) == ("qwen", packed(1, 2, 3, 4), b'{"tools":[]}')
+    assert (log.model, log.tokens, log.log_contents) == ("qwen", packed(1, 2, 3, 4), b'{"tools":[]}')
     assert texts(await store.items("c", "alice")) == ["0", "1", "2", "3", "4", "5", "6"]
     assert texts(await store.items("b", "alice")) == ["0", "1", "2", "3", "4", "5"]
 

@@ -23,7 +23,7 @@ from vivace.server.backends.base import Caller, Taker
 from vivace.server.transport.answers import on_mistake, on_vivace_error
 from vivace.server.transport.chat_route import ChatRoute
 from vivace.server.turns.activity import Activity
-from vivace.server.turns.desk import Admitted
+from vivace.server.turns.service import Admitted
 
 STOP = Ended("stop", Usage(7, 5, 12), Waterfall(total_ms=1.0))
 LENGTH = Ended("length", Usage(7, 5, 12), Waterfall())
@@ -59,7 +59,7 @@ class ScriptedTurn:
         self.caller = caller
         self.place = place
         self.watch = None
-        self.known = None
+        self.stored_response = None
         self.is_interrupted = threading.Event()
         self._script = script
 

@@ -21,7 +21,7 @@ from vivace.protocol.shapes.outcomes import (
     CallBegun,
     CallDelta,
     CallDone,
-    CallLost,
+    CallInvalid,
     Queued,
     ReasoningDelta,
     Started,
@@ -172,7 +172,7 @@ async def test_structured_output(stage: Stage, async_sdk: AsyncOpenAI) -> None:
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_half_a_call_never_arrives(stage: Stage, sdk: OpenAI, is_lost: bool) -> None:
     """Cut off by the limit it is text or nothing, in both ways, and the SDK is told that it is not whole."""
-    stage.play(*CALL[:2], *([CallLost("<tool_call>{")] if is_lost else []), LENGTH)
+    stage.play(*CALL[:2], *([CallInvalid("<tool_call>{")] if is_lost else []), LENGTH)
     completion = sdk.chat.completions.create(model="m", messages=HI, tools=[WEATHER])
     assert completion.choices[0].finish_reason == "length"
     assert completion.choices[0].message.tool_calls is None

@@ -21,10 +21,10 @@ from vivace.protocol.shapes.outcomes import Broken, Ended
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, TurnHooks
-from vivace.server.backends.native.speech import Speech
+from vivace.server.backends.native.output_decoder import OutputDecoder
 from vivace.server.store.problems import StoreUnavailable
 from vivace.server.transport.websocket import SocketSession
-from vivace.server.turns.desk import WaitingTurn
+from vivace.server.turns.queued_turn import QueuedTurn
 
 CALL = 'Let me look. <tool_call>\n{"name": "look", "arguments": {"at": "' + "x" * 400 + '"}}</tool_call>'
 LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
@@ -85,7 +85,7 @@ async def test_a_lane_that_is_written_down_holds_up_no_other(inside: Inside) -> 
         check_numbers(talker.heard)
 
 
-@pytest.mark.parametrize("ending", ["farewell", "expire"])
+@pytest.mark.parametrize("ending", ["drain", "expire"])
 async def test_a_connection_that_ends_in_the_commit_tells_the_end_first(inside: Inside, ending: str) -> None:
     """Nothing runs any more, so the socket closes: but after the terminal event that is being written."""
     async with talking(inside.address) as talker:
@@ -123,7 +123,7 @@ async def test_an_interrupted_turn_whose_parent_cannot_be_read_still_ends(
     """A turn that never began is written down with its parent; if that fails, the turn has failed."""
     async with talking(inside.address) as talker:
         first = await talker.complete(input="brief")
-        monkeypatch.setattr(inside.desk, "_known", _refuse)
+        monkeypatch.setattr(inside.service, "_unlogged", _refuse)
         monkeypatch.setattr(inside.native, "_keep", lambda *_, **__: None)
         await talker.create(input="go", previous_response_id=first["id"])
         response_id = await talker.said()
@@ -294,11 +294,11 @@ async def test_a_response_that_was_pushed_out_of_memory_is_still_continued(narro
 async def test_a_turn_in_line_ends_once(narrow: Inside) -> None:
     """Refused when its place came up, then interrupted: one end, and `on_over` is called once."""
     first = await narrow.begin(ResponseCreate(input="go"), Caller())
-    ticket = narrow.desk._queue.enter("realtime", "local")
+    ticket = narrow.service._queue.enter("realtime", "local")
     calls: list[object] = []
     backend: Any = Refusing()
     request, hooks = ResponseCreate(input="brief", model="m"), TurnHooks(on_over=calls.append)
-    waiting = WaitingTurn(request, "resp_waiting", Caller(), ticket, backend, hooks)
+    waiting = QueuedTurn(request, "resp_waiting", Caller(), ticket, backend, hooks)
     assert waiting.place is not None
     first.interrupt()
     outcomes = [outcome async for outcome in waiting.outcomes()]
@@ -338,7 +338,7 @@ def _explode() -> None:
 async def test_a_mistake_at_the_desk_is_answered(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that cannot be begun for a reason of ours gets an error frame, and its lane goes on."""
     async with talking(inside.address) as talker:
-        monkeypatch.setattr(inside.desk, "_backend", lambda _: _explode())
+        monkeypatch.setattr(inside.service, "_backend", lambda _: _explode())
         await talker.create(input="brief")
         refused = await talker.until_type("error")
         assert (refused["status"], refused["error"]["code"]) == (500, "server_error")
@@ -423,7 +423,7 @@ async def test_a_mistake_in_a_background_response_ends_it(
     )
     live = inside.backgrounds.get(begun["id"], Caller())
     assert live is not None
-    monkeypatch.setattr(inside.desk, "commit", lambda *_: _explode())
+    monkeypatch.setattr(inside.service, "commit", lambda *_: _explode())
     async with asyncio.timeout(60):
         await live.cancel()
         assert [frame async for frame in live.frames()]
@@ -436,20 +436,20 @@ async def test_a_mistake_in_reading_the_answer_fails_only_that_turn(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine goes on, and so do the others on it."""
-    hear = Speech.hear
-    broken: list[Speech] = []
+    decode = OutputDecoder.decode
+    broken: list[OutputDecoder] = []
 
-    def fail_one(self: Speech, *given: object) -> object:
-        if self is not other.speech and not broken:  # type: ignore[attr-defined]
+    def fail_one(self: OutputDecoder, *given: object) -> object:
+        if self is not other.decoder and not broken:  # type: ignore[attr-defined]
             broken.append(self)
         if self in broken:
             raise ZeroDivisionError
-        return hear(self, *given)  # type: ignore[arg-type]
+        return decode(self, *given)  # type: ignore[arg-type]
 
     status = await inside.native.status()
     other = await inside.begin(ResponseCreate(input="go"), Caller())
     await anext(other.outcomes())
-    monkeypatch.setattr(Speech, "hear", fail_one)
+    monkeypatch.setattr(OutputDecoder, "decode", fail_one)
     async with talking(inside.address) as talker:
         failed = await talker.complete(input="brief")
         assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")

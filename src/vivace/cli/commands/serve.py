@@ -30,13 +30,13 @@ def serve(port: int | None, model: str | None, upstreams: tuple[str, ...]) -> No
     from vivace.errors import StartError
     from vivace.protocol.rundir import HOST
     from vivace.server.backends.upstream.settings import parse_upstream
-    from vivace.server.instance import bind, take_instance
+    from vivace.server.instance import acquire_instance, bind
 
     settings = load_settings().having(port=port, model=model)
     for given in map(parse_upstream, upstreams):
         table = settings.upstreams.get(given.name, {}) | {"url": given.url}
         settings = settings.having(upstreams=settings.upstreams | {given.name: table})
-    instance = take_instance(settings)
+    instance = acquire_instance(settings)
     if instance is None:
         raise StartError("A server of yours runs already.", "See `vivace status`; end it with `vivace stop`.")
     listener = bind(settings.port, or_another=port is None)

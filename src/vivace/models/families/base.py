@@ -100,7 +100,7 @@ class CallStart(msgspec.Struct, frozen=True):
     tool: Tool
 
 
-class CallDelta(msgspec.Struct, frozen=True):
+class CallArguments(msgspec.Struct, frozen=True):
     """More of the call's arguments (JSON text), or of a custom tool's input (free text, unescaped)."""
 
     delta: str
@@ -116,7 +116,7 @@ class CallError(msgspec.Struct, frozen=True):
     text: str
 
 
-Part = TextPart | ReasoningPart | CallStart | CallDelta | CallEnd | CallError
+Part = TextPart | ReasoningPart | CallStart | CallArguments | CallEnd | CallError
 
 
 class Parser(Protocol):

@@ -34,7 +34,7 @@ from vivace.protocol.shapes.outcomes import (
     CallBegun,
     CallDelta,
     CallDone,
-    CallLost,
+    CallInvalid,
     Ended,
     Outcome,
     ReasoningDelta,
@@ -66,11 +66,11 @@ class ChatWriter:
     def begin(self) -> list[Chunk]:
         return [self._chunk(Delta(role="assistant", content=None))]
 
-    def take(self, outcome: Outcome) -> list[Chunk]:
+    def write(self, outcome: Outcome) -> list[Chunk]:
         """What is to be sent now. Of a turn that broke nothing more is: the transport says what happened."""
         assert not self.is_over, "a turn ends exactly once"
         self.is_over = isinstance(outcome, Ended | Broken)
-        return list(self._take(outcome))
+        return list(self._chunks_of(outcome))
 
     def completion(self) -> ChatCompletion:
         """The whole answer, when it has ended well."""
@@ -91,7 +91,7 @@ class ChatWriter:
             vivace=Extension(self._end.waterfall),
         )
 
-    def _take(self, outcome: Outcome) -> Iterator[Chunk]:
+    def _chunks_of(self, outcome: Outcome) -> Iterator[Chunk]:
         match outcome:
             case TextDelta(delta=delta, logprobs=logprobs):
                 yield from self._say(delta, logprobs)
@@ -107,7 +107,7 @@ class ChatWriter:
                 self._held.append(delta)
             case CallDone():
                 yield from self._call()
-            case CallLost(text=text):
+            case CallInvalid(text=text):
                 yield from self._say(text)
                 self._is_lost = True
             case Ended():

@@ -137,7 +137,7 @@ class Connection:
         assert turn.writer is not None, "begun comes before outcomes"
         if isinstance(outcome, Ended) and outcome.reason == "steered" and turn.ending == "interrupted":
             outcome = msgspec.structs.replace(outcome, reason="interrupted")
-        events = turn.writer.take(outcome)
+        events = turn.writer.write(outcome)
         if self._is_over:
             return self._end_unheard(turn, events[-1]) if turn.writer.is_over else []
         actions: list[Action] = [*_sends(events)]
@@ -191,7 +191,7 @@ class Connection:
         """The connection has lasted its 60 minutes: what runs may finish, and what follows it by a steer."""
         return [] if self._is_over or self._ending else self._wind_down(EXPIRED)
 
-    def farewell(self) -> list[Action]:
+    def drain(self) -> list[Action]:
         """The server shuts down: what runs may finish, while the shell lets it; nothing else begins."""
         return [] if self._is_over or self._ending is LEAVING else self._wind_down(LEAVING)
 

@@ -54,7 +54,7 @@ class CallDone(msgspec.Struct, frozen=True):
     """The open call is whole."""
 
 
-class CallLost(msgspec.Struct, frozen=True):
+class CallInvalid(msgspec.Struct, frozen=True):
     """The open call is none after all; `text` is everything of it as the model wrote it, "" if unknown."""
 
     text: str
@@ -80,5 +80,5 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 TextOutcome = TextDelta | ReasoningDelta | CallDelta
-Outcome = Queued | Started | TextOutcome | CallBegun | CallDone | CallLost | Ended | Broken
+Outcome = Queued | Started | TextOutcome | CallBegun | CallDone | CallInvalid | Ended | Broken
 Terminal = Ended | Broken

@@ -27,6 +27,16 @@ def mistake() -> Refusal:
     return Refusal("The server made a mistake; its log says more.", code=INTERNAL, status=500)
 
 
+def previous_not_found(response_id: str) -> Refusal:
+    """Return the refusal of a request that continues an unknown response. OpenAI answers 400, too."""
+    return Refusal(
+        f"There is no response {response_id} here.",
+        "It was not stored, or is too old: send the whole input.",
+        code="previous_response_not_found",
+        param="previous_response_id",
+    )
+
+
 def model_not_found(model: str, hint: str = "") -> Refusal:
     """The answer to a name that nobody serves, or that this caller may not use: in OpenAI's words."""
     message = f"The model {model[:200]!r} does not exist or you do not have access to it."

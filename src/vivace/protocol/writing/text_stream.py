@@ -18,7 +18,7 @@ class TextStream:
 
     def feed(self, piece: bytes) -> str:
         """The text that may be sent now."""
-        return self._take(self._decoder.decode(piece))
+        return self._cut(self._decoder.decode(piece))
 
     def flush(self) -> str:
         """What is held back, when something that is not text comes: no stop string goes across that."""
@@ -27,11 +27,11 @@ class TextStream:
 
     def finish(self) -> str:
         """The rest, when no more bytes will come."""
-        text = self._take(self._decoder.decode(b"", final=True))
+        text = self._cut(self._decoder.decode(b"", final=True))
         rest, self._held = self._held, ""
         return text if self.is_stopped else text + rest
 
-    def _take(self, text: str) -> str:
+    def _cut(self, text: str) -> str:
         if self.is_stopped or not text:
             return ""
         if not self._stops:

@@ -40,7 +40,7 @@ from vivace.protocol.shapes.outcomes import (
     CallBegun,
     CallDelta,
     CallDone,
-    CallLost,
+    CallInvalid,
     Ended,
     Outcome,
     Queued,
@@ -128,9 +128,9 @@ class ResponseWriter:
         created = self.number(ResponseCreated, response=self.response("queued" if place else "in_progress"))
         return [created, self._waiting(place) if place else self._going()]
 
-    def take(self, outcome: Outcome) -> list[AnyEvent]:
+    def write(self, outcome: Outcome) -> list[AnyEvent]:
         assert not self.is_over, "a turn ends exactly once"
-        events = list(self._take(outcome))
+        events = list(self._events_of(outcome))
         self.is_over = isinstance(outcome, Ended | Broken)
         return events
 
@@ -195,7 +195,7 @@ class ResponseWriter:
     def _going(self) -> AnyEvent:
         return self.number(ResponseInProgress, response=self.response("in_progress"))
 
-    def _take(self, outcome: Outcome) -> Iterator[AnyEvent]:
+    def _events_of(self, outcome: Outcome) -> Iterator[AnyEvent]:
         match outcome:
             case TextDelta(delta=delta, logprobs=logprobs):
                 message = yield from self._as(OpenMessage, "msg")
@@ -216,7 +216,7 @@ class ResponseWriter:
             case CallDone():
                 yield from self._tell_held()
                 yield from self._close("completed", is_whole=True)
-            case CallLost(text=text):
+            case CallInvalid(text=text):
                 yield from self._lose(text)
             case Queued():
                 yield self._moved(outcome)
@@ -276,7 +276,7 @@ class ResponseWriter:
         if held:
             yield from self._tell_call(held.call)
             if arguments := "".join(held.deltas):
-                yield from self._take(CallDelta(arguments))
+                yield from self._events_of(CallDelta(arguments))
 
     def _tell_call(self, call: CallBegun) -> Iterator[AnyEvent]:
         item_id = self._new_id("ctc" if call.is_custom else "fc")
@@ -307,7 +307,7 @@ class ResponseWriter:
         if self._held or isinstance(self._open, OpenCall):
             yield from self._close("incomplete")
         if text:
-            yield from self._take(TextDelta(text))
+            yield from self._events_of(TextDelta(text))
 
     def _numbered(self, draft: Draft) -> Any:
         kind, fields = draft

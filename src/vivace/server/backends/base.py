@@ -80,7 +80,7 @@ class Turn(Protocol):
         ...
 
     @property
-    def known(self) -> "StoredResponse | None":
+    def stored_response(self) -> "StoredResponse | None":
         """What can be continued, from when the turn is over; None if it has no log here."""
         ...
 

@@ -137,7 +137,7 @@ class Library:
             input=msgspec.json.encode(known.input),
             history=msgspec.json.encode(history),
             tokens=known.session.log.between(start, known.length) if known.session else None,
-            told=msgspec.json.encode(known.told),
+            log_contents=msgspec.json.encode(known.log_contents),
             events=events,
         )
 
@@ -168,7 +168,9 @@ class Library:
             connection="",
             is_stored=True,
             model=record.model,
-            told=msgspec.json.decode(log.told if log else record.told, type=LogContents),
+            log_contents=msgspec.json.decode(
+                log.log_contents if log else record.log_contents, type=LogContents
+            ),
             session=session,
             length=len(session.log) if session else 0,
             input=_items.decode(record.input),

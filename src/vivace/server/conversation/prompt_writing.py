@@ -11,7 +11,7 @@ import msgspec
 
 from vivace.protocol.shapes.items import InputItem
 from vivace.server.backends.native.loaded_model import LoadedModel
-from vivace.server.backends.native.speech import Speech
+from vivace.server.backends.native.output_decoder import OutputDecoder
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompting import Prompt, prompt_of
@@ -29,11 +29,11 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     if previous and not turn.follows:  # another model's tokens mean nothing here: all is read anew
         before = await library.history(previous)
     begun = time.perf_counter()
-    turn.told = previous.told if previous and turn.follows else LogContents()
-    prompt = prompt_of(request, turn.told, previous, before)
+    turn.log_contents = previous.log_contents if previous and turn.follows else LogContents()
+    prompt = prompt_of(request, turn.log_contents, previous, before)
     predicted = request.prediction.text if request.prediction else ""
     session = previous.continuation() if previous and turn.follows else Session(tenant=turn.caller.tenant)
-    turn.take(session)
+    turn.work_in(session)
 
     def tokenize() -> list[int]:
         turn.prediction = model.tokenizer.encode(predicted) if predicted else []
@@ -55,12 +55,12 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
         check_room(len(session.log) + len(tokens), limit)
         del turn.prediction[limit:]
     if request.is_provisional:
-        turn.typed = tokens
+        turn.provisional_tokens = tokens
     else:
         session.log.extend(tokens)
-        turn.told, turn.whole_length = prompt.told, len(session.log)
+        turn.log_contents, turn.whole_length = prompt.log_contents, len(session.log)
         _await_answer(turn, model, session, prompt)
-    turn.prompt_tokens = len(session.log) + len(turn.typed)
+    turn.prompt_tokens = len(session.log) + len(turn.provisional_tokens)
     turn.tokenize_s = time.perf_counter() - begun
 
 
@@ -85,7 +85,7 @@ async def _begin_shorter(
     turn.session.release(turn)
     turn.follows = False
     session = Session(tenant=turn.caller.tenant)
-    turn.take(session)
+    turn.work_in(session)
     return session, prompt, tokens
 
 
@@ -95,6 +95,6 @@ def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt
     if request.is_generating or request.candidates:
         session.log.extend(family.answer(session.log, spec))
     if request.is_generating:
-        turn.speech = Speech(
+        turn.decoder = OutputDecoder(
             family, model.tokenizer, spec, session.log, request.stops, is_held=turn.grammar is not None
         )

@@ -30,7 +30,7 @@ class Prompt(msgspec.Struct):
     entries: list[Entry]
     tools: list[Tool]  # that the log does not tell of yet
     spec: OutputSpec
-    told: LogContents  # what the log tells of afterwards
+    log_contents: LogContents  # what the log tells of afterwards
 
     @property
     def characters(self) -> int:
@@ -41,20 +41,20 @@ class Prompt(msgspec.Struct):
 
 def prompt_of(
     request: ResponseCreate,
-    told: LogContents,
+    log_contents: LogContents,
     previous: StoredResponse | None,
     before: Sequence[InputItem] = (),
 ) -> Prompt:
     """`told` is what the log tells of; `before` are earlier items, where there is no log to go on from."""
     items = [*before, *request.items]
-    inline_tools = tuple(tools_in_items(items)) or told.inline_tools
+    inline_tools = tuple(tools_in_items(items)) or log_contents.inline_tools
     given = [*parse_tools(request.tools or []), *inline_tools]
     tools = [Tool(**msgspec.structs.asdict(tool)) for tool in given]
-    digest = _digest(tools) if tools else told.tools
+    digest = _digest(tools) if tools else log_contents.tools
     entries: list[Entry] = []
-    if request.instructions and request.instructions != told.instructions:
+    if request.instructions and request.instructions != log_contents.instructions:
         entries.append(Message("system", request.instructions))
-    if told.is_interrupted:
+    if log_contents.is_interrupted:
         entries.append(Interruption())
     names = {item.call_id: item.name or "" for item in items if item.type in CALLS and item.call_id}
     for item in items:
@@ -64,9 +64,9 @@ def prompt_of(
                 entries.append(Interruption())
     return Prompt(
         entries=entries,
-        tools=tools if digest != told.tools else [],
+        tools=tools if digest != log_contents.tools else [],
         spec=_output_spec(request, tools, parse_choice(request.tool_choice, given)),
-        told=LogContents(request.instructions or told.instructions, digest, inline_tools),
+        log_contents=LogContents(request.instructions or log_contents.instructions, digest, inline_tools),
     )
 
 

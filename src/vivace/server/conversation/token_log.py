@@ -61,30 +61,32 @@ class Session:
         self.log = TokenLog(tokens)
         self.tenant = tenant
         self.writer: object | None = None  # the turn that runs in it
-        self.typist: object | None = None  # the turn that prefills a provisional tail behind its end
+        self.provisional_turn: object | None = (
+            None  # the turn that prefills a provisional tail behind its end
+        )
         self.open_in: object | None = None  # the engine process that holds it
-        self.known_tokens = 0  # how much of the log that engine has
+        self.sent_tokens = 0  # how much of the log that engine has
 
     @property
     def is_busy(self) -> bool:
-        return self.writer is not None or self.typist is not None
+        return self.writer is not None or self.provisional_turn is not None
 
     def release(self, turn: object) -> None:
         """The turn is over."""
         if self.writer is turn:
             self.writer = None
-        if self.typist is turn:
-            self.typist = None
+        if self.provisional_turn is turn:
+            self.provisional_turn = None
 
-    def hear(self, token: int) -> None:
+    def add_generated(self, token: int) -> None:
         """A token that the engine made: it has it already."""
         self.log.extend((token,))
-        self.known_tokens += 1
+        self.sent_tokens += 1
 
-    def news(self) -> list[int]:
+    def take_unsent(self) -> list[int]:
         """What the engine does not have yet; from now on it does."""
-        tokens = self.log.since(self.known_tokens)
-        self.known_tokens = len(self.log)
+        tokens = self.log.since(self.sent_tokens)
+        self.sent_tokens = len(self.log)
         return tokens
 
 
@@ -108,7 +110,7 @@ class StoredResponse:
         connection: str,
         is_stored: bool,
         model: str,
-        told: LogContents,
+        log_contents: LogContents,
         session: Session | None,
         length: int = 0,
         parent: "StoredResponse | None" = None,
@@ -120,7 +122,7 @@ class StoredResponse:
         self.connection = connection  # the one that it is known on, if it is not stored
         self.is_stored = is_stored
         self.model = model
-        self.told = told
+        self.log_contents = log_contents
         self.session = session  # None: an upstream's
         self.length = length
         self.parent = parent

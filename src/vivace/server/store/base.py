@@ -27,7 +27,7 @@ class Record(msgspec.Struct, kw_only=True):
     input: bytes = b"[]"  # JSON list of this request's input items, each with an id
     history: bytes = b"[]"
     tokens: bytes | None = None  # int32, little endian; "" if it added none; None: it has no log
-    told: bytes = b"{}"  # JSON: what the log tells of already (instructions, tools)
+    log_contents: bytes = b"{}"  # JSON: what the log tells of already (instructions, tools)
     events: bytes = b""  # JSON lines of all events, for a background response that can be streamed again
 
 
@@ -36,7 +36,7 @@ class Log(msgspec.Struct):
 
     model: str
     tokens: bytes
-    told: bytes
+    log_contents: bytes
 
 
 class Key(msgspec.Struct, frozen=True):

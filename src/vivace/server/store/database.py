@@ -80,7 +80,7 @@ def open_database(path: Path) -> Database:
         raise _not_started(path, error) from error
     database = None
     try:
-        _take(lock, fcntl.LOCK_SH, path)
+        _lock(lock, fcntl.LOCK_SH, path)
         try:
             writer = _prepared(path)
         except Damaged:
@@ -172,7 +172,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 def _begun_anew(path: Path, lock: int) -> sqlite3.Connection:
     """Alone with the file: look once more, then rename it and begin another. Nothing is deleted."""
     fcntl.flock(lock, fcntl.LOCK_UN)
-    _take(lock, fcntl.LOCK_EX, path)
+    _lock(lock, fcntl.LOCK_EX, path)
     try:
         connection = _prepared(path)  # somebody else may have done it meanwhile
     except Damaged as why:
@@ -197,7 +197,7 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def _take(lock: int, kind: int, path: Path) -> None:
+def _lock(lock: int, kind: int, path: Path) -> None:
     """Shared by all that have the store open; exclusive to set it aside. Dies with its holder."""
     give_up_at = time.monotonic() + BUSY_S
     while True:

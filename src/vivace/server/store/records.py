@@ -73,7 +73,7 @@ def put(connection: sqlite3.Connection, record: Record) -> None:
             record.model,
             record.created_at,
             record.status,
-            record.told,
+            record.log_contents,
             parted.output_at,
             parted.body,
             record.events,
@@ -89,7 +89,20 @@ def get(connection: sqlite3.Connection, response_id: str, tenant: str) -> Record
         f"output, {_TOKENS} FROM responses JOIN nodes USING (node) WHERE node = ?",
         (node,),
     ).fetchone()
-    parent, model, created_at, status, told, output_at, body, events, history, input_, output, tokens = row
+    (
+        parent,
+        model,
+        created_at,
+        status,
+        contents,
+        output_at,
+        body,
+        events,
+        history,
+        input_,
+        output,
+        tokens,
+    ) = row
     return Record(
         id=response_id,
         tenant=tenant,
@@ -101,7 +114,7 @@ def get(connection: sqlite3.Connection, response_id: str, tenant: str) -> Record
         input=input_,
         history=history,
         tokens=tokens,
-        told=told,
+        log_contents=contents,
         events=events,
     )
 
@@ -116,8 +129,8 @@ def log(connection: sqlite3.Connection, response_id: str, tenant: str) -> Log | 
     tokens = [tokens for _, tokens in sorted(rows, key=_depth, reverse=True)]
     if None in tokens:
         return None
-    model, told = connection.execute("SELECT model, told FROM responses WHERE node = ?", (node,)).fetchone()
-    return Log(model=model, tokens=b"".join(tokens), told=told)
+    row = connection.execute("SELECT model, told FROM responses WHERE node = ?", (node,)).fetchone()
+    return Log(model=row[0], tokens=b"".join(tokens), log_contents=row[1])
 
 
 def items(connection: sqlite3.Connection, response_id: str, tenant: str) -> bytes | None:

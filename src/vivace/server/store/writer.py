@@ -68,12 +68,12 @@ class Writer:
 
     def _write(self, wait_s: float | None) -> tuple[bool, bool]:
         """Whether there was a job, and whether more may come."""
-        jobs, is_open = self._take(wait_s)
+        jobs, is_open = self._next_jobs(wait_s)
         if jobs:
             self._commit(jobs)
         return bool(jobs), is_open
 
-    def _take(self, wait_s: float | None) -> tuple[list[Job], bool]:
+    def _next_jobs(self, wait_s: float | None) -> tuple[list[Job], bool]:
         """The jobs that are there, and whether more may come. None: wait until there is one."""
         jobs: list[Job] = []
         try:
@@ -109,8 +109,8 @@ class Writer:
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         for _, future in jobs:
-            told = self._database.explain(error) if isinstance(error, sqlite3.Error) else error
-            future.set_exception(told)
+            problem = self._database.explain(error) if isinstance(error, sqlite3.Error) else error
+            future.set_exception(problem)
 
     def _chores(self, *, is_quiet: bool) -> bool:
         """One small step of what nobody waits for. Whether there is more to do."""

@@ -19,7 +19,7 @@ from vivace.server.transport.answers import json_response
 from vivace.server.transport.codex_catalog import codex_card
 from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
-from vivace.server.turns.desk import Desk
+from vivace.server.turns.service import TurnService
 from vivace.server.watch.metrics_text import CONTENT_TYPE
 from vivace.server.watch.turn_watch import Watch
 
@@ -29,7 +29,7 @@ class About:
         self,
         settings: Settings,
         native: NativeBackend,
-        desk: Desk,
+        service: TurnService,
         activity: Activity,
         watch: Watch,
         port: int,
@@ -37,7 +37,7 @@ class About:
     ) -> None:
         self._settings = settings
         self._native = native
-        self._desk = desk
+        self._service = service
         self._activity = activity
         self._watch = watch
         self._port = port
@@ -58,11 +58,11 @@ class About:
 
     async def models(self, _: Request) -> Response:
         """The models that can be asked for, the one that is used first."""
-        return json_response({"object": "list", "data": [_entry(name) for name in self._desk.models()]})
+        return json_response({"object": "list", "data": [_entry(name) for name in self._service.models()]})
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["model"]
-        if name not in self._desk.models():
+        if name not in self._service.models():
             raise Refusal(
                 f"There is no model {name!r} here.", code="model_not_found", status=404, param="model"
             )
@@ -72,7 +72,7 @@ class About:
         """As the Codex CLI wants it (`model_catalog_url`)."""
         status = await self._native.status()
         window = status.session_tokens or self._settings.context_tokens
-        cards = [codex_card(name, window, rank) for rank, name in enumerate(self._desk.models(), 1)]
+        cards = [codex_card(name, window, rank) for rank, name in enumerate(self._service.models(), 1)]
         return json_response({"models": cards})
 
     async def status(self, _: Request) -> Response:

@@ -30,7 +30,7 @@ from vivace.server.transport.auth import caller_of
 from vivace.server.transport.parsing import parsed
 from vivace.server.transport.sse import FAILED_STATUS, FrameStream, interrupted_when_gone, read_body
 from vivace.server.turns.activity import Activity
-from vivace.server.turns.desk import Admitted
+from vivace.server.turns.service import Admitted
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class ChatRoute:
         turn = admitted.turn
         writer = ChatWriter(turn.request, turn.id, turn.model, has_usage_chunk=asked.has_usage_chunk)
         commit = self._commit if asked.create.store else None
-        outcomes = _written_down(turn, commit) if commit else turn.outcomes()
+        outcomes = _stored_first(turn, commit) if commit else turn.outcomes()
         if asked.create.stream:
             return ChatStream(admitted, outcomes, writer, self._activity, self._patience_s, self._beat_s)
         with self._activity.answering():
@@ -123,7 +123,7 @@ class ChatStream(Response):
         end = loop.time() + self._patience_s
         opening: list[Outcome] = []
         while not opening or isinstance(opening[-1], Queued | Started):
-            outcome = await self._listener.hear(end - loop.time())
+            outcome = await self._listener.next(end - loop.time())
             if outcome is None:
                 break
             opening.append(outcome)
@@ -134,13 +134,13 @@ class ChatStream(Response):
         try:
             yield _framed(*self._writer.begin())
             if self._turn.place:
-                yield _told(self._turn.place)
+                yield _queue_comment(self._turn.place)
             if frame := b"".join(map(self._frame, opening)):
                 yield frame
             loop = asyncio.get_running_loop()
             sent_at = loop.time()
             while not self._writer.is_over:
-                heard = await self._listener.hear(sent_at + self._beat_s - loop.time())
+                heard = await self._listener.next(sent_at + self._beat_s - loop.time())
                 if frame := BEAT if heard is None else self._frame(heard):
                     yield frame
                     sent_at = loop.time()
@@ -149,10 +149,10 @@ class ChatStream(Response):
             yield _framed(ErrorAnswer(body_of(mistake())))
 
     def _frame(self, outcome: Outcome) -> bytes:
-        frame = _framed(*self._writer.take(outcome))
+        frame = _framed(*self._writer.write(outcome))
         match outcome:
             case Queued():
-                return _told(outcome)
+                return _queue_comment(outcome)
             case Broken():
                 return _framed(ErrorAnswer(body_of(_error_of(outcome))))
             case Ended():
@@ -167,7 +167,7 @@ class Listener:
         self._outcomes = outcomes
         self._coming: asyncio.Future[Outcome] | None = None
 
-    async def hear(self, within_s: float) -> Outcome | None:
+    async def next(self, within_s: float) -> Outcome | None:
         """The next outcome, or None if none comes in time: then it is still the next."""
         # Not `wait_for`: cancelling what it awaits would end the turn's generator.
         self._coming = self._coming or asyncio.ensure_future(anext(self._outcomes))
@@ -182,12 +182,12 @@ class Listener:
             self._coming.cancel()
 
 
-async def _written_down(turn: Turn, commit: Commit) -> AsyncIterator[Outcome]:
+async def _stored_first(turn: Turn, commit: Commit) -> AsyncIterator[Outcome]:
     """The same outcomes, the last of them when the response is stored; if it cannot be, the turn broke."""
     writer = ResponseWriter(turn.request, turn.id, turn.model)
     writer.begin(turn.place)
     async for outcome in turn.outcomes():
-        events = writer.take(outcome)
+        events = writer.write(outcome)
         if writer.is_over:
             last = events[-1]
             assert isinstance(last, Terminal), last
@@ -203,7 +203,7 @@ async def _drained(admitted: Admitted, outcomes: AsyncIterator[Outcome], writer:
     async for outcome in outcomes:
         if isinstance(outcome, Broken):
             return error_response(_error_of(outcome))
-        writer.take(outcome)
+        writer.write(outcome)
     return json_response(writer.completion(), headers=admitted.headers)
 
 
@@ -215,6 +215,6 @@ def _framed(*values: Any) -> bytes:
     return b"".join(b"data: " + _encode(value) + b"\n\n" for value in values)
 
 
-def _told(place: Queued) -> bytes:
+def _queue_comment(place: Queued) -> bytes:
     """Where it waits, as a comment: chat has no event for it."""
     return b": queued, place %d, about %.1f s\n\n" % (place.position, place.estimate_s)

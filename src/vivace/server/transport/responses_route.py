@@ -1,6 +1,6 @@
 """`/v1/responses` over HTTP: create as events or as one JSON answer, and everything about stored responses.
 
-Owns the routes. Does not own turns (`desk`), background ones (`background`) or framing (`sse`).
+Owns the routes. Does not own turns (`service`), background ones (`background`) or framing (`sse`).
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -27,16 +27,16 @@ from vivace.server.transport.sse import (
     read_body,
 )
 from vivace.server.turns.activity import Activity
-from vivace.server.turns.background import Backgrounds
-from vivace.server.turns.desk import Desk
+from vivace.server.turns.background import BackgroundResponses
 from vivace.server.turns.response_events import response_events
+from vivace.server.turns.service import TurnService
 
 MAX_PAGE = 100
 
 
 class ResponsesRoute:
-    def __init__(self, desk: Desk, backgrounds: Backgrounds, activity: Activity) -> None:
-        self._desk = desk
+    def __init__(self, service: TurnService, backgrounds: BackgroundResponses, activity: Activity) -> None:
+        self._service = service
         self._backgrounds = backgrounds
         self._activity = activity
 
@@ -45,7 +45,7 @@ class ResponsesRoute:
         asked = await parsed(parse_create, await read_body(request))
         if asked.stream_id is not None:
             raise Refusal("Lanes are for WebSockets.", code="unsupported_parameter", param="stream_id")
-        admitted = await self._desk.begin(asked, caller_of(request))
+        admitted = await self._service.begin(asked, caller_of(request))
         turn, headers = admitted.turn, admitted.headers
         if asked.background:
             live = await self._backgrounds.begin(turn)
@@ -53,11 +53,11 @@ class ResponsesRoute:
                 return FrameStream(live.frames(), self._activity, None, headers)
             return json_response(live.response, headers=headers)
         if asked.stream:
-            frames = _frames(response_events(self._desk, turn))
+            frames = _frames(response_events(self._service, turn))
             return FrameStream(frames, self._activity, lambda: leave(turn), headers)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
-                return await _drained(self._desk, turn, headers)
+                return await _drained(self._service, turn, headers)
 
     async def retrieve(self, request: Request) -> Response:
         """The response; with `stream=true`, its events from `starting_after` on."""
@@ -86,7 +86,7 @@ class ResponsesRoute:
         if live:
             await live.cancel()
             self._backgrounds.drop(live)
-        if not await self._desk.library.delete(response_id, caller):
+        if not await self._service.library.delete(response_id, caller):
             raise _unknown(response_id)
         return json_response({"id": response_id, "object": "response", "deleted": True})
 
@@ -111,7 +111,7 @@ class ResponsesRoute:
         """The items of the conversation before the response's output, newest first unless asked otherwise."""
         response_id, caller = request.path_params["response_id"], caller_of(request)
         record = await self._record(response_id, caller)
-        items = await self._desk.library.inputs(record)
+        items = await self._service.library.inputs(record)
         order = request.query_params.get("order", "desc")
         if order not in ("asc", "desc"):
             raise Refusal("order is asc or desc.", code="invalid_value", param="order")
@@ -135,16 +135,16 @@ class ResponsesRoute:
         )
 
     async def _record(self, response_id: str, caller: Caller) -> Record:
-        record = await self._desk.library.store.get(response_id, caller.tenant)
+        record = await self._service.library.store.get(response_id, caller.tenant)
         if record is None:
             raise _unknown(response_id)
         return record
 
 
-async def _drained(desk: Desk, turn: Turn, headers: Mapping[str, str]) -> Response:
+async def _drained(service: TurnService, turn: Turn, headers: Mapping[str, str]) -> Response:
     """The whole answer at once: the response of the terminal event."""
     last: AnyEvent | None = None
-    async for event in response_events(desk, turn):
+    async for event in response_events(service, turn):
         last = event
     assert isinstance(last, Terminal), "a turn ends with a terminal event"
     if isinstance(last, ResponseFailed):

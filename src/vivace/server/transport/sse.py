@@ -33,6 +33,7 @@ FAILED_STATUS = {
     "engine_died": 503,
     "could_not_start": 503,
     "model_not_found": 404,
+    "previous_response_not_found": 400,
     "rate_limit_exceeded": 429,
     "store_unavailable": 503,
     "invalid_prompt": 400,
@@ -78,7 +79,7 @@ class FrameStream(Response):
             if self._on_gone is None:
                 await _while_there(self._send_all(send), receive)
             else:
-                async with told_when_gone(self._on_gone, receive):
+                async with calling_when_gone(self._on_gone, receive):
                     await self._send_all(send)
 
     async def _send_all(self, send: Send) -> None:
@@ -107,7 +108,7 @@ async def _disconnect(receive: Receive) -> None:
 
 
 @asynccontextmanager
-async def told_when_gone(on_gone: Callable[[], None], receive: Receive) -> AsyncIterator[None]:
+async def calling_when_gone(on_gone: Callable[[], None], receive: Receive) -> AsyncIterator[None]:
     """Call `on_gone` when the client goes away, and however else the block ends."""
 
     async def watch() -> None:
@@ -124,7 +125,7 @@ async def told_when_gone(on_gone: Callable[[], None], receive: Receive) -> Async
 
 def interrupted_when_gone(turn: Turn, receive: Receive) -> AbstractAsyncContextManager[None]:
     """Interrupt the turn when the client goes away, and however else the block ends."""
-    return told_when_gone(lambda: leave(turn), receive)
+    return calling_when_gone(lambda: leave(turn), receive)
 
 
 def leave(turn: Turn) -> None:

@@ -34,7 +34,7 @@ from vivace.server.transport.protocols import BLOCKED_S, WIRE, WebSocketProtocol
 from vivace.server.transport.sse import note_gone
 from vivace.server.transport.tickets import chosen_subprotocol
 from vivace.server.turns.activity import Activity
-from vivace.server.turns.desk import Desk
+from vivace.server.turns.service import TurnService
 from vivace.server.watch.turn_watch import Watch
 
 LONGEST_S = 60 * 60.0
@@ -48,8 +48,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SocketRoute:
-    def __init__(self, desk: Desk, activity: Activity, watch: Watch) -> None:
-        self._desk = desk
+    def __init__(self, service: TurnService, activity: Activity, watch: Watch) -> None:
+        self._service = service
         self._activity = activity
         self._watch = watch
         self._open: set[SocketSession] = set()
@@ -58,20 +58,20 @@ class SocketRoute:
         caller = caller_of(websocket)
         caller = msgspec.structs.replace(caller, connection=secrets.token_hex(8))
         await websocket.accept(chosen_subprotocol(websocket.scope["subprotocols"]))
-        session = SocketSession(websocket, self._desk, self._activity, self._watch, caller)
+        session = SocketSession(websocket, self._service, self._activity, self._watch, caller)
         self._open.add(session)
-        self._desk.library.join(caller.connection)
+        self._service.library.join(caller.connection)
         self._watch.metrics.sockets(len(self._open))
         try:
             await session.run()
         finally:
             self._open.discard(session)
             self._watch.metrics.sockets(len(self._open))
-            self._desk.library.leave(caller.connection)
+            self._service.library.leave(caller.connection)
 
-    async def farewell(self) -> None:
+    async def drain(self) -> None:
         """What waits is refused; what runs goes on."""
-        await asyncio.gather(*(session.farewell() for session in self._open))
+        await asyncio.gather(*(session.drain() for session in self._open))
 
     async def close(self) -> None:
         await asyncio.gather(*(session.close() for session in self._open))
@@ -79,11 +79,11 @@ class SocketRoute:
 
 class SocketSession:
     def __init__(
-        self, websocket: WebSocket, desk: Desk, activity: Activity, watch: Watch, caller: Caller
+        self, websocket: WebSocket, service: TurnService, activity: Activity, watch: Watch, caller: Caller
     ) -> None:
         self._websocket = websocket
         self._wire: WebSocketProtocol = websocket.scope["extensions"][WIRE]
-        self._desk = desk
+        self._service = service
         self._activity = activity
         self._watch = watch
         self._caller = caller
@@ -119,8 +119,8 @@ class SocketSession:
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
-    async def farewell(self) -> None:
-        await self._perform(self._machine.farewell())
+    async def drain(self) -> None:
+        await self._perform(self._machine.drain())
 
     async def close(self) -> None:
         await self._close(RESTARTING, "The server is restarting.")
@@ -182,15 +182,15 @@ class SocketSession:
         match action:
             case Send(message=message):
                 if turn and isinstance(message, Terminal):
-                    message = await self._desk.commit(turn, message)
+                    message = await self._service.commit(turn, message)
                 await self._send(message)
             case Start(response_id=response_id, request=request):
                 self._spawn(self._answer(response_id, request))
             case Commit(message=message):
                 assert turn is not None, "an end is a turn's"
-                await self._desk.commit(turn, message)
+                await self._service.commit(turn, message)
             case Forget(response_id=response_id):
-                self._desk.library.forget(response_id, self._caller)
+                self._service.library.forget(response_id, self._caller)
             case Close(code=code, reason=reason):
                 await self._close(code, reason)
 
@@ -204,7 +204,7 @@ class SocketSession:
         if turn := self._turns.get(response_id):
             turn.interrupt(cancel.reason, is_discarding=cancel.is_discarding)
         else:
-            self._cancelled[response_id] = cancel  # the desk has not let it begin yet
+            self._cancelled[response_id] = cancel  # it has not begun yet
 
     async def _send(self, message: AnyEvent | ErrorFrame) -> None:
         """A client that is gone hears nothing; the reader learns of it by itself."""
@@ -239,7 +239,7 @@ class SocketSession:
         """The boundary of a request on a socket: whatever goes wrong here is answered."""
         with self._activity.answering():
             try:
-                admitted = await self._desk.begin(request, self._caller, response_id)
+                admitted = await self._service.begin(request, self._caller, response_id)
             except Exception as error:
                 if not isinstance(error, VivaceError):
                     log.exception("%s was not begun", response_id)
@@ -248,7 +248,7 @@ class SocketSession:
                 return await self._perform(self._machine.refused(response_id, error))
             turn = self._turns[response_id] = admitted.turn
             try:
-                await self._tell(turn)
+                await self._stream(turn)
             finally:
                 turn.interrupt()
                 del self._turns[response_id]
@@ -274,7 +274,7 @@ class SocketSession:
             wire.write(_encode(action.message))
         return True
 
-    async def _tell(self, turn: Turn) -> None:
+    async def _stream(self, turn: Turn) -> None:
         """The boundary of a turn on a socket: whatever goes wrong here is logged and answered."""
         if cancel := self._cancelled.pop(turn.id, None):
             turn.interrupt(cancel.reason, is_discarding=cancel.is_discarding)

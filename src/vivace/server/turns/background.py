@@ -1,8 +1,8 @@
-"""Background responses: they go on when their client has left, and are told again from any event on.
+"""Background responses: they go on when their client has left, and can be streamed again from any event.
 
-Owns those that run, and for a while those that have ended. Their events are written down with the response
-when it ends, so that they can be told again after a restart too. Does not own turns (`desk`) or routes
-(`responses`).
+Owns those that run, and for a while those that have ended. Their events are stored with the response when it
+ends, so that they can be streamed again after a restart too. Does not own turns (`service`) or routes
+(`responses_route`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from vivace.server.backends.base import Caller, Turn
 from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.transport.sse import framed
 from vivace.server.turns.activity import Activity
-from vivace.server.turns.desk import Desk
+from vivace.server.turns.service import TurnService
 
 MAX_ENDED = 64  # that are still in memory
 
@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 
 
-class Live:
+class BackgroundResponse:
     """One background response: its turn, and all its events so far."""
 
-    def __init__(self, desk: Desk, turn: Turn) -> None:
-        self._desk = desk
+    def __init__(self, service: TurnService, turn: Turn) -> None:
+        self._service = service
         self.turn = turn
         self._writer = ResponseWriter(turn.request, turn.id, turn.model)
         self._events: list[AnyEvent] = self._writer.begin(turn.place)
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self.is_over = False
         self.response: Response = self._events[0].response  # type: ignore[union-attr]
 
@@ -43,17 +43,17 @@ class Live:
         """The boundary of a background turn: whatever goes wrong here is logged, and ends it."""
         try:
             async for outcome in self.turn.outcomes():
-                await self._add(self._writer.take(outcome))
+                await self._add(self._writer.write(outcome))
         except Exception:
             log.exception("%s failed", self.turn.id)
             self.turn.interrupt()
             if not self._writer.is_over:
-                await self._add(self._writer.take(Broken(INTERNAL, mistake().message)))
+                await self._add(self._writer.write(Broken(INTERNAL, mistake().message)))
         finally:
-            await self._tell(is_over=True)
+            await self._notify(is_over=True)
 
     async def frames(self, after: int = -1) -> AsyncIterator[bytes]:
-        """All events with a number above `after`, to the last, as they come."""
+        """Give all events with a number above `after`, to the last, as they come."""
         at = after + 1  # events are numbered from 0 without a gap
         while True:
             while at < len(self._events):
@@ -61,46 +61,48 @@ class Live:
                 at += 1
             if self.is_over:
                 return
-            async with self._news:
+            async with self._changed:
                 while not self.is_over and at >= len(self._events):
-                    await self._news.wait()
+                    await self._changed.wait()
 
     async def cancel(self) -> None:
         """End it, and wait until it is over."""
         self.turn.interrupt("cancelled")
-        async with self._news:
-            await self._news.wait_for(lambda: self.is_over)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.is_over)
 
     async def _add(self, events: list[AnyEvent]) -> None:
         for event in events:
-            if isinstance(event, Terminal):  # told to nobody before it is written down
+            if isinstance(event, Terminal):  # nobody gets it before it is stored
                 lines = b"\n".join(_encode(each) for each in [*self._events, event])
-                event = await self._desk.commit(self.turn, event, lines if self.turn.request.stream else b"")
-            if isinstance(event, ResponseQueued):  # it tells of the place only
+                event = await self._service.commit(
+                    self.turn, event, lines if self.turn.request.stream else b""
+                )
+            if isinstance(event, ResponseQueued):  # it has only the place
                 self.response = msgspec.structs.replace(self.response, vivace=event.response.vivace)
             else:
                 self.response = getattr(event, "response", self.response)
             self._events.append(event)
-        await self._tell(is_over=self._writer.is_over)
+        await self._notify(is_over=self._writer.is_over)
 
-    async def _tell(self, *, is_over: bool) -> None:
-        async with self._news:
+    async def _notify(self, *, is_over: bool) -> None:
+        async with self._changed:
             self.is_over = is_over
-            self._news.notify_all()
+            self._changed.notify_all()
 
 
-class Backgrounds:
-    def __init__(self, desk: Desk, activity: Activity) -> None:
-        self._desk = desk
+class BackgroundResponses:
+    def __init__(self, service: TurnService, activity: Activity) -> None:
+        self._service = service
         self._activity = activity
-        self._lives: dict[str, Live] = {}
+        self._lives: dict[str, BackgroundResponse] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def begin(self, turn: Turn) -> Live:
-        """Written down before the client hears of it: an id that was given out is never unknown."""
-        live = Live(self._desk, turn)
+    async def begin(self, turn: Turn) -> BackgroundResponse:
+        """Store a background response, then run it: an id that a client was given is never unknown."""
+        live = BackgroundResponse(self._service, turn)
         try:
-            await self._desk.library.begin(_promised(turn), live.response)
+            await self._service.library.begin(_promised(turn), live.response)
         except BaseException:
             turn.interrupt()
             raise
@@ -111,14 +113,14 @@ class Backgrounds:
         task.add_done_callback(self._tasks.discard)
         return live
 
-    def get(self, response_id: str, caller: Caller) -> Live | None:
+    def get(self, response_id: str, caller: Caller) -> BackgroundResponse | None:
         live = self._lives.get(response_id)
         return live if live and live.turn.caller.tenant == caller.tenant else None
 
-    def drop(self, live: Live) -> None:
+    def drop(self, live: BackgroundResponse) -> None:
         self._lives.pop(live.turn.id, None)
 
-    async def _run(self, live: Live) -> None:
+    async def _run(self, live: BackgroundResponse) -> None:
         with self._activity.answering():
             await live.run()
 
@@ -135,7 +137,7 @@ def _promised(turn: Turn) -> StoredResponse:
         connection="",
         is_stored=True,
         model=turn.model,
-        told=LogContents(),
+        log_contents=LogContents(),
         session=None,
         input=turn.request.items,
     )

@@ -84,7 +84,7 @@ class Meter:
         wait_s = self.full_in_s(now) + amount_s - MINUTE_S
         return wait_s if wait_s > ROUNDING_S else 0.0
 
-    def take(self, amount_s: float, now: float) -> None:
+    def consume(self, amount_s: float, now: float) -> None:
         self._full_at = max(self._full_at, now) + amount_s
 
     def give_back(self, amount_s: float) -> None:
@@ -132,7 +132,7 @@ class Reservation:
         self._account.open -= 1
         beyond_s = _inflow_s(actual_tokens - self._tokens, self._per_minute)
         if beyond_s > 0:
-            self._account.tokens.take(beyond_s, self._clock())
+            self._account.tokens.consume(beyond_s, self._clock())
         else:
             self._account.tokens.give_back(-beyond_s)
 
@@ -160,8 +160,8 @@ class Limits:
             return Reservation(_Account(), tokens, 0, self._clock, {})
         account = self._accounts.setdefault((key.id, tier), _Account())
         self._refuse_if_too_much(account, tier, tokens, per_minute, now)
-        account.requests.take(_inflow_s(1, per_minute[0]), now)
-        account.tokens.take(_inflow_s(tokens, per_minute[1]), now)
+        account.requests.consume(_inflow_s(1, per_minute[0]), now)
+        account.tokens.consume(_inflow_s(tokens, per_minute[1]), now)
         return Reservation(account, tokens, per_minute[1], self._clock, _headers(account, per_minute, now))
 
     def _refuse_if_too_much(

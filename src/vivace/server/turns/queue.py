@@ -86,7 +86,7 @@ class Line:
     def leave(self, entry: Entry, tokens: float | None = None) -> None:
         """Free whatever the entry holds, once. `tokens`: what the turn really used, if that is known."""
         if entry.state == "waiting":
-            self._take_out(entry)
+            self._remove(entry)
         elif entry.state == "running":
             self._running[entry.tier] -= 1
             if tokens != 0:  # what never began does not tell how long a turn takes
@@ -159,7 +159,7 @@ class Line:
 
     def _admit(self, entry: Entry) -> None:
         self._served[entry.tier].pick(entry.key, entry.tokens)
-        self._take_out(entry)
+        self._remove(entry)
         self._share.count(
             is_realtime=entry.tier == "realtime", is_other_waiting=bool(self._waiting["background"])
         )
@@ -167,7 +167,7 @@ class Line:
         entry.state, entry.began_at = "running", self._clock()
         entry.on_change()
 
-    def _take_out(self, entry: Entry) -> None:
+    def _remove(self, entry: Entry) -> None:
         tier, key = entry.tier, entry.key
         entries = self._waiting[tier][key]
         entries.remove(entry)
@@ -222,11 +222,11 @@ class Ticket:
 
     async def wait(self) -> AsyncIterator[Queued]:
         """Its place, now and whenever it changes; ends when it may run, or has left."""
-        told = 0
+        last = 0
         while place := self.place:
             self._changed.clear()
-            if told != place.position:
-                told = place.position
+            if last != place.position:
+                last = place.position
                 yield place
             else:
                 await self._changed.wait()

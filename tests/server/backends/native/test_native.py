@@ -169,7 +169,7 @@ async def test_memory_forgets_what_was_longest_unused(settings: Settings) -> Non
             connection="",
             is_stored=True,
             model="m",
-            told=LogContents(),
+            log_contents=LogContents(),
             session=Session(),
             length=0,
         )

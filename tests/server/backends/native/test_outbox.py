@@ -94,9 +94,9 @@ def test_a_taker_has_what_it_takes_and_the_listener_the_rest(
         listener = asyncio.create_task(listen())
         for outcome, step in zip_longest(outcomes, steps[: len(outcomes)], fillvalue="take"):
             assert isinstance(outcome, Outcome)
-            outbox.hold(outcome)
+            outbox.add(outcome)
             if step != "hold":
-                outbox.tell(take if step == "take" else None)
+                outbox.deliver(take if step == "take" else None)
             if step == "pause":
                 await asyncio.sleep(0)
         outbox.put(END)
@@ -115,9 +115,9 @@ def test_a_taker_gets_what_was_held_as_one() -> None:
         return True
 
     for text in ("a", "b"):
-        outbox.hold(TextDelta(text, [text]))
-    outbox.tell(take)
-    outbox.tell(take)
+        outbox.add(TextDelta(text, [text]))
+    outbox.deliver(take)
+    outbox.deliver(take)
     assert taken == [TextDelta("ab", ["a", "b"])]
 
 

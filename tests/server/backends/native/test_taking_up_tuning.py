@@ -17,13 +17,13 @@ async def test_the_engine_is_restarted_only_for_something_better(settings: Setti
     async with served_here(settings) as inside, ResponsesClient(inside.address) as client:
         first = await client.complete(body | {"input": "My name is Ada."})
         before = await inside.native.status()
-        assert not await inside.native.take_up_tuning()
+        assert not await inside.native.apply_tuning()
         found = replace(profile.skipped("m", smol, ""), state="measured", threads=1, chunk_tokens=64)
         profile.write(settings, smol, found)
-        assert not await inside.native.take_up_tuning(), "the same weights, run as before"
+        assert not await inside.native.apply_tuning(), "the same weights, run as before"
         profile.write(settings, smol, replace(found, use_extra_bufts=False))
-        assert await inside.native.take_up_tuning()
-        assert not await inside.native.take_up_tuning()
+        assert await inside.native.apply_tuning()
+        assert not await inside.native.apply_tuning()
         second = await client.complete(body | {"input": "What is my name?", "previous_response_id": first.id})
         after = await inside.native.status()
     assert second.status in ("completed", "incomplete")

@@ -255,7 +255,7 @@ class Told:
         self.outcomes = outcomes
         self.end = outcomes[-1]
         writer = ResponseWriter(request, "resp_1", "m")
-        events = [event for outcome in outcomes for event in writer.take(outcome)]
+        events = [event for outcome in outcomes for event in writer.write(outcome)]
         assert writer.is_over
         assert isinstance(events[-1], Terminal)
         self.response = events[-1].response

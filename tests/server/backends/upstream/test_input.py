@@ -106,8 +106,8 @@ def test_calls_in_any_mixture_are_told_one_by_one(mixture: tuple[list[str], list
             begun.append(index)
             function["name"] = f"f{index}"
         delta = {"tool_calls": [{"index": index, "id": f"id{index}", "function": function}]}
-        reader.hear("", json.dumps({"choices": [{"delta": delta}]}))
-    reader.hear("", json.dumps({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}))
+        reader.read_event("", json.dumps({"choices": [{"delta": delta}]}))
+    reader.read_event("", json.dumps({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}))
     told: list[tuple[str, str]] = []
     is_open = False
     for outcome in outcomes:
@@ -130,13 +130,13 @@ def test_calls_in_any_mixture_are_told_one_by_one(mixture: tuple[list[str], list
 def test_text_beside_a_call_waits_for_its_end() -> None:
     """Text in the middle of a call neither ends the call nor is lost."""
     outcomes: list[Outcome] = []
-    teller = OutcomeSequencer(outcomes.append)
-    first = teller.begin(CallBegun("a"))
-    teller.grow(first, "{")
-    teller.text("hm")
-    second = teller.begin(CallBegun("b"))
-    teller.done(second)
-    teller.grow(first, "}")
+    sequencer = OutcomeSequencer(outcomes.append)
+    first = sequencer.begin_call(CallBegun("a"))
+    sequencer.extend_call(first, "{")
+    sequencer.text("hm")
+    second = sequencer.begin_call(CallBegun("b"))
+    sequencer.end_call(second)
+    sequencer.extend_call(first, "}")
     assert outcomes == [CallBegun("a"), CallDelta("{"), CallDelta("}")]
-    teller.done(first)
+    sequencer.end_call(first)
     assert outcomes[3:] == [CallDone(), TextDelta("hm"), CallBegun("b"), CallDone()]

@@ -143,7 +143,7 @@ async def test_an_interrupt_keeps_what_was_said(fake: Fake, box: Asker) -> None:
     said: list[Outcome] = []
     async for outcome in turn.outcomes():
         said.append(outcome)
-        if turn.teller.pieces == 3:
+        if turn.sequencer.delta_count == 3:
             turn.interrupt("steered")
     assert "".join(outcome.delta for outcome in said if isinstance(outcome, TextDelta)) == "One two E"
     assert isinstance(said[-1], Ended)

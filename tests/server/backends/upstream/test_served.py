@@ -98,6 +98,14 @@ async def test_steering_restarts_an_upstream_with_the_partial(
     until(lambda: status_of(served).engine.turns == 0)
 
 
+def test_an_unknown_previous_response_is_the_same_error_everywhere(near: ServerAddress, far: str) -> None:
+    """400 and one code, whether the model is here or an upstream's."""
+    for model in (f"far/{far}", None):
+        body = {"model": model, "input": "hi", "previous_response_id": "resp_unknown"}
+        status, answer = fetch(near, "POST", "/v1/responses", body)
+        assert (status, answer["error"]["code"]) == (400, "previous_response_not_found")
+
+
 def test_an_upstream_that_is_away_is_named(near: ServerAddress, tmp_path: Path) -> None:
     """A model that nobody serves is a 404 with what to do."""
     status, answer = fetch(

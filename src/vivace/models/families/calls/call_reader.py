@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from vivace.models.families.base import (
-    CallDelta,
+    CallArguments,
     CallEnd,
     CallStart,
     OutputSpec,
@@ -59,8 +59,8 @@ def joined(parts: Sequence[Part]) -> list[Part]:
                 found[-1] = TextPart(before + text)
             case ReasoningPart(text=before), ReasoningPart(text=text):
                 found[-1] = ReasoningPart(before + text)
-            case CallDelta(delta=before), CallDelta(delta=delta):
-                found[-1] = CallDelta(before + delta)
+            case CallArguments(delta=before), CallArguments(delta=delta):
+                found[-1] = CallArguments(before + delta)
             case _:
                 found.append(part)
     return found
@@ -92,7 +92,7 @@ class PartialCall:
     def _grow(self, delta: str) -> None:
         if delta:
             self._grown.append(delta)
-            self._parts.append(CallDelta(delta))
+            self._parts.append(CallArguments(delta))
 
     def _end(self) -> None:
         self.has_ended = True

@@ -16,7 +16,7 @@ import msgspec
 from vivace.config import Settings
 from vivace.engine.wire.frames import Failed, Finished
 from vivace.errors import RequestRefused, VivaceError
-from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found
+from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
 from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
@@ -83,7 +83,7 @@ class NativeBackend:
         if request.previous_response_id:
             previous = self._library.peek(request.previous_response_id, caller)
             if previous is None:
-                raise not_found(request.previous_response_id)
+                raise previous_not_found(request.previous_response_id)
         model = request.model or (previous.model if previous else self._settings.model)
         self._check_model(model, caller)
         turn = NativeTurn(response_id, request, model, caller, previous, hooks)
@@ -141,7 +141,7 @@ class NativeBackend:
             raise model_not_found(name)
         find_model(self._settings, name)
 
-    async def take_up_tuning(self) -> bool:
+    async def apply_tuning(self) -> bool:
         """Restart the engine if tuning found a better way to run its model; return whether it did.
 
         Running turns end first, and new ones wait for the new engine.
@@ -212,14 +212,14 @@ class NativeBackend:
     def _keep(self, turn: NativeTurn, reason: str) -> None:
         """Remember where the response ended, so that it can be continued."""
         if turn.session:
-            turn.known = self._library.keep(
+            turn.stored_response = self._library.keep(
                 StoredResponse(
                     turn.id,
                     tenant=turn.caller.tenant,
                     connection=turn.caller.connection,
                     is_stored=turn.request.is_stored,
                     model=turn.model,
-                    told=_told(turn, reason),
+                    log_contents=_contents_after(turn, reason),
                     session=turn.session,
                     length=turn.kept_length(reason),
                     parent=turn.previous,
@@ -229,16 +229,9 @@ class NativeBackend:
             )
 
 
-def _told(turn: NativeTurn, reason: str) -> LogContents:
+def _contents_after(turn: NativeTurn, reason: str) -> LogContents:
     """What the log tells of when the turn is over. A provisional tail leaves the log as it was."""
-    is_interrupted = turn.told.is_interrupted if turn.request.is_provisional else reason in INTERRUPTED
-    return msgspec.structs.replace(turn.told, is_interrupted=is_interrupted)
-
-
-def not_found(response_id: str) -> Refusal:
-    return Refusal(
-        f"There is no response {response_id} here.",
-        "It was not stored, or is too old: send the whole input.",
-        code="previous_response_not_found",
-        param="previous_response_id",
+    is_interrupted = (
+        turn.log_contents.is_interrupted if turn.request.is_provisional else reason in INTERRUPTED
     )
+    return msgspec.structs.replace(turn.log_contents, is_interrupted=is_interrupted)

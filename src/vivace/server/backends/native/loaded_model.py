@@ -83,7 +83,7 @@ class LoadedModel:
         if session.open_in is not process:
             length = len(session.log) if is_whole else 0
             process.send(Open(session.name, session.log.first(length), session.tenant))
-            session.open_in, session.known_tokens = process, length
+            session.open_in, session.sent_tokens = process, length
             self._park_oldest(process)
 
     def close_session(self, session: Session, process: EngineProcess) -> None:

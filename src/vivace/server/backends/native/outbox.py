@@ -26,26 +26,26 @@ class Outbox:
         self._waiting: deque[Outcome] = deque()
         self._more: list[str] = []  # what belongs to the text that waits last; joined when it is taken
         self._logprobs: list[Any] = []  # of that
-        self._news: asyncio.Future[None] | None = None  # the listener waits for it
+        self._wakeup: asyncio.Future[None] | None = None  # the listener waits for it
 
     def put(self, outcome: Outcome) -> None:
-        self.hold(outcome)
-        self.tell()
+        self.add(outcome)
+        self.deliver()
 
-    def hold(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Put it in, and tell later."""
-        if not self._waiting or not self._is_joined(self._waiting[-1], outcome):
-            self._settle()
+        if not self._waiting or not self._try_join(self._waiting[-1], outcome):
+            self._join()
             self._waiting.append(outcome)
 
-    def tell(self, taker: Taker | None = None) -> None:
+    def deliver(self, taker: Taker | None = None) -> None:
         """Wake the listener for what waits, unless the taker takes all of it."""
         while self._waiting and taker:
             if not taker(self._first()):
                 break
             self._waiting.popleft()
-        if self._waiting and self._news and not self._news.done():
-            self._news.set_result(None)
+        if self._waiting and self._wakeup and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
     async def __aiter__(self) -> AsyncIterator[Outcome]:
         """Outcomes as they come, to one listener; the last one is `Ended` or `Broken`."""
@@ -56,15 +56,15 @@ class Outbox:
                 yield outcome
                 if isinstance(outcome, Ended | Broken):
                     return
-            self._news = asyncio.get_running_loop().create_future()
-            await self._news
+            self._wakeup = asyncio.get_running_loop().create_future()
+            await self._wakeup
 
     def _first(self) -> Outcome:
         if len(self._waiting) == 1:
-            self._settle()
+            self._join()
         return self._waiting[0]
 
-    def _is_joined(self, last: Outcome, outcome: Outcome) -> bool:
+    def _try_join(self, last: Outcome, outcome: Outcome) -> bool:
         """Whether it could be put to what waits last."""
         if type(last) is not type(outcome):
             return False
@@ -80,7 +80,7 @@ class Outbox:
                 return False
         return True
 
-    def _settle(self) -> None:
+    def _join(self) -> None:
         """Put the text that waits last together."""
         if self._more:
             last = self._waiting[-1]

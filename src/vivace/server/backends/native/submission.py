@@ -45,12 +45,12 @@ class Submission:
 
     def begin(self) -> None:
         turn, session = self._turn, self._session
-        self._process.attach(turn.id, self._hear)
-        self._model.open_session(session, self._process, is_whole=bool(turn.typed))
+        self._process.attach(turn.id, self._on_frame)
+        self._model.open_session(session, self._process, is_whole=bool(turn.provisional_tokens))
         self._process.send(_work(turn, self._model))
         turn.enter_engine(self._interrupt)
 
-    def _hear(self, frame: TurnFrame | None) -> None:
+    def _on_frame(self, frame: TurnFrame | None) -> None:
         """The boundary of a turn on the engine's stream, which many turns share."""
         if self._is_given_up:
             self._leave(frame)
@@ -60,12 +60,12 @@ class Submission:
             self.end.set_result(frame)
         else:
             try:
-                self._turn.hear(frame.tokens, frame.logprobs, is_behind=self._process.is_behind)
+                self._turn.add_tokens(frame.tokens, frame.logprobs, is_behind=self._process.is_behind)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
                 self._model.close_session(self._session, self._process)  # which ends the turn there
                 self.end.set_exception(error)
                 return
-            if self._turn.speech and self._turn.speech.is_stopped:  # the engine saw it too, or died before
+            if self._turn.decoder and self._turn.decoder.is_stopped:  # the engine saw it too, or died before
                 self._process.send(Interrupt(self._turn.id))
 
     def _interrupt(self) -> None:
@@ -107,7 +107,7 @@ def reason_it_is_complete(turn: NativeTurn, model: LoadedModel) -> str:
     ends = {*model.tokenizer.end_tokens, *model.family.stop_tokens}
     if turn.interrupted:
         return "interrupted"
-    if turn.speech and (turn.speech.is_stopped or (turn.output_tokens and last[0] in ends)):
+    if turn.decoder and (turn.decoder.is_stopped or (turn.output_tokens and last[0] in ends)):
         return "stop"
     if turn.output_tokens >= (turn.request.max_output_tokens or ALL_THAT_FITS):
         return "length"
@@ -119,8 +119,8 @@ def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
     request, session = turn.request, turn.session
     assert session is not None
     if request.is_provisional:
-        return Append(session.name, turn.id, turn.typed, request.tier, is_provisional=True)
-    tokens = session.news()
+        return Append(session.name, turn.id, turn.provisional_tokens, request.tier, is_provisional=True)
+    tokens = session.take_unsent()
     if request.candidates:
         return Score(session.name, turn.id, tokens, turn.candidates, request.tier)
     if not request.is_generating:

@@ -1,6 +1,6 @@
 """One turn on our own engine: what is asked, what has come back so far, how it may be ended.
 
-Owns a turn's speech, times and outcomes. Whoever answers the client iterates over it; the turn itself is
+Owns a turn's output, times and outcomes. Whoever answers the client iterates over it; the turn itself is
 driven by `native` and lives until the engine has let go of it, whether anyone listens or not.
 """
 
@@ -17,7 +17,7 @@ from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetail
 from vivace.protocol.shapes.outcomes import (
     Broken,
     CallDone,
-    CallLost,
+    CallInvalid,
     Ended,
     Outcome,
     Queued,
@@ -27,7 +27,7 @@ from vivace.protocol.shapes.outcomes import (
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import NO_HOOKS, Caller, Taker, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
-from vivace.server.backends.native.speech import Speech
+from vivace.server.backends.native.output_decoder import OutputDecoder
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 
 
@@ -49,12 +49,12 @@ class NativeTurn:
         self.caller = caller
         self.previous = previous
         self.session: Session | None = None  # from when its prompt is in the log
-        self.speech: Speech | None = None  # likewise
-        self.known: StoredResponse | None = None  # what can be continued, from when the turn is over
+        self.decoder: OutputDecoder | None = None  # likewise
+        self.stored_response: StoredResponse | None = None  # from when the turn is over
         self.follows = False  # its log begins with that of `previous`
-        self.told = LogContents()  # what the log tells of after this turn
+        self.log_contents = LogContents()  # what the log tells of after this turn
         self.grammar: Grammar | None = None
-        self.typed: list[int] = []  # a provisional tail, which is no part of the log
+        self.provisional_tokens: list[int] = []  # a provisional tail, which is no part of the log
         self.prompt_tokens = 0  # the whole log before the answer
         self.whole_length = 0  # of the log, up to the last item that is whole
         self._item: type[Outcome] | None = None  # what is being said
@@ -98,11 +98,11 @@ class NativeTurn:
         """Note that no engine works on the turn any more."""
         self._stop = self._task.cancel if self._task else None
 
-    def take(self, session: Session) -> None:
+    def work_in(self, session: Session) -> None:
         """Work in this session, until it is over."""
         self.session, self.whole_length = session, len(session.log)
         if self.request.is_provisional:
-            session.typist = self
+            session.provisional_turn = self
         else:
             session.writer = self
 
@@ -115,18 +115,20 @@ class NativeTurn:
             if self._stop:
                 self._stop()
 
-    def hear(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs], *, is_behind: bool) -> None:
-        """Tokens came from the engine; if more of it has come, that is told together with these."""
+    def add_tokens(
+        self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs], *, is_behind: bool
+    ) -> None:
+        """Add tokens of the engine to the log. If more has come already, their text waits to be joined."""
         assert self.session is not None
-        assert self.speech is not None
+        assert self.decoder is not None
         self.first_token = self.first_token or time.perf_counter()
         for index, token in enumerate(tokens):
-            self.session.hear(token)
+            self.session.add_generated(token)
             self.output_tokens += 1
-            for outcome in self.speech.hear(token, logprobs[index] if logprobs else None):
-                self._outbox.hold(outcome)
+            for outcome in self.decoder.decode(token, logprobs[index] if logprobs else None):
+                self._outbox.add(outcome)
                 self._mark(outcome, len(self.session.log))
-        self._outbox.tell(None if is_behind else self._taker)
+        self._outbox.deliver(None if is_behind else self._taker)
         if self.watch:
             self.watch.tokens(len(tokens))
 
@@ -135,7 +137,7 @@ class NativeTurn:
         if type(outcome) is self._item:
             self._said_length = length
             return
-        if isinstance(outcome, CallDone | CallLost):
+        if isinstance(outcome, CallDone | CallInvalid):
             self._item, self.whole_length = (
                 None,
                 length if isinstance(outcome, CallDone) else self.whole_length,
@@ -147,10 +149,10 @@ class NativeTurn:
 
     def finish(self, reason: str) -> str:
         """Nothing more will come; why, if all is considered that the engine may not have known."""
-        if self.speech:
-            for outcome in self.speech.finish():
+        if self.decoder:
+            for outcome in self.decoder.finish():
                 self._outbox.put(outcome)
-            if self.speech.is_stopped:
+            if self.decoder.is_stopped:
                 return "stop"
         return self.interrupted or reason if reason == "interrupted" else reason
 
@@ -184,7 +186,7 @@ class NativeTurn:
         cached = InputTokensDetails(min(engine.cached_tokens, self.prompt_tokens))
         total = self.prompt_tokens + self.output_tokens
         details = OutputTokensDetails(
-            reasoning_tokens=self.speech.reasoning_tokens if self.speech else 0,
+            reasoning_tokens=self.decoder.reasoning_tokens if self.decoder else 0,
             accepted_prediction_tokens=engine.draft_accepted,
             rejected_prediction_tokens=engine.draft_rejected,
         )

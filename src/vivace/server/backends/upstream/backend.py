@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.items import InputItem
-from vivace.protocol.shapes.refusal import Refusal, mistake
+from vivace.protocol.shapes.refusal import Refusal, mistake, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
 from vivace.server.backends.upstream.client import UpstreamClient
@@ -154,13 +154,7 @@ class UpstreamBackend:
         if request.previous_response_id:
             known = await self._history(request.previous_response_id, turn.caller)
             if known is None:
-                raise Refusal(
-                    f"There is no response {request.previous_response_id} here.",
-                    "It was not stored, or is too old: send the whole input.",
-                    code="previous_response_not_found",
-                    status=404,
-                    param="previous_response_id",
-                )
+                raise previous_not_found(request.previous_response_id)
             before = known
         items = [*before, *request.items]
         return UpstreamRequest(peer.upstream, model, request, conversation(items), toolbox(request, items))

@@ -143,7 +143,7 @@ class UpstreamClient:
                 if reply.status in NOT_THERE and not is_last and not problems.is_about_model(said):
                     raise ApiMissing
                 raise problems.status(reply.status, reply.headers, said)
-            reader = dialect.reader(turn.teller, request.toolbox, problems)
+            reader = dialect.reader(turn.sequencer, request.toolbox, problems)
             listener = _Listener(
                 self.upstream,
                 turn,
@@ -193,7 +193,7 @@ class _Listener:
             raise self._problems.broken("sent an event that does not end.") from None
         except TooMuch:
             raise self._problems.broken("says more than an answer can hold.") from None
-        if self._turn.teller.is_stopped:
+        if self._turn.sequencer.is_stopped:
             self._turn.end("stop")
             return
         self._reader.end()
@@ -210,34 +210,34 @@ class _Listener:
         if not chunk:
             raise EmptyAnswer if self._must_say_something else self._problems.broken("answers with nothing.")
         if self._is_json(chunk):
-            self._reader.read(chunk + await self._rest())
+            self._reader.read_whole(chunk + await self._rest())
             return
         if chunk.lstrip()[:1] == b"<":
             raise self._problems.broken("answers with a web page: check its url, which mostly ends in /v1.")
         while chunk:
-            self._hear(self._events.feed(chunk))
+            self._read_events(self._events.feed(chunk))
             if self._is_done:
                 return
             chunk = await self._next()
         if not self._reader.reason:
-            self._hear(self._events.finish())
+            self._read_events(self._events.finish())
 
     @property
     def _is_empty(self) -> bool:
         """No word, no call, no token: even a model that has nothing to say writes the one that says so."""
-        if self._reader.reason != "stop" or self._turn.teller.pieces:
+        if self._reader.reason != "stop" or self._turn.sequencer.delta_count:
             return False
         usage = self._reader.usage
         return usage.output_tokens == 0 if usage else isinstance(self._reader, ChatReader)
 
     @property
     def _is_done(self) -> bool:
-        return self._reader.is_over or self._turn.teller.is_stopped
+        return self._reader.is_over or self._turn.sequencer.is_stopped
 
-    def _hear(self, events: list[ServerEvent]) -> None:
+    def _read_events(self, events: list[ServerEvent]) -> None:
         for event in events:
             if not self._is_done:
-                self._reader.hear(event.name, event.data)
+                self._reader.read_event(event.name, event.data)
 
     def _is_json(self, chunk: bytes) -> bool:
         """Whether it does not stream, whatever it calls its answer: events never begin like that."""

@@ -30,7 +30,7 @@ class OutcomeSequencer:
             tuple[int | None, Outcome]
         ] = []  # behind the open call, with the call they belong to
         self._chars = 0
-        self.pieces = 0  # about one a token
+        self.delta_count = 0  # about one a token
 
     @property
     def is_stopped(self) -> bool:
@@ -45,29 +45,29 @@ class OutcomeSequencer:
     def text(self, delta: str, logprobs: Sequence[Any] = ()) -> None:
         if delta:
             self.count(delta)
-            self._take(None, TextDelta(delta, list(logprobs)))
+            self._add(None, TextDelta(delta, list(logprobs)))
 
-    def muse(self, delta: str) -> None:
+    def reasoning(self, delta: str) -> None:
         if delta:
             self.count(delta)
-            self._take(None, ReasoningDelta(delta))
+            self._add(None, ReasoningDelta(delta))
 
-    def begin(self, call: CallBegun) -> int:
+    def begin_call(self, call: CallBegun) -> int:
         """A call; its number names it from now on."""
         self._calls += 1
         if self._calls > MAX_CALLS:
             raise TooMuch
-        self._take(self._calls, call)
+        self._add(self._calls, call)
         return self._calls
 
-    def grow(self, number: int, delta: str) -> None:
+    def extend_call(self, number: int, delta: str) -> None:
         if delta:
             self.count(delta)
-            self._take(number, CallDelta(delta))
+            self._add(number, CallDelta(delta))
 
-    def done(self, number: int) -> None:
+    def end_call(self, number: int) -> None:
         """The call is whole."""
-        self._take(number, CallDone())
+        self._add(number, CallDone())
 
     def flush(self) -> None:
         """Tell the text that is held back. What waits behind a call that never ends is not told."""
@@ -76,12 +76,12 @@ class OutcomeSequencer:
 
     def count(self, delta: str) -> None:
         """Something came, whether it can be told already or not."""
-        self.pieces += 1
+        self.delta_count += 1
         self._chars += len(delta)
         if self._chars > MAX_ANSWER_CHARS:
             raise TooMuch
 
-    def _take(self, number: int | None, outcome: Outcome) -> None:
+    def _add(self, number: int | None, outcome: Outcome) -> None:
         if self.is_stopped:
             return
         if self._open is not None and number != self._open:
@@ -114,7 +114,7 @@ class OutcomeSequencer:
         """What waited is told, up to the next call that is not whole."""
         waiting, self._waiting = self._waiting, []
         for number, outcome in waiting:
-            self._take(number, outcome)
+            self._add(number, outcome)
 
     def _say(self, text: str) -> None:
         if text:

@@ -43,7 +43,7 @@ class EventStream:
         for piece in ended:
             self._hold(piece)
             line, self._line = b"".join(self._line), []
-            self._take(line, events)
+            self._read_line(line, events)
         self._hold(rest)
         return events
 
@@ -51,8 +51,8 @@ class EventStream:
         """Nothing more comes. Some servers leave out the empty line after their last event."""
         line, self._line, events = b"".join(self._line), [], list[ServerEvent]()
         if line:
-            self._take(line, events)
-        self._take(b"", events)
+            self._read_line(line, events)
+        self._read_line(b"", events)
         return events
 
     def _hold(self, piece: bytes) -> None:
@@ -62,7 +62,7 @@ class EventStream:
             if self._held_bytes > self._max_bytes:
                 raise TooLong
 
-    def _take(self, line: bytes, events: list[ServerEvent]) -> None:
+    def _read_line(self, line: bytes, events: list[ServerEvent]) -> None:
         text = line.decode("utf-8", "replace")
         if self._is_first_line:
             text, self._is_first_line = text.removeprefix("\ufeff"), False

@@ -23,7 +23,7 @@ BYTES_PER_TOKEN = 4  # where the upstream did not count
 
 class UpstreamTurn:
     place: Queued | None = None  # upstreams have queues of their own
-    known: StoredResponse | None = None  # an upstream's log is not ours
+    stored_response: StoredResponse | None = None  # an upstream's log is not ours
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class UpstreamTurn:
         self._on_over = hooks.on_over
         self._task: asyncio.Task[None] | None = None
         self.outcome: Ended | Broken | None = None  # the last one, when it is over
-        self.teller = OutcomeSequencer(self._tell, request.stops)
+        self.sequencer = OutcomeSequencer(self._put, request.stops)
         self._outbox = Outbox()
         self._sent_bytes = 0
         self._received = time.perf_counter()
@@ -96,18 +96,18 @@ class UpstreamTurn:
 
     def end(self, reason: str, usage: Usage | None = None) -> None:
         """It is over. Without a count of the upstream's, usage is an estimate."""
-        self.teller.flush()
+        self.sequencer.flush()
         if usage is None:
-            read, wrote = self._sent_bytes // BYTES_PER_TOKEN, self.teller.pieces
+            read, wrote = self._sent_bytes // BYTES_PER_TOKEN, self.sequencer.delta_count
             usage = Usage(read, wrote, read + wrote)
         self._conclude(Ended(reason, usage, self._times(usage)))
 
     def fail(self, error: VivaceError) -> None:
         if not self.is_over:
-            self.teller.flush()
+            self.sequencer.flush()
             self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _put(self, outcome: Outcome) -> None:
         self._last = time.perf_counter()
         self._first = self._first or self._last
         if self.watch:

@@ -50,17 +50,17 @@ class _Call:
 
 
 class ChatReader:
-    def __init__(self, teller: OutcomeSequencer, toolbox: Toolbox, problems: Problems) -> None:
+    def __init__(self, sequencer: OutcomeSequencer, toolbox: Toolbox, problems: Problems) -> None:
         self.reason = ""
         self.is_over = False
         self.has_said_why = False
         self.usage: Usage | None = None
-        self._teller = teller
+        self._sequencer = sequencer
         self._toolbox = toolbox
         self._problems = problems
         self._calls: list[_Call] = []
 
-    def hear(self, name: str, data: str) -> None:
+    def read_event(self, name: str, data: str) -> None:
         if data.strip() == "[DONE]":
             self.is_over = True
             self._finish("stop")
@@ -71,9 +71,9 @@ class ChatReader:
             raise self._problems.broken("sent an event that is no JSON.") from None
         if chunk.get("error") or name == "error":
             raise self._problems.told(chunk.get("error") or chunk)
-        self._take(chunk)
+        self._read_chunk(chunk)
 
-    def read(self, body: bytes) -> None:
+    def read_whole(self, body: bytes) -> None:
         try:
             answer = mapping(decode(body))
         except ValueError:
@@ -81,7 +81,7 @@ class ChatReader:
         if answer.get("error"):
             raise self._problems.told(answer["error"])
         self.has_said_why = True  # it came whole
-        self._take(answer)
+        self._read_chunk(answer)
         self.is_over = True
         if not self.reason and items(answer.get("choices")):
             self._finish("stop")
@@ -90,20 +90,20 @@ class ChatReader:
         if not self.reason:
             raise self._problems.broken("stopped before the end of its answer.")
 
-    def _take(self, chunk: dict[str, Any]) -> None:
+    def _read_chunk(self, chunk: dict[str, Any]) -> None:
         self.usage = usage_of(chunk.get("usage")) or self.usage
         for choice in map(mapping, items(chunk.get("choices"))):
             if choice.get("index") or self.reason:
                 continue  # one answer was asked for, and it ends once
             said = mapping(choice.get("delta")) or mapping(choice.get("message"))
-            self._hear(said, items(mapping(choice.get("logprobs")).get("content")))
+            self._read_delta(said, items(mapping(choice.get("logprobs")).get("content")))
             if finish := string(choice.get("finish_reason")):
                 self.has_said_why = True
                 if finish in FAILED:
                     raise self._problems.told(choice.get("error") or "Its answer ended with an error.")
                 self._finish(CUT.get(finish, "stop"))
 
-    def _hear(self, said: dict[str, Any], logprobs: list[Any]) -> None:
+    def _read_delta(self, said: dict[str, Any], logprobs: list[Any]) -> None:
         self._say("", string(said.get("reasoning_content")) or string(said.get("reasoning")), [])
         content = said.get("content")
         for part in map(mapping, items(content)):  # some send parts
@@ -113,17 +113,17 @@ class ChatReader:
             self._call(delta, place)
 
     def _say(self, text: str, musing: str, logprobs: list[Any]) -> None:
-        if (text or musing) and not self._teller.is_crowded:
+        if (text or musing) and not self._sequencer.is_crowded:
             self._close_last()
-        self._teller.muse(musing)
-        self._teller.text(text, logprobs)
+        self._sequencer.reasoning(musing)
+        self._sequencer.text(text, logprobs)
 
     def _call(self, delta: dict[str, Any], place: int) -> None:
         function = mapping(delta.get("function"))
         name, call_id = string(function.get("name")), string(delta.get("id"))
         call = self._found(delta.get("index"), name, call_id, place)
         if call is None:
-            if not self._teller.is_crowded:
+            if not self._sequencer.is_crowded:
                 self._close_last()
             if len(self._calls) >= MAX_CALLS:
                 raise TooMuch
@@ -151,14 +151,14 @@ class ChatReader:
     def _grow(self, call: _Call, arguments: str) -> None:
         call.arguments.append(arguments)
         if call.is_done or not call.name:
-            self._teller.count(arguments)
+            self._sequencer.count(arguments)
             return
         if not call.number:
             begun = self._toolbox.begun(call.name, call.id, is_custom=False)
-            call.number = self._teller.begin(begun)
+            call.number = self._sequencer.begin_call(begun)
             call.decoder = InputText() if begun.is_custom else None
             arguments = "".join(call.arguments)
-        self._teller.grow(call.number, call.decoder.feed(arguments) if call.decoder else arguments)
+        self._sequencer.extend_call(call.number, call.decoder.feed(arguments) if call.decoder else arguments)
 
     def _close_last(self) -> None:
         """Something else comes: the call before it is done, if it looks whole."""
@@ -175,10 +175,10 @@ class ChatReader:
             return
         call.is_done = True
         if call.decoder:
-            self._teller.grow(call.number, call.decoder.finish())
+            self._sequencer.extend_call(call.number, call.decoder.finish())
         elif not any(call.arguments):
-            self._teller.grow(call.number, "{}")  # nobody can parse nothing
-        self._teller.done(call.number)
+            self._sequencer.extend_call(call.number, "{}")  # nobody can parse nothing
+        self._sequencer.end_call(call.number)
 
     def _finish(self, reason: str) -> None:
         if self.reason:

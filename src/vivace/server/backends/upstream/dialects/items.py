@@ -65,13 +65,13 @@ class _Sorter:
                 self._waiting.append((place, call))
                 self._entries.append(call)
             elif item.type in OUTPUTS:
-                self._take_output(place, item)
+                self._add_output(place, item)
             elif item.type == "message" and item.role:
-                self._take_message(item, item.role, is_last=place == len(self._items) - 1)
+                self._add_message(item, item.role, is_last=place == len(self._items) - 1)
         self._answer()
         return self._entries
 
-    def _take_message(self, item: InputItem, role: Role, *, is_last: bool) -> None:
+    def _add_message(self, item: InputItem, role: Role, *, is_last: bool) -> None:
         parts = _parts(item)
         is_open = is_last and role == "assistant" and item.status == "in_progress"
         if role != "assistant":
@@ -79,7 +79,7 @@ class _Sorter:
         if parts or role == "user":
             self._entries.append(Message(role, parts, is_open))
 
-    def _take_output(self, place: int, item: InputItem) -> None:
+    def _add_output(self, place: int, item: InputItem) -> None:
         if any(call.call_id == item.call_id for _, call in self._waiting):
             self._answer()
         if place not in self._used:

@@ -18,11 +18,11 @@ class Reader(Protocol):
     has_said_why: bool  # the upstream itself gave the reason, and did not just stop
     usage: Usage | None
 
-    def hear(self, name: str, data: str) -> None:
+    def read_event(self, name: str, data: str) -> None:
         """One event. Raises `UpstreamProblem` if it is an error, or none of this API."""
         ...
 
-    def read(self, body: bytes) -> None:
+    def read_whole(self, body: bytes) -> None:
         """The whole answer at once, of a server that does not stream."""
         ...
 
@@ -61,14 +61,14 @@ def count(value: Any) -> int:
 
 def usage_of(given: Any) -> Usage | None:
     """In the words of either API; None if nothing was told."""
-    told = mapping(given)
-    if not told:
+    counts = mapping(given)
+    if not counts:
         return None
-    read = count(told.get("input_tokens")) or count(told.get("prompt_tokens"))
-    wrote = count(told.get("output_tokens")) or count(told.get("completion_tokens"))
-    before = mapping(told.get("input_tokens_details") or told.get("prompt_tokens_details"))
-    after = mapping(told.get("output_tokens_details") or told.get("completion_tokens_details"))
-    cached = count(before.get("cached_tokens")) or count(told.get("prompt_cache_hit_tokens"))
+    read = count(counts.get("input_tokens")) or count(counts.get("prompt_tokens"))
+    wrote = count(counts.get("output_tokens")) or count(counts.get("completion_tokens"))
+    before = mapping(counts.get("input_tokens_details") or counts.get("prompt_tokens_details"))
+    after = mapping(counts.get("output_tokens_details") or counts.get("completion_tokens_details"))
+    cached = count(before.get("cached_tokens")) or count(counts.get("prompt_cache_hit_tokens"))
     return Usage(
         read,
         wrote,

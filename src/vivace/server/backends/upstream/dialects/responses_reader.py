@@ -27,29 +27,29 @@ class _Call:
 
 
 class ResponsesReader:
-    def __init__(self, teller: OutcomeSequencer, toolbox: Toolbox, problems: Problems) -> None:
+    def __init__(self, sequencer: OutcomeSequencer, toolbox: Toolbox, problems: Problems) -> None:
         self.reason = ""
         self.has_said_why = True  # its last event is the reason
         self.is_over = False
         self.usage: Usage | None = None
-        self._teller = teller
+        self._sequencer = sequencer
         self._toolbox = toolbox
         self._problems = problems
         self._calls: dict[int | str, _Call] = {}
         self._streamed: set[str] = set()  # kinds of items that come in deltas
-        self._told: set[str] = set()  # kinds of items of which anything was told
-        self._musing = ""  # reasoning or its summary: the first that comes is told, and the other is not
+        self._sent_kinds: set[str] = set()  # kinds of items of which anything was told
+        self._reasoning_kind = ""  # reasoning or its summary: whichever comes first is sent on
 
-    def hear(self, name: str, data: str) -> None:
+    def read_event(self, name: str, data: str) -> None:
         if data.strip() == "[DONE]":  # no part of this API, but some send it
             return
         try:
             event = mapping(decode(data))
         except ValueError:
             raise self._problems.broken("sent an event that is no JSON.") from None
-        self._take(string(event.get("type")) or name, event)
+        self._read_event(string(event.get("type")) or name, event)
 
-    def read(self, body: bytes) -> None:
+    def read_whole(self, body: bytes) -> None:
         try:
             response = mapping(decode(body))
         except ValueError:
@@ -62,23 +62,23 @@ class ResponsesReader:
         if not self.reason:
             raise self._problems.broken("stopped before the end of its answer.")
 
-    def _take(self, kind: str, event: dict[str, Any]) -> None:
+    def _read_event(self, kind: str, event: dict[str, Any]) -> None:
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._streamed.add("message")
                 self._text(string(event.get("delta")), items(event.get("logprobs")))
             case "response.reasoning_text.delta" | "response.reasoning.delta":
-                self._muse_on("text", event)
+                self._continue_reasoning("text", event)
             case "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta":
-                self._muse_on("summary", event)
+                self._continue_reasoning("summary", event)
             case "response.reasoning_summary_part.added":
-                if self._musing == "summary" and event.get("summary_index"):
-                    self._teller.muse("\n\n")
+                if self._reasoning_kind == "summary" and event.get("summary_index"):
+                    self._sequencer.reasoning("\n\n")
             case "response.output_item.added":
                 self._begin(event)
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
                 if call := self._calls.get(_key(event)):
-                    self._grow(call, string(event.get("delta")))
+                    self._extend_call(call, string(event.get("delta")))
             case "response.output_item.done":
                 self._finish_item(event)
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
@@ -87,18 +87,18 @@ class ResponsesReader:
                 raise self._problems.told(event.get("error") or event)
 
     def _text(self, delta: str, logprobs: list[Any]) -> None:
-        self._told.add("message")
-        self._teller.text(delta, logprobs)
+        self._sent_kinds.add("message")
+        self._sequencer.text(delta, logprobs)
 
-    def _muse(self, delta: str) -> None:
-        self._told.add("reasoning")
-        self._teller.muse(delta)
+    def _reasoning(self, delta: str) -> None:
+        self._sent_kinds.add("reasoning")
+        self._sequencer.reasoning(delta)
 
-    def _muse_on(self, kind: str, event: dict[str, Any]) -> None:
+    def _continue_reasoning(self, kind: str, event: dict[str, Any]) -> None:
         self._streamed.add("reasoning")
-        self._musing = self._musing or kind
-        if kind == self._musing:
-            self._muse(string(event.get("delta")))
+        self._reasoning_kind = self._reasoning_kind or kind
+        if kind == self._reasoning_kind:
+            self._reasoning(string(event.get("delta")))
 
     def _begin(self, event: dict[str, Any]) -> _Call | None:
         """A call opens; other items show themselves by what they say."""
@@ -110,19 +110,21 @@ class ResponsesReader:
             self._done(before)
         begun = self._toolbox.begun(name, string(item.get("call_id")), is_custom=kind == "custom_tool_call")
         is_wrapped = begun.is_custom and kind == "function_call"
-        self._told.update(CALLS)
-        self._calls[key] = call = _Call(self._teller.begin(begun), InputText() if is_wrapped else None)
+        self._sent_kinds.update(CALLS)
+        self._calls[key] = call = _Call(
+            self._sequencer.begin_call(begun), InputText() if is_wrapped else None
+        )
         return call
 
-    def _grow(self, call: _Call, delta: str) -> None:
+    def _extend_call(self, call: _Call, delta: str) -> None:
         call.told.append(delta)
-        self._teller.grow(call.number, call.decoder.feed(delta) if call.decoder else delta)
+        self._sequencer.extend_call(call.number, call.decoder.feed(delta) if call.decoder else delta)
 
     def _done(self, call: _Call) -> None:
         if call.decoder:
-            self._teller.grow(call.number, call.decoder.finish())
+            self._sequencer.extend_call(call.number, call.decoder.finish())
         call.is_done = True
-        self._teller.done(call.number)
+        self._sequencer.end_call(call.number)
 
     def _finish_item(self, event: dict[str, Any]) -> None:
         item = mapping(event.get("item"))
@@ -136,14 +138,14 @@ class ResponsesReader:
         elif kind == "message" and kind not in self._streamed:
             self._text(_text_of(item.get("content")), [])
         elif kind == "reasoning" and kind not in self._streamed:
-            self._muse(_text_of(item.get("content")) or _text_of(item.get("summary")))
+            self._reasoning(_text_of(item.get("content")) or _text_of(item.get("summary")))
 
     def _complete(self, call: _Call, kind: str, item: dict[str, Any]) -> None:
         told, whole = "".join(call.told), string(item.get(FULL_TEXT[kind]))
         if whole.startswith(told):
-            self._grow(call, whole[len(told) :])
+            self._extend_call(call, whole[len(told) :])
         if kind == "function_call" and not (told or whole) and not call.decoder:
-            self._grow(call, "{}")  # nobody can parse nothing
+            self._extend_call(call, "{}")  # nobody can parse nothing
         self._done(call)
 
     def _conclude(self, status: str, response: dict[str, Any]) -> None:
@@ -165,7 +167,7 @@ class ResponsesReader:
 
     def _tell_missing(self, output: list[Any]) -> None:
         """Of kinds that no event told of. Reasoning only if nothing was told: it comes first."""
-        told = self._told | ({"reasoning"} if self._told else set())
+        told = self._sent_kinds | ({"reasoning"} if self._sent_kinds else set())
         for index, item in enumerate(output):
             if mapping(item).get("type") not in told:
                 self._finish_item({"item": item, "output_index": index})

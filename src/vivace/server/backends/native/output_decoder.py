@@ -9,7 +9,7 @@ from typing import Any
 
 from vivace.engine.wire.frames import PositionLogprobs, TokenLogprob
 from vivace.models.families.base import (
-    CallDelta,
+    CallArguments,
     CallEnd,
     CallError,
     CallStart,
@@ -22,17 +22,17 @@ from vivace.models.families.base import (
 from vivace.models.tokenizer import Tokenizer
 from vivace.protocol.shapes.outcomes import (
     CallBegun,
+    CallDelta,
     CallDone,
-    CallLost,
+    CallInvalid,
     Outcome,
     ReasoningDelta,
     TextDelta,
 )
-from vivace.protocol.shapes.outcomes import CallDelta as CallDeltaOutcome
 from vivace.protocol.writing.text_stream import TextStream
 
 
-class Speech:
+class OutputDecoder:
     def __init__(
         self,
         family: Family,
@@ -52,22 +52,22 @@ class Speech:
         self._logprobs: list[Any] = []  # of tokens whose text is still held back
         self.reasoning_tokens = 0
         self.is_in_call = False
-        self._is_musing = False
+        self._is_reasoning = False
 
     @property
     def is_stopped(self) -> bool:
         return self._stream.is_stopped
 
-    def hear(self, token: int, logprobs: PositionLogprobs | None = None) -> list[Outcome]:
+    def decode(self, token: int, logprobs: PositionLogprobs | None = None) -> list[Outcome]:
         if logprobs:
-            self._logprobs.append(self._told(logprobs))
+            self._logprobs.append(self._logprobs_of(logprobs))
         if name := self._controls.get(token):
             parts = self._parser.feed(self._stream.flush()) + self._parser.control(name)
         else:
             text = self._stream.feed(self._tokenizer.token_bytes(token))
             parts = self._parser.feed(text) if text else []
         outcomes = [self._outcome(part) for part in parts]
-        self.reasoning_tokens += self._is_musing
+        self.reasoning_tokens += self._is_reasoning
         return outcomes
 
     def finish(self) -> list[Outcome]:
@@ -75,7 +75,7 @@ class Speech:
         return [self._outcome(part) for part in parts]
 
     def _outcome(self, part: Part) -> Outcome:
-        self._is_musing = isinstance(part, ReasoningPart)
+        self._is_reasoning = isinstance(part, ReasoningPart)
         match part:
             case TextPart(text=text):
                 logprobs, self._logprobs = self._logprobs, []
@@ -86,17 +86,17 @@ class Speech:
             case CallStart(tool=tool):
                 self.is_in_call = True
                 return CallBegun(tool.name, tool.namespace, tool.is_custom, is_sure=self._is_sure)
-            case CallDelta(delta=delta):
-                return CallDeltaOutcome(delta)
+            case CallArguments(delta=delta):
+                return CallDelta(delta)
             case CallEnd():
                 self.is_in_call = False
                 self._logprobs = []
                 return CallDone()
             case CallError(text=text):
                 self.is_in_call = False
-                return CallLost(text)
+                return CallInvalid(text)
 
-    def _told(self, logprobs: PositionLogprobs) -> dict[str, Any]:
+    def _logprobs_of(self, logprobs: PositionLogprobs) -> dict[str, Any]:
         return self._chance(logprobs.chosen) | {
             "top_logprobs": [self._chance(chance) for chance in logprobs.top]
         }

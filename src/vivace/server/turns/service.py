@@ -1,32 +1,31 @@
-"""The front desk: every turn of every route begins here, and is written down here before its end is told.
+"""Where every turn of every route begins, and where its response is stored before its last event is sent.
 
 Owns the order: which backend, whether the key may, whether there is room, then the backend's own `begin`.
-What was taken from the limits and the queue is given back when the turn is over, however it ended. Does not
+What was reserved in the limits and the queue is given back when the turn is over, however it ended. Does not
 own events or transports.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from vivace.errors import VivaceError
-from vivace.protocol.shapes.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
-from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued, Started
-from vivace.protocol.shapes.refusal import INTERNAL, Refusal, mistake, model_not_found
+from vivace.protocol.shapes.events import ResponseError, ResponseFailed, Terminal
+from vivace.protocol.shapes.outcomes import Broken, Ended
+from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import new_response_id
-from vivace.server.backends.base import Backend, Caller, Taker, Turn, TurnHooks
-from vivace.server.backends.native.backend import not_found
-from vivace.server.backends.native.outbox import Outbox
+from vivace.server.backends.base import Backend, Caller, Turn, TurnHooks
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.transport.keys import Keys
 from vivace.server.turns.limits import Limits, RateRefused, Reservation, estimate_tokens
 from vivace.server.turns.queue import Ticket, TurnQueue
+from vivace.server.turns.queued_turn import QueuedTurn
 from vivace.server.watch.turn_watch import TurnWatch, Watch
 
 log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ class Admitted:
     headers: Mapping[str, str]
 
 
-class Desk:
+class TurnService:
     def __init__(
         self,
         backends: Sequence[Backend],
@@ -60,7 +59,7 @@ class Desk:
         self._is_closing = False
 
     async def begin(self, request: ResponseCreate, caller: Caller, response_id: str = "") -> Admitted:
-        """Accept a request, or raise why not."""
+        """Accept a request, or raise a `VivaceError` that says why not."""
         if self._is_closing:
             raise Refusal("The server is shutting down.", "Try again.", code="shutting_down", status=503)
         if caller.secret_hash and not await self._keys.find_hashed(caller.secret_hash):
@@ -69,7 +68,7 @@ class Desk:
         if request.previous_response_id:
             previous = await self.library.find(request.previous_response_id, caller)
             if previous is None:
-                raise not_found(request.previous_response_id)
+                raise previous_not_found(request.previous_response_id)
             request.model = request.model or previous.model
         request.model = request.model or self._backends[0].models()[0]
         backend = await self._backend(request.model, caller)
@@ -90,17 +89,17 @@ class Desk:
         def begin(hooks: TurnHooks) -> Turn:
             if ticket.is_running:
                 return backend.begin(request, response_id, caller, hooks)
-            return WaitingTurn(request, response_id, caller, ticket, backend, hooks)
+            return QueuedTurn(request, response_id, caller, ticket, backend, hooks)
 
         watch = self._watch.began(response_id, request, caller)
         turn = self._admit(begin, watch, previous, reservation, ticket)
         return Admitted(turn, reservation.headers)
 
     async def commit(self, turn: Turn, event: Terminal, events: bytes = b"") -> Terminal:
-        """Write a response down before its end is told; if that cannot be done, it has failed."""
+        """Store a response before its last event is sent. Return that event, or a failed one instead."""
         error: VivaceError
         try:
-            await self.library.commit(turn.known or self._known(turn), event.response, events)
+            await self.library.commit(turn.stored_response or self._unlogged(turn), event.response, events)
             return event
         except VivaceError as refused:
             error = refused
@@ -120,12 +119,12 @@ class Desk:
     def models(self) -> list[str]:
         return list(dict.fromkeys(name for backend in self._backends for name in backend.models()))
 
-    def close_door(self) -> None:
+    def stop_accepting(self) -> None:
         """Accept no more turns."""
         self._is_closing = True
 
     async def stop_turns(self) -> None:
-        self.close_door()
+        self.stop_accepting()
         await asyncio.gather(*(backend.stop_turns() for backend in self._backends))
 
     async def _backend(self, model: str, caller: Caller) -> Backend:
@@ -170,8 +169,8 @@ class Desk:
             self._previous[turn] = previous
         return turn
 
-    def _known(self, turn: Turn) -> StoredResponse:
-        """Of a turn that has no log here: an upstream's, or one that never came to its prompt."""
+    def _unlogged(self, turn: Turn) -> StoredResponse:
+        """Make the stored response of a turn without a log: an upstream's, or one that had no prompt yet."""
         parent = self._previous.get(turn)
         known = StoredResponse(
             turn.id,
@@ -179,81 +178,13 @@ class Desk:
             connection=turn.caller.connection,
             is_stored=turn.request.is_stored,
             model=turn.model,
-            told=LogContents(),
+            log_contents=LogContents(),
             session=None,
             parent=parent,
             follows=parent is not None and parent.session is None,
             input=turn.request.items,
         )
         return self.library.keep(known)
-
-
-class WaitingTurn:
-    """A turn that stands in line; the backend's own turn from when it may begin."""
-
-    def __init__(
-        self,
-        request: ResponseCreate,
-        response_id: str,
-        caller: Caller,
-        ticket: Ticket,
-        backend: Backend,
-        hooks: TurnHooks,
-    ) -> None:
-        self.id = response_id
-        self.request = request
-        self.caller = caller
-        self.model = request.model or ""
-        self.watch = hooks.watch
-        self.place: Queued | None = ticket.place
-        self._ticket = ticket
-        self._backend = backend
-        self._hooks = hooks
-        self._inner: Turn | None = None
-        self._outbox = Outbox()
-        self._is_over = False
-        self._waiting = asyncio.create_task(self._wait())
-
-    @property
-    def known(self) -> StoredResponse | None:
-        return self._inner.known if self._inner else None
-
-    def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
-        if self._inner:
-            self._inner.interrupt(reason, is_discarding=is_discarding)
-        elif not self._is_over:
-            self._waiting.cancel()
-            self._conclude(Ended(reason, Usage(0, 0, 0), Waterfall()))
-
-    async def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:
-        async for outcome in self._outbox:
-            yield outcome
-            if isinstance(outcome, Started):
-                break
-        if self._inner:  # nothing is offered to `taker` before the listener has seen `Started`
-            async for outcome in self._inner.outcomes(taker):
-                yield outcome
-
-    async def _wait(self) -> None:
-        """The boundary of a turn in line: whatever goes wrong when it is to begin is told as its end."""
-        told = self.place.position if self.place else 0
-        async for place in self._ticket.wait():
-            if place.position != told:
-                told = place.position
-                self._outbox.put(place)
-        try:
-            self._inner = self._backend.begin(self.request, self.id, self.caller, self._hooks)
-        except VivaceError as error:
-            return self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
-        except Exception:
-            log.exception("%s failed", self.id)
-            return self._conclude(Broken(INTERNAL, mistake().message))
-        return self._outbox.put(Started())
-
-    def _conclude(self, outcome: Ended | Broken) -> None:
-        self._is_over = True
-        self._outbox.put(outcome)
-        self._hooks.on_over(outcome)
 
 
 def _size(request: ResponseCreate) -> int:
