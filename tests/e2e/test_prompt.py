@@ -120,6 +120,8 @@ def test_a_conversation_that_is_open_is_busy(home: Home) -> None:
     with home.start("-p", "Tell me something long", "--output-format", "stream-json") as first:
         assert first.stdout is not None
         conversation = json.loads(first.stdout.readline())["id"]
+        while json.loads(first.stdout.readline())["type"] != "answer.delta":
+            pass  # until the server is there: it could not be stopped before
         assert home.run("-p", "And now?", "--resume", conversation).code == 75
         first.kill()
         first.communicate()

@@ -1,11 +1,14 @@
 """A conversation's turns: answered, steered, stopped, queued; a real server, a scripted model."""
 
 import asyncio
+import os
 from collections.abc import Callable
 
 from tests.agent.conversation.talking import Face
 from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.opening import conversations_dir
 from vivace.agent.events import Abandoned, Failed, TurnEnded
+from vivace.config import Settings
 
 Begin = Callable[..., Conversation]
 SLOW = {"step_ms": 5}
@@ -83,3 +86,25 @@ async def test_a_failed_turn_is_shown_and_ends(begin: Begin, face: Face) -> None
     assert face.seen(TurnEnded)[0].status == "failed"
     talk.model = known
     assert (await talk.send("What is this?")).status == "completed"
+
+
+async def test_a_full_disk_ends_the_turn_with_words(begin: Begin, face: Face) -> None:
+    """What cannot be written down is not shown; that the turn failed is."""
+    talk = begin({"long": "beer " * 200}, **SLOW)
+    sent = asyncio.create_task(talk.send("Tell me something long"))
+    await face.until(lambda: len(face.said) > 20)
+    file = talk._transcript
+    before, file._fd = file._fd, os.open("/dev/full", os.O_WRONLY)
+    turn = await sent
+    os.close(file._fd)
+    file._fd = before
+    assert (turn.status, face.seen(Failed)[0].error.code) == ("failed", "write_problem")
+    assert face.said == turn.answer
+    assert (await talk.send("Tell me something long")).status == "completed"
+
+
+async def test_nothing_said_leaves_nothing_behind(begin: Begin, served: Settings) -> None:
+    """The file is made with the first turn."""
+    talk = begin()
+    await talk.close()
+    assert not conversations_dir(served).joinpath(f"{talk.id}.jsonl").exists()

@@ -217,8 +217,9 @@ class Conversation:
             forked_from=self.id,
         )
         transcript = self._transcript.fork(began)
-        connection = Connection(self._connection.settings)
-        return Conversation(read_history(transcript.file), transcript, connection, face or self._face)
+        history = read_history(transcript.file) if self.turns else History()
+        history.take(began)
+        return Conversation(history, transcript, Connection(self._connection.settings), face or self._face)
 
     async def compact(self) -> Compacted:
         """Let the model read a summary instead of the turns so far. `undo_compact` takes it back."""

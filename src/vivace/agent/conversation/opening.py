@@ -43,8 +43,7 @@ def open_conversation(
     began = ConversationStarted(
         schema=SCHEMA, id=new_id(), folder=str(folder.resolve()), model=settings.model, at_s=time.time()
     )
-    transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}", on_append)
-    transcript.append(began)
+    transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}", on_append, began)
     history = History()
     history.take(began)
     return Conversation(history, transcript, connection or Connection(settings), face)

@@ -33,11 +33,24 @@ def new_id() -> str:
 
 
 class Transcript:
-    """An open conversation's file. Other processes cannot open it meanwhile."""
+    """An open conversation's file. Other processes cannot open it meanwhile.
 
-    def __init__(self, file: Path, on_append: OnAppend = lambda _: None) -> None:
+    With `began` it is a new one, whose file is made with the first line behind that: a conversation in which
+    nothing was said leaves nothing behind.
+    """
+
+    def __init__(
+        self, file: Path, on_append: OnAppend = lambda _: None, began: ConversationStarted | None = None
+    ) -> None:
         self.file = file
         self._on_append = on_append  # told of every line that was written
+        self._began = began
+        self._fd = -1
+        if began is None:
+            self._open()
+
+    def _open(self) -> None:
+        file = self.file
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -46,7 +59,7 @@ class Transcript:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._fd)
+            self.close()
             raise ConversationBusy(
                 f"The conversation {file.stem} is open in another terminal.",
                 "Close it there, or begin another one.",
@@ -54,6 +67,14 @@ class Transcript:
 
     def append(self, record: AnyRecord) -> None:
         """Write one line. Raise `WriteProblem` if the disk does not take it."""
+        if self._fd < 0:
+            self._open()
+        if self._began is not None:
+            self._write(self._began)
+            self._began = None
+        self._write(record)
+
+    def _write(self, record: AnyRecord) -> None:
         line = encode_record(record) + b"\n"
         try:
             written = os.write(self._fd, line)
@@ -77,11 +98,13 @@ class Transcript:
 
     def fork(self, began: ConversationStarted) -> "Transcript":
         """Return another conversation's file that begins with the lines of this one."""
-        other = Transcript(self.file.with_name(f"{began.id}{SUFFIX}"))
-        other.append(began)
-        with self.file.open("rb") as lines:
-            next(lines, b"")
-            os.write(other._fd, lines.read())
+        other = Transcript(self.file.with_name(f"{began.id}{SUFFIX}"), began=began)
+        if self._began is not None:
+            return other
+        records = read_records(self.file)
+        next(records, None)
+        for record in records:
+            other.append(record)
         return other
 
     def sync(self) -> None:

@@ -15,6 +15,9 @@ from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.edits.proposal import AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.presenter import Presenter
+from vivace.errors import WriteProblem
+
+ENDS = (events.WritingEnded, events.Failed, events.TurnEnded, events.SideEnded)
 
 
 class RecordingPresenter:
@@ -28,7 +31,12 @@ class RecordingPresenter:
     def show(self, event: events.AgentEvent) -> None:
         record = record_of(event)
         if record is not None:
-            self.write(record)
+            try:
+                self.write(record)
+            except WriteProblem:
+                if not isinstance(event, ENDS):
+                    raise
+                self._history.take(record)  # that it ended is shown, though it cannot be written
         self._face.show(event)
 
     def write(self, record: AnyRecord) -> None:
