@@ -10,11 +10,16 @@ from vivace.protocol.shapes.events import Waterfall
 
 
 def one_line(model: str, turns: Sequence[Waterfall], first_token_ms: float) -> str:
-    """Return model, prompt tokens cached + new, time to first token, tokens and their speed."""
+    """Return the model's name and the numbers of its turns."""
+    return f"{model} · {numbers(turns, first_token_ms)}"
+
+
+def numbers(turns: Sequence[Waterfall], first_token_ms: float) -> str:
+    """Return prompt tokens cached + new, time to first token, tokens and their speed."""
     cached, new = sum(turn.cached_tokens for turn in turns), sum(turn.new_tokens for turn in turns)
     last = turns[-1] if turns else Waterfall()
     return (
-        f"{model} · {cached} cached + {new} new prompt tokens · first token {duration(first_token_ms)}"
+        f"{cached} cached + {new} new prompt tokens · first token {duration(first_token_ms)}"
         f" · {last.output_tokens} tokens{speed(last)}"
     )
 

@@ -99,7 +99,7 @@ class VivaceApp(App[None], inherit_bindings=False):
     async def _begin(self) -> None:
         """Load the agent beside the event loop, so that typing goes on, then open the conversation."""
         presenter, session = await asyncio.to_thread(_load)
-        shown = presenter(self.transcript, self.status, self.changed)
+        shown = presenter(self.transcript, self.status, self.folder, self.changed)
         try:
             self.session = session(self.settings, self.folder, shown, self.status, self.changed)
         except VivaceError as error:
@@ -121,7 +121,6 @@ class VivaceApp(App[None], inherit_bindings=False):
     def is_turn_running(self) -> bool:
         return self.session is not None and self.session.talk.is_running
 
-    @property
     def command_candidates(self) -> list[Candidate]:
         from vivace.tui.commands import COMMANDS
 
@@ -153,10 +152,10 @@ class VivaceApp(App[None], inherit_bindings=False):
         if review.is_by_hunk:
             number, count = (review.block.asked or 0) + 1, len(review.proposal.hunks)
             return f"Hunk {number} of {count}: {shown('accept')} take · {shown('reject')} leave"
-        several = f" · {shown('by_hunk')} hunk by hunk" if len(review.proposal.hunks) > 1 else ""
+        several = f" · {shown('by_hunk')} by hunk" if len(review.proposal.hunks) > 1 else ""
         return (
             f"{shown('accept')} take it{several} · {shown('edit')} edit first · {shown('reject')} leave it"
-            f" · {shown('reply')} say what to change"
+            f" · {shown('reply')} reply"
         )
 
     def hint(self, text: str, seconds: float = 0.0) -> None:

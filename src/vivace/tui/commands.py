@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
     from vivace.tui.session import Session
 
+EFFORTS = ("low", "medium", "high", "xhigh")
 REWINDS = ("code and talk", "talk", "code")
 Run = Callable[["VivaceApp", "Session", str], Coroutine[None, None, None]]
 
@@ -59,6 +60,18 @@ async def choose_model(app: "VivaceApp", session: "Session", argument: str) -> N
         Entry(f"{name}/…", f"{name}/", "type /model NAME/MODEL") for name in session.settings.upstreams
     ]
     app.menu.open(entries, lambda name: app.run_command(f"/model {name}"), title="Model:")
+
+
+async def choose_effort(app: "VivaceApp", session: "Session", argument: str) -> None:
+    del session
+    if argument in EFFORTS:
+        app.status.effort = argument
+        app.changed()
+    elif argument:
+        raise UsageError(f"There is no effort {argument!r}.", f"Efforts: {', '.join(EFFORTS)}.")
+    else:
+        entries = [Entry(name, name) for name in EFFORTS]
+        app.menu.open(entries, lambda name: app.run_command(f"/effort {name}"), title="Effort:")
 
 
 async def show_status(app: "VivaceApp", session: "Session", argument: str) -> None:
@@ -186,11 +199,13 @@ def _write_new(file: Path, text: str) -> None:
 
 
 async def undo(app: "VivaceApp", session: "Session", argument: str) -> None:
-    from vivace.agent.edits.apply.journal import Journal
+    del app, argument
+    session.talk.undo()
 
-    entry = Journal(session.settings.state_dir / "undo").undo(Path(argument) if argument else None)
-    app.transcript.add(Note(f"Took back: {entry.instruction} ({entry.path})"))
-    session.talk.note(f"The user took back this edit: {entry.instruction} ({entry.path})")
+
+async def redo(app: "VivaceApp", session: "Session", argument: str) -> None:
+    del app, argument
+    session.talk.redo()
 
 
 async def show_diff(app: "VivaceApp", session: "Session", argument: str) -> None:
@@ -247,6 +262,7 @@ async def leave(app: "VivaceApp", session: "Session", argument: str) -> None:
 COMMANDS = (
     Command("/help", "", "commands and keys", show_help),
     Command("/model", "[NAME]", "choose the model", choose_model),
+    Command("/effort", "[LEVEL]", f"how hard to try: {', '.join(EFFORTS)}", choose_effort),
     Command("/status", "", "conversation, server, engine", show_status),
     Command("/context", "", "what is in the prompt, token by token", show_context),
     Command("/compact", "[undo]", "let the model summarise what was said, or take that back", compact),
@@ -254,7 +270,8 @@ COMMANDS = (
     Command("/resume", "[ID]", "take up an earlier conversation", resume),
     Command("/fork", "", "go on from here in a conversation of its own", fork),
     Command("/rewind", "[TURN [WHAT]]", "back to before a turn: code and talk, or either", rewind),
-    Command("/undo", "[PATH]", "take the last edit back", undo),
+    Command("/undo", "", "take the last edit of this conversation back", undo),
+    Command("/redo", "", "bring back what was undone last", redo),
     Command("/diff", "[N]", "the last changes of this conversation", show_diff),
     Command("/queue", "", "messages that wait", edit_queue),
     Command("/btw", "QUESTION", "a question beside, which the conversation does not know of", ask_beside),

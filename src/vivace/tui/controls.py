@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
 
 TWICE_S = 1.0  # two presses within this time are one of two
-TYPING_S = 0.4  # a key this soon after another is text, not a decision
+TYPING_S = 0.4  # a key this soon after a letter was typed is text, not a decision
 
 
 class Controls:
     def __init__(self, app: "VivaceApp") -> None:
         self._app = app
-        self._last_press_s = 0.0
+        self._last_typed_s = 0.0
         self._pressed: dict[str, float] = {}  # action -> when, for those that mean more the second time
         self._editing: int | None = None  # the queued message in the prompt
         self._back = 0  # how far the prompt is in the history
@@ -30,8 +30,6 @@ class Controls:
 
     def press(self, key: str, character: str | None) -> bool:
         """Understand a key; return False where it is for the editor."""
-        is_decision = self.takes_decisions
-        self._last_press_s = time.monotonic()
         app, keys = self._app, self._app.key_map
         if app.menu.is_open:
             if action := keys.action("menu", key):
@@ -40,10 +38,11 @@ class Controls:
                 app.menu.type(key, character)
                 return True
         is_empty = not app.editor.text
-        if is_decision and (action := keys.action("review", key)):
+        if self.takes_decisions and (action := keys.action("review", key)):
             return self._do_review(action)
         action = keys.action("prompt", key)
         if action is None or (action == "help" and not is_empty):
+            self._last_typed_s = time.monotonic()
             return False
         return self._do_prompt(action)
 
@@ -54,7 +53,7 @@ class Controls:
         return (
             self._app.review is not None
             and not is_typing
-            and time.monotonic() - self._last_press_s > TYPING_S
+            and time.monotonic() - self._last_typed_s > TYPING_S
         )
 
     # ---- lists -------------------------------------------------------------------------------------------

@@ -55,8 +55,11 @@ class Review:
 
 
 class ScreenPresenter:
-    def __init__(self, transcript: Transcript, status: Status, on_change: Callable[[], None]) -> None:
-        self._transcript, self._status, self._on_change = transcript, status, on_change
+    def __init__(
+        self, transcript: Transcript, status: Status, folder: Path, on_change: Callable[[], None]
+    ) -> None:
+        self._transcript, self._status, self._folder = transcript, status, folder
+        self._on_change = on_change
         self._answer: Answer | None = None
         self._edit: EditBlock | None = None
         self._side: Answer | None = None
@@ -141,11 +144,11 @@ class ScreenPresenter:
             case events.FileChosen(path=path):
                 self._say(f"reading {path.name}")
             case events.EditStarted(source=source):
-                self._edit = self._transcript.add(EditBlock(str(source.path), source.path.suffix))
+                self._edit = self._transcript.add(EditBlock(self._named(source.path), source.path.suffix))
                 self._say("choosing the part to change")
             case events.UnitLocated(source=source, unit=unit):
                 if self._edit is not None:
-                    title = f"{source.path}:{unit.lines_text}  {unit.qualified_name}"
+                    title = f"{self._named(source.path)}:{unit.lines_text}  {unit.qualified_name}"
                     self._edit.locate(title, unit.first_line)
                 self._say(f"reading {unit.qualified_name}")
             case events.EditProposed(proposal=proposal):
@@ -173,6 +176,10 @@ class ScreenPresenter:
                 add(Note(f"Summarised {before} tokens. /compact undo brings them back."))
             case events.CompactionUndone():
                 add(Note("The model reads the whole conversation again."))
+            case events.EditsUndone(paths=paths):
+                add(Note(f"Took back the change to {', '.join(paths)}. /redo brings it back."))
+            case events.EditsRedone(paths=paths):
+                add(Note(f"Brought back the change to {', '.join(paths)}. /undo takes it back."))
             case events.Rewound():
                 self._rewind(event)
             case events.SideStarted(question=question):
@@ -180,6 +187,10 @@ class ScreenPresenter:
                 self._side = add(Answer())
             case events.SideEnded():
                 self._side = None
+
+    def _named(self, path: Path) -> str:
+        """Return the path as a person in this folder writes it."""
+        return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
 
     def _strike(self) -> None:
         """Show that what stands here was turned around."""
@@ -204,7 +215,7 @@ class ScreenPresenter:
 
     def _show_times(self, event: events.TimesMeasured) -> None:
         turns = [(turn.name, turn.waterfall) for turn in event.turns]
-        line = waterfall.one_line(Path(event.model).stem, [each for _, each in turns], event.first_token_ms)
+        line = waterfall.numbers([each for _, each in turns], event.first_token_ms)
         self._transcript.add(Times(line, waterfall.table(turns, event.first_token_ms, None)))
         last = turns[-1][1] if turns else None
         if last and last.output_tokens > 1 and last.decode_ms > 0:

@@ -6,7 +6,7 @@ show the list (`menu`).
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,10 +32,10 @@ class Completion:
     candidates: tuple[Candidate, ...]
 
 
-def complete(before: str, folder: Path, commands: Sequence[Candidate]) -> Completion | None:
+def complete(before: str, folder: Path, commands: Callable[[], Sequence[Candidate]]) -> Completion | None:
     """Return what could be meant by the end of `before`, the text up to the cursor; None for plain words."""
     if before.startswith("/") and "\n" not in before and " " not in before:
-        fitting = [each for each in commands if each.label.startswith(before) and each.label != before]
+        fitting = [each for each in commands() if each.label.startswith(before) and each.label != before]
         return Completion(len(before), tuple(fitting)) if fitting else None
     if not (word := _WORD.search(before)):
         return None

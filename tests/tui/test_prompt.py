@@ -1,0 +1,134 @@
+"""The prompt: help, keys of one's own, completion, history, editor."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui.conftest import Open
+from vivace.errors import ConfigError
+from vivace.tui.commands import COMMANDS
+from vivace.tui.keys import ACTIONS, KeyMap
+
+PROMISED = """/help /model /effort /status /context /compact /clear /resume /fork /rewind /undo /redo /diff
+/queue /btw /theme /export /doctor /exit"""
+
+
+async def test_a_question_mark_on_an_empty_line_shows_the_keys(open_screen: Open) -> None:
+    """? is help where nothing is typed, and a letter elsewhere."""
+    async with open_screen(size=(80, 50)) as screen:
+        await screen.press("?")
+        await screen.sees("Keys", "Ctrl+R", "search what you said before")
+        await screen.type("so?")
+        assert screen.app.editor.text == "so?"
+
+
+async def test_keys_are_changed_in_the_settings(open_screen: Open) -> None:
+    """A remapped key does the action, and the old one does not."""
+    async with open_screen(keys={"send": "ctrl+s", "newline": "enter"}) as screen:
+        await screen.ready()
+        await screen.type("what")
+        await screen.press("enter")
+        await screen.type("now?")
+        assert screen.app.editor.text == "what\nnow?"
+        await screen.press("ctrl+s")
+        await screen.sees("Hello there.")
+
+
+def test_a_wrong_key_table_is_refused() -> None:
+    """An unknown action, or one key for two actions, is an error that names them."""
+    with pytest.raises(ConfigError, match="fly"):
+        KeyMap({"fly": "f1"})
+    with pytest.raises(ConfigError, match=r"'enter'.*'queue'"):
+        KeyMap({"queue": "enter"})
+    assert KeyMap({"help": "?, f1"}).action("prompt", "question_mark") == "help"
+
+
+def test_every_action_has_a_key_and_words() -> None:
+    """The help has a line for each action."""
+    text = "\n".join(KeyMap({}).help())
+    assert all(action.help in text for action in ACTIONS)
+
+
+def test_all_commands_are_there() -> None:
+    """The table has every command that is promised."""
+    assert {command.name for command in COMMANDS} >= set(PROMISED.split())
+
+
+async def test_commands_are_completed(open_screen: Open) -> None:
+    """A slash lists commands; Tab takes the marked one; help lists all."""
+    async with open_screen(size=(100, 60)) as screen:
+        await screen.ready()
+        await screen.type("/he")
+        await screen.sees("› /help")
+        await screen.press("tab", "enter")
+        await screen.sees("Commands", *(command.help for command in COMMANDS))
+
+
+async def test_files_and_names_are_completed(open_screen: Open, folder: Path) -> None:
+    """After @ come files, after the colon the names in the file."""
+    (folder / "src").mkdir()
+    (folder / "src" / "engine.py").write_text("class Engine:\n    def step(self):\n        pass\n")
+    (folder / "other.txt").touch()
+    async with open_screen() as screen:
+        await screen.type("look at @eng")
+        await screen.sees("› src/engine.py")
+        await screen.press("tab", "backspace")
+        await screen.type(":st")
+        await screen.sees("› Engine.step", "method, lines 2-3")
+        await screen.press("enter")
+        assert screen.app.editor.text == "look at @src/engine.py:Engine.step "
+
+
+async def test_history_is_kept_and_searched(open_screen: Open) -> None:
+    """Up brings earlier messages back, Ctrl+R finds one by its words, also in a later session."""
+    async with open_screen() as screen:
+        await screen.ready()
+        for text in ("what one?", "what two?"):
+            await screen.say(text)
+            await screen.idle()
+    async with open_screen() as screen:
+        await screen.type("dra")
+        await screen.press("up", "up")
+        assert screen.app.editor.text == "what one?"
+        await screen.press("down", "down")
+        assert screen.app.editor.text == "dra"
+        await screen.press("ctrl+r")
+        await screen.sees("Said before:")
+        await screen.type("one")
+        await screen.press("enter")
+        assert screen.app.editor.text == "what one?"
+
+
+async def test_several_lines_make_the_prompt_grow(open_screen: Open) -> None:
+    """Ctrl+J begins a new line, and all lines are seen."""
+    async with open_screen() as screen:
+        await screen.type("one\ntwo\nthree")
+        await screen.sees("› one", "  two", "  three")
+
+
+async def test_the_message_is_written_in_an_editor(
+    open_screen: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl+G opens $EDITOR with the draft, and takes what it leaves."""
+    editor = tmp_path / "editor.sh"
+    editor.write_text('#!/bin/sh\nprintf "%s, and more" "$(cat "$1")" > "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    async with open_screen() as screen:
+        await screen.type("draft")
+        await screen.press("ctrl+g")
+        await screen.until(lambda: screen.app.editor.text == "draft, and more", "the text")
+
+
+async def test_a_conversation_is_resumed(open_screen: Open) -> None:
+    """A later session shows what was said and goes on."""
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.say("what now?")
+        await screen.sees("Hello there.")
+        await screen.idle()
+        known = screen.app.session.talk.id
+    async with open_screen(resume=known) as screen:
+        await screen.sees("› what now?", "Hello there.")
+        await screen.ready()
+        assert screen.app.session.talk.id == known
