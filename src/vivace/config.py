@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Token, keys, stored responses, logs and the undo journal: what is deleted here is lost.
     # Default: `$XDG_STATE_HOME/vivace`, or `~/.local/state/vivace`.
     state_dir: Path
+    # Where `vivace eval edits` finds its tasks, which it says how to get. Default: `evals` in `cache_dir`.
+    evals_dir: Path | None = None
     model: str = DEFAULT_MODEL  # a name from `vivace models`, a .gguf file, or a folder of safetensors
     context_tokens: int = 16384  # KV cells, shared by all sessions
     session_tokens: int = 0  # the longest a session may be; 0: what the model was trained for; more: YaRN
@@ -62,6 +64,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def models_dir(self) -> Path:
         return self.cache_dir / "models"
+
+    @property
+    def evals_folder(self) -> Path:
+        return self.evals_dir or self.cache_dir / "evals"
 
     @property
     def kv_dir(self) -> Path:

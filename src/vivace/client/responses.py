@@ -14,16 +14,15 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
-from vivace.client.socket import ResponsesSocket, open_socket
+from vivace.client.socket import Address, ResponsesSocket, open_socket
 from vivace.client.turn import Turn
-from vivace.client.warm import ServerAddress
 from vivace.protocol.shapes.events import AnyEvent, Response
 
 MAX_AGE_S = 55 * 60.0
 
 
 class ResponsesClient:
-    def __init__(self, address: ServerAddress, *, max_age_s: float = MAX_AGE_S) -> None:
+    def __init__(self, address: Address, *, max_age_s: float = MAX_AGE_S) -> None:
         self._address = address
         self._max_age_s = max_age_s
         self._socket: ResponsesSocket | None = None

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -17,13 +17,23 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from vivace.client.turn import Turn
-from vivace.client.warm import ServerAddress
 from vivace.errors import RequestRefused, ServerGone
 from vivace.protocol.shapes.events import AnyEvent
 from vivace.protocol.shapes.refusal import ErrorFrame
 from vivace.protocol.shapes.requests import MAX_BODY_BYTES, check_lane
 
 OPEN_S = 10.0
+
+
+class Address(Protocol):
+    """Where a server is: this user's own (`warm.ServerAddress`), or any other that speaks the protocol."""
+
+    @property
+    def socket_url(self) -> str: ...
+
+    @property
+    def token(self) -> str: ...
+
 
 _decode = msgspec.json.Decoder(AnyEvent | ErrorFrame).decode
 
@@ -138,7 +148,7 @@ class ResponsesSocket:
             lane.waiting.clear()
 
 
-async def open_socket(address: ServerAddress) -> ResponsesSocket:
+async def open_socket(address: Address) -> ResponsesSocket:
     """Connect to the server, or raise `RequestRefused` (a wrong token) or `ServerGone`."""
     try:
         connection = await connect(

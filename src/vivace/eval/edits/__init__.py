@@ -1,0 +1,1 @@
+"""How often an edit does what was asked, and nothing else."""

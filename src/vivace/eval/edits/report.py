@@ -1,0 +1,119 @@
+"""What came of `vivace eval edits`, as a table and as JSON.
+
+Owns the counting: by effort, and for the tasks that were held out apart. A refused edit is not right.
+"""
+
+from collections.abc import Iterable, Sequence
+from statistics import mean, median
+from typing import Any
+
+from vivace.eval.edits.changes import lines_changed
+from vivace.eval.edits.results import Answer, Results
+from vivace.eval.edits.run import EditsPlan
+from vivace.eval.edits.tasks import LEFT_OUT, Task
+
+Counts = dict[str, Any]
+
+
+def summary(plan: EditsPlan, results: Results) -> dict[str, Any]:
+    """For programs. Shares are from 0 to 1, of the tasks that have an answer; None: nothing to count."""
+    return {
+        "set": plan.set_name,
+        "model": plan.model,
+        "tasks": len(plan.tasks),
+        "left_out": sorted(LEFT_OUT) if plan.set_name == "editeval" else [],
+        "results": str(results.path),
+        "efforts": {effort: _effort(plan, results, effort) for effort in plan.efforts},
+    }
+
+
+def _effort(plan: EditsPlan, results: Results, effort: str) -> Counts:
+    """Count one effort: everything, and each part of the set."""
+    held_out = [task for task in plan.tasks if task.is_held_out]
+    tuned = [task for task in plan.tasks if not task.is_held_out]
+    parts = {"tuned": _shares(plan, results, effort, tuned)}
+    parts["held_out"] = _shares(plan, results, effort, held_out)
+    answers = list(_answers(plan, results, effort, plan.tasks))
+    whole = [(task, answer) for task, answer in answers if answer.code is not None]
+    seconds = [answer.seconds for _, answer in answers]
+    return {
+        **_shares(plan, results, effort, plan.tasks),
+        "outside_unit_lines": sum(answer.outside_unit_lines for _, answer in answers),
+        "seconds_median": _rounded(median, seconds),
+        "seconds_total": round(sum(seconds), 1),
+        "tasks_at_once": max((answer.at_once for _, answer in answers), default=0),
+        "tokens": _rounded(mean, [answer.output_tokens for _, answer in answers]),
+        "prefilled_tokens": _rounded(mean, [answer.prefilled_tokens for _, answer in answers]),
+        "lines_changed": _rounded(mean, [answer.lines_changed for _, answer in whole]),
+        "reference_lines_changed": _rounded(
+            mean, [lines_changed(task.code, task.reference) for task, _ in whole]
+        ),
+        **parts,
+    }
+
+
+def _shares(plan: EditsPlan, results: Results, effort: str, tasks: Sequence[Task]) -> Counts:
+    answers = [answer for _, answer in _answers(plan, results, effort, tasks)]
+    unjudged = sum(results.is_unjudged(answer.key) for answer in answers)
+    scores = [results.scores[answer.key] for answer in answers if answer.key in results.scores]
+    passed = sum(score.verdict == "passed" for score in scores)
+    refused = sum(answer.code is None for answer in answers)
+    return {
+        "answered": len(answers),
+        "unjudged": unjudged,
+        "passed": passed,
+        "pass_rate": _share(passed, len(answers)) if not unjudged else None,
+        "refused": _share(refused, len(answers)),
+    }
+
+
+def _answers(
+    plan: EditsPlan, results: Results, effort: str, tasks: Iterable[Task]
+) -> Iterable[tuple[Task, Answer]]:
+    for task in tasks:
+        if answer := results.answers.get((plan.set_name, plan.model, effort, task.name)):
+            yield task, answer
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+def _rounded(of: Any, values: Sequence[float]) -> float | None:
+    return round(float(of(values)), 2) if values else None
+
+
+def table(report: dict[str, Any]) -> str:
+    """For people: an effort a line."""
+    columns = ("answered", "right", "held out", "refused", "seconds", "tokens", "lines", "outside")
+    lines = [f"{report['set']}, {report['model']}", f"{'':<8}" + "".join(f"{name:>10}" for name in columns)]
+    for effort, counts in report["efforts"].items():
+        changed = f"{_figure(counts['lines_changed'])}/{_figure(counts['reference_lines_changed'])}"
+        cells = (
+            f"{counts['answered']}/{report['tasks']}",
+            _percent(counts["pass_rate"]),
+            _percent(counts["held_out"]["pass_rate"]),
+            _percent(counts["refused"]),
+            _figure(counts["seconds_median"]),
+            _figure(counts["tokens"]),
+            changed,
+            str(counts["outside_unit_lines"]),
+        )
+        lines.append(f"{effort:<8}" + "".join(f"{cell:>10}" for cell in cells))
+    lines += [
+        "Seconds: the median of a task. Tokens: generated, a task. Lines: changed by edit / reference.",
+        "Outside: changed lines outside of the units, all tasks together.",
+    ]
+    if report["left_out"]:
+        lines.append(f"Left out, since its own reference fails: {', '.join(report['left_out'])}.")
+    if waiting := sum(counts["unjudged"] for counts in report["efforts"].values()):
+        lines.append(f"{waiting} answers are not judged yet: vivace eval edits --score {report['results']}")
+    return "\n".join(lines)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
