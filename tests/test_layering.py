@@ -36,7 +36,7 @@ FORBIDDEN = {
 ENGINE_ROOMS = [
     "wire", "common_length", "faults", "runners", "tuning", "speculation", "output", "kv", "turns", "loop",
 ]  # fmt: skip
-LIGHT = ["protocol", "client", "agent", "cli", "tui"]
+LIGHT = ["protocol", "client", "agent", "eval", "cli", "tui"]
 HEAVY = {"torch", "llama_cpp", "llguidance", "numpy", "PIL", "uvicorn", "starlette", "openai"}
 
 
