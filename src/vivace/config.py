@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tune: Literal["auto", "never"] = "auto"  # never: the model as downloaded, nothing measured
     kv_disk_gib: float = 4.0  # KV of parked sessions and of common beginnings of prompts; 0: none on disk
     port: int = 8377  # the warm server takes a free one if this is taken
-    idle_minutes: float = 30.0  # the server ends after this time without a request
+    idle_minutes: float = 30.0  # a server that a command started ends after this time without a request
     drain_seconds: float = 30.0  # for running answers to finish when the server is told to stop
     log_format: Literal["text", "json"] = "text"  # of the server's log; json: one object a line
     keep_days: float = 30.0  # stored responses; 0: for ever

@@ -1,7 +1,6 @@
 """The warm server of this user: found, started, replaced, stopped."""
 
 import json
-import os
 import socket
 import stat
 import subprocess
@@ -231,7 +230,7 @@ def test_a_model_that_is_not_here_says_how_to_get_it(start: Start, model: str) -
 @pytest.fixture
 def shell(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """The commands read these settings from the environment."""
-    for name in ("cache_dir", "state_dir", "port"):
+    for name in ("cache_dir", "state_dir", "port", "allow_scripted"):
         monkeypatch.setenv(f"VIVACE_{name.upper()}", str(getattr(settings, name)))
     return settings
 
@@ -257,22 +256,42 @@ def test_status_and_stop_commands(shell: Settings, start: Start, model: str) -> 
     assert shell == settings.having(model=shell.model)
 
 
+@contextmanager
+def serving(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """`vivace serve` in a process of its own, from when it has said where it is."""
+    code = "from vivace.cli.commands.serve import serve; serve()"
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout
+        assert b"http://127.0.0.1:" in process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_serve_in_the_foreground(shell: Settings, model: str) -> None:
     """`serve` says where it is, refuses to be a second one, and ends with 0 on Ctrl-C."""
-    code = "from vivace.cli.commands.serve import serve; serve()"
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", code, "--model", model],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stdout
-    assert b"http://127.0.0.1:" in process.stdout.readline()
-    with pytest.raises(StartError, match="runs already"):
-        commands.serve.main([], standalone_mode=False)
-    assert ensure_server(shell).pid == process.pid
-    process.send_signal(2)
-    assert process.wait(10) == 0
-    process.stdout.close()
+    with serving("--model", model) as process:
+        with pytest.raises(StartError, match="runs already"):
+            commands.serve.main([], standalone_mode=False)
+        assert ensure_server(shell).pid == process.pid
+        process.send_signal(2)
+        assert process.wait(10) == 0
     assert lock_file(shell).exists()
     assert not server_file(shell).exists()
+
+
+def test_serve_in_the_foreground_ends_when_idle_only_if_asked(
+    shell: Settings, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The idle time of the settings is for servers that commands start: this one outlives it by far."""
+    monkeypatch.setenv("VIVACE_IDLE_MINUTES", "0.00001")
+    with serving("--model", model) as process:
+        until_ready(shell)
+        assert process.poll() is None
+        process.send_signal(2)
+        assert process.wait(60) == 0
+    with serving("--model", model, "--idle-minutes", "0.00001") as process:
+        assert process.wait(60) == 0

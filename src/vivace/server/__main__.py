@@ -25,7 +25,9 @@ def main() -> int:
         from vivace.server.watch.logs import start_logging
 
         start_logging(settings.log_format)
-        run_server(settings, instance, bind(settings.port, or_another=True), on_started=lambda: None)
+        listener = bind(settings.port, or_another=True)
+        idle_s = settings.idle_minutes * 60
+        run_server(settings, instance, listener, on_started=lambda: None, idle_s=idle_s)
     except VivaceError as error:
         print(f"{error.message} {error.hint}".rstrip(), file=sys.stderr)
         return error.exit_code or FAILED

@@ -12,10 +12,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp
 
 from vivace.config import Settings
 from vivace.protocol.rundir import HOST
@@ -55,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, with our own signals and with a farewell to running turns before its own shutdown."""
+    """Uvicorn, with our own signals; running turns end before its own shutdown."""
 
     def __init__(
         self,
@@ -101,38 +103,70 @@ class Server(uvicorn.Server):
 
 
 def run_server(
-    settings: Settings, instance: Instance, listener: socket.socket, on_started: Callable[[], None]
-) -> None:
-    """Serve until told to stop or idle for too long."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, instance, listener, on_started))
-
-
-async def _serve(
-    settings: Settings, instance: Instance, listener: socket.socket, on_started: Callable[[], None]
-) -> None:
-    """Build all parts and serve; whatever was begun is closed in the opposite order, however far it came."""
-    async with contextlib.AsyncExitStack() as stack:
-        stack.callback(log.info, "stopped")
-        stack.callback(instance.release)
-        await _serve_until_told(settings, instance, listener, on_started, stack)
-
-
-async def _serve_until_told(
     settings: Settings,
     instance: Instance,
     listener: socket.socket,
     on_started: Callable[[], None],
-    stack: contextlib.AsyncExitStack,
+    idle_s: float | None = None,
 ) -> None:
-    port, token = listener.getsockname()[1], ensure_token(settings)
+    """Serve until a signal, or until nothing was asked for `idle_s` seconds if that is given."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, instance, listener, on_started, idle_s))
+
+
+async def _serve(
+    settings: Settings,
+    instance: Instance,
+    listener: socket.socket,
+    on_started: Callable[[], None],
+    idle_s: float | None = None,
+) -> None:
+    """Build all parts and serve. Close what was built in the opposite order, however far it came."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(log.info, "stopped")
+        stack.callback(instance.release)
+        port = listener.getsockname()[1]
+        parts = await _build_parts(settings, stack)
+        sockets = SocketRoute(parts.service, parts.activity, parts.watch)
+
+        def started() -> None:
+            instance.announce(port)
+            log.info("serving at http://%s:%d", HOST, port)
+            on_started()
+
+        async def drain() -> None:
+            await _drain(server, parts, sockets, settings.drain_seconds)
+
+        server = Server(_uvicorn_config(_build_routes(settings, parts, sockets, port)), started, drain)
+        parts.watch.metrics.announce_models(parts.service.models())
+        for work in _background_work(settings, parts, server, idle_s):
+            stack.push_async_callback(_cancelled, asyncio.create_task(work))
+        parts.native.start()
+        parts.upstreams.start()
+        await server.serve(sockets=[listener])
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the routes are made of."""
+
+    activity: Activity
+    watch: Watch
+    store: Store
+    keys: Keys
+    native: NativeBackend
+    upstreams: UpstreamBackend
+    tuner: BackgroundTuner
+    service: TurnService
+
+
+async def _build_parts(settings: Settings, stack: contextlib.AsyncExitStack) -> Parts:
     store = await stack.enter_async_context(SqliteStore(settings.database))
     await store.end_unfinished(msgspec.json.encode(RESTARTED))
     activity, metrics, tracing = Activity(), Metrics(), start_tracing()
     if tracing:
         stack.callback(tracing.close)
-    watch, library = Watch(metrics, tracing), Library(store, metrics)
-    keys = Keys(store)
+    watch, library, keys = Watch(metrics, tracing), Library(store, metrics), Keys(store)
     stack.push_async_callback(keys.close)
     upstreams = UpstreamBackend(
         read_upstreams(settings.upstreams), library.conversation, metrics.upstream_answered
@@ -140,47 +174,45 @@ async def _serve_until_told(
     stack.push_async_callback(upstreams.close)
     native = NativeBackend(settings, library, metrics)
     stack.push_async_callback(native.close)
-    tuner = BackgroundTuner(settings, native, activity)
     queue = TurnQueue(settings.max_running, settings.max_waiting)
     service = TurnService([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
-    sockets = SocketRoute(service, activity, watch)
-    app = build_app(
-        about=About(settings, native, service, activity, watch, port, tuner),
+    tuner = BackgroundTuner(settings, native, activity)
+    return Parts(activity, watch, store, keys, native, upstreams, tuner, service)
+
+
+def _build_routes(settings: Settings, parts: Parts, sockets: SocketRoute, port: int) -> ASGIApp:
+    service, activity = parts.service, parts.activity
+    return build_app(
+        about=About(settings, parts.native, service, activity, parts.watch, port, parts.tuner),
         responses=ResponsesRoute(service, BackgroundResponses(service, activity), activity),
         chat=ChatRoute(service.begin, activity, service.commit),
         sockets=sockets,
-        keys=keys,
+        keys=parts.keys,
         port=port,
-        token=token,
+        token=ensure_token(settings),
     )
 
-    def started() -> None:
-        instance.announce(port)
-        log.info("serving at http://%s:%d", HOST, port)
-        on_started()
 
-    async def drain() -> None:
-        """Running turns finish, if they do so soon; then they end as they are."""
-        service.stop_accepting()
-        await sockets.drain()
-        await server.unless_hurried(activity.all_answered(), settings.drain_seconds)
-        await service.stop_turns()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(activity.all_answered(), LAST_EVENTS_S)
-        await sockets.close()
+def _background_work(
+    settings: Settings, parts: Parts, server: Server, idle_s: float | None
+) -> Iterator[Coroutine[Any, Any, None]]:
+    """Give what runs beside the routes as long as the server does. It ends before the engine does."""
+    yield parts.tuner.run()
+    yield _sweep(parts.store, settings.keep_days)
+    yield measure_loop_lag(parts.watch.metrics)
+    if idle_s is not None:
+        yield _leave_when_idle(server, parts.activity, idle_s)
 
-    server = Server(_uvicorn_config(app), started, drain)
-    metrics.announce_models(service.models())
-    for work in (
-        tuner.run(),  # its process goes before the engine does
-        _leave_when_idle(server, activity, settings.idle_minutes * 60),
-        _sweep(store, settings.keep_days),
-        measure_loop_lag(metrics),
-    ):
-        stack.push_async_callback(_cancelled, asyncio.create_task(work))
-    native.start()
-    upstreams.start()
-    await server.serve(sockets=[listener])
+
+async def _drain(server: Server, parts: Parts, sockets: SocketRoute, limit_s: float) -> None:
+    """Let running turns finish for `limit_s`, then end them; send their last events and close the sockets."""
+    parts.service.stop_accepting()
+    await sockets.drain()
+    await server.unless_hurried(parts.activity.all_answered(), limit_s)
+    await parts.service.stop_turns()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(parts.activity.all_answered(), LAST_EVENTS_S)
+    await sockets.close()
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     metavar="NAME=URL",
     help="Another OpenAI-compatible server, whose models are then NAME/MODEL here. As often as needed.",
 )
-def serve(port: int | None, model: str | None, upstreams: tuple[str, ...]) -> None:
+@click.option(
+    "--idle-minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End after this time without a request. Without it: never.",
+)
+def serve(
+    port: int | None, model: str | None, upstreams: tuple[str, ...], idle_minutes: float | None
+) -> None:
     """Run the server here, until Ctrl-C."""
     from vivace.config import load_settings
     from vivace.errors import StartError
@@ -49,7 +56,8 @@ def serve(port: int | None, model: str | None, upstreams: tuple[str, ...]) -> No
         click.echo(f"The token is in {settings.token_file}")
 
     start_logging(settings.log_format)
-    run_server(settings, instance, listener, on_started=say_where)
+    idle_s = None if idle_minutes is None else idle_minutes * 60
+    run_server(settings, instance, listener, on_started=say_where, idle_s=idle_s)
 
 
 @click.command()
