@@ -1,0 +1,71 @@
+"""A conversation with a small real model: nothing is prefilled twice, and tokens are counted exactly."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conversation.talking import Face
+from vivace.agent.conversation import turn_work
+from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.events import Abandoned, PromptWarmed, TimesMeasured
+from vivace.config import Settings
+from vivace.protocol.shapes.events import Waterfall
+
+SPARE_TOKENS = 12  # of the chat format, around a message
+
+
+@pytest.fixture
+async def talk(
+    smol_served: Settings, folder: Path, face: Face, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Conversation]:
+    monkeypatch.setattr(turn_work, "MAX_ANSWER_TOKENS", 60)  # the small model finds no end
+    (folder / "add.py").write_text("def add(a, b):\n    return a + b\n")
+    async with open_conversation(smol_served, folder, face) as talk:
+        yield talk
+
+
+def last_times(face: Face) -> Waterfall:
+    return face.seen(TimesMeasured)[-1].turns[-1].waterfall
+
+
+async def test_every_turn_prefills_its_own_message_only(
+    talk: Conversation, face: Face, smol_served: Settings
+) -> None:
+    """Questions, a steer, a question beside and a resumption: the log is read once."""
+    first = await talk.send("What does @add.py do?")
+    assert first.status in ("completed", "cut")
+    counted = await talk.context("And why?")
+    second = await talk.send("And why?", kind="question")
+    assert last_times(face).cached_tokens >= first.total_tokens - 1
+    assert last_times(face).new_tokens <= SPARE_TOKENS
+    read = second.total_tokens - second.answer_tokens
+    assert 0 <= read - counted.used_tokens <= SPARE_TOKENS  # the answer's opening
+
+    said = len(face.said)
+    sent = asyncio.create_task(talk.send("Count from one to a thousand.", kind="question"))
+    await face.until(lambda: len(face.said) > said + 10)
+    await talk.steer("Stop counting, say only yes.")
+    third = await sent
+    assert face.seen(Abandoned)[0].chars > 0
+    assert last_times(face).new_tokens <= SPARE_TOKENS + 40  # the steer, and what had been asked
+
+    assert await talk.btw("What is two plus two?")
+    await talk.close()
+    async with resume_conversation(smol_served, talk.id, face) as again:
+        fourth = await again.send("Thanks, and why?", kind="question")
+        assert last_times(face).cached_tokens >= third.total_tokens - 1
+        assert fourth.total_tokens > third.total_tokens
+
+
+async def test_a_draft_is_warm_when_it_is_sent(talk: Conversation, face: Face) -> None:
+    """What was read while it was typed, the mentioned file included, is not read again."""
+    question = "What does @add.py do?"
+    await talk.prefill(question)
+    await face.until(lambda: bool(seen := face.seen(PromptWarmed)) and seen[-1].warm_tokens > 0)
+    warm = face.seen(PromptWarmed)[-1]
+    assert warm.warm_tokens == warm.prompt_tokens
+    await talk.send(question)
+    assert last_times(face).new_tokens <= SPARE_TOKENS
