@@ -31,7 +31,7 @@ def task(data: Path) -> Task:
         ("if __name__ == '__main__':\n    raise OSError\ndef add(a, b):\n    return a + b\n", "passed"),
         ("def add(a, b):\n    return [0] * (1 << 40)\n", "error"),
         ("while True:\n    print('x' * 9999)\n", "output"),
-        ("import os\nwhile True:\n    os.fork()\n", "processes"),
+        ("import os, time\nfor _ in range(80):\n    if not os.fork(): break\ntime.sleep(600)", "processes"),
     ],
 )
 async def test_a_verdict_needs_the_whole_test_to_have_run(task: Task, code: str, verdict: str) -> None:
