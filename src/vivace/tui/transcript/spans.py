@@ -78,12 +78,20 @@ def _wrap(pieces: Iterable[Span], width: int, first: Row, rest: Row) -> list[Row
             end_row()
             text = text[len(head) :]
             size = cell_len(text)
-        if text and not (rows and used == begun and text.isspace() and text != "\n"):
-            current.append(Span(text, style))
+        if text and not (rows and used == begun and text.isspace()):
+            _append(current, text, style, at_least=len(rest) if rows else len(first))
             used += size
     if used > begun or not rows:
         rows.append(tuple(current))
     return rows
+
+
+def _append(row: list[Span], text: str, style: str, at_least: int) -> None:
+    """Add text to the row: to its last span if that has the same style and is not one of the lead's."""
+    if len(row) > at_least and row[-1].style == style:
+        row[-1] = Span(row[-1].text + text, style)
+    else:
+        row.append(Span(text, style))
 
 
 def _fitting(text: str, cells: int) -> str:
