@@ -19,7 +19,13 @@ from vivace.errors import VivaceError
 from vivace.models.prefetch import model_of
 from vivace.models.store import is_present
 
-PROMPTS = ("locate", "rewrite", "ask")  # in the order in which a first edit needs them
+PROMPTS = (
+    "locate",
+    "rewrite",
+    "ask",
+    "intent",
+    "choose_file",
+)  # in the order in which a first edit needs them
 CONTINUATIONS = ("a", "b")  # the engine keeps on disk what two prompts begin with and then leave
 
 

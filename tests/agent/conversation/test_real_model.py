@@ -9,8 +9,10 @@ import pytest
 from tests.agent.conversation.talking import Face
 from vivace.agent.conversation import turn_work
 from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.editing import draft_messages
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
 from vivace.agent.events import Abandoned, PromptWarmed, TimesMeasured
+from vivace.agent.prompting import begun_answer
 from vivace.config import Settings
 from vivace.protocol.shapes.events import Waterfall
 
@@ -25,6 +27,10 @@ async def talk(
     (folder / "add.py").write_text("def add(a, b):\n    return a + b\n")
     async with open_conversation(smol_served, folder, face) as talk:
         yield talk
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 def last_times(face: Face) -> Waterfall:
@@ -69,3 +75,19 @@ async def test_a_draft_is_warm_when_it_is_sent(talk: Conversation, face: Face) -
     assert warm.warm_tokens == warm.prompt_tokens
     await talk.send(question)
     assert last_times(face).new_tokens <= SPARE_TOKENS
+
+
+@pytest.mark.parametrize("mention", ["@add.py", "@add.py:add"])
+async def test_an_edit_is_warm_when_it_is_sent(
+    talk: Conversation, face: Face, folder: Path, mention: str
+) -> None:
+    """The outline or the unit that an edit mentions was read while the instruction was typed."""
+    write(folder / "add.py", "def add(a, b):\n    return a + b\n\n\ndef other():\n    pass\n")
+    instruction = f"add a docstring to {mention}"
+    await talk.prefill(instruction)
+    await face.until(lambda: bool(seen := face.seen(PromptWarmed)) and seen[-1].warm_tokens > 0)
+    model = await talk.connection.model(talk.model)
+    messages = draft_messages(folder, instruction, mention.removeprefix("@"))
+    await model.score([*messages, begun_answer("`")], ["add`"])
+    assert model.waterfalls[-1].new_tokens <= SPARE_TOKENS
+    assert model.waterfalls[-1].cached_tokens > 100

@@ -152,8 +152,8 @@ class Conversation:
         if self.is_running:
             return  # the draft may become a steer, and the turn has the engine
         with contextlib.suppress(VivaceError):  # it is said when the message is sent
-            content = content_of(draft, self._mentions(draft, mentions), self.folder)
-            await self._prefiller.update(self._work.request(content))
+            request = self._work.draft_request(draft, self._mentions(draft, mentions))
+            await self._prefiller.update(request)
 
     async def btw(self, question: str) -> str:
         """Answer a question on a fork of the conversation's KV, which stays as it is. Cancel it to stop."""

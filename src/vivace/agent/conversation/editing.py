@@ -14,11 +14,14 @@ from vivace.agent.conversation.message.repository import choose_file
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.edit import EditScope, checked_instruction, read_scope
+from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.events import FileChosen
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
+from vivace.agent.prompting import Message
 from vivace.errors import UnitNotFound
 
 _BACK = re.compile(r"\b(it|its|that|this|them|again|instead|the same|back|shorter|longer)\b", re.I)
@@ -74,6 +77,18 @@ def _scope_of(path: Path, unit: str, *, to_write: bool) -> EditScope:
         return read_scope(Target(path, unit), to_write=to_write)
     except UnitNotFound:
         return read_scope(Target(path, None), to_write=to_write)
+
+
+def draft_messages(folder: Path, text: str, mention: str) -> list[Message]:
+    """Return what the model will read first when this draft is sent as an edit of what it mentions."""
+    scope = read_scope(target_of(mention, folder), to_write=False)
+    instruction = without_mentions(text, [mention]).strip()
+    if scope.unit:
+        messages = rewrite_request(scope.source, scope.units, scope.unit, instruction).messages
+    else:
+        short = shortlist(scope.source, scope.units, instruction)
+        messages = locate_messages(scope.source, short, instruction)
+    return messages[:-1]  # the last one is the beginning of the answer
 
 
 def without_mentions(text: str, mentions: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from vivace.agent.conversation import compaction
 from vivace.agent.conversation.answering import Answering, Ending
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.editing import edit_in_turn
-from vivace.agent.conversation.message.intent import decide_intent
+from vivace.agent.conversation.editing import draft_messages, edit_in_turn
+from vivace.agent.conversation.message.intent import decide_intent, intent_by_words
 from vivace.agent.conversation.message.prompt import (
     content_of,
     next_input,
@@ -168,6 +168,14 @@ class TurnWork:
         compacted = Compacted(said[-1].number, summary, max(turn.total_tokens for turn in said))
         self._presenter.show(compacted)
         return compacted
+
+    def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
+        """Return the body of what is read first if this draft is sent."""
+        folder = Path(self._history.folder)
+        if mentions and intent_by_words(text) == "edit":
+            items = draft_messages(folder, text, mentions[0])
+            return {"model": self._history.model, "input": items, "temperature": 0, "store": False}
+        return self.request(content_of(text, mentions, folder))
 
     def request(self, content: str, *, is_whole: bool = False) -> dict[str, Any]:
         """Return the body of the next answer: what is new behind the last response."""
