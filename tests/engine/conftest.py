@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.engine.fixtures import RunnerFixture, cuda_fixture, llama_fixture
+from tests.engine.fixtures import SMALL_CONTEXT_TOKENS, RunnerFixture, cuda_fixture, llama_fixture
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("untimed")
@@ -16,5 +16,16 @@ def fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
     """Each runner in turn; a test that takes it must hold for all of them."""
     is_cuda = request.param == "cuda"
     found = cuda_fixture() if is_cuda else llama_fixture(request.getfixturevalue("smol"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=["llama.cpp", "cuda"])
+def small_fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
+    """Each runner in turn, with a KV that a test can fill in one pass."""
+    if request.param == "cuda":
+        found = cuda_fixture(context_tokens=SMALL_CONTEXT_TOKENS)
+    else:
+        found = llama_fixture(request.getfixturevalue("smol"), context_tokens=SMALL_CONTEXT_TOKENS)
     yield found
     found.close()

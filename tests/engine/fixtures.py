@@ -21,6 +21,7 @@ from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import ByteTokenizer, GgufTokenizer, Tokenizer
 
 CONTEXT_TOKENS = 2048
+SMALL_CONTEXT_TOKENS = 256  # for tests that fill the KV
 NEAR = 0.3  # logits apart: kernels for one row and for many round differently
 PAYING = {1: 10.0, 2: 10.1, 4: 10.2, 8: 10.4, 16: 10.8, 32: 11.6, 64: 13.0}  # drafts are all but free
 
@@ -61,15 +62,17 @@ class RunnerFixture:
         assert len(said) == len(expected)
 
 
-def llama_fixture(smol: Path) -> RunnerFixture:
+def llama_fixture(smol: Path, *, context_tokens: int = CONTEXT_TOKENS) -> RunnerFixture:
     pytest.importorskip("llama_cpp", reason="llama.cpp is not installed")
     from vivace.engine.runners.llamacpp import LlamaRunner
 
-    runner = LlamaRunner(smol, context_tokens=CONTEXT_TOKENS, threads=1)
+    runner = LlamaRunner(smol, context_tokens=context_tokens, threads=1)
     return RunnerFixture("llama.cpp", runner, GgufTokenizer(smol), runner.close)
 
 
-def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerFixture:
+def cuda_fixture(
+    bits: int = 16, seed: int = 5, *, kv_bits: int = 16, context_tokens: int = CONTEXT_TOKENS
+) -> RunnerFixture:
     keep_torch_off_amx()
     torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
     from tests.engine.runners.cuda.plain_launcher import PlainLauncher
@@ -88,7 +91,7 @@ def cuda_fixture(bits: int = 16, seed: int = 5, *, kv_bits: int = 16) -> RunnerF
     model, dense = build_model(shape, plain, bits, device, CONTEXT_TOKENS)
     options: dict[str, Any] = {} if is_real else {"make_launcher": PlainLauncher, "blocks": 5}
     options |= {"bits": bits, "kv_bits": kv_bits}
-    runner = CudaRunner("random", model, dense, words, context_tokens=CONTEXT_TOKENS, **options)
+    runner = CudaRunner("random", model, dense, words, context_tokens=context_tokens, **options)
     return RunnerFixture("cuda", runner, words, runner.close)
 
 

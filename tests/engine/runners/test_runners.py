@@ -79,15 +79,14 @@ def test_scores_are_the_models_probabilities(fixture: RunnerFixture) -> None:
     assert scores[0] == pytest.approx(expected, abs=0.1)
 
 
-def test_a_full_kv_raises_and_changes_nothing(fixture: RunnerFixture) -> None:
+def test_a_full_kv_raises_and_changes_nothing(small_fixture: RunnerFixture) -> None:
     """Tokens that find no room raise KVFull; after a trim the runner goes on."""
-    runner = fixture.desk().runner
-    token = fixture.tokenizer.encode("a")[0]
-    for start in range(0, 2048, 512):
-        runner.forward([Span(0, start, [token] * 512, 0)])
+    runner = small_fixture.desk().runner
+    token, cells = small_fixture.tokenizer.encode("a")[0], runner.info.context_tokens
+    runner.forward([Span(0, 0, [token] * cells, 0)])
     with pytest.raises(KVFull):
         runner.forward([Span(1, 0, [token] * 8, 1)])
-    runner.trim(0, 1024)
+    runner.trim(0, cells // 2)
     assert runner.forward([Span(1, 0, [token] * 8, 1)]).shape == (1, runner.info.vocab_size)
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
     not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
 )
 SHAPE = Shape(1, 512, 1792, 4, 2, 640, 512)
+BLOCKS_FOR_8_PARTS = 16  # the fewest multiprocessors with room for 8 clusters of 2 blocks for each key head
 
 
 class Letters:
@@ -85,7 +86,7 @@ def is_soon_cut_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("is_soon_cut_anew")
 def test_tokens_of_a_pass_come_out_as_alone_where_the_attention_is_cut_anew(seed: int) -> None:
     """To the bit: at a tie, a draft would change the text otherwise."""
-    runner, text = Case(8, seed, blocks=132).runner, some(148, seed)
+    runner, text = Case(8, seed, blocks=BLOCKS_FOR_8_PARTS).runner, some(148, seed)
     runner.forward([Span(0, 0, text[:130])])
     runner.share(0, 1, 130)
     together = runner.forward([Span(0, 130, text[130:], want=18)]).copy()
@@ -96,7 +97,7 @@ def test_tokens_of_a_pass_come_out_as_alone_where_the_attention_is_cut_anew(seed
 @pytest.mark.usefixtures("is_soon_cut_anew")
 def test_a_draft_is_verified_with_what_its_tokens_would_have_alone(seed: int) -> None:
     """Each of its passes ends where the attention is cut anew, and its tokens are those of single steps."""
-    runner, text = Case(8, seed, blocks=132).runner, some(130, seed)
+    runner, text = Case(8, seed, blocks=BLOCKS_FOR_8_PARTS).runner, some(130, seed)
     runner.forward([Span(0, 0, text)])
     runner.share(0, 1, 130)
     said = [7]
