@@ -21,11 +21,6 @@ from vivace.errors import NothingToUndo, WriteProblem
 Write = Callable[..., SourceFile]
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state" / "undo")
-
-
 def edit(journal: Journal, path: Path, new: bytes) -> None:
     journal.apply(read_source(path), new, "change it", "main")
 

@@ -1,6 +1,5 @@
 """Kill -9 before every change of the disk in a step of several files: all of them old, or all new."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +10,11 @@ from tests.agent.edits.killing import run_killed_at_change
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
 from vivace.agent.edits.apply.source import new_source, read_source
 
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
 Contents = tuple[bytes | None, ...]
 OLD: Contents = (b"one\r\ntwo\n", b"\xef\xbb\xbfthree", None)
 NEW: Contents = (b"ONE\r\ntwo\n", b"\xef\xbb\xbfTHREE", b"made\n")
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kill leaves does not depend on fsync: only what a power cut leaves does."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
 
 
 class Place:

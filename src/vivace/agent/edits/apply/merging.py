@@ -29,13 +29,19 @@ def split_bytes(text: bytes) -> list[bytes]:
     return _LINE.findall(text)
 
 
-def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Return the text with both changes, or None if they are in conflict."""
+def merge(base: bytes, ours: bytes, theirs: bytes, *, within: tuple[int, int] | None = None) -> bytes | None:
+    """Return the text with both changes, or None if they are in conflict.
+
+    `within` says where our change is: lines of the base, from 0, the end excluded. Among lines that are alike
+    a change is then not taken for one of its neighbours.
+    """
     if ours in (base, theirs):
         return theirs
     if theirs == base:
         return ours
-    lines = _merge_lines(split_bytes(base), split_bytes(ours), split_bytes(theirs))
+    base_lines, our_lines = split_bytes(base), split_bytes(ours)
+    our_hunks = _hunks_within(base_lines, our_lines, *(within or (0, len(base_lines))))
+    lines = _merge_lines(base_lines, our_hunks, diff_lines(base_lines, split_bytes(theirs)))
     return None if lines is None else b"".join(lines)
 
 
@@ -70,10 +76,19 @@ def diff_lines(old: Lines, new: Lines) -> list[Hunk]:
     return hunks
 
 
-def _merge_lines(base: Lines, ours: Lines, theirs: Lines) -> list[bytes] | None:
+def _hunks_within(base: Lines, ours: Lines, start: int, stop: int) -> list[Hunk]:
+    """Return the changes, looked for in lines `start` to `stop` of the base if all of them are there."""
+    below = len(base) - stop
+    if base[:start] != ours[:start] or base[stop:] != ours[max(start, len(ours) - below) :]:
+        return diff_lines(base, ours)
+    hunks = diff_lines(base[start:stop], ours[start : len(ours) - below])
+    return [Hunk(hunk.start + start, hunk.stop + start, hunk.lines) for hunk in hunks]
+
+
+def _merge_lines(base: Lines, ours: list[Hunk], theirs: list[Hunk]) -> list[bytes] | None:
     """Take what is unchanged from the base, and each change from the side that made it."""
     pending = sorted(
-        [(hunk, 0) for hunk in diff_lines(base, ours)] + [(hunk, 1) for hunk in diff_lines(base, theirs)],
+        [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs],
         key=lambda each: (each[0].start, each[0].stop),
     )
     merged: list[bytes] = []

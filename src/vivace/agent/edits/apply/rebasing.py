@@ -33,6 +33,11 @@ class Change:
         return self.source.raw if self.source.exists else None
 
     @property
+    def lines(self) -> tuple[int, int] | None:
+        """Return the unit's lines, from 0, the end excluded. None: anywhere."""
+        return None if isinstance(self.unit, str) else (self.unit.first_line - 1, self.unit.last_line)
+
+    @property
     def unit_name(self) -> str:
         return self.unit if isinstance(self.unit, str) else self.unit.qualified_name
 
@@ -49,7 +54,7 @@ def rebase(change: Change, current: bytes | None, instruction: str) -> bytes | N
         raise EditConflict(f"{path} has been made by another program meanwhile.", untouched)
     if change.new_bytes is None:
         raise EditConflict(f"{path} has changed since it was read, so it was not removed.", untouched)
-    merged = merge(change.old_bytes, change.new_bytes, current)
+    merged = merge(change.old_bytes, change.new_bytes, current, within=change.lines)
     if merged is None:
         raise EditConflict(f"{path} has changed since it was read, in the same lines.", untouched)
     if problems := _problems(change, current, merged, instruction):
@@ -89,13 +94,13 @@ def keep_texts(folder: Path, changes: Sequence[Change], problem: WriteProblem) -
 
 def _problems(change: Change, current: bytes, merged: bytes, instruction: str) -> list[str]:
     """Check the merged file as the edit was checked, with the unit where it is now."""
-    if isinstance(change.unit, str):
+    if isinstance(change.unit, str) or change.lines is None:
         return merge_problems(change.source.path, current, merged)
     try:
         now = source_from_bytes(change.source.path, current)
     except FileProblem as error:
         return [error.message]
-    first, last = moved_range(change.source.raw, current, change.unit.first_line - 1, change.unit.last_line)
+    first, last = moved_range(change.source.raw, current, *change.lines)
     unit = replace(change.unit, first_line=first + 1, last_line=max(first, last))
     return verify(now, language_for(now.path), unit, merged, instruction)
 
