@@ -19,7 +19,7 @@ class _TurnMetadata(msgspec.Struct):
 
 
 def is_title(client_metadata: Mapping[str, Any] | None) -> bool:
-    """Whether nobody waits for this turn: it would take the engine from the one that somebody waits for."""
+    """Return whether the request only makes a title, for which nobody waits."""
     said = (client_metadata or {}).get(TURN)
     if not isinstance(said, str) or len(said) > MAX_CHARS:
         return False

@@ -22,7 +22,7 @@ class ServerFile(msgspec.Struct, frozen=True):
 
 
 def lock_file(settings: Settings) -> Path:
-    """Held (flock) by the server as long as it lives."""
+    """Return the file that the server locks (flock) as long as it lives."""
     return settings.run_dir / "server.lock"
 
 
@@ -31,7 +31,7 @@ def server_file(settings: Settings) -> Path:
 
 
 def news_file(settings: Settings) -> Path:
-    """One line that the next command tells its user; gone when it was told."""
+    """Return the file with one line for the next command to show, which then removes it."""
     return settings.run_dir / "news.txt"
 
 

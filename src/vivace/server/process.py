@@ -85,7 +85,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def unless_hurried(self, work: Coroutine[Any, Any, None], limit_s: float) -> None:
-        """Wait for something, but not for longer than this, nor if we are told to leave again."""
+        """Wait for something, but not for longer than this, nor if a second signal comes."""
         tasks = [asyncio.create_task(work), asyncio.create_task(self._hurry.wait())]
         await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:

@@ -22,7 +22,7 @@ class Custom(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole one, or (with an index) a piece: first its id and name, then what it is called with."""
+    """A whole call, or (with an index) a part of one: first its id and name, then its arguments."""
 
     index: int | UnsetType = UNSET
     id: str | UnsetType = UNSET

@@ -79,7 +79,7 @@ def _output(message: Message, where: str, custom_ids: set[str]) -> InputItem:
 
 
 def _said(message: Message) -> Iterator[InputItem]:
-    """What an assistant thought and said. Nothing said before a call is no message."""
+    """Return an assistant's reasoning and message. An empty text before a call is no message."""
     thought = message.reasoning_content or message.reasoning
     if isinstance(thought, str) and thought:
         yield InputItem(type="reasoning", content=[Part("reasoning_text", thought)])

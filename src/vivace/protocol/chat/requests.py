@@ -119,7 +119,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class ChatCreate(msgspec.Struct, kw_only=True):
-    """The body. What is of any type here is checked as a field of `ResponseCreate`."""
+    """The body. Fields of any type here are checked as fields of `ResponseCreate`."""
 
     messages: list[Message] | None = None
     model: Any = None
@@ -158,7 +158,7 @@ class ChatCreate(msgspec.Struct, kw_only=True):
 
 
 class _Sized(msgspec.Struct):
-    """The fields that may hold anything, not looked into."""
+    """The fields that may hold anything, kept as raw JSON."""
 
     tools: msgspec.Raw = msgspec.Raw()
     tool_choice: msgspec.Raw = msgspec.Raw()
@@ -178,7 +178,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 
 def parse_chat(data: bytes | str) -> ChatRequest:
-    """A checked request, or `Refusal` with the field that is wrong."""
+    """Return a checked request; raise a `Refusal` that names the field that is wrong."""
     check_sizes(data, _Sized)
     chat = decode(data, ChatCreate)
     _refuse_what_we_cannot(chat)
@@ -201,7 +201,7 @@ def _items(messages: list[Message] | None) -> list[InputItem]:
 
 
 def in_chat_words(refusal: Refusal) -> Refusal:
-    """The same, about the field of the chat request that the field of `ResponseCreate` was made of."""
+    """Return the same refusal about the field of the chat request."""
     param = refusal.param or ""
     found = re.match(r"[a-z_]+", param)
     name = NAMES.get(param) or NAMES.get(found[0] if found else "")
@@ -229,7 +229,7 @@ def _refuse_what_we_cannot(chat: ChatCreate) -> None:
 
 
 def _settings(chat: ChatCreate) -> dict[str, Any]:
-    """As the body of a Responses request."""
+    """Return the settings as the body of a Responses request."""
     settings = {name: getattr(chat, name) for name in SAME}
     settings |= {
         "input": "-",  # the messages take its place

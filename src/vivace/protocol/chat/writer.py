@@ -1,11 +1,11 @@
-"""One turn, told as a chat completion: outcomes of a backend in, chunks out, or all of them as one answer.
+"""One turn as a chat completion: outcomes of a backend in, chunks out, or all of them as one answer.
 
 Owns the order of the chunks, and that the answer is the chunks put together. Does not own the shapes
-(`answer`) or how long a client may hear nothing.
+(`answer`) or how long a client may wait.
 
-A tool call is held back until it is whole. Many clients mend arguments that were cut off and run what comes
-of it, so half a command must never reach them: a call that is lost is text, and an answer that ends within
-one has the `finish_reason` length.
+A tool call is held back until it is whole. Many clients repair arguments that were cut off and run the
+result, so half a command must never reach them: a malformed call is sent as text, and an answer that ends
+within a call has the `finish_reason` length.
 """
 
 import secrets
@@ -64,16 +64,17 @@ class ChatWriter:
         self.is_over = False
 
     def begin(self) -> list[Chunk]:
+        """Return the first chunk."""
         return [self._chunk(Delta(role="assistant", content=None))]
 
     def write(self, outcome: Outcome) -> list[Chunk]:
-        """What is to be sent now. Of a turn that broke nothing more is: the transport says what happened."""
+        """Return the chunks of an outcome. A turn that broke has none: the transport sends the error."""
         assert not self.is_over, "a turn ends exactly once"
         self.is_over = isinstance(outcome, Ended | Broken)
         return list(self._chunks_of(outcome))
 
     def completion(self) -> ChatCompletion:
-        """The whole answer, when it has ended well."""
+        """Return the whole answer, once it has ended well."""
         assert self._end is not None, "only a turn that ended has an answer"
         message = ChatMessage(
             content="".join(self._texts) if self._texts else None,
@@ -121,7 +122,7 @@ class ChatWriter:
             yield self._chunk(Delta(content=delta), logprobs=Logprobs(logprobs) if logprobs else None)
 
     def _call(self) -> Iterator[Chunk]:
-        """The open call is whole: say it in two pieces, as clients know it."""
+        """Give the chunks of a whole call: two parts, as clients expect them."""
         call, words = self._open, "".join(self._held)
         assert call is not None, "no call is open"
         self._drop_call()
@@ -141,7 +142,7 @@ class ChatWriter:
         yield self._chunk(Delta(tool_calls=[rest]))
 
     def _drop_call(self) -> None:
-        """Something else follows: what is still open is no call."""
+        """Drop an open call, since something else follows."""
         self._open, self._held, self._is_lost = None, [], False
 
     def _finish(self, end: Ended) -> Iterator[Chunk]:

@@ -32,19 +32,19 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """Write this end of a turn down, and tell nobody: the client has gone."""
+    """Store this end of a turn and send nothing: the client has gone."""
 
     message: Terminal
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Nothing on this connection goes on from this response any more. If it was stored, it stays so."""
+    """Forget this response on this connection. If it was stored, it stays stored."""
 
     response_id: str
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Close the socket, when everything before this is sent. Nothing is sent after it."""
+    """Close the socket once everything before this is sent. Nothing is sent after it."""
 
     code: int
     reason: str

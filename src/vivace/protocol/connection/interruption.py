@@ -33,7 +33,7 @@ class Interruption:
         self._ended: OrderedDict[str, Numbering] = OrderedDict()  # oldest first
 
     def ended(self, turn: Running) -> None:
-        """The turn is over; what was on its way to it meanwhile is no mistake."""
+        """Note that the turn is over. Messages to it that are still on their way are no mistakes."""
         assert turn.writer is not None
         self._ended[turn.response_id] = turn.writer.numbering
         if len(self._ended) > MAX_ENDED:
@@ -52,7 +52,7 @@ class Interruption:
         return [Send(accepted), *self._stop(turn, is_discarding=asked.mode == "discard_partial_items")]
 
     def _stop(self, turn: Running, *, is_discarding: bool) -> list[Action]:
-        """Who interrupts a turn wants nothing to follow it by itself."""
+        """End the turn. Whoever interrupts it wants nothing to follow by itself."""
         assert turn.writer is not None
         steers, turn.steers = turn.steers, []
         actions: list[Action] = [*given_back(steers, NOT_ACTIVE, "The response was interrupted.")]
@@ -63,7 +63,7 @@ class Interruption:
         return actions
 
     def _find(self, response_id: str) -> Running | None:
-        """The turn of this id; None if it ended while the message was on its way: its end is the answer."""
+        """Return the turn of this id; None if it ended while the message was on its way."""
         turn = self._lanes.running.get(response_id)
         if turn and turn.writer:
             return turn
@@ -109,6 +109,6 @@ class Interruption:
         return turn
 
     def _pending(self) -> list[PendingSteer]:
-        """Every steer of the connection that is neither carried nor given back."""
+        """Return every steer of the connection that is neither carried nor given back."""
         held = [steer for lane in self._lanes.all() for steers in lane.held.values() for steer in steers]
         return held + [steer for turn in self._lanes.running.values() for steer in turn.steers + turn.carried]

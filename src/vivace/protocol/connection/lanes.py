@@ -45,7 +45,7 @@ class Running:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The latest response of a lane, which the next may go on from."""
+    """The latest response of a lane, which the next one may continue."""
 
     response_id: str
     is_stored: bool
@@ -70,12 +70,12 @@ class Lane:
         return self.running is None and not self.waiting
 
     def awaits(self, response_id: str) -> bool:
-        """Whether something waits that goes on from this response."""
+        """Return whether a waiting request continues this response."""
         return any(continues(waiting.asked, response_id) for waiting in self.waiting)
 
 
 def continues(asked: ResponseCreate | ErrorFrame, response_id: str) -> bool:
-    """Whether this would be the next of the conversation. Text still being typed is no part of it."""
+    """Return whether this is the next request of the conversation. Provisional text is no part of it."""
     if isinstance(asked, ErrorFrame) or asked.is_provisional:
         return False
     return asked.previous_response_id == response_id
@@ -93,7 +93,7 @@ class Lanes:
         return self._lanes.get(stream_id)
 
     def check(self, stream_id: str | None, size: int) -> None:
-        """`Refusal` if there is no place for another request of this size in this lane."""
+        """Raise a `Refusal` if there is no place for another request of this size in this lane."""
         lane = self.find(stream_id)
         if lane is None and len(self._lanes) > MAX_NAMED_LANES:
             raise Refusal(
@@ -122,7 +122,7 @@ class Lanes:
         return lane
 
     def settle(self, lane: Lane) -> list[ErrorFrame]:
-        """The answers whose turn it is now. If a request is then at the lane's head, it stands in line."""
+        """Return the answers that are due now. If a request is then at the lane's head, queue the lane."""
         answers = []
         while not lane.running and lane.waiting:
             asked = lane.waiting[0].asked
@@ -136,7 +136,7 @@ class Lanes:
         return answers
 
     def next(self) -> tuple[Lane, ResponseCreate] | None:
-        """What may run now, taken out of its lane; None if there is nothing, or no place."""
+        """Remove what may run now from its lane and return it; None if there is nothing, or no place."""
         if not self._line or len(self.running) >= MAX_IN_FLIGHT:
             return None
         lane = self._line.popleft()
@@ -154,7 +154,7 @@ class Lanes:
         running.lane.running = None
 
     def refuse_waiting(self, answer: Callable[[Lane], ErrorFrame]) -> list[ResponseCreate]:
-        """Put answers in the places of all requests that wait, and give these back. Then settle each lane."""
+        """Replace all waiting requests by answers, and return them. Settle each lane afterwards."""
         refused = []
         for lane in self._lanes.values():
             for index, waiting in enumerate(lane.waiting):

@@ -1,8 +1,9 @@
 """One WebSocket as a machine without I/O: messages and outcomes in, actions out.
 
 Owns what happens when on a connection, and every frame that is sent on it. Does not own sockets or engines:
-the shell (`server.socket`) performs the actions, in their order, and reports what came of them. Every `Start`
-is reported as `refused`, or as `begun` and then outcomes to the last; what was begun has one terminal event.
+the shell (`server/transport/websocket.py`) performs the actions, in their order, and reports what came of
+them. Every `Start` is reported as `refused`, or as `begun` and then outcomes to the last; what was begun has
+one terminal event.
 
 A refused request is answered in its lane's order; a message that is no request is answered at once.
 """
@@ -105,7 +106,7 @@ class Connection:
     # ---- from the backend -------------------------------------------------------------------------
 
     def begun(self, response_id: str, model: str, place: Queued | None = None) -> list[Action]:
-        """The turn was accepted, and holds the response that it goes on from."""
+        """Handle that the turn was accepted, and holds the response that it continues."""
         turn = self._lanes.running[response_id]
         assert turn.writer is None, "a turn begins once"
         turn.model = model
@@ -117,7 +118,7 @@ class Connection:
         return [*_sends(turn.writer.begin(place)), *released]
 
     def refused(self, response_id: str, error: VivaceError) -> list[Action]:
-        """The turn was not accepted: an error frame, and no response."""
+        """Handle that the turn was not accepted: send an error frame, and no response."""
         turn = self._lanes.running[response_id]
         assert turn.writer is None, "what was begun ends with an outcome"
         self._lanes.end(turn)
@@ -132,7 +133,7 @@ class Connection:
         return actions + self._advance(turn.lane)
 
     def outcome(self, response_id: str, outcome: Outcome) -> list[Action]:
-        """Something came of the turn."""
+        """Handle an outcome of the turn."""
         turn = self._lanes.running[response_id]
         assert turn.writer is not None, "begun comes before outcomes"
         if isinstance(outcome, Ended) and outcome.reason == "steered" and turn.ending == "interrupted":
@@ -152,13 +153,13 @@ class Connection:
         return writer
 
     def _end_unheard(self, turn: Running, last: AnyEvent) -> list[Action]:
-        """The turn is over, and nobody is there to be told; what was to be stored is stored all the same."""
+        """End a turn whose client is gone. What was to be stored is stored all the same."""
         assert isinstance(last, Terminal)
         self._lanes.end(turn)
         return [Commit(last)]
 
     def _end(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
-        """The turn's terminal event was told: what follows?"""
+        """Return what follows a turn whose terminal event was sent."""
         assert turn.writer is not None
         self._lanes.end(turn)
         self._interruption.ended(turn)
@@ -169,7 +170,7 @@ class Connection:
         return actions + self._advance(turn.lane)
 
     def _follow(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
-        """The turn was steered, and is over: a response follows at once, or when its calls are answered."""
+        """Let a response follow a turn that was steered: at once, or when its calls are answered."""
         assert turn.writer is not None
         calls = turn.writer.calls
         if isinstance(outcome, Broken) or outcome.reason == "cancelled":
@@ -188,15 +189,15 @@ class Connection:
     # ---- from the shell ---------------------------------------------------------------------------
 
     def expire(self) -> list[Action]:
-        """The connection has lasted its 60 minutes: what runs may finish, and what follows it by a steer."""
+        """End the connection after its 60 minutes: running turns and what they were steered to may finish."""
         return [] if self._is_over or self._ending else self._wind_down(EXPIRED)
 
     def drain(self) -> list[Action]:
-        """The server shuts down: what runs may finish, while the shell lets it; nothing else begins."""
+        """Begin nothing more: the server shuts down. Running turns may finish while the shell lets them."""
         return [] if self._is_over or self._ending is LEAVING else self._wind_down(LEAVING)
 
     def closed(self) -> list[Action]:
-        """The client is gone: what runs is cancelled, what waits is forgotten, and nothing is sent."""
+        """Cancel what runs and forget what waits: the client is gone, and nothing is sent."""
         if self._is_over:
             return []
         self._is_over = True
@@ -220,14 +221,14 @@ class Connection:
     # ---- what runs next ---------------------------------------------------------------------------
 
     def _advance(self, lane: Lane) -> list[Action]:
-        """This lane has changed: tell what is to be told in it, and let run what may run."""
+        """Send what is due in this lane, and start what may run, since it has changed."""
         actions: list[Action] = [*_sends(self._lanes.settle(lane))]
         while found := self._lanes.next():
             actions.append(self._start(*found))
         return actions + self._close_if_done()
 
     def _start(self, lane: Lane, request: ResponseCreate) -> Start:
-        """Let a request of the client's run, with the steers that waited for it."""
+        """Start a request of the client's, with the steers that waited for it."""
         parent_id = request.previous_response_id or ""
         steers = lane.held.pop(parent_id, []) if continues(request, parent_id) else []
         if steers:

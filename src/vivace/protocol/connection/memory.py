@@ -19,12 +19,12 @@ class Memory:
         self._given_up: set[str] = set()  # and still needed
 
     def need(self, response_id: str | None) -> None:
-        """Something that has not begun yet names this response, which may be anyone's."""
+        """Note that a request that has not begun names this response, which may be anyone's."""
         if response_id is not None:
             self._needed[response_id] += 1
 
     def release(self, response_id: str | None) -> list[Forget]:
-        """It has begun, and holds what it needs by itself; or it never will."""
+        """Note that the request has begun and holds the response itself, or that it never will."""
         if response_id is None:
             return []
         self._needed[response_id] -= 1
@@ -37,7 +37,7 @@ class Memory:
         return [Forget(response_id)]
 
     def completed(self, turn: Running) -> list[Forget]:
-        """The turn is over, and can be gone on from."""
+        """Note that the turn is over and can be continued."""
         kept = Kept(turn.response_id, turn.request.is_stored)
         if turn.request.is_provisional:
             return self._give_up(kept)
@@ -45,7 +45,7 @@ class Memory:
         return self._give_up(before) if before else []
 
     def failed(self, turn: Running) -> list[Forget]:
-        """It was refused, or failed: nothing goes on from it, nor from what it named in its own lane."""
+        """Give up a response that was refused or failed, and what it named in its own lane."""
         forgotten = self._give_up(Kept(turn.response_id, turn.request.is_stored)) if turn.writer else []
         latest = turn.lane.latest
         if latest and continues(turn.request, latest.response_id):

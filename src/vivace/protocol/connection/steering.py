@@ -42,7 +42,7 @@ def new_steer_id() -> str:
 
 
 class PendingSteer(msgspec.Struct, frozen=True):
-    """Accepted, and neither carried nor given back yet."""
+    """A steer that was accepted, and neither carried nor given back yet."""
 
     id: str
     parent: str  # the response that it is for
@@ -63,12 +63,12 @@ class PendingSteer(msgspec.Struct, frozen=True):
 
 
 def given_back(steers: Iterable[PendingSteer], code: str, message: str) -> Iterator[Send]:
-    """They were accepted, and no response will carry them."""
+    """Return the events of accepted steers that no response will carry."""
     return (Send(steer.failed(code, message)) for steer in steers)
 
 
 def rejected(asked: ResponseSteer, error: Refusal, numbering: Numbering) -> SteerFailed:
-    """Never accepted, and so without an id."""
+    """Return the event of a steer that was never accepted, and so has no id."""
     steer = Steer(asked.previous_response_id, input=asked.input)
     return numbering.number(SteerFailed, steer=steer, error=SteerProblem(error.code, error.message))
 
@@ -82,7 +82,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def items_of(asked: ResponseSteer) -> list[InputItem]:
-    """The messages of a steer: the user's only, and text only. `Refusal` for anything else."""
+    """Return the messages of a steer; raise a `Refusal` for anything but text of the user."""
     if asked.unknown:
         raise _invalid(f"A steer has no {asked.unknown[0]!r:.80}: only previous_response_id and input.")
     try:
@@ -102,7 +102,7 @@ def items_of(asked: ResponseSteer) -> list[InputItem]:
 
 
 def check_budget(for_parent: list[PendingSteer], on_connection: list[PendingSteer], size: int) -> None:
-    """`Refusal` if too much is pending already."""
+    """Raise a `Refusal` if too much is pending already."""
     total_bytes = sum(steer.size for steer in on_connection) + size
     is_full = len(on_connection) >= MAX_PENDING or total_bytes > MAX_PENDING_BYTES
     if len(for_parent) >= MAX_STEERS or is_full:
@@ -112,7 +112,7 @@ def check_budget(for_parent: list[PendingSteer], on_connection: list[PendingStee
 def following(
     parent_id: str, request: ResponseCreate, model: str, steers: list[PendingSteer]
 ) -> ResponseCreate:
-    """The request of a response that follows by itself."""
+    """Return the request of a response that follows by itself."""
     return msgspec.structs.replace(
         request,
         model=request.model or model,
@@ -122,12 +122,12 @@ def following(
 
 
 def carrying(request: ResponseCreate, steers: list[PendingSteer]) -> ResponseCreate:
-    """A request of the client's, with steers that waited for it before its own input."""
+    """Return a request of the client's with the steers that waited for it before its own input."""
     return msgspec.structs.replace(request, input=[*_joined(steers), *request.items])
 
 
 def stubs(calls: Iterable[FunctionCall | CustomToolCall]) -> list[dict[str, str]]:
-    """What the client has to fill in before the steers can be carried."""
+    """Return what the client has to fill in before the steers can be carried."""
     return [_stub(call) for call in calls]
 
 

@@ -29,7 +29,7 @@ class Part(msgspec.Struct, omit_defaults=True):
 
 
 def joined(content: str | list[Part] | None) -> str:
-    """The text of content, in whichever of its shapes it came."""
+    """Return the text of content, in whichever shape it came."""
     if isinstance(content, str):
         return content
     return "".join(part.words for part in content or ())
@@ -57,7 +57,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
     @property
     def call_text(self) -> str:
-        """Arguments or input of a call, as a string."""
+        """Return the arguments or input of a call as a string."""
         given = self.input if self.type == "custom_tool_call" else self.arguments
         if given is None or isinstance(given, str):
             return given or ""
@@ -73,7 +73,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
 
 def check_item(item: InputItem, where: str) -> None:
-    """Refuse what cannot be obeyed. Text only: an image, a file or a sound is refused by name."""
+    """Refuse what cannot be obeyed. Only text is read: images, files and sounds are refused by name."""
     if item.arguments or item.output or item.tools:
         for name in ("arguments", "output", "tools"):
             check_depth(getattr(item, name), f"{where}.{name}")
@@ -94,7 +94,7 @@ def check_item(item: InputItem, where: str) -> None:
 
 
 def check_depth(given: Any, where: str) -> None:
-    """What is nested as deeply as can just be read could not be written again."""
+    """Refuse JSON that is nested too deeply to be written again."""
     level = [given] if isinstance(given, dict | list) else []
     count = 0
     for _ in range(MAX_DEPTH):

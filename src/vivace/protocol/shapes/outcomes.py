@@ -11,14 +11,14 @@ from vivace.protocol.shapes.events import Usage, Waterfall
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """It waits. Comes before anything else, and again when the place changes."""
+    """The turn waits. Comes before anything else, and again when the place changes."""
 
     position: int  # 1: next
     estimate_s: float
 
 
 class Started(msgspec.Struct, frozen=True):
-    """It waited, and does no longer."""
+    """The turn waited, and begins now."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class CallDone(msgspec.Struct, frozen=True):
 
 
 class CallInvalid(msgspec.Struct, frozen=True):
-    """The open call is none after all; `text` is everything of it as the model wrote it, "" if unknown."""
+    """The open call is malformed. `text` is all of it as the model wrote it, "" if unknown."""
 
     text: str
 
@@ -73,7 +73,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """The turn is over and could not be done."""
+    """The turn is over because of an error."""
 
     code: str
     message: str

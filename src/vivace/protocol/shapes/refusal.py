@@ -13,7 +13,7 @@ INTERNAL = "server_error"
 
 
 class Refusal(RequestRefused):
-    """A request that we refuse, and which field of it is to blame."""
+    """A request that we refuse, and which field of it is wrong."""
 
     def __init__(
         self, message: str, hint: str = "", *, code: str, status: int = 400, param: str | None = None
@@ -23,7 +23,7 @@ class Refusal(RequestRefused):
 
 
 def mistake() -> Refusal:
-    """The answer when the fault is ours."""
+    """Return the error for a fault of ours."""
     return Refusal("The server made a mistake; its log says more.", code=INTERNAL, status=500)
 
 
@@ -38,7 +38,7 @@ def previous_not_found(response_id: str) -> Refusal:
 
 
 def model_not_found(model: str, hint: str = "") -> Refusal:
-    """The answer to a name that nobody serves, or that this caller may not use: in OpenAI's words."""
+    """Return OpenAI's refusal of a model that nobody serves, or that this caller may not use."""
     message = f"The model {model[:200]!r} does not exist or you do not have access to it."
     return Refusal(message, hint, code="model_not_found", status=404, param="model")
 

@@ -130,7 +130,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
     @property
     def is_generating(self) -> bool:
-        """Whether an answer is wanted, and not only the prefill."""
+        """Return whether an answer is wanted, and not only the prefill."""
         is_prewarming = self.prompt_cache_options is not None and self.prompt_cache_options.prewarm
         return self.generate is not False and not is_prewarming
 
@@ -140,7 +140,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
     @property
     def tier(self) -> Tier:
-        """Work that nobody waits for gives way: `background: true`, OpenAI's cheaper tiers, a Codex title."""
+        """Return `background` for work that nobody waits for: OpenAI's cheaper tiers, Codex titles."""
         is_waited_for = not self.background and self.service_tier not in ("flex", "batch")
         return "realtime" if is_waited_for and not is_title(self.client_metadata) else "background"
 
@@ -150,7 +150,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
     @property
     def schema(self) -> str:
-        """JSON schema that the answer's text must obey; "" for any text."""
+        """Return the JSON schema that the text must obey; "" for any text."""
         format = self.text.format if self.text else TextFormat()
         if format.type == "json_object":
             return '{"type":"object"}'
@@ -161,7 +161,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
         return self.top_logprobs is not None or "message.output_text.logprobs" in (self.include or ())
 
     def all_tools(self) -> list[Tool]:
-        """From `tools`, and from the lite shape's items."""
+        """Return the tools of `tools` and of input items."""
         return parse_tools(self.tools or []) + tools_in_items(self.items)
 
     def choice(self) -> Choice:
@@ -169,7 +169,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
 
 class _Sized(msgspec.Struct):
-    """The fields that may hold anything, not looked into."""
+    """The fields that may hold anything, kept as raw JSON."""
 
     tools: msgspec.Raw = msgspec.Raw()
     tool_choice: msgspec.Raw = msgspec.Raw()
@@ -211,14 +211,14 @@ class ResponseInterrupt(msgspec.Struct):
 
 
 class Envelope(msgspec.Struct):
-    """What can be read of a message before it is known whether the rest is right."""
+    """The part of a message that can be read before the rest is checked."""
 
     type: str = ""
     stream_id: Any = None
 
 
 def parse_create(data: bytes | str) -> ResponseCreate:
-    """A checked request, or `Refusal` with the field that is wrong."""
+    """Return a checked request; raise a `Refusal` that names the field that is wrong."""
     check_sizes(data, _Sized)
     request = decode(data, ResponseCreate)
     _check(request)
@@ -258,7 +258,7 @@ def decode(data: bytes | str, kind: type[T]) -> T:
 
 
 def check_sizes(data: bytes | str, sized: type[msgspec.Struct]) -> None:
-    """`Refusal` for what is too large; `sized` has the fields that may hold anything."""
+    """Raise a `Refusal` for what is too large; `sized` has the fields that may hold anything."""
     if len(data) > MAX_FIELD_BYTES:
         check_pieces(data)  # first: this one lets other threads run
         check_fields(decode(data, sized))

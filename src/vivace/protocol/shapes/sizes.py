@@ -17,7 +17,7 @@ STRETCH = 4096  # what one look at a string takes of it, in escapes: other threa
 
 
 def string_pattern(stretch: int) -> re.Pattern[bytes]:
-    """A string after its opening quote, or the beginning of a long one."""
+    """Return a pattern for a string after its opening quote, or for the beginning of a long one."""
     return re.compile(rb'(?:[^"\\]+|\\.){0,%d}("?)' % stretch, re.DOTALL)
 
 
@@ -26,7 +26,7 @@ _STRING = string_pattern(STRETCH)
 
 
 def check_fields(sized: msgspec.Struct) -> None:
-    """`Refusal` for a field that is too large. All fields of `sized` are `Raw`."""
+    """Raise a `Refusal` for a field that is too large. All fields of `sized` are `Raw`."""
     for name in sized.__struct_fields__:
         value: Any = getattr(sized, name)
         if len(memoryview(value)) > MAX_FIELD_BYTES:
@@ -34,7 +34,7 @@ def check_fields(sized: msgspec.Struct) -> None:
 
 
 def check_pieces(data: bytes | str) -> None:
-    """`Refusal` for JSON that is made of too many small things."""
+    """Raise a `Refusal` for JSON that has too many values."""
     marks = data.encode(errors="replace") if isinstance(data, str) else data
     most = marks.count(b"{") + marks.count(b"[") + marks.count(b'"') // 2  # those in texts included
     if most > MAX_PIECES and _has_too_many(marks):
@@ -54,7 +54,7 @@ def _has_too_many(data: bytes) -> bool:
 
 
 def _end_of_string(data: bytes, place: int) -> int:
-    """Where the string ends that is open here; the end of all if it never does."""
+    """Return where the open string ends; the end of all if it never does."""
     while stretch := _STRING.match(data, place):
         if stretch[1]:
             return stretch.end()

@@ -48,7 +48,7 @@ class _Given(msgspec.Struct):
 
 
 def parse_tools(given: list[Any], where: str = "tools") -> list[Tool]:
-    """Functions and custom tools, those of namespaces included; `Refusal` for what cannot be called."""
+    """Return functions and custom tools, also those of namespaces; refuse what cannot be called."""
     tools: list[Tool] = []
     _check_count(given, where)
     for index, one in enumerate(given):
@@ -92,13 +92,13 @@ def _parse(given: Any, where: str, namespace: str = "") -> list[Tool]:
 
 
 def _check_count(tools: list[Any], where: str) -> None:
-    """Before they are looked at one by one."""
+    """Refuse too many tools before they are looked at one by one."""
     if len(tools) > MAX_TOOLS:
         raise Refusal(f"At most {MAX_TOOLS} tools can be given.", code="invalid_value", param=where)
 
 
 def tools_in_items(items: list[InputItem]) -> list[Tool]:
-    """Those that the lite shape gives as input items."""
+    """Return the tools that come as input items."""
     given = [(f"input[{index}].tools", item.tools or []) for index, item in enumerate(items) if item.tools]
     _check_count([tool for _, tools in given for tool in tools], "input")
     tools = [tool for where, tools in given for tool in parse_tools(tools, where)]

@@ -1,1 +1,1 @@
-"""A turn told as events."""
+"""A turn written as events."""

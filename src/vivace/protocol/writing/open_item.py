@@ -39,9 +39,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class DeltaTemplate:
-    """The JSON of an item's delta events, but for the number and the text: nearly every token is one.
+    """The JSON of an item's delta events, without the number and the text.
 
-    The same bytes as encoding the event, in 1 µs instead of 5.
+    Filling it gives the same bytes as encoding the event, in 1 µs instead of 5. Nearly every token is one
+    such event.
     """
 
     def __init__(self, draft: Draft, stream_id: str | UnsetType) -> None:
@@ -128,7 +129,7 @@ class OpenReasoning:
 
 
 class HeldCall(msgspec.Struct):
-    """A call that may still turn out to be none: nothing is told of it before it is whole."""
+    """A call that may turn out to be malformed: its events come when it is whole."""
 
     call: CallBegun
     deltas: list[str] = []

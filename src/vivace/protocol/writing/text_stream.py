@@ -17,16 +17,16 @@ class TextStream:
         self.is_stopped = False
 
     def feed(self, piece: bytes) -> str:
-        """The text that may be sent now."""
+        """Return the text that may be sent now."""
         return self._cut(self._decoder.decode(piece))
 
     def flush(self) -> str:
-        """What is held back, when something that is not text comes: no stop string goes across that."""
+        """Return what is held back, since something that is not text follows: no stop string spans that."""
         rest, self._held = self._held, ""
         return "" if self.is_stopped else rest
 
     def finish(self) -> str:
-        """The rest, when no more bytes will come."""
+        """Return the rest, when no more bytes will come."""
         text = self._cut(self._decoder.decode(b"", final=True))
         rest, self._held = self._held, ""
         return text if self.is_stopped else text + rest
@@ -46,7 +46,7 @@ class TextStream:
         return text[:cut]
 
     def _stop_begun_in(self, text: str) -> int:
-        """Length of the longest end of `text` that a stop string begins with."""
+        """Return the length of the longest end of `text` that a stop string begins with."""
         longest = max(map(len, self._stops)) - 1
         for length in range(min(longest, len(text)), 0, -1):
             if text.endswith(tuple(stop[:length] for stop in self._stops if len(stop) > length)):

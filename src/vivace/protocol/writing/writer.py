@@ -1,12 +1,12 @@
-"""One turn, told as events: outcomes of a backend in, numbered events out.
+"""One turn, written as events: outcomes of a backend in, numbered events out.
 
 Owns the order of a turn's events and that there is exactly one terminal event, the last. The same writer
 serves SSE, WebSocket and the drained JSON answer. Does not own where outcomes come from or events go.
 
-An item is closed the moment it is whole, and another begins. Of a call that never ended nothing is called
-done, so that no client runs half a command: it is given as text. Clients cannot take back an item in a
-response that is completed. So a call that may turn out to be malformed is told when it is whole, and a
-response in which a call was told and is none is incomplete.
+An item is closed as soon as it is whole, and another begins. A call that never ended is sent as text, so
+that no client runs half a command. Clients cannot take back an item of a completed response. So a call that
+may turn out to be malformed is sent when it is whole, and a response in which a call was sent and turned out
+to be none is incomplete.
 """
 
 import secrets
@@ -77,7 +77,7 @@ def new_response_id() -> str:
 
 
 class Numbering:
-    """The numbers of one response's events. They go on after its end, for what is told of its steers."""
+    """The numbers of one response's events. They go on after its end, for the events of its steers."""
 
     def __init__(self, stream_id: str | None = None) -> None:
         self.stream_id: str | msgspec.UnsetType = msgspec.UNSET if stream_id is None else stream_id
@@ -89,7 +89,7 @@ class Numbering:
         return number
 
     def number(self, kind: type[Kind], **fields: Any) -> Kind:
-        """An event of this response, with the next number."""
+        """Return an event of this response with the next number."""
         return kind(sequence_number=self.next(), stream_id=self.stream_id, **fields)
 
 
@@ -112,7 +112,7 @@ class ResponseWriter:
         self._open: OpenItem | None = None
         self._template: DeltaTemplate | None = None  # of the open item, from its second delta on
         self._held: HeldCall | None = None  # instead of an open item
-        self._has_half_call = False  # one was told, and never became whole
+        self._has_half_call = False  # one was sent, and never became whole
         self._output: list[OutputItem] = []
         self._count = 0  # of items ever opened: their indices
         self.is_discarding = is_discarding  # an item that an interrupt cuts off is no part of the response
@@ -120,15 +120,16 @@ class ResponseWriter:
 
     @property
     def calls(self) -> list[FunctionCall | CustomToolCall]:
-        """Calls that the client is to answer."""
+        """Return the calls that the client is to answer."""
         return [item for item in self._output if isinstance(item, FunctionCall | CustomToolCall)]
 
     def begin(self, place: Queued | None = None) -> list[AnyEvent]:
-        """Created; then in progress, or waiting."""
+        """Return the first events: created, then in progress or queued."""
         created = self.number(ResponseCreated, response=self.response("queued" if place else "in_progress"))
         return [created, self._waiting(place) if place else self._going()]
 
     def write(self, outcome: Outcome) -> list[AnyEvent]:
+        """Return the events of an outcome."""
         assert not self.is_over, "a turn ends exactly once"
         events = list(self._events_of(outcome))
         self.is_over = isinstance(outcome, Ended | Broken)
@@ -137,7 +138,7 @@ class ResponseWriter:
     def encode_delta(self, outcome: TextOutcome) -> bytes | None:
         """Return the JSON of the next event if `outcome` goes on with the open item, and None if not.
 
-        None changes nothing: then `take` makes the events.
+        None changes nothing: then `write` makes the events.
         """
         item = self._open
         if item is None or type(outcome) is not item.grows_by:
@@ -150,7 +151,7 @@ class ResponseWriter:
         return self._template.fill(self.numbering.next(), outcome.delta)
 
     def response(self, status: str, **fields: Any) -> Response:
-        """The response as it stands."""
+        """Return the response as it stands."""
         request = self._request
         text = request.text and msgspec.to_builtins(request.text)
         reasoning = request.reasoning and msgspec.to_builtins(request.reasoning)
@@ -184,8 +185,10 @@ class ResponseWriter:
         return self.number(ResponseQueued, response=self.response("queued", vivace=extension))
 
     def _moved(self, place: Queued) -> AnyEvent:
-        """Waiting elsewhere. Everyone in line hears of it whenever somebody leaves: what was asked is left
-        out, which may be megabytes and was told at the beginning.
+        """Give the event of a new place in the queue.
+
+        It leaves out what was asked, which may be megabytes and was sent at the beginning: everyone in the
+        queue gets one whenever somebody leaves.
         """
         whole = self._waiting(place)
         assert isinstance(whole, ResponseQueued)

@@ -39,7 +39,7 @@ class Library:
         self._held: Counter[StoredResponse] = Counter()  # what a turn that is not over yet goes on from
 
     def peek(self, response_id: str, caller: Caller) -> StoredResponse | None:
-        """The response, if it is in memory and this caller may know it."""
+        """Return the response if it is in memory and this caller may know it."""
         known = self._stored.get(response_id)
         if known and known.tenant == caller.tenant:
             self._stored.move_to_end(response_id)
@@ -50,7 +50,7 @@ class Library:
         return next((held for held in self._held if held.id == response_id and _is_for(held, caller)), None)
 
     async def find(self, response_id: str, caller: Caller) -> StoredResponse | None:
-        """The response; what was stored and is not in memory is brought back from the store."""
+        """Return the response; load it from the store if it is not in memory."""
         if known := self.peek(response_id, caller):
             return known
         record = await self.store.get(response_id, caller.tenant)
@@ -71,19 +71,19 @@ class Library:
         return known
 
     def hold(self, known: StoredResponse | None) -> None:
-        """A turn goes on from it: it stays known to whom it is known, also if it is forgotten meanwhile."""
+        """Keep the response known to those who know it until the turn that continues it is over."""
         if known:
             self._held[known] += 1
 
     def release(self, known: StoredResponse | None) -> None:
-        """The turn is over."""
+        """Release what `hold` held: the turn is over."""
         if known and known in self._held:
             self._held[known] -= 1
             if not self._held[known]:
                 del self._held[known]
 
     async def commit(self, known: StoredResponse, response: Response, events: bytes = b"") -> None:
-        """Remember how the response stands; durable when this returns, if it is to be stored at all."""
+        """Remember the response; durable when this returns, if it is to be stored at all."""
         known.output = msgspec.to_builtins(response.output)
         if known.is_stored:
             try:
@@ -95,18 +95,18 @@ class Library:
                 await self.store.put(await self._record(known, response, events))
 
     async def begin(self, known: StoredResponse, response: Response) -> None:
-        """Write down that a response was promised, before there is anything of it."""
+        """Store that a response was promised, before there is any output."""
         await self.store.put(await self._record(known, response, b""))
 
     async def inputs(self, record: Record) -> list[dict[str, Any]]:
-        """The items before a stored response's output, oldest first, each with an id."""
+        """Return the items before a stored response's output, oldest first, each with an id."""
         data = await self.store.items(record.id, record.tenant)
         items: list[dict[str, Any]] = msgspec.json.decode(data or b"[]")
         output = msgspec.json.decode(record.response)["output"]
         return complete_items(items[: len(items) - len(output)], record.id)
 
     async def history(self, known: StoredResponse | None) -> list[InputItem]:
-        """Every item of the conversation up to and with this response's output."""
+        """Return every item of the conversation, this response's output included."""
         parts: list[list[InputItem]] = []
         while known:
             if known.is_stored and (data := await self.store.items(known.id, known.tenant)) is not None:
@@ -117,12 +117,12 @@ class Library:
         return [item for part in reversed(parts) for item in part]
 
     async def conversation(self, response_id: str, caller: Caller) -> list[InputItem] | None:
-        """The same by a response's id; None if the caller knows no such response."""
+        """Return the same by a response's id; None if the caller knows no such response."""
         known = await self.find(response_id, caller)
         return await self.history(known) if known else None
 
     async def _record(self, known: StoredResponse, response: Response, events: bytes) -> Record:
-        """Only what its parent does not have, if the parent is stored too."""
+        """Make the record, with only what its parent does not have if the parent is stored."""
         parent = known.parent if known.parent and known.parent.is_stored and known.follows else None
         start = parent.length if parent else 0
         history = [] if parent else await self.history(known.parent)
@@ -142,16 +142,16 @@ class Library:
         )
 
     def forget(self, response_id: str, caller: Caller) -> None:
-        """The caller's connection names it no more."""
+        """Forget the response on the caller's connection."""
         if mine := self._unstored.get(caller.connection):
             mine.pop(response_id, None)
 
     def join(self, connection: str) -> None:
-        """The connection is open: what is not stored can be known on it."""
+        """Begin to remember responses that are not stored for this connection."""
         self._unstored[connection] = OrderedDict()
 
     def leave(self, connection: str) -> None:
-        """The connection is closed."""
+        """Forget what only this connection knew: it is closed."""
         self._unstored.pop(connection, None)
 
     async def delete(self, response_id: str, caller: Caller) -> bool:
@@ -180,7 +180,7 @@ class Library:
 
 
 def _is_for(known: StoredResponse, caller: Caller) -> bool:
-    """Whether this caller may know it."""
+    """Return whether this caller may know the response."""
     return known.tenant == caller.tenant and (known.is_stored or known.connection == caller.connection)
 
 

@@ -71,7 +71,7 @@ async def _limit_tokens(model: LoadedModel) -> int:
 async def _begin_shorter(
     turn: NativeTurn, model: LoadedModel, library: Library, room: int
 ) -> tuple[Session, Prompt, list[int]]:
-    """A new log with as much of the conversation as there is room for."""
+    """Begin a new log with as much of the conversation as there is room for."""
     items = [*await library.history(turn.previous), *turn.request.items]
     request = msgspec.structs.replace(turn.request, input=[])
 
@@ -90,7 +90,7 @@ async def _begin_shorter(
 
 
 def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt: Prompt) -> None:
-    """Let the log end where the model speaks."""
+    """End the log with the tokens after which the model answers."""
     request, family, spec = turn.request, model.family, prompt.spec
     if request.is_generating or request.candidates:
         session.log.extend(family.answer(session.log, spec))

@@ -34,7 +34,7 @@ class Prompt(msgspec.Struct):
 
     @property
     def characters(self) -> int:
-        """About how much there is to tokenize."""
+        """Return about how many characters are to be tokenized."""
         tools = sum(map(_size, [*self.tools, *self.spec.tools]))
         return sum(len(_words(entry)) for entry in self.entries) + tools + len(self.spec.schema)
 
@@ -45,7 +45,7 @@ def prompt_of(
     previous: StoredResponse | None,
     before: Sequence[InputItem] = (),
 ) -> Prompt:
-    """`told` is what the log tells of; `before` are earlier items, where there is no log to go on from."""
+    """Make the prompt. `log_contents`: what the log has; `before`: earlier items that are in no log here."""
     items = [*before, *request.items]
     inline_tools = tuple(tools_in_items(items)) or log_contents.inline_tools
     given = [*parse_tools(request.tools or []), *inline_tools]
@@ -105,7 +105,7 @@ def _entry(
 
 
 def _is_cut_off(item: InputItem) -> bool:
-    """Whether an answer that a client sends again was interrupted."""
+    """Return whether an answer that a client sends again was interrupted."""
     return item.type == "message" and item.role == "assistant" and item.status == "incomplete"
 
 

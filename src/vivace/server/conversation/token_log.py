@@ -46,7 +46,7 @@ class TokenLog(Sequence[int]):
         return self._tokens[start:].tolist()
 
     def between(self, start: int, end: int) -> bytes:
-        """As the store keeps them."""
+        """Return tokens in the form in which the store keeps them."""
         part = self._tokens[start:end]
         if sys.byteorder == "big":
             part.byteswap()
@@ -72,26 +72,26 @@ class Session:
         return self.writer is not None or self.provisional_turn is not None
 
     def release(self, turn: object) -> None:
-        """The turn is over."""
+        """Let go of a turn that is over."""
         if self.writer is turn:
             self.writer = None
         if self.provisional_turn is turn:
             self.provisional_turn = None
 
     def add_generated(self, token: int) -> None:
-        """A token that the engine made: it has it already."""
+        """Add a token that the engine made, and so has already."""
         self.log.extend((token,))
         self.sent_tokens += 1
 
     def take_unsent(self) -> list[int]:
-        """What the engine does not have yet; from now on it does."""
+        """Return the tokens that the engine does not have, and count them as sent."""
         tokens = self.log.since(self.sent_tokens)
         self.sent_tokens = len(self.log)
         return tokens
 
 
 class LogContents(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a log tells of already, and need not be told again."""
+    """What a log has already and need not get again: instructions, tools."""
 
     instructions: str | None = None
     tools: str = ""  # a digest
@@ -100,7 +100,7 @@ class LogContents(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredResponse:
-    """A response that can be continued: where it ended, and what was said."""
+    """A response that can be continued: where it ends in its log, and its items."""
 
     def __init__(
         self,
@@ -134,14 +134,14 @@ class StoredResponse:
         return self.session.log.first(self.length) if self.session else []
 
     def continuation(self) -> Session:
-        """The session itself if nothing came after this response, else a fork of it."""
+        """Return the session if nothing came after this response, else a fork of it."""
         session = self.session
         if session and not session.writer and len(session.log) == self.length:
             return session
         return Session(self.tokens(), self.tenant)
 
     def call_name(self, call_id: str) -> str:
-        """The tool of a call in this response or one before it; "" if it is not known."""
+        """Return the tool of a call in this response or an earlier one; "" if unknown."""
         known: StoredResponse | None = self
         while known:
             for item in known.output:

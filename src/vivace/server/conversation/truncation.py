@@ -12,13 +12,13 @@ LEAST_OUTPUT_TOKENS = 256
 
 
 def room_for_prompt(limit_tokens: int, max_output_tokens: int | None) -> int:
-    """How long a prompt may be, so that there is room for the answer: what was asked for, or a quarter."""
+    """Return how long a prompt may be, with room for the answer: what was asked for, or a quarter."""
     wanted = max_output_tokens or limit_tokens // 4
     return max(1, limit_tokens - max(LEAST_OUTPUT_TOKENS, min(wanted, limit_tokens // 2)))
 
 
 def check_room(tokens: int, limit_tokens: int) -> None:
-    """In the engine's words, which refuses it too."""
+    """Refuse a prompt that cannot fit, in the words of the engine, which would refuse it too."""
     if tokens > limit_tokens:
         raise ContextOverflow(f"{tokens} tokens are needed, and the context holds {limit_tokens}.")
 
@@ -26,7 +26,7 @@ def check_room(tokens: int, limit_tokens: int) -> None:
 def shortened(
     items: Sequence[InputItem], length_of: Callable[[list[InputItem]], int], room: int
 ) -> list[InputItem]:
-    """The items without as many of the oldest as needed to fit; as few as can be, if nothing helps."""
+    """Return the items without the fewest of the oldest that must go; all that may go, if nothing fits."""
     droppable = [index for index, item in enumerate(items) if not _is_kept(item)]
     last_user = max((index for index, item in enumerate(items) if item.role == "user"), default=-1)
     droppable = [index for index in droppable if index != last_user]

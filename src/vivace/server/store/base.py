@@ -10,11 +10,11 @@ import msgspec
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """One response.
+    """One response, with only what is new in it.
 
-    A response continues another one exactly (law 1), so only what is new is kept with it: `tokens` follow
-    those of `parent`, and `input` follows `parent`'s input and output. Where the parent is not stored
-    (`store: false`), `parent` is None, `tokens` are the whole log and `history` holds the items from before.
+    A response continues its parent exactly (law 1): `tokens` follow those of `parent`, and `input` follows
+    `parent`'s input and output. If the parent is not stored (`store: false`), `parent` is None, `tokens` are
+    the whole log, and `history` has the earlier items.
     """
 
     id: str
@@ -32,7 +32,7 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 class Log(msgspec.Struct):
-    """A response's whole log."""
+    """The whole log of a response."""
 
     model: str
     tokens: bytes
@@ -40,7 +40,7 @@ class Log(msgspec.Struct):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key that was given out. Only its hash is kept."""
+    """A key that was issued. Only its hash is stored."""
 
     id: str  # short, for `vivace keys list`
     name: str
@@ -51,38 +51,38 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """All calls are coroutines: the work is done beside the event loop."""
+    """All calls are coroutines: the work is done in other threads."""
 
     async def put(self, record: Record) -> None:
-        """Write it, or write over it: a background response is put when it begins and when it ends."""
+        """Write a response or overwrite it. A background response is put when it begins and when it ends."""
         ...
 
     async def get(self, response_id: str, tenant: str) -> Record | None:
-        """The record without its parent's part."""
+        """Return the record, without its parent's part; None if it is not there."""
         ...
 
     async def log(self, response_id: str, tenant: str) -> Log | None:
-        """The tokens of the whole chain, in order; None if the response is not there.
+        """Return the tokens of the whole chain in order; None if the response is not there.
 
-        None also if any response of the chain has no log (an upstream's, or one that failed before it had
-        one): what was said in it is in no tokens.
+        None also if a response of the chain has no log (an upstream's, or one that failed before its prompt):
+        what it said is not in any tokens.
         """
         ...
 
     async def items(self, response_id: str, tenant: str) -> bytes | None:
-        """JSON list: every item of the whole chain, this response's output included; None if not there."""
+        """Return every item of the chain, this response's output included, as a JSON list; None if gone."""
         ...
 
     async def delete(self, response_id: str, tenant: str) -> bool:
-        """Forget a response; those that continue it keep what they need of it. False if it was not there."""
+        """Delete a response; those that continue it keep what they need. Return whether it was there."""
         ...
 
     async def end_unfinished(self, why: bytes) -> int:
-        """At start: responses that were queued or in progress when the last server died become `failed`."""
+        """Mark responses as `failed` that were queued or in progress when the last server died."""
         ...
 
     async def sweep(self, older_than: int) -> int:
-        """Delete responses created before this time (retention). Gives back how many."""
+        """Delete responses created before this time (retention). Return how many."""
         ...
 
     async def add_key(self, key: Key, secret_hash: bytes) -> None: ...

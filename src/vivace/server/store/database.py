@@ -41,7 +41,7 @@ class Damaged(Exception):
 
 
 class Database:
-    """An open file: a connection that writes, some that read, and the lock that says that it is in use."""
+    """An open file: one connection that writes, some that read, and the lock that marks it as in use."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, lock: int) -> None:
         self.path = path
@@ -57,21 +57,21 @@ class Database:
             return 0
 
     def explain(self, error: sqlite3.Error) -> StoreUnavailable:
-        """The error for people. Damage is remembered: the next start checks the file, whatever its size."""
+        """Return the error for people. Remember damage, so that the next start checks the whole file."""
         if is_damage(error):
             with contextlib.suppress(OSError):
                 _suspicion(self.path).touch(mode=0o600)
         return unavailable(self.path, error)
 
     def close(self) -> None:
-        """The last one to close empties the write-ahead log into the file and removes it."""
+        """Close the connections. The last process to close empties the write-ahead log into the file."""
         for connection in (*self.readers, self.writer):
             connection.close()
         os.close(self._lock)
 
 
 def open_database(path: Path) -> Database:
-    """Open or begin the store at `path`; StartError if that cannot be."""
+    """Open or create the store at `path`; raise `StartError` if that is impossible."""
     path = path.absolute()
     try:
         _make_private(path)
@@ -99,14 +99,14 @@ def open_database(path: Path) -> Database:
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """End what may be left of a transaction. Some errors end it by themselves."""
+    """End what is left of a transaction. Some errors have ended it already."""
     if connection.in_transaction:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
 
 
 def _make_private(path: Path) -> None:
-    """For this user alone. SQLite gives the files beside it the same mode."""
+    """Make the file readable by this user only. SQLite gives the files beside it the same mode."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         # Only a new file may be opened and closed here: closing any descriptor of a file drops the locks that
@@ -129,7 +129,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepared(path: Path) -> sqlite3.Connection:
-    """The connection that writes, to a sound file of this version."""
+    """Return the writing connection to a sound file of this version."""
     give_up_at = time.monotonic() + BUSY_S
     while True:
         connection = _connect(path)
@@ -170,7 +170,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _begun_anew(path: Path, lock: int) -> sqlite3.Connection:
-    """Alone with the file: look once more, then rename it and begin another. Nothing is deleted."""
+    """Check once more while alone with the file, then rename it and create another. Delete nothing."""
     fcntl.flock(lock, fcntl.LOCK_UN)
     _lock(lock, fcntl.LOCK_EX, path)
     try:
@@ -198,7 +198,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def _lock(lock: int, kind: int, path: Path) -> None:
-    """Shared by all that have the store open; exclusive to set it aside. Dies with its holder."""
+    """Take the lock: shared while the store is open, exclusive to set it aside. It dies with its holder."""
     give_up_at = time.monotonic() + BUSY_S
     while True:
         try:

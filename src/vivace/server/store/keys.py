@@ -27,7 +27,7 @@ def find(connection: sqlite3.Connection, secret_hash: bytes) -> Key | None:
 
 
 def listed(connection: sqlite3.Connection) -> list[Key]:
-    """The oldest first."""
+    """Return all keys, the oldest first."""
     return [Key(*row) for row in connection.execute(f"SELECT {_FIELDS} FROM keys ORDER BY created_at, rowid")]
 
 
@@ -39,7 +39,7 @@ def remove(connection: sqlite3.Connection, key_id: str) -> bool:
 
 
 def touch(connection: sqlite3.Connection, key_id: str, used_at: int) -> None:
-    """Never back in time: calls may come in any order."""
+    """Note when a key was used. Calls may come in any order: the time never goes back."""
     connection.execute(
         "UPDATE keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)",
         (used_at, key_id, used_at),

@@ -64,7 +64,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def refuse_foreign(connection: sqlite3.Connection, path: Path, steps: Steps = STEPS) -> None:
-    """StartError for a database that this version must not touch. Changes nothing."""
+    """Raise `StartError` for a database that this version must not touch. Change nothing."""
     version = version_of(connection)
     if version > len(steps):
         raise StartError(
@@ -78,7 +78,7 @@ def refuse_foreign(connection: sqlite3.Connection, path: Path, steps: Steps = ST
 
 
 def migrate(connection: sqlite3.Connection, steps: Steps = STEPS) -> None:
-    """Take the steps that the file has not taken. Another process may be doing the same."""
+    """Apply the steps that the file lacks. Another process may be doing the same."""
     while (version := version_of(connection)) < len(steps):
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -28,7 +28,7 @@ class StoreUnavailable(VivaceError):
 
 
 class ParentGone(VivaceError):
-    """The response to be continued is not there any more: put again without a parent, with the whole log."""
+    """The parent was deleted. Put the response again without a parent and with the whole log."""
 
     code = "previous_response_not_found"
 
@@ -50,6 +50,6 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def _primary(error: sqlite3.Error) -> int:
-    """The result code without its details, which SQLite keeps in the higher bits; -1 if Python raised it."""
+    """Return the result code without the details in its higher bits; -1 if Python raised the error."""
     code: int = getattr(error, "sqlite_errorcode", -1)
     return code & 0xFF if code >= 0 else code

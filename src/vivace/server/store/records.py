@@ -120,7 +120,7 @@ def get(connection: sqlite3.Connection, response_id: str, tenant: str) -> Record
 
 
 def log(connection: sqlite3.Connection, response_id: str, tenant: str) -> Log | None:
-    """None also if any response of the chain has no log: its text is in no tokens."""
+    """Return the log of a chain. None also if a response of the chain has no log."""
     if (node := node_of(connection, response_id, tenant)) is None:
         return None
     rows = connection.execute(
@@ -145,7 +145,7 @@ def items(connection: sqlite3.Connection, response_id: str, tenant: str) -> byte
 
 
 def end_unfinished(connection: sqlite3.Connection, why: bytes) -> int:
-    """Some of them; `why` becomes `error` in their JSON. None are left if less than UNFINISHED_AT_ONCE."""
+    """Fail some unfinished responses with the error `why`. Return fewer than asked when none are left."""
     rows = connection.execute(
         "SELECT node, body, output_at, output FROM responses JOIN nodes USING (node) "
         "WHERE status IN ('queued', 'in_progress') LIMIT ?",
@@ -181,7 +181,7 @@ def _parent_node(connection: sqlite3.Connection, record: Record) -> int | None:
 
 
 def _moved(connection: sqlite3.Connection, record: Record, node: int, above: int | None) -> int | None:
-    """The node's new parent; the old one may be needed by nobody now."""
+    """Return the node's new parent. The old one may be needed by nobody now."""
     parent = _parent_node(connection, record)
     ancestors = connection.execute(f"{_CHAIN} SELECT node FROM chain", (parent,))
     assert node not in {ancestor for (ancestor,) in ancestors}, "a response cannot continue itself"

@@ -23,7 +23,7 @@ def delete(connection: sqlite3.Connection, response_id: str, tenant: str) -> boo
 
 
 def sweep(connection: sqlite3.Connection, older_than: int) -> int:
-    """Some of the old ones, and how many. None are left if less than AT_ONCE."""
+    """Delete some old responses. Return how many; fewer than AT_ONCE means that none are left."""
     nodes = connection.execute(
         "SELECT node FROM responses WHERE created_at < ? ORDER BY created_at LIMIT ?", (older_than, AT_ONCE)
     ).fetchall()
@@ -38,7 +38,7 @@ def has_unneeded(connection: sqlite3.Connection) -> bool:
 
 
 def collect(connection: sqlite3.Connection) -> None:
-    """Delete some of the nodes that have neither a response nor one that continues them."""
+    """Delete some nodes that have neither a response nor a continuation."""
     for _ in range(AT_ONCE):
         found = connection.execute(
             "SELECT node, nodes.parent FROM unneeded LEFT JOIN nodes USING (node) ORDER BY node DESC LIMIT 1"
@@ -55,7 +55,7 @@ def collect(connection: sqlite3.Connection) -> None:
 
 
 def has_spare_room(connection: sqlite3.Connection) -> bool:
-    """Whether the file is much larger than what is in it: more than a quarter of it, and some."""
+    """Return whether more than a quarter of the file is unused."""
     free = connection.execute("PRAGMA freelist_count").fetchone()[0]
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     return bool(free > SPARE_PAGES + PAGES_AT_ONCE and free * 4 > pages)

@@ -24,19 +24,19 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """Implements `Store`. Whatever the disk refuses is `StoreUnavailable`; the next call tries again."""
+    """Implements `Store`. A disk error is `StoreUnavailable`; the next call tries again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opened: _Opened | None = None
 
     async def open(self) -> None:
-        """StartError if it cannot be opened. A damaged file is set aside and a new one begun."""
+        """Open the file; raise `StartError` if that is impossible. Set a damaged file aside."""
         assert self._opened is None, "opened twice"
         self._opened = await asyncio.to_thread(_Opened, self._path)
 
     async def close(self) -> None:
-        """What was asked before is done first. Calls that come later are refused."""
+        """Finish what was asked before. Later calls are refused."""
         if self._opened is not None:
             opened, self._opened = self._opened, None
             await asyncio.to_thread(opened.close)
@@ -51,7 +51,7 @@ class SqliteStore:
         await self.close()
 
     async def put(self, record: Record) -> None:
-        """ParentGone if its parent was deleted meanwhile: put it again without one, with the whole log."""
+        """Raise `ParentGone` if the parent was deleted: put again without one, with the whole log."""
         await self._write(functools.partial(records.put, record=record))
 
     async def get(self, response_id: str, tenant: str) -> Record | None:
@@ -67,7 +67,7 @@ class SqliteStore:
         return await self._write(functools.partial(removal.delete, response_id=response_id, tenant=tenant))
 
     async def end_unfinished(self, why: bytes) -> int:
-        """`why` is the JSON that becomes the response's `error`."""
+        """Fail unfinished responses; `why` is the JSON of their `error`."""
         return await self._in_batches(
             functools.partial(records.end_unfinished, why=why), records.UNFINISHED_AT_ONCE
         )
@@ -78,7 +78,7 @@ class SqliteStore:
         )
 
     async def add_key(self, key: Key, secret_hash: bytes) -> None:
-        """UsageError if there is one with this id or secret."""
+        """Raise `UsageError` if there is one with this id or secret."""
         await self._write(functools.partial(keys.add, key=key, secret_hash=secret_hash))
 
     async def find_key(self, secret_hash: bytes) -> Key | None:
@@ -94,7 +94,7 @@ class SqliteStore:
         await self._write(functools.partial(keys.touch, key_id=key_id, used_at=used_at))
 
     async def _in_batches(self, work: Work[int], at_once: int) -> int:
-        """Many small transactions, so that others get their turn in between."""
+        """Work in many small transactions, so that others get their turn in between."""
         total = count = await self._write(work)
         while count == at_once:
             count = await self._write(work)
@@ -126,7 +126,7 @@ class _Opened:
         self.pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
 
     def read(self, work: Work[T]) -> T:
-        """In a thread of the pool, of which there are as many as connections."""
+        """Run in a thread of the pool, which has as many threads as connections."""
         connection = self._idle.get()
         try:
             connection.execute("BEGIN")

@@ -41,7 +41,7 @@ class Writer:
         self._thread.start()
 
     def submit(self, work: Work[T]) -> Future[T]:
-        """Do `work` in a transaction, after all submitted before. It may be rolled back and done again."""
+        """Run `work` in a transaction after all earlier jobs. It may be rolled back and run again."""
         future: Future[T] = Future()
         with self._closing:
             if self._is_closed:
@@ -50,7 +50,7 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """What was submitted is done; chores are left to the next start."""
+        """Finish the submitted jobs. Chores are left to the next start."""
         with self._closing:
             if not self._is_closed:
                 self._is_closed = True
@@ -67,14 +67,14 @@ class Writer:
                 has_chores = self._chores(is_quiet=not has_written and not has_chores)
 
     def _write(self, wait_s: float | None) -> tuple[bool, bool]:
-        """Whether there was a job, and whether more may come."""
+        """Return whether there was a job, and whether more may come."""
         jobs, is_open = self._next_jobs(wait_s)
         if jobs:
             self._commit(jobs)
         return bool(jobs), is_open
 
     def _next_jobs(self, wait_s: float | None) -> tuple[list[Job], bool]:
-        """The jobs that are there, and whether more may come. None: wait until there is one."""
+        """Return the waiting jobs, and whether more may come. `wait_s` None: wait for one."""
         jobs: list[Job] = []
         try:
             while len(jobs) < MOST_AT_ONCE:
@@ -88,7 +88,7 @@ class Writer:
         return jobs, True
 
     def _commit(self, jobs: list[Job]) -> None:
-        """All in one transaction. If one of them fails, each gets its own, so that it fails alone."""
+        """Commit all jobs in one transaction. If one fails, give each its own, so that it fails alone."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:  # somebody else writes for too long: no job would fare better
@@ -113,7 +113,7 @@ class Writer:
             future.set_exception(problem)
 
     def _chores(self, *, is_quiet: bool) -> bool:
-        """One small step of what nobody waits for. Whether there is more to do."""
+        """Do one small step of maintenance. Return whether there is more to do."""
         try:
             has_more = self._tidy()
             if is_quiet or self._is_log_long():

@@ -44,11 +44,11 @@ class About:
         self._tuner = tuner
 
     async def healthz(self, _: Request) -> Response:
-        """The server lives."""
+        """Answer that the server lives."""
         return json_response(Health(os.getpid(), __version__))
 
     async def readyz(self, _: Request) -> Response:
-        """The engine is up and answers: a request would be answered now."""
+        """Answer whether the engine is up and would answer a request now."""
         is_ready = self._native.is_ready
         return json_response({"status": "ready" if is_ready else "loading"}, 200 if is_ready else 503)
 
@@ -57,7 +57,7 @@ class About:
         return Response(page, headers={"content-type": CONTENT_TYPE})
 
     async def models(self, _: Request) -> Response:
-        """The models that can be asked for, the one that is used first."""
+        """List the models that can be asked for, the default first."""
         return json_response({"object": "list", "data": [_entry(name) for name in self._service.models()]})
 
     async def model(self, request: Request) -> Response:
@@ -69,7 +69,7 @@ class About:
         return json_response(_entry(name))
 
     async def codex_catalog(self, _: Request) -> Response:
-        """As the Codex CLI wants it (`model_catalog_url`)."""
+        """Answer in the form that the Codex CLI reads (`model_catalog_url`)."""
         status = await self._native.status()
         window = status.session_tokens or self._settings.context_tokens
         cards = [codex_card(name, window, rank) for rank, name in enumerate(self._service.models(), 1)]

@@ -36,13 +36,13 @@ async def on_vivace_error(_: Request, error: Exception) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """A path or a method that we do not have."""
+    """Answer a path or a method that does not exist."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail}."
     return error_response(Refusal(message, code="unknown_url", status=error.status_code))
 
 
 async def on_mistake(request: Request, error: Exception) -> Response:
-    """The boundary of the HTTP routes: whatever else went wrong is logged and answered."""
+    """Log and answer any other exception: this is the boundary of the HTTP routes."""
     log.error("%s %s", request.method, request.url.path, exc_info=error)
     return error_response(mistake())

@@ -28,7 +28,7 @@ HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
 def ensure_token(settings: Settings) -> str:
-    """The token of this user: made at the first start, readable by nobody else."""
+    """Return the token of this user. It is made at the first start and readable by nobody else."""
     path = settings.token_file
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -44,7 +44,7 @@ def ensure_token(settings: Settings) -> str:
 
 
 def _make_token(path: Path) -> None:
-    """Written aside and linked into place: whoever comes second finds a whole token and keeps it."""
+    """Write the token aside and link it into place: whoever comes second finds a whole one."""
     if path.exists():
         return
     aside = path.with_name(f".token-{secrets.token_hex(8)}")
@@ -59,13 +59,13 @@ def _make_token(path: Path) -> None:
 
 
 def caller_of(request: HTTPConnection) -> Caller:
-    """Who the gate let in."""
+    """Return who the gate let in."""
     caller: Caller = request.scope["vivace.caller"]
     return caller
 
 
 class Gate:
-    """ASGI middleware: lets a request through or answers it."""
+    """ASGI middleware that lets a request through or answers it."""
 
     def __init__(self, app: ASGIApp, *, port: int, token: str, keys: Keys, tickets: Tickets) -> None:
         self._app = app
@@ -119,7 +119,7 @@ class Gate:
         return caller
 
     async def _caller(self, bearer: bytes) -> Caller | None:
-        """This user, or whoever was given a key."""
+        """Return this user, or the holder of a key."""
         if hmac.compare_digest(bearer, self._bearer):
             return Caller()
         kind, _, secret = bearer.partition(b" ")

@@ -1,9 +1,8 @@
 """`POST /v1/chat/completions`: a turn as chunks in server-sent events, or drained into one JSON answer.
 
-Owns how a turn is told over HTTP. One that breaks is told by the status if nothing was sent yet, else by an
-error in the stream, without the `[DONE]` that says that an answer is whole. A comment is sent when there was
-nothing else for a while: a held call, a long prefill, the queue. Does not own the chunks
-(`protocol.chat.writer`).
+Owns how a turn is sent over HTTP. A turn that breaks is a status if nothing was sent yet, else an error in
+the stream, without the `[DONE]` that marks a whole answer. A comment is sent when there was nothing else for
+a while: a held call, a long prefill, the queue. Does not own the chunks (`protocol/chat/writer.py`).
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from vivace.server.turns.service import Admitted
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 2.0  # for a first word; until then an error can still be told by the status
+PATIENCE_S = 2.0  # for the first text; until then an error can still be a status
 BEAT_S = 15.0  # no timeout of a client's or a proxy's is shorter
 BEAT = b": still here\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -81,7 +80,7 @@ class ChatRoute:
 
 
 class ChatStream(Response):
-    """Sends each chunk the moment it is there."""
+    """Sends each chunk as soon as it exists."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class ChatStream(Response):
         return FrameStream(self._frames(opening), nobody, lambda: None, self._rate_headers)
 
     async def _opening(self) -> list[Outcome]:
-        """What comes up to the first word, as far as it comes soon."""
+        """Return the outcomes up to the first text, as far as they come soon."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._patience_s
         opening: list[Outcome] = []
@@ -130,7 +129,7 @@ class ChatStream(Response):
         return opening
 
     async def _frames(self, opening: list[Outcome]) -> AsyncIterator[bytes]:
-        """The boundary of a stream: whatever goes wrong here is logged and answered."""
+        """Give the frames. This is the boundary of a stream: errors are logged and answered."""
         try:
             yield _framed(*self._writer.begin())
             if self._turn.place:
@@ -161,14 +160,14 @@ class ChatStream(Response):
 
 
 class Listener:
-    """A turn's outcomes, for one who does not wait for ever."""
+    """A turn's outcomes, for a reader that waits only for a limited time."""
 
     def __init__(self, outcomes: AsyncIterator[Outcome]) -> None:
         self._outcomes = outcomes
         self._coming: asyncio.Future[Outcome] | None = None
 
     async def next(self, within_s: float) -> Outcome | None:
-        """The next outcome, or None if none comes in time: then it is still the next."""
+        """Return the next outcome, or None if none comes in time; the next call then waits on for it."""
         # Not `wait_for`: cancelling what it awaits would end the turn's generator.
         self._coming = self._coming or asyncio.ensure_future(anext(self._outcomes))
         await asyncio.wait({self._coming}, timeout=max(0.0, within_s))
@@ -183,7 +182,7 @@ class Listener:
 
 
 async def _stored_first(turn: Turn, commit: Commit) -> AsyncIterator[Outcome]:
-    """The same outcomes, the last of them when the response is stored; if it cannot be, the turn broke."""
+    """Give the same outcomes, the last one once the response is stored; `Broken` if it cannot be."""
     writer = ResponseWriter(turn.request, turn.id, turn.model)
     writer.begin(turn.place)
     async for outcome in turn.outcomes():
@@ -199,7 +198,7 @@ async def _stored_first(turn: Turn, commit: Commit) -> AsyncIterator[Outcome]:
 
 
 async def _drained(admitted: Admitted, outcomes: AsyncIterator[Outcome], writer: ChatWriter) -> Response:
-    """The whole answer at once."""
+    """Return the whole answer at once."""
     async for outcome in outcomes:
         if isinstance(outcome, Broken):
             return error_response(_error_of(outcome))
@@ -216,5 +215,5 @@ def _framed(*values: Any) -> bytes:
 
 
 def _queue_comment(place: Queued) -> bytes:
-    """Where it waits, as a comment: chat has no event for it."""
+    """Return the place in the queue as a comment, since chat has no event for it."""
     return b": queued, place %d, about %.1f s\n\n" % (place.position, place.estimate_s)

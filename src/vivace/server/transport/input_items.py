@@ -17,7 +17,7 @@ PREFIXES = {
 
 
 def complete_items(items: list[dict[str, Any]], response_id: str) -> list[dict[str, Any]]:
-    """The items of a conversation; the same ids each time."""
+    """Return the items of a conversation, each complete and with the same id every time."""
     stem = response_id.removeprefix("resp_")
     return [_whole(item, f"{stem}{index:04x}") for index, item in enumerate(items)]
 

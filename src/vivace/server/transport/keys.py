@@ -39,7 +39,7 @@ def hash_of(secret: str) -> bytes:
 async def add_key(
     store: Store, name: str, *, tenant: str | None = None, limits: Mapping[str, int] | None = None
 ) -> tuple[Key, str]:
-    """A new key and its secret, which is nowhere else. Without a tenant of its own it shares nothing."""
+    """Make a key. Return it and its secret, which is stored nowhere. Without a tenant it shares nothing."""
     _check_name(name, "name")
     known = await store.keys()
     if any(name in (key.name, key.id) for key in known):
@@ -67,7 +67,7 @@ async def add_key(
 
 
 async def remove_key(store: Store, id_or_name: str) -> Key:
-    """The key that is no more. An id goes before a name."""
+    """Remove a key by its id or name, and return it. An id goes before a name."""
     known = await store.keys()
     found = [key for key in known if key.id == id_or_name] or [key for key in known if key.name == id_or_name]
     if len(found) > 1:
@@ -85,7 +85,7 @@ async def remove_key(store: Store, id_or_name: str) -> Key:
 
 
 def is_secret(text: str) -> bool:
-    """Whether this has the form of a secret: others are not worth a look into the store."""
+    """Return whether the text has the form of a secret; no other is looked up in the store."""
     return text.startswith(PREFIX) and len(text) == SECRET_CHARS and text.isascii()
 
 
@@ -106,11 +106,11 @@ class Keys:
         self._notes: set[asyncio.Task[None]] = set()
 
     async def find(self, secret: str) -> Key | None:
-        """The key with this secret, or None; `StoreUnavailable` if that cannot be known now."""
+        """Return the key with this secret, or None; raise `StoreUnavailable` if that cannot be known now."""
         return await self.find_hashed(hash_of(secret)) if is_secret(secret) else None
 
     async def find_hashed(self, secret_hash: bytes) -> Key | None:
-        """The same, for who keeps only the hash: a connection asks again before each of its turns."""
+        """Find a key by the hash of its secret. A connection does so before each of its turns."""
         asked_at = self._clock()
         key, until = self._found.get(secret_hash, (None, 0.0))
         if key is None or asked_at >= until:
@@ -121,12 +121,12 @@ class Keys:
         return key
 
     async def close(self) -> None:
-        """Wait for what is still being written down. Before the store is closed."""
+        """Wait for writes that are under way. Call it before the store is closed."""
         while self._notes:
             await asyncio.wait(self._notes)
 
     def _remember(self, secret_hash: bytes, key: Key | None, until: float) -> None:
-        """Secrets that are wrong are not remembered: they would push out those that are right."""
+        """Remember a key that was found. Wrong secrets are not remembered: they would push out right ones."""
         self._found.pop(secret_hash, None)
         if key is not None:
             self._found[secret_hash] = (key, until)
@@ -134,7 +134,7 @@ class Keys:
                 del self._found[next(iter(self._found))]  # the oldest
 
     def _note_use(self, key: Key) -> None:
-        """Once a minute, and nobody waits for it."""
+        """Note that the key was used, at most once a minute, without waiting for the write."""
         used_at = int(self._now())
         if 0 <= used_at - self._used_at.get(key.id, key.last_used_at or 0) < NOTE_USE_S:
             return

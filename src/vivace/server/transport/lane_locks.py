@@ -1,9 +1,9 @@
 """Whose turn it is to send on a connection: within a lane, whoever asked first.
 
 The machine of a connection makes messages in an order, and each is sent when whatever must come before is
-done: a response is written down before its end is told, and a slow client takes its time. Places are taken at
-once, so that what the machine makes meanwhile comes behind. Lanes do not wait for each other. Owns the order
-only.
+done: a response is stored before its last event is sent, and a slow client takes its time. Places are taken
+at once, so that what the machine makes meanwhile comes behind. Lanes do not wait for each other. Owns the
+order only.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ class LaneLocks:
 
     @property
     def lanes(self) -> set[Lane]:
-        """Those in which something is under way."""
+        """Return the lanes in which something is under way."""
         return set(self._lines)
 
     def is_free(self, lane: Lane) -> bool:
         return lane not in self._lines
 
     def enter(self, lanes: Iterable[Lane]) -> dict[Lane, Place]:
-        """A place in each of these lanes, at once. Leave them all, whatever happens."""
+        """Take a place in each of these lanes, at once. Leave them all, whatever happens."""
         return {lane: self._enter(lane) for lane in lanes}
 
     def leave(self, places: dict[Lane, Place]) -> None:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class HttpProtocol(H11Protocol):
-    """Uvicorn's, which would wait for ever for a client to take an answer."""
+    """Uvicorn's protocol, with a limit on how long a client may take nothing of an answer."""
 
     _patience: asyncio.TimerHandle | None = None
 
@@ -43,15 +43,16 @@ class HttpProtocol(H11Protocol):
             self._patience = None
 
     def _give_up(self) -> None:
-        """To whoever answers, the client has gone."""
+        """Close the connection. To whoever answers, the client has gone."""
         log.warning("a client took nothing for %.0f s; closing its connection", BLOCKED_S)
         self.transport.abort()
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """Uvicorn's, which would not close a connection before its client has taken what was sent.
+    """Uvicorn's protocol, with direct writes and a limit on how long a close may take.
 
-    And which would log an error for every upgrade that is refused with an answer, as if there were none.
+    Uvicorn's own waits for the client to take everything before it closes, and logs an error for every
+    upgrade that is refused with an answer.
     """
 
     async def run_asgi(self) -> None:
@@ -65,16 +66,16 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether the client takes what it is sent: if not, what is written heaps up here."""
+        """Return whether the client takes what it is sent. If not, writes pile up in memory."""
         return self.writable.is_set()
 
     @property
     def is_ready(self) -> bool:
-        """Whether a message may be written now."""
+        """Return whether a message may be written now."""
         return self.writable.is_set() and not self.close_sent and not self.transport.is_closing()
 
     async def freed(self) -> None:
-        """Wait until the client takes what it is sent, or has gone; `TimeoutError` if it does neither."""
+        """Wait until the client takes what it is sent or has gone; else raise `TimeoutError`."""
         async with asyncio.timeout(BLOCKED_S):
             while not self.is_free:
                 await self.writable.wait()
@@ -93,7 +94,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 def framed(text: bytes) -> bytes:
-    """A message as a server frames it: whole, and not masked."""
+    """Return a text message in one WebSocket frame, unmasked as servers send it."""
     length = len(text)
     if length < 126:
         return bytes((WHOLE_TEXT, length)) + text

@@ -60,7 +60,7 @@ class ResponsesRoute:
                 return await _drained(self._service, turn, headers)
 
     async def retrieve(self, request: Request) -> Response:
-        """The response; with `stream=true`, its events from `starting_after` on."""
+        """Answer with the response, or with its events after `starting_after` if `stream=true`."""
         response_id, caller = request.path_params["response_id"], caller_of(request)
         live = self._backgrounds.get(response_id, caller)
         if request.query_params.get("stream") == "true":
@@ -91,7 +91,7 @@ class ResponsesRoute:
         return json_response({"id": response_id, "object": "response", "deleted": True})
 
     async def cancel(self, request: Request) -> Response:
-        """Only a background response can be cancelled so: any other ends with its connection."""
+        """Cancel a background response. Any other ends with its connection."""
         response_id, caller = request.path_params["response_id"], caller_of(request)
         live = self._backgrounds.get(response_id, caller)
         if live is None:
@@ -108,7 +108,7 @@ class ResponsesRoute:
         return json_response(live.response)
 
     async def input_items(self, request: Request) -> Response:
-        """The items of the conversation before the response's output, newest first unless asked otherwise."""
+        """List the items before the response's output, newest first unless asked otherwise."""
         response_id, caller = request.path_params["response_id"], caller_of(request)
         record = await self._record(response_id, caller)
         items = await self._service.library.inputs(record)
@@ -142,7 +142,7 @@ class ResponsesRoute:
 
 
 async def _drained(service: TurnService, turn: Turn, headers: Mapping[str, str]) -> Response:
-    """The whole answer at once: the response of the terminal event."""
+    """Return the whole answer at once: the response of the terminal event."""
     last: AnyEvent | None = None
     async for event in response_events(service, turn):
         last = event

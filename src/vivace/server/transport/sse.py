@@ -56,9 +56,9 @@ def framed(event: AnyEvent) -> bytes:
 
 
 class FrameStream(Response):
-    """Sends each frame the moment it is there. `on_gone` is called when the client goes away.
+    """Sends each frame as soon as it exists. Calls `on_gone` when the client goes away.
 
-    Where nothing depends on the client, `on_gone` is None: then the frames are left where they are.
+    With `on_gone` None nothing depends on the client: the frames are simply not read any more.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class FrameStream(Response):
 
 
 async def _while_there(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Do it until it is done or the client has gone."""
+    """Run the work until it is done or the client has gone."""
     tasks = [asyncio.create_task(work), asyncio.create_task(_disconnect(receive))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -129,13 +129,13 @@ def interrupted_when_gone(turn: Turn, receive: Receive) -> AbstractAsyncContextM
 
 
 def leave(turn: Turn) -> None:
-    """The client has gone, or has everything; then this changes nothing."""
+    """Interrupt the turn of a client that has gone. Changes nothing if the turn is over."""
     note_gone(turn)
     turn.interrupt()
 
 
 def note_gone(turn: Turn, reason: str = "client_gone") -> None:
-    """Tell whoever watches the turn why it is about to be interrupted (see `turn_meter.ABORTS`)."""
+    """Tell the turn's watch why the turn is about to be interrupted (see `turn_meter.ABORTS`)."""
     if turn.watch:
         turn.watch.aborting(reason)
 

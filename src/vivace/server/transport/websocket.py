@@ -1,9 +1,9 @@
-"""The WebSocket shell: performs the actions of `protocol.connection`, and reports what came of them.
+"""The WebSocket shell: performs the actions of `protocol/connection`, and reports what came of them.
 
 Owns the socket, its reader and the tasks that listen to turns. Does not decide anything about the protocol.
 The reader starts what a message asks for and reads on, so that a cancel is obeyed and a client that goes away
-is noticed at once. A client that takes nothing for ten seconds is given up; until then what its turns say is
-joined, and it is read from only while few answers wait for it.
+is noticed at once. A client that takes nothing for ten seconds is disconnected; until then the text of its
+turns is joined, and it is read from only while few answers wait for it.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class SocketRoute:
             self._service.library.leave(caller.connection)
 
     async def drain(self) -> None:
-        """What waits is refused; what runs goes on."""
+        """Refuse what waits on all sockets. Running turns go on."""
         await asyncio.gather(*(session.drain() for session in self._open))
 
     async def close(self) -> None:
@@ -135,7 +135,7 @@ class SocketSession:
             self._parser.put(text)
 
     def _handle(self, message: Message) -> None:
-        """The boundary of a message: whatever goes wrong here is logged and answered."""
+        """Handle a message. This is a boundary: errors are logged and answered."""
         try:
             actions = self._machine.handle(message)
         except Exception:
@@ -173,7 +173,7 @@ class SocketSession:
             self._order.leave(places)
 
     def _lanes_of(self, actions: Sequence[Action]) -> set[Lane]:
-        """A close comes after everything."""
+        """Return the lanes that these actions send in; all of them for a close, which comes last."""
         if any(isinstance(action, Close) for action in actions):
             return self._order.lanes | {None}
         return {action.message.stream_id or None for action in actions if isinstance(action, Send)}
@@ -207,7 +207,7 @@ class SocketSession:
             self._cancelled[response_id] = cancel  # it has not begun yet
 
     async def _send(self, message: AnyEvent | ErrorFrame) -> None:
-        """A client that is gone hears nothing; the reader learns of it by itself."""
+        """Send a message, unless the client is gone. The reader notices that by itself."""
         if self._is_gone:
             return
         if not self._wire.is_free:
@@ -236,7 +236,7 @@ class SocketSession:
             log.debug("the connection was gone already")
 
     async def _answer(self, response_id: str, request: ResponseCreate) -> None:
-        """The boundary of a request on a socket: whatever goes wrong here is answered."""
+        """Begin a turn and stream it. This is a boundary: errors are answered."""
         with self._activity.answering():
             try:
                 admitted = await self._service.begin(request, self._caller, response_id)
@@ -256,7 +256,8 @@ class SocketSession:
     def _send_text(self, writer: ResponseWriter, response_id: str, lane: Lane, outcome: Outcome) -> bool:
         """Send text in the callback that brought it from the engine. Nearly every token goes this way.
 
-        Return False, and leave it to `_tell`, if the client is behind or something is before it in its lane.
+        Return False, and leave it to `_stream`, if the client is behind or something else in its lane comes
+        first.
         """
         wire = self._wire
         if (
@@ -275,7 +276,7 @@ class SocketSession:
         return True
 
     async def _stream(self, turn: Turn) -> None:
-        """The boundary of a turn on a socket: whatever goes wrong here is logged and answered."""
+        """Send a turn's events. This is a boundary: errors are logged and answered."""
         if cancel := self._cancelled.pop(turn.id, None):
             turn.interrupt(cancel.reason, is_discarding=cancel.is_discarding)
         if self._is_gone:

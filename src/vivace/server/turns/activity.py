@@ -23,7 +23,7 @@ class Activity:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """An answer is under way inside the block."""
+        """Count an answer as under way inside the block."""
         self.touch()
         self.answers += 1
         self._none_under_way.clear()
@@ -50,7 +50,7 @@ class Activity:
         await self._some_under_way.wait()
 
     async def unused_for(self, idle_s: float) -> None:
-        """Return when nothing was asked for and nothing ran for that long."""
+        """Return when nothing was asked for and nothing ran for `idle_s` seconds."""
         while True:
             await self.all_answered()
             left_s = self._last_used + idle_s - time.monotonic()

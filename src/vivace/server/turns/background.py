@@ -40,7 +40,7 @@ class BackgroundResponse:
         self.response: Response = self._events[0].response  # type: ignore[union-attr]
 
     async def run(self) -> None:
-        """The boundary of a background turn: whatever goes wrong here is logged, and ends it."""
+        """Run the turn to its end. This is a boundary: an error is logged and ends the response."""
         try:
             async for outcome in self.turn.outcomes():
                 await self._add(self._writer.write(outcome))

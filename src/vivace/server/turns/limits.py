@@ -26,7 +26,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a key may use in a minute; 0: no limit."""
+    """What a key may use in a minute. 0 means no limit."""
 
     requests_per_minute: Count = 0
     tokens_per_minute: Count = 0
@@ -34,13 +34,13 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     background_tokens_per_minute: Count = 0
 
     def of(self, tier: Tier) -> tuple[int, int]:
-        """Requests, tokens."""
+        """Return the limits of a tier: requests, tokens."""
         if tier == "background":
             return self.background_requests_per_minute, self.background_tokens_per_minute
         return self.requests_per_minute, self.tokens_per_minute
 
     def for_key(self, key: Key) -> "Allowance":
-        """With the key's own limits where it has some. Limits that cannot be read let nothing through."""
+        """Return the key's own limits where it has some. Unreadable limits let nothing through."""
         try:
             own = msgspec.json.decode(key.limits, type=dict[str, int])
             return msgspec.convert(msgspec.structs.asdict(self) | own, Allowance)
@@ -54,7 +54,7 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RateRefused(Refusal):
-    """Too much for now, or for ever: then `retry_after_s` is None. Every answer carries the headers."""
+    """Too much for now; for ever if `retry_after_s` is None. Every answer carries the headers."""
 
     def __init__(
         self, message: str, *, limit: str, retry_after_s: float | None, headers: dict[str, str]
@@ -68,9 +68,10 @@ class RateRefused(Refusal):
 
 
 class Meter:
-    """A bucket that holds a minute's worth and fills evenly. All of it is one number: when it is full again.
+    """A token bucket that holds one minute's worth and refills evenly.
 
-    What is taken is counted in the seconds in which it flows in. Debt is possible, and is paid by waiting.
+    Its whole state is one number: when it will be full again. What is consumed is counted in the seconds that
+    it takes to refill. Debt is possible, and is paid by waiting.
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class Meter:
         return max(0.0, self._full_at - now)
 
     def wait_s(self, amount_s: float, now: float) -> float:
-        """How long until that much is there, if it fits at all."""
+        """Return the seconds until this much is there, if it fits at all."""
         wait_s = self.full_in_s(now) + amount_s - MINUTE_S
         return wait_s if wait_s > ROUNDING_S else 0.0
 
@@ -100,12 +101,12 @@ class _Account:
         self.open = 0  # reservations not settled
 
     def is_idle(self, now: float) -> bool:
-        """Full and not in use: a new one would be the same."""
+        """Return whether it is full and not in use: a new one would be equal."""
         return not (self.open or self.requests.full_in_s(now) or self.tokens.full_in_s(now))
 
 
 class Reservation:
-    """What a request has taken. Settle it however the request ends; only the first time counts."""
+    """What a request has reserved. Settle it however the request ends; only the first time counts."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class Reservation:
         account.open += 1
 
     def settle(self, actual_tokens: int) -> None:
-        """Give back what was not used, or take what was used beyond. The request itself stays counted."""
+        """Give back what was not used, or consume what was used beyond. The request stays counted."""
         assert actual_tokens >= 0, actual_tokens
         if self._is_settled:
             return
@@ -138,7 +139,7 @@ class Reservation:
 
 
 class Limits:
-    """All keys' accounts. `default` is for keys without limits of their own."""
+    """The accounts of all keys. `default` is for keys without limits of their own."""
 
     def __init__(self, default: Allowance, clock: Callable[[], float] = time.monotonic) -> None:
         self._default = default
@@ -150,7 +151,7 @@ class Limits:
         return len(self._accounts)
 
     def reserve(self, key: Key, tier: Tier, tokens: int) -> Reservation:
-        """Take one request and that many tokens, or raise `RateRefused` and take nothing."""
+        """Reserve one request and this many tokens, or raise `RateRefused` and reserve nothing."""
         assert tokens >= 0, tokens
         now = self._clock()
         self._sweep(now)
@@ -190,21 +191,21 @@ class Limits:
             )
 
     def _sweep(self, now: float) -> None:
-        """Once a minute: forget the accounts that a new one would equal."""
+        """Once a minute, forget the accounts that a new one would equal."""
         if now >= self._sweep_at:
             self._sweep_at = now + MINUTE_S
             self._accounts = {name: each for name, each in self._accounts.items() if not each.is_idle(now)}
 
 
 def estimate_tokens(input_bytes: int, max_output_tokens: int | None) -> int:
-    """A guess to reserve before anything is known; settling corrects it."""
+    """Guess how many tokens to reserve before anything is known. Settling corrects it."""
     return -(-input_bytes // BYTES_PER_TOKEN) + min(
         max_output_tokens or OUTPUT_GUESS_TOKENS, OUTPUT_GUESS_TOKENS
     )
 
 
 def retry_headers(retry_after_s: float | None) -> dict[str, str]:
-    """When to come again; OpenAI's SDKs do so by themselves, and do not where it is of no use."""
+    """Return headers that say when to try again. OpenAI's SDKs obey them by themselves."""
     if retry_after_s is None:
         return {"x-should-retry": "false"}
     wait_ms = _milliseconds(retry_after_s)
@@ -212,7 +213,7 @@ def retry_headers(retry_after_s: float | None) -> dict[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """As in OpenAI's headers: 120ms, 1.5s, 6m0s, 1h0m0s."""
+    """Format seconds as OpenAI's headers do: 120ms, 1.5s, 6m0s, 1h0m0s."""
     total_ms = _milliseconds(seconds)
     if 0 < total_ms < 1000:
         return f"{total_ms}ms"
@@ -223,7 +224,7 @@ def duration(seconds: float) -> str:
 
 
 def _headers(account: _Account, per_minute: tuple[int, int], now: float) -> dict[str, str]:
-    """OpenAI's, for each limit that there is."""
+    """Return OpenAI's headers for each limit that is set."""
     headers = {}
     meters = {"requests": account.requests, "tokens": account.tokens}
     for (name, meter), limit in zip(meters.items(), per_minute, strict=True):
@@ -237,10 +238,10 @@ def _headers(account: _Account, per_minute: tuple[int, int], now: float) -> dict
 
 
 def _inflow_s(amount: int, per_minute: int) -> float:
-    """In how many seconds that much flows in; without a limit everything is there at once."""
+    """Return the seconds in which this much refills; 0 without a limit."""
     return amount * MINUTE_S / per_minute if per_minute else 0.0
 
 
 def _milliseconds(seconds: float) -> int:
-    """Rounded up, but not for the sake of a rounding error."""
+    """Round up to milliseconds, but not because of a rounding error."""
     return max(0, math.ceil((seconds - ROUNDING_S) * 1000))

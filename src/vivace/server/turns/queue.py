@@ -1,9 +1,9 @@
-"""Who may begin now, and how long the others wait: a bounded line in front of a bounded number of turns.
+"""Who may begin now, and how long the others wait: a bounded queue before a bounded number of turns.
 
 Owns the order. Realtime goes before background, which gets one admission in twenty while it waits. Within a
 tier the key that was served least goes first, by virtual token counters: a key that comes anew starts level
 with the others. Within a key, first come, first served. An eighth of the slots is kept for realtime turns,
-and an eighth of the places in the line for those of keys that have none there: neither long background turns
+and an eighth of the places in the queue for those of keys that have none there: neither long background turns
 nor one busy key can lock the others out. Does not arbitrate between running turns: the engine's scheduler
 does.
 
@@ -23,14 +23,14 @@ from vivace.protocol.shapes.outcomes import Queued
 from vivace.server.turns.limits import RateRefused
 
 MAX_RUNNING, MAX_WAITING = 64, 256
-KEPT = 8  # one in so many
+KEPT = 8  # one of this many is kept
 FIRST_GUESS_S = 5.0  # of a turn's duration, before one has ended
 NEWEST_WEIGHT = 0.2  # of the last turn in the mean duration
 LEAST_RETRY_S = 1.0
 
 
 class Entry:
-    """One turn in the line."""
+    """One turn in the queue."""
 
     def __init__(
         self, number: int, tier: Tier, key: str, tokens: float, on_change: Callable[[], None]
@@ -66,12 +66,12 @@ class Line:
         return sum(map(len, self._waiting[tier].values()))
 
     def estimate_s(self, position: int) -> float:
-        """When this place will be admitted, by how long turns took of late."""
+        """Return the seconds until this place is admitted, by how long recent turns took."""
         mean_s = FIRST_GUESS_S if self._mean_s is None else self._mean_s
         return position * mean_s / self._max_running
 
     def enter(self, tier: Tier, key: str, tokens: float, on_change: Callable[[], None]) -> Entry:
-        """A place at the end of the key's own; it may be admitted at once. Raises `RateRefused`."""
+        """Add an entry behind the others of its key; it may be admitted at once. Raises `RateRefused`."""
         self._refuse_if_full(tier, key)
         self._entered += 1
         entry = Entry(self._entered, tier, key, max(tokens, 1.0), on_change)
@@ -84,7 +84,7 @@ class Line:
         return entry
 
     def leave(self, entry: Entry, tokens: float | None = None) -> None:
-        """Free whatever the entry holds, once. `tokens`: what the turn really used, if that is known."""
+        """Free the entry's place or slot, once. `tokens`: what the turn really used, if that is known."""
         if entry.state == "waiting":
             self._remove(entry)
         elif entry.state == "running":
@@ -103,7 +103,7 @@ class Line:
                 served.clear()
 
     def order(self) -> list[Entry]:
-        """Those who wait, in the order in which they will be admitted if nobody else comes."""
+        """Return who waits, in the order of admission if nobody else comes."""
         realtime, background = (self._fair_order(tier) for tier in ("realtime", "background"))
         order, share = list[Entry](), self._share.copy()
         while realtime and background:
@@ -113,7 +113,7 @@ class Line:
         return [*order, *realtime, *background]
 
     def _fair_order(self, tier: Tier) -> deque[Entry]:
-        """What taking the key served least, again and again, comes to."""
+        """Return the entries of a tier as if the key served least were chosen again and again."""
         heap = [
             (self._served[tier][key], entries[0].number, 0, entries)
             for key, entries in self._waiting[tier].items()
@@ -131,7 +131,7 @@ class Line:
         return order
 
     def _advance(self) -> None:
-        """Admit whoever can be, then tell those who stand elsewhere now."""
+        """Admit as many as possible, then notify those whose position has changed."""
         while entry := self._next():
             self._admit(entry)
         for position, entry in enumerate(self.order() if self._waiting_count else [], 1):
@@ -216,12 +216,12 @@ class Ticket:
 
     @property
     def place(self) -> Queued | None:
-        """Where it stands now, if it waits."""
+        """Return the current place, or None if it does not wait."""
         position = self._entry.position
         return Queued(position, self._line.estimate_s(position)) if position else None
 
     async def wait(self) -> AsyncIterator[Queued]:
-        """Its place, now and whenever it changes; ends when it may run, or has left."""
+        """Give the place now and whenever it changes. End when the turn may run or has left."""
         last = 0
         while place := self.place:
             self._changed.clear()
@@ -232,7 +232,7 @@ class Ticket:
                 await self._changed.wait()
 
     def leave(self, tokens: float | None = None) -> None:
-        """Free the place or the slot, at once; only the first time counts."""
+        """Free the place or the slot at once. Only the first call counts."""
         self._line.leave(self._entry, tokens)
 
     def __enter__(self) -> Self:
@@ -252,7 +252,7 @@ class TurnQueue:
         self._line = Line(max_running, max_waiting, clock)
 
     def enter(self, tier: Tier, key: str, tokens: float = 1.0) -> Ticket:
-        """Stand in line, or raise `RateRefused` if it is full. `tokens`: about what the turn will use."""
+        """Join the queue, or raise `RateRefused` if it is full. `tokens`: about what the turn will use."""
         changed = asyncio.Event()
         return Ticket(self._line, self._line.enter(tier, key, tokens, changed.set), changed)
 

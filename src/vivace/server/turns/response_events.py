@@ -1,4 +1,4 @@
-"""The events of a response that is being made. The last one comes when the response is written down.
+"""The events of a response that is being made. The last one comes when the response is stored.
 
 Owns nothing but the order. The WebSocket's machine has a writer of its own, because it adds events.
 """

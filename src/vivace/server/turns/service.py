@@ -147,7 +147,7 @@ class TurnService:
         reservation: Reservation,
         ticket: Ticket,
     ) -> Turn:
-        """Begin the turn, or let it wait. The response that it continues stays known until it is over."""
+        """Begin the turn, or let it wait. Hold the response that it continues until it is over."""
 
         def give_back(used: int) -> None:
             reservation.settle(used)
@@ -188,7 +188,7 @@ class TurnService:
 
 
 def _size(request: ResponseCreate) -> int:
-    """About how many bytes the model is to read."""
+    """Return about how many bytes the model will read."""
     size = len(request.instructions or "")
     for item in request.items:
         size += len(item.text) + len(item.call_text) + len(item.output_text)

@@ -1,1 +1,1 @@
-"""What is told to those who watch the server: log, metrics, traces."""
+"""What the server shows of its work: log, metrics, traces."""

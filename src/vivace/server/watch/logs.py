@@ -2,7 +2,7 @@
 
 Owns how lines look and what they never hold: text of a prompt or an answer. So messages of exceptions, which
 often quote what was being worked on, are left out unless their type is known not to; where it was raised is
-told. No value can end a line or begin another: what cannot be printed is escaped, and lines of a traceback
+logged. No value can end a line or begin another: what cannot be printed is escaped, and lines of a traceback
 begin with "  |". Does not own who logs what.
 """
 
@@ -30,7 +30,7 @@ turns = logging.getLogger("vivace.turns")
 
 
 def start_logging(format: LogFormat = "text") -> None:
-    """To stderr, which is the log file of a server in the background."""
+    """Log to stderr, which is the log file of a background server."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -42,7 +42,7 @@ def start_logging(format: LogFormat = "text") -> None:
 def log_turn(
     outcome: Terminal, meter: TurnMeter, *, response_id: str, model: str, tier: str, key: str
 ) -> None:
-    """The one line of a turn that is over."""
+    """Write the one line of a turn that is over."""
     fields: dict[str, Any] = {"response": response_id, "model": model, "tier": tier, "key": key}
     if isinstance(outcome, Broken):
         fields["reason"] = "failed"
@@ -89,7 +89,7 @@ class JsonLines(logging.Formatter):
 
 
 def logfmt(value: object) -> str:
-    """A value that ends where it seems to: bare if it is a plain word, else quoted."""
+    """Return a value that cannot be misread: bare if it is a plain word, else quoted."""
     text = str(value)
     if re.fullmatch(r'[^\s"=\\]+', text) and text.isprintable():
         return text
@@ -97,7 +97,7 @@ def logfmt(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Control characters, line ends and marks that turn text around, escaped."""
+    """Escape control characters, line ends and marks that reverse the direction of text."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -123,7 +123,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _trace(record: logging.LogRecord) -> Iterator[str]:
-    """Where an exception and its causes were raised, the last first."""
+    """Return where an exception and its causes were raised, the last first."""
     error = record.exc_info[1] if record.exc_info else None
     for _ in range(MAX_CAUSES):
         if error is None:

@@ -21,7 +21,7 @@ LAG_WINDOW_S = 10.0
 
 
 class Names:
-    """Label values that clients may choose: so many and no more, the rest is `other`."""
+    """A bounded set of label values that clients may choose. Every value beyond the bound is `other`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -93,9 +93,9 @@ class Metrics:
         ).at()
 
     def announce_models(self, names: Iterable[str]) -> None:
-        """Models that are served, before any client can name others: none of those takes their place.
+        """Reserve labels for the models that are served, before clients can name others.
 
-        The series of the first one are there from zero.
+        The series of the first one exist from the start.
         """
         for index, name in enumerate(names):
             self._models.label(name)
@@ -103,20 +103,20 @@ class Metrics:
                 self._series(name, TIERS[0])
 
     def turn_began(self, model: str, tier: str) -> TurnMeter:
-        """A request was accepted; it may still have to wait."""
+        """Count an accepted request as waiting. Return the meter of its turn."""
         return TurnMeter(self._series(model, tier), self._clock)
 
     def sockets(self, count: int) -> None:
-        """So many are open now."""
+        """Set how many WebSockets are open."""
         self._sockets.value = count
 
     def upstream_answered(self, upstream: str, outcome: str) -> None:
-        """A request to an upstream is over. `outcome`: completed, failed, timeout or cancelled."""
+        """Count a request to an upstream. `outcome`: completed, failed, timeout or cancelled."""
         outcome = outcome if outcome in ("completed", "failed", "timeout", "cancelled") else OTHER
         self._upstream_requests.at(self._upstreams.label(upstream), outcome).value += 1
 
     def refused(self, limit: str, tier: str) -> None:
-        """A request was answered 429. `limit`: queue, requests or tokens."""
+        """Count a request that was answered 429. `limit`: queue, requests or tokens."""
         if limit == "queue":
             self._queue_refusals.at(_tier(tier)).value += 1
         else:
@@ -128,7 +128,7 @@ class Metrics:
 
     @contextmanager
     def store_write(self) -> Iterator[None]:
-        """The store makes a response durable inside the block; what fails is not counted."""
+        """Measure how long the block takes to make a response durable. A failure is not counted."""
         begun = self._clock()
         yield
         self._store_write.observe(self._clock() - begun)
@@ -139,7 +139,7 @@ class Metrics:
         self._worst_lag_s[0] = max(self._worst_lag_s[0], seconds)
 
     def render(self, engines: Iterable[EngineStatus] = ()) -> bytes:
-        """The page. What engines say of themselves is as they say it now: one that is gone is not shown."""
+        """Return the page. Engines are shown as they are now; one that is gone is not shown."""
         self._move_window()
         self._lag_worst.value = max(self._worst_lag_s)
         for family in (

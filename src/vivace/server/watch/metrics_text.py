@@ -68,7 +68,7 @@ class Histogram:
 
 
 class Family(Generic[S]):
-    """All series of one name."""
+    """All series of one metric name."""
 
     def __init__(
         self, name: str, kind: str, help: str, labels: Sequence[str], make: Callable[[str, str], S]
@@ -88,7 +88,7 @@ class Family(Generic[S]):
             self.at()  # so that it is there from the start
 
     def at(self, *values: str) -> S:
-        """The series with these label values, made when it is first asked for."""
+        """Return the series with these label values; make it at the first call."""
         series = self._series.get(values)
         if series is None:
             pairs = zip(self.labels, values, strict=True)
@@ -97,7 +97,7 @@ class Family(Generic[S]):
         return series
 
     def forget(self) -> None:
-        """All series. For gauges that are read anew for every page."""
+        """Drop all series. Used for gauges that are read again for every page."""
         self._series.clear()
 
     def lines(self) -> Iterator[str]:
@@ -109,7 +109,7 @@ class Family(Generic[S]):
 
 
 class Page:
-    """What one `GET /metrics` shows."""
+    """The content of `GET /metrics`."""
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def start_tracing(environ: Mapping[str, str] = os.environ) -> "Tracing | None":
-    """Traces to where the environment says; None if it says nothing."""
+    """Return a tracer for the endpoint that the environment names, or None if it names none."""
     is_disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if is_disabled or not any(environ.get(name) for name in ENDPOINTS):
         return None
@@ -63,7 +63,7 @@ def _exporting(environ: Mapping[str, str]) -> "Tracing":
 
 
 class Tracing:
-    """Everything of OpenTelemetry's is looked up by name: it is an extra, and not even our types need it."""
+    """Looks everything of OpenTelemetry up by name, since it is an optional extra."""
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
@@ -82,7 +82,7 @@ class Tracing:
         traceparent: str = "",
         provider: str = "vivace",
     ) -> "TurnSpan":
-        """A span below the client's own, if it said which."""
+        """Begin a span, below the client's own if the client sent one."""
         said = (request.client_metadata or {}).get(CODEX_TRACEPARENT)
         carrier = {"traceparent": said if isinstance(said, str) else traceparent}
         begun_ns = time.time_ns()
@@ -96,7 +96,7 @@ class Tracing:
         return TurnSpan(self, span, begun_ns, model)
 
     def close(self) -> None:
-        """Send what is left, for 2 s at most: the SDK itself would try for half a minute."""
+        """Export what is left, for 2 s at most. The SDK alone would try for half a minute."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
         closing.join(CLOSE_S)
@@ -123,7 +123,7 @@ class TurnSpan:
 
     @property
     def headers(self) -> dict[str, str]:
-        """For a request to an upstream, whose spans then stand below this one."""
+        """Return headers for a request to an upstream, so that its spans stand below this one."""
         return self._tracing.headers(self._span)
 
     def ended(self, outcome: Terminal, meter: TurnMeter) -> None:
@@ -137,7 +137,7 @@ class TurnSpan:
         self._span.end(ended_ns)
 
     def _stages(self, ended: Ended, meter: TurnMeter, ended_ns: int) -> None:
-        """Where the waterfall says how long, they are laid out in their order, within the turn."""
+        """Add child spans for the stages of the waterfall, in their order, within the turn."""
         times, begun_ns = ended.waterfall, self._begun_ns
         waited_ns = begun_ns + _ns(times.queue_ms + times.tokenize_ms)
         spoken_ns = begun_ns + _ns((meter.first_token_s or 0.0) * 1e3)

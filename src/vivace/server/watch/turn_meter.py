@@ -40,7 +40,7 @@ TOKENS = [mantissa * 10.0**power for power in range(5) for mantissa in (1, 2, 5)
 
 
 class TurnFamilies:
-    """Everything that is counted of turns."""
+    """All metrics of turns."""
 
     def __init__(self, page: Page) -> None:
         by = TURN_LABELS
@@ -144,7 +144,7 @@ class TurnFamilies:
         self._codes: set[str] = set()
 
     def code(self, code: str) -> str:
-        """A failure's code as a label; what is no word, or one too many, is `other`."""
+        """Return a failure's code as a label; `other` if it is no code, or one too many."""
         if code not in self._codes:
             if len(self._codes) >= MAX_CODES or not is_code(code):
                 return OTHER
@@ -205,14 +205,14 @@ class TurnMeter:
         return self._clock() - self.began
 
     def started(self) -> None:
-        """An engine or an upstream works on it; may be said again when another engine does."""
+        """Count the turn as running. May be called again when another engine takes it over."""
         if not self._is_running and not self.is_over:
             self._is_running = True
             self._series.waiting.value -= 1
             self._series.running.value += 1
 
     def tokens(self, count: int) -> None:
-        """One frame of tokens came. 0: it is not known how many; the usage at the end says."""
+        """Count one frame of tokens. 0 means unknown: then the usage at the end is counted."""
         now = self._clock()
         if self.is_over:
             return
@@ -226,7 +226,7 @@ class TurnMeter:
         self._series.generation.value += count
 
     def aborting(self, reason: str) -> None:
-        """It is to end early. The first reason counts, but for `interrupted`, which says nothing of why."""
+        """Note why the turn will end early. The first reason counts; `interrupted` gives way to any other."""
         if self.is_over:
             return
         if self._aborted is None:
@@ -235,13 +235,13 @@ class TurnMeter:
             self.abort = reason if reason in ABORTS else OTHER
 
     def withdraw(self) -> None:
-        """The request was not accepted after all, and counts nowhere."""
+        """Take the turn out of all numbers: its request was not accepted after all."""
         if not self.is_over:
             self.is_over = True
             (self._series.running if self._is_running else self._series.waiting).value -= 1
 
     def ended(self, outcome: Terminal) -> None:
-        """It is over, and nothing is held for it any more."""
+        """Count the end of the turn, when nothing is held for it any more."""
         if self.is_over:
             return
         self.is_over = True
@@ -288,7 +288,7 @@ class TurnMeter:
             series.answer_size.observe(usage.output_tokens)
 
     def _time(self, output_tokens: int, now: float) -> None:
-        """Of a turn that came to its own end: what was cut short says nothing of how long turns take."""
+        """Record durations. Only turns that came to their own end say how long turns take."""
         self._series.whole.observe(now - self.began)
         if self._first is not None and self._last is not None:
             decode_s = self._last - self._first
@@ -298,5 +298,5 @@ class TurnMeter:
 
 
 def is_code(text: str) -> bool:
-    """Whether this is a code and no sentence: only such a word goes into labels, logs and traces."""
+    """Return whether the text is a code, not a sentence. Only codes go into labels, logs and traces."""
     return re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,63}", text) is not None

@@ -1,7 +1,7 @@
 """Our own engine behind the Responses API: requests become tokens, tokens become text and calls.
 
 Owns the way of a turn: its prompt goes to the end of a log (`prompt_writing`), the log to the engine, what
-comes back to the end of the log (`submission`). Does not own events (`protocol.writer`), processes
+comes back to the end of the log (`submission`). Does not own events (`protocol/writing`), processes
 (`engine_supervisor`), logs (`token_log`), or what is known of earlier responses (`library`).
 
 When the engine dies, a turn submits itself again from its log: the client sees a pause, and then the
@@ -60,7 +60,7 @@ class NativeBackend:
         return loaded.engine.is_ready
 
     def models(self) -> list[str]:
-        """The models that are on this machine, the one that is used first."""
+        """Return the models on this machine, the default first."""
         return list(dict.fromkeys([self._settings.model, *present_models(self._settings)]))
 
     def serves(self, model: str, caller: Caller) -> bool:
@@ -71,7 +71,7 @@ class NativeBackend:
         return True
 
     async def discover(self) -> None:
-        """What is on this machine is always known."""
+        """Do nothing: what is on this machine is always known."""
 
     def begin(
         self, request: ResponseCreate, response_id: str, caller: Caller, hooks: TurnHooks = NO_HOOKS
@@ -156,7 +156,7 @@ class NativeBackend:
             log.warning("%s is not loaded: %s", self._settings.model, error.message)
 
     async def _drive(self, turn: NativeTurn) -> None:
-        """A turn from its acceptance to its end. Cancelled only while the engine knows nothing of it."""
+        """Run a turn from its acceptance to its end. Cancelled only while no engine knows the turn."""
         try:
             async with self._pool.hold(turn.model) as model:
                 await write_prompt(turn, model, self._library)
@@ -192,7 +192,7 @@ class NativeBackend:
             self._on_engine_death(turn, model)
 
     def _on_engine_death(self, turn: NativeTurn, model: LoadedModel) -> None:
-        """The engine died under this turn."""
+        """End the turn or let it be submitted again: the engine died under it."""
         turn.deaths += 1
         if reason := reason_it_is_complete(turn, model):
             self._end(turn, early(turn, reason))
@@ -230,7 +230,7 @@ class NativeBackend:
 
 
 def _contents_after(turn: NativeTurn, reason: str) -> LogContents:
-    """What the log tells of when the turn is over. A provisional tail leaves the log as it was."""
+    """Return what the log has when the turn is over. A provisional tail leaves the log as it was."""
     is_interrupted = (
         turn.log_contents.is_interrupted if turn.request.is_provisional else reason in INTERRUPTED
     )

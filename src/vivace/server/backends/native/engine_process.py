@@ -86,7 +86,7 @@ class EngineProcess:
         return ready
 
     async def _loaded(self, job: Job) -> Ready:
-        """Wait as long as it gets on; a slow disk may take minutes."""
+        """Wait while loading makes progress; a slow disk may take minutes."""
         begun = self._moved_at = time.monotonic()
         while not self.ready.done():
             now = time.monotonic()
@@ -140,7 +140,7 @@ class EngineProcess:
         return await reply
 
     def kill(self) -> None:
-        """For one that does not answer; its death is then noticed like any other."""
+        """Kill a process that does not answer. Its death is noticed like any other."""
         if self._process and self._process.returncode is None:
             self._process.kill()
 

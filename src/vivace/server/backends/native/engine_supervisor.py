@@ -4,8 +4,8 @@ It is asked for a sign of life every second, which it gives in the middle of its
 answer is not ready, and no turn begins on it; one that owes it for a minute is ended, and its turns go on in
 the next.
 
-Owns when an engine process lives. Does not own the turns that ran on it: they hear of the death and submit
-themselves again (`native`).
+Owns when an engine process lives. Does not own the turns that ran on it: they learn of the death and submit
+themselves again (`backend`).
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class EngineSupervisor:
             return None
 
     async def close(self, patience_s: float = EXIT_S) -> None:
-        """End the engine. It may first finish what it was told, for `patience_s`, if it answers."""
+        """End the engine. If it answers, it may finish its work first, for `patience_s`."""
         self._is_closing = True
         self._coming.cancel()
         if self._beating:
@@ -115,7 +115,7 @@ class EngineSupervisor:
         raise AssertionError("an attempt succeeds or raises")
 
     async def _beat(self, process: EngineProcess) -> None:
-        """Ask for a sign of life, over and over, until there is none."""
+        """Ask for a sign of life again and again, until there is none."""
         while not process.is_dead:
             answer = asyncio.ensure_future(process.stats())
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen: it may die
@@ -135,7 +135,7 @@ class EngineSupervisor:
             await asyncio.sleep(BEAT_S)
 
     def _on_death(self) -> None:
-        """Called before the turns hear of it, so that they wait for the next process."""
+        """Start another process. Called before the turns learn of the death, so that they wait for it."""
         dead, self._current = self._current, None
         self._responsive.set()  # whoever waits for its answer waits for the next one now
         self._deaths.append(time.monotonic())
@@ -149,6 +149,6 @@ class EngineSupervisor:
             cleanup.add_done_callback(self._cleanups.discard)
 
     def _delay_s(self) -> float:
-        """The first death in a while costs no wait; each further one doubles it."""
+        """Return how long to wait before a start: nothing after one death, then twice as long each time."""
         recent = sum(1 for death in self._deaths if time.monotonic() - death < CALM_S)
         return 0.0 if recent < 2 else min(FIRST_DELAY_S * 2 ** (recent - 2), LONGEST_DELAY_S)

@@ -28,7 +28,7 @@ PARKING_S = 10.0  # for an engine that ends to put the KV of idle sessions on di
 
 
 def find_model(settings: Settings, name: str) -> Path | None:
-    """The model's file (None for a scripted one), or a `Refusal` that says how to get it."""
+    """Return the model's file (None for a scripted one), or raise a `Refusal` that says how to get it."""
     if name.startswith(SCRIPTED):
         if not settings.allow_scripted:
             raise model_not_found(name, "Scripted models are for tests: set allow_scripted to use one.")
@@ -72,12 +72,12 @@ class LoadedModel:
         return self.engine.process is not None and self.engine.process.ready.result().device != "cpu"
 
     async def load(self) -> None:
-        """The engine process loads its model at the same time."""
+        """Load tokenizer and family. The engine process loads its model at the same time."""
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
         self.family = family_for(self.tokenizer, self.name)
 
     def open_session(self, session: Session, process: EngineProcess, *, is_whole: bool) -> None:
-        """See that this engine process has the session open; with its whole log, or ready to be sent it."""
+        """Open the session on this engine process, with its whole log or without any of it."""
         self._open[session.name] = session
         self._open.move_to_end(session.name)
         if session.open_in is not process:

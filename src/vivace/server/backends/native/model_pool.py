@@ -30,12 +30,12 @@ class ModelPool:
 
     @property
     def latest(self) -> LoadedModel | None:
-        """The model that was used last."""
+        """Return the model that was used last."""
         return next(reversed(self._loaded.values()), None)
 
     @property
     def names(self) -> list[str]:
-        """The names of all loaded models, the one used last first."""
+        """Return the names of all loaded models, the one used last first."""
         return list(reversed(self._loaded))
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ class ModelPool:
             self._released.set()
 
     async def renew(self) -> bool:
-        """Load models anew that are to be run in another way now; return whether there was one."""
+        """Reload models that tuning has changed. Return whether there was one."""
         async with self._turnstile:
             outdated = [model for model in self._loaded.values() if model.is_outdated(self._settings)]
             for model in outdated:

@@ -1,7 +1,7 @@
-"""Outcomes between a turn and whoever listens to it. Text that the listener has not taken yet is joined.
+"""Outcomes between a turn and its listener. Text that the listener has not read yet is joined.
 
-So a slow listener costs no more memory than the text itself, and catches up in one step. Before the listener
-is woken, which is a switch of tasks, a taker may have them in the turn's own callback.
+So a slow listener costs no more memory than the text itself, and catches up in one step. Waking the listener
+is a switch of tasks; before that, a taker may take outcomes in the turn's own callback.
 """
 
 import asyncio
@@ -29,17 +29,18 @@ class Outbox:
         self._wakeup: asyncio.Future[None] | None = None  # the listener waits for it
 
     def put(self, outcome: Outcome) -> None:
+        """Add an outcome and wake the listener."""
         self.add(outcome)
         self.deliver()
 
     def add(self, outcome: Outcome) -> None:
-        """Put it in, and tell later."""
+        """Add an outcome without waking the listener: `deliver` follows."""
         if not self._waiting or not self._try_join(self._waiting[-1], outcome):
             self._join()
             self._waiting.append(outcome)
 
     def deliver(self, taker: Taker | None = None) -> None:
-        """Wake the listener for what waits, unless the taker takes all of it."""
+        """Offer what waits to `taker`; wake the listener if something is left."""
         while self._waiting and taker:
             if not taker(self._first()):
                 break
@@ -48,7 +49,7 @@ class Outbox:
             self._wakeup.set_result(None)
 
     async def __aiter__(self) -> AsyncIterator[Outcome]:
-        """Outcomes as they come, to one listener; the last one is `Ended` or `Broken`."""
+        """Give outcomes to one listener as they come; the last one is `Ended` or `Broken`."""
         while True:
             while self._waiting:
                 outcome = self._first()
@@ -65,7 +66,7 @@ class Outbox:
         return self._waiting[0]
 
     def _try_join(self, last: Outcome, outcome: Outcome) -> bool:
-        """Whether it could be put to what waits last."""
+        """Join the outcome to the one that waits last, if both are text of one kind. Return whether."""
         if type(last) is not type(outcome):
             return False
         match outcome:
@@ -81,7 +82,7 @@ class Outbox:
         return True
 
     def _join(self) -> None:
-        """Put the text that waits last together."""
+        """Put the text of the last outcome together."""
         if self._more:
             last = self._waiting[-1]
             assert isinstance(last, TextDelta | ReasoningDelta | CallDelta)

@@ -1,4 +1,4 @@
-"""What the model says, from tokens to outcomes: characters, stop strings, calls and reasoning.
+"""The output of a model, from tokens to outcomes: characters, stop strings, calls and reasoning.
 
 Owns the order of decoding: bytes to whole characters (`text_stream`), then the family's parser. Does not own
 where outcomes go.
@@ -43,7 +43,7 @@ class OutputDecoder:
         *,
         is_held: bool,
     ) -> None:
-        """`is_held`: to a grammar, so that what begins as a call is one."""
+        """`is_held`: a grammar constrains the output, so that what begins as a call is one."""
         self._tokenizer = tokenizer
         self._controls = family.controls
         self._parser = family.parser(spec, log)
@@ -59,6 +59,7 @@ class OutputDecoder:
         return self._stream.is_stopped
 
     def decode(self, token: int, logprobs: PositionLogprobs | None = None) -> list[Outcome]:
+        """Return the outcomes of one more token."""
         if logprobs:
             self._logprobs.append(self._logprobs_of(logprobs))
         if name := self._controls.get(token):
@@ -71,6 +72,7 @@ class OutputDecoder:
         return outcomes
 
     def finish(self) -> list[Outcome]:
+        """Return the outcomes of what was held back."""
         parts = self._parser.feed(self._stream.finish()) + self._parser.finish()
         return [self._outcome(part) for part in parts]
 

@@ -1,11 +1,11 @@
-"""A turn on one engine process: what is sent for it, what is heard of it, and how it ends there.
+"""A turn on one engine process: the frames that are sent and received for it, and how it ends there.
 
-Owns the frames of a turn. Does not own what becomes of it when the engine died (`native`), nor its prompt
+Owns the frames of a turn. Does not own what becomes of it when the engine died (`backend`), nor its prompt
 (`prompt_writing`).
 
-An engine that hangs keeps nobody: who interrupts a turn on it has the end at once. What the engine says of
-that turn later is no part of the log, so its session is left alone until the engine has let go of it, and
-cut to the log then.
+Nobody waits for an engine that hangs: a turn that is interrupted on it ends at once. Tokens that come later
+are no part of the log, so nobody uses the session until the engine has let go of it; then it is rewound to
+the log.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Submission:
         turn.enter_engine(self._interrupt)
 
     def _on_frame(self, frame: TurnFrame | None) -> None:
-        """The boundary of a turn on the engine's stream, which many turns share."""
+        """Handle a frame of the turn. This is a boundary: an error ends this turn, not the others."""
         if self._is_given_up:
             self._leave(frame)
         elif self.end.done():
@@ -76,7 +76,7 @@ class Submission:
             self._give_up()
 
     def _give_up(self) -> None:
-        """The turn is over without the engine; meanwhile nobody else writes into its session."""
+        """End the turn without the engine. Until the engine lets go, nobody else writes into its session."""
         if not self.end.done():
             self._is_given_up = True
             if self._session.writer is self._turn:
@@ -84,7 +84,7 @@ class Submission:
             self.end.set_result(early(self._turn, "interrupted"))
 
     def _leave(self, frame: TurnFrame | None) -> None:
-        """The engine is heard again, or dead: its session may have tokens that the log has not."""
+        """Let go of the session: the engine answers again or is dead, and may have more than the log."""
         session = self._session
         if session.writer is not self or isinstance(frame, Tokens):
             return
@@ -96,12 +96,12 @@ class Submission:
 
 
 def early(turn: NativeTurn, reason: str) -> Finished:
-    """It is over without a word from the engine: never begun, all said when the engine died, given up."""
+    """Return the end of a turn that the engine did not end: never begun, complete, or given up."""
     return Finished(turn.id, reason, Waterfall())
 
 
 def reason_it_is_complete(turn: NativeTurn, model: LoadedModel) -> str:
-    """Why nothing more is to come, although the engine died before it could say so."""
+    """Return why the turn is complete although the engine died before it said so; "" if it is not."""
     assert turn.session is not None
     last = turn.session.log.since(len(turn.session.log) - 1)
     ends = {*model.tokenizer.end_tokens, *model.family.stop_tokens}
@@ -115,7 +115,7 @@ def reason_it_is_complete(turn: NativeTurn, model: LoadedModel) -> str:
 
 
 def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
-    """What the engine is to do, with what it does not have of the log yet."""
+    """Return what the engine is to do, with the tokens that it does not have yet."""
     request, session = turn.request, turn.session
     assert session is not None
     if request.is_provisional:

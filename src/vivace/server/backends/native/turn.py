@@ -1,7 +1,7 @@
 """One turn on our own engine: what is asked, what has come back so far, how it may be ended.
 
 Owns a turn's output, times and outcomes. Whoever answers the client iterates over it; the turn itself is
-driven by `native` and lives until the engine has let go of it, whether anyone listens or not.
+driven by `backend` and lives until the engine has let go of it, whether anyone listens or not.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class NativeTurn:
         self.decoder: OutputDecoder | None = None  # likewise
         self.stored_response: StoredResponse | None = None  # from when the turn is over
         self.follows = False  # its log begins with that of `previous`
-        self.log_contents = LogContents()  # what the log tells of after this turn
+        self.log_contents = LogContents()  # what the log has after this turn
         self.grammar: Grammar | None = None
         self.provisional_tokens: list[int] = []  # a provisional tail, which is no part of the log
         self.prompt_tokens = 0  # the whole log before the answer
@@ -99,7 +99,7 @@ class NativeTurn:
         self._stop = self._task.cancel if self._task else None
 
     def work_in(self, session: Session) -> None:
-        """Work in this session, until it is over."""
+        """Work in this session until the turn is over."""
         self.session, self.whole_length = session, len(session.log)
         if self.request.is_provisional:
             session.provisional_turn = self
@@ -107,7 +107,7 @@ class NativeTurn:
             session.writer = self
 
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
-        """End it as soon as can be; what it has said stays said. Any number of times, at any time."""
+        """End the turn as soon as possible; its output so far stays. Can be called at any time."""
         if not self.is_over and not self.interrupted:
             self.interrupted, self.is_discarding = reason, is_discarding
             if self.watch:
@@ -133,7 +133,7 @@ class NativeTurn:
             self.watch.tokens(len(tokens))
 
     def _mark(self, outcome: Outcome, length: int) -> None:
-        """Follow where in the log items end: what was said before another item began is whole."""
+        """Note where items end in the log: an item is whole when another one begins."""
         if type(outcome) is self._item:
             self._said_length = length
             return
@@ -148,7 +148,7 @@ class NativeTurn:
         self._item, self._said_length = type(outcome), length
 
     def finish(self, reason: str) -> str:
-        """Nothing more will come; why, if all is considered that the engine may not have known."""
+        """Put out what was held back. Return the reason of the end, with what the engine did not know."""
         if self.decoder:
             for outcome in self.decoder.finish():
                 self._outbox.put(outcome)
@@ -157,15 +157,15 @@ class NativeTurn:
         return self.interrupted or reason if reason == "interrupted" else reason
 
     def kept_length(self, reason: str) -> int:
-        """How much of the log is this response: all, or all but the item that an interrupt cut off.
+        """Return how much of the log the response keeps: all, or all but the item that was cut off.
 
-        An interrupt that came when all was said cut off nothing.
+        An interrupt that came when everything was said cut off nothing.
         """
         assert self.session is not None
         return self.whole_length if self.is_discarding and reason != "stop" else len(self.session.log)
 
     def end(self, reason: str, finished: Finished) -> None:
-        """The engine is done with it."""
+        """End the turn: the engine is done with it."""
         scores = finished.scores if reason == "scored" else None
         self._conclude(
             Ended(reason, self._usage(finished.waterfall), self._times(finished.waterfall), scores)

@@ -36,7 +36,7 @@ class UpstreamBackend:
         history: History,
         on_answered: Callable[[str, str], None] | None = None,
     ) -> None:
-        """`on_answered` hears of each request that is over: the upstream's name, and how it ended."""
+        """`on_answered` gets the upstream's name and how it ended, for each request that is over."""
         self._peers = {upstream.name: UpstreamClient(upstream) for upstream in upstreams}
         self._history = history
         self._on_answered = on_answered
@@ -51,7 +51,7 @@ class UpstreamBackend:
         self._refresh()
 
     def models(self) -> list[str]:
-        """Under the names that always work, NAME/MODEL; those that are known now."""
+        """Return the models that are known now, under the names that always work: NAME/MODEL."""
         self._refresh()
         return [f"{name}/{model}" for name, peer in self._peers.items() for model in peer.models.names]
 
@@ -61,7 +61,7 @@ class UpstreamBackend:
         return found is not None and (caller.is_owner or found[1] in found[0].models)
 
     async def discover(self) -> None:
-        """Wait until the lists are there, or cannot be had: before a name that nobody knows is refused."""
+        """Wait until all lists of models are there or cannot be had, before a name is refused."""
         if tasks := [task for peer in self._peers.values() if (task := peer.models.refresh())]:
             await asyncio.wait(tasks)
 
@@ -119,7 +119,7 @@ class UpstreamBackend:
                 peer.refresh()
 
     def _find(self, model: str) -> tuple[UpstreamClient, str] | None:
-        """NAME/MODEL always; a bare name if an upstream lists it."""
+        """Find NAME/MODEL always, and a bare name if an upstream lists it."""
         name, _, rest = model.partition("/")
         if rest and name in self._peers:
             return self._peers[name], rest
@@ -136,7 +136,7 @@ class UpstreamBackend:
             self._on_answered(name, turn.how_it_ended)
 
     async def _drive(self, turn: UpstreamTurn, peer: UpstreamClient, model: str) -> None:
-        """A turn from its acceptance to its end."""
+        """Run a turn from its acceptance to its end."""
         try:
             if not turn.request.is_generating:
                 turn.end("appended")  # there is nothing to warm up there

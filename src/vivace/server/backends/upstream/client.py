@@ -1,7 +1,7 @@
-"""One upstream: a request goes to it, and its answer is told while it comes.
+"""One upstream: a request goes to it, and its answer is passed on as it comes.
 
-Owns which of the two APIs it is asked over (Responses is tried first where that is not known, and known is
-it of each model: an upstream may be the front of several servers), and how long it may be silent. Any bytes
+Owns which of the two APIs is used (for each model, since an upstream may be the front of several servers;
+Responses is tried first where that is not known), and how long the upstream may be silent. Any bytes
 are a sign of life, also comments that mean nothing. Does not own what the events mean.
 """
 
@@ -49,11 +49,11 @@ DIALECTS: dict[Api, Dialect] = {
 
 
 class ApiMissing(Exception):
-    """It does not have this API."""
+    """The upstream does not have this API."""
 
 
 class EmptyAnswer(Exception):
-    """Its answer is empty."""
+    """The upstream's answer is empty."""
 
 
 class UpstreamClient:
@@ -66,11 +66,11 @@ class UpstreamClient:
         self._answering = 0
 
     def refresh(self) -> asyncio.Task[None] | None:
-        """Ask for its models if the list is old, but not while it answers: some then break the answer off."""
+        """Ask for its models if the list is old. Not while it answers: some then break the answer off."""
         return None if self._answering else self.models.refresh()
 
     async def answer(self, turn: UpstreamTurn, request: UpstreamRequest) -> None:
-        """Tell the turn all that comes, and end it. Raises `UpstreamProblem` if that cannot be done."""
+        """Give the turn all that comes, and end it. Raise `UpstreamProblem` if that is impossible."""
         try:
             key = self.upstream.key()
         except ConfigError as error:
@@ -102,7 +102,7 @@ class UpstreamClient:
         self.link.close()
 
     def _apis(self, model: str) -> tuple[Api, ...]:
-        """To be tried one after the other."""
+        """Return the APIs to try, one after the other."""
         if self.upstream.api != "auto":
             return (self.upstream.api,)
         return (self._known[model],) if model in self._known else ("responses", "chat")
@@ -224,7 +224,7 @@ class _Listener:
 
     @property
     def _is_empty(self) -> bool:
-        """No word, no call, no token: even a model that has nothing to say writes the one that says so."""
+        """Return whether nothing came: no text, no call, no token. Even an empty answer has an end token."""
         if self._reader.reason != "stop" or self._turn.sequencer.delta_count:
             return False
         usage = self._reader.usage
@@ -240,7 +240,7 @@ class _Listener:
                 self._reader.read_event(event.name, event.data)
 
     def _is_json(self, chunk: bytes) -> bool:
-        """Whether it does not stream, whatever it calls its answer: events never begin like that."""
+        """Return whether the answer is not streamed, whatever its type says: events never begin like that."""
         if begun := chunk.lstrip():
             return begun[:1] in (b"{", b"[")
         return self._reply.headers.get("content-type", "").startswith("application/json")
@@ -255,7 +255,7 @@ class _Listener:
         return rest
 
     async def _next(self, *, is_first: bool = False) -> bytes:
-        """The next bytes; b"" at the end."""
+        """Return the next bytes; b"" at the end."""
         patience_s = self._upstream.idle_s if self._turn.has_begun else self._upstream.first_byte_s
         if self._reader.reason:  # all was said: only its usage is still to come
             patience_s = min(patience_s, USAGE_S)

@@ -20,7 +20,7 @@ Headers = Iterable[tuple[str, str]]
 
 
 class CountingReader(asyncio.StreamReader):
-    """Knows whether something has come that nobody has read."""
+    """A reader that knows whether bytes have come that nobody has read."""
 
     def __init__(self) -> None:
         super().__init__(limit=READ_BYTES)

@@ -43,11 +43,11 @@ _NO_MODEL = re.compile(
 
 
 class UpstreamProblem(RequestRefused):
-    """The upstream cannot be reached, refuses, or does not keep to its API."""
+    """The upstream cannot be reached, refuses the request, or breaks its API."""
 
 
 class Problems:
-    """Errors of one request to one upstream."""
+    """Makes the errors of one request to one upstream."""
 
     def __init__(self, upstream: Upstream, model: str = "", key: str = "") -> None:
         self._who = f"Upstream {upstream.name} ({upstream.host})"
@@ -66,11 +66,11 @@ class Problems:
         return self._problem("upstream_timeout", f"did not {waited_for} within {seconds:g} s.", hint)
 
     def broken(self, what: str) -> UpstreamProblem:
-        """It does not keep to the protocol, or went away in the middle."""
+        """The upstream broke the protocol, or went away in the middle."""
         return self._problem("upstream_error", what)
 
     def status(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamProblem:
-        """An answer that is not 200."""
+        """The upstream answered with a status that is not 200."""
         code, words = _read(body)
         if status == 401:  # what it says may hold a part of the key
             return self._problem("upstream_auth", "does not take our key.", self._key_hint())
@@ -90,7 +90,7 @@ class Problems:
         known = code if code in KNOWN_CODES else "upstream_refused"
         return self._problem(known, f"refused with status {status}. {self._quoted(words)}")
 
-    def told(self, error: Any) -> UpstreamProblem:
+    def reported(self, error: Any) -> UpstreamProblem:
         """An error inside an answer that began well."""
         code, words = _code_and_words(error)
         if code in ("429", "rate_limit_error"):
@@ -100,7 +100,7 @@ class Problems:
         return self._problem(code, f"failed. {self._quoted(words)}")
 
     def is_about_model(self, body: bytes) -> bool:
-        """Whether a 404 is about the model, not about the path. A server in between may name it for both."""
+        """Return whether a 404 is about the model, not the path. A proxy may name it for both."""
         code, words = _read(body)
         missing = rf"model\W{{1,3}}{re.escape(self._model)}\W{{1,3}}(not|is|was|does|did|do|could|can)"
         return code == "model_not_found" or bool(
@@ -126,7 +126,7 @@ class Problems:
         )
 
     def _quoted(self, words: str) -> str:
-        """What the upstream said, fit to be shown."""
+        """Return what the upstream said, shortened and without the key."""
         if self._key:
             words = words.replace(self._key, "[key]")
         words = " ".join("".join(char if char.isprintable() else " " for char in words[:4096]).split())
@@ -141,7 +141,7 @@ class Problems:
 
 
 def _read(body: bytes) -> tuple[str, str]:
-    """Code and message of an error body, in whichever of their shapes."""
+    """Return the code and the message of an error body, in any of their shapes."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,8 +1,8 @@
-"""Requests to one upstream: one goes out, its answer comes back in pieces, and leaving it is at once.
+"""Requests to one upstream: one goes out, its answer is read in parts, and can be left at any moment.
 
 Owns which connection is used, the time limits and the one retry. An answer that is left before its end (by
 an error, an interrupt, a stop string) closes its connection, in whichever phase it is. Does not know what
-is in the pieces. No proxy is used, no redirect followed, no cookie kept.
+is in the parts. No proxy is used, no redirect followed, no cookie kept.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ LAST_BYTES_S = 1.0  # for the end of a body whose last event has come: then its 
 
 
 class Reply:
-    """An answer whose head is there."""
+    """An answer whose head has come."""
 
     def __init__(self, connection: Connection, head: h11.Response, problems: Problems) -> None:
         self.status = head.status_code
@@ -36,7 +36,7 @@ class Reply:
         self._problems = problems
 
     async def read(self, wait_s: float) -> bytes:
-        """The next bytes; b"" at the end. TimeoutError if none come in time."""
+        """Return the next bytes; b"" at the end. Raise `TimeoutError` if none come in time."""
         try:
             async with asyncio.timeout(wait_s):
                 return await self._connection.body()
@@ -46,7 +46,7 @@ class Reply:
             raise self._problems.broken("broke off in the middle of its answer.") from error
 
     async def read_all(self, wait_s: float, max_bytes: int) -> bytes:
-        """The whole body, or its first `max_bytes`."""
+        """Return the whole body, or its first `max_bytes`."""
         chunks, size = [], 0
         while size < max_bytes and (chunk := await self.read(wait_s)):
             chunks.append(chunk)
@@ -54,14 +54,14 @@ class Reply:
         return b"".join(chunks)[:max_bytes]
 
     async def error_body(self) -> bytes:
-        """As much of it as is needed; what cannot be had is not worth an error of its own."""
+        """Return as much of an error's body as is needed; what cannot be read is left out."""
         with contextlib.suppress(TimeoutError, UpstreamProblem):
             async with asyncio.timeout(ERROR_BODY_S):
                 return await self.read_all(ERROR_BODY_S, MAX_ERROR_BYTES)
         return b""
 
     async def drain(self) -> None:
-        """Take what is left, if it is little and comes soon."""
+        """Read the rest, if it is little and comes soon."""
         with contextlib.suppress(TimeoutError, UpstreamProblem):
             async with asyncio.timeout(LAST_BYTES_S):
                 await self.read_all(LAST_BYTES_S, MAX_ERROR_BYTES)
@@ -117,7 +117,7 @@ class ConnectionPool:
         problems: Problems,
         on_sent: Callable[[], None] | None,
     ) -> tuple[Connection, h11.Response]:
-        """Once more if a connection that had been kept turns out to be dead, with no byte of an answer."""
+        """Send a request; once more if a kept connection was dead before any byte of an answer."""
         method, target = "GET" if body is None else "POST", f"{self._url.path}/{path}"
         while True:
             kept = self._kept()
@@ -155,7 +155,7 @@ class ConnectionPool:
             connection.abort()
 
     async def _opened(self, problems: Problems) -> Connection:
-        """A new one; tried twice, since a server that starts again refuses for a moment."""
+        """Open a connection. Try twice, since a server that restarts refuses for a moment."""
         host, is_secure = self._url.hostname or "", self._upstream.is_secure
         port = self._url.port or (443 if is_secure else 80)
         for is_last in (False, True):
@@ -171,7 +171,7 @@ class ConnectionPool:
         raise AssertionError("one of the two ended it")
 
     async def _trust(self) -> ssl.SSLContext:
-        """Whom to believe, read once and beside the event loop: SSL_CERT_FILE, or what the system trusts."""
+        """Return the TLS context, read once in a thread: SSL_CERT_FILE, or what the system trusts."""
         if self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
         return self._tls

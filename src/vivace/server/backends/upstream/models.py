@@ -39,11 +39,11 @@ class ModelList:
 
     @property
     def names(self) -> list[str]:
-        """As they are known now."""
+        """Return the names as they are known now."""
         return list(self._names)
 
     def refresh(self) -> asyncio.Task[None] | None:
-        """Ask for the list if it is old; the task ends when that is over, well or not."""
+        """Ask for the list if it is old. The task ends when that is over, well or not."""
         if self._asking is None and time.monotonic() >= self._is_old_at:
             self._asking = asyncio.create_task(self._ask())
         return self._asking
@@ -92,7 +92,7 @@ class ModelList:
 
 
 def names_in(answer: Any) -> list[str]:
-    """From OpenAI's shape and its relatives."""
+    """Read names from OpenAI's shape and its relatives."""
     found = (
         answer if isinstance(answer, list) else mapping(answer).get("data") or mapping(answer).get("models")
     )

@@ -26,7 +26,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True):
     is_streaming: bool = True
 
     def encoded(self, fields: dict[str, Any]) -> bytes:
-        """The body: what is None was not asked for, and what the settings omit is not sent."""
+        """Return the body, without what was not asked for (None) and what the settings omit."""
         omitted = self.upstream.omit
         return msgspec.json.encode(
             {name: value for name, value in fields.items() if value is not None and name not in omitted}
@@ -49,7 +49,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True):
         }
 
     def chat_sampling(self) -> dict[str, Any]:
-        """What only the chat API has, as far as OpenAI is concerned."""
+        """Return the fields that, at OpenAI, only the chat API has."""
         request = self.request
         return {
             "seed": request.seed,

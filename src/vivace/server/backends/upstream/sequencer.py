@@ -1,7 +1,7 @@
-"""What an upstream says, told in our order: one item at a time, and a call whole before anything else comes.
+"""The output of an upstream in our order: one item at a time, each call whole before anything else follows.
 
-Upstreams may send several calls at once, a piece of each in turn. One is told as it comes, the rest wait.
-Owns that order, stop strings (which not every API has), and how much may be said. Does not own where
+Upstreams may send several calls at once, a delta of each in turn. One is sent on as it comes, the rest wait.
+Owns that order, stop strings (which not every API has), and how much output is accepted. Does not own where
 outcomes go.
 """
 
@@ -16,7 +16,7 @@ MAX_CALLS = 128
 
 
 class TooMuch(Exception):
-    """More than any model says."""
+    """More output than any model writes."""
 
 
 class OutcomeSequencer:
@@ -24,7 +24,7 @@ class OutcomeSequencer:
         self._tell = tell
         self._stream = TextStream(stops)
         self._logprobs: list[Any] = []  # of text that is held back
-        self._open: int | None = None  # the call that is being told
+        self._open: int | None = None  # the call that is being sent on
         self._calls = 0
         self._waiting: list[
             tuple[int | None, Outcome]
@@ -34,12 +34,12 @@ class OutcomeSequencer:
 
     @property
     def is_stopped(self) -> bool:
-        """A stop string has come: nothing more is to be said."""
+        """Return whether a stop string has come: nothing more is sent."""
         return self._stream.is_stopped
 
     @property
     def is_crowded(self) -> bool:
-        """Whether something waits for the open call to end."""
+        """Return whether something waits for the open call to end."""
         return bool(self._waiting)
 
     def text(self, delta: str, logprobs: Sequence[Any] = ()) -> None:
@@ -53,7 +53,7 @@ class OutcomeSequencer:
             self._add(None, ReasoningDelta(delta))
 
     def begin_call(self, call: CallBegun) -> int:
-        """A call; its number names it from now on."""
+        """Begin a call. Return the number that names it from now on."""
         self._calls += 1
         if self._calls > MAX_CALLS:
             raise TooMuch
@@ -66,16 +66,16 @@ class OutcomeSequencer:
             self._add(number, CallDelta(delta))
 
     def end_call(self, number: int) -> None:
-        """The call is whole."""
+        """Note that the call is whole."""
         self._add(number, CallDone())
 
     def flush(self) -> None:
-        """Tell the text that is held back. What waits behind a call that never ends is not told."""
+        """Send the text that is held back, but nothing behind a call that never ended."""
         if self._open is None:
             self._say(self._stream.flush())
 
     def count(self, delta: str) -> None:
-        """Something came, whether it can be told already or not."""
+        """Count something that came, whether it can be sent already or not."""
         self.delta_count += 1
         self._chars += len(delta)
         if self._chars > MAX_ANSWER_CHARS:
@@ -111,7 +111,7 @@ class OutcomeSequencer:
             self._release()
 
     def _release(self) -> None:
-        """What waited is told, up to the next call that is not whole."""
+        """Send what waited, up to the next call that is not whole."""
         waiting, self._waiting = self._waiting, []
         for number, outcome in waiting:
             self._add(number, outcome)
@@ -123,7 +123,7 @@ class OutcomeSequencer:
 
 
 def _clean(text: str) -> str:
-    """Without halves of characters, which JSON can hold and UTF-8 cannot."""
+    """Return the text without lone surrogates, which JSON can hold and UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -38,7 +38,7 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def host(self) -> str:
-        """With the port, for people."""
+        """Return the host with its port, for people."""
         return _split(self.url).netloc
 
     @property
@@ -51,7 +51,7 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def is_openai(self) -> bool:
-        """Whether it is OpenAI's own server, which refuses every field that it does not know."""
+        """Return whether it is OpenAI's own server, which refuses every field that it does not know."""
         name = _split(self.url).hostname or ""
         return name.endswith((".openai.com", ".openai.azure.com"))
 
@@ -60,7 +60,7 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.url.startswith("https:")
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
-        """The key, "" if none is needed. Read anew for each request, so that nothing else keeps it."""
+        """Return the key, "" if none is needed. Read it for each request, so that nothing else keeps it."""
         if self.key_env and not environ.get(self.key_env, "").strip():
             raise ConfigError(
                 f"The key of upstream {self.name} is missing: {self.key_env} is not set.",
@@ -76,7 +76,7 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def parse_upstream(text: str) -> Upstream:
-    """`NAME=URL`, as on the command line."""
+    """Parse `NAME=URL`, as given on the command line."""
     name, equals, url = text.partition("=")
     if not equals or "://" in name:
         raise ConfigError(f"An upstream is given as NAME=URL, not {_shown(text)}.", EXAMPLE)
@@ -84,7 +84,7 @@ def parse_upstream(text: str) -> Upstream:
 
 
 def read_upstreams(tables: Mapping[str, Any], flags: Iterable[str] = ()) -> list[Upstream]:
-    """Those of the file, then those of the command line; a flag may give a known name another URL."""
+    """Read the upstreams of the file, then those of the command line, which may change a URL."""
     merged = {str(name): table for name, table in tables.items()}
     for given in map(parse_upstream, flags):
         table = merged.get(given.name, {})
@@ -136,5 +136,5 @@ def _split(url: str) -> SplitResult:
 
 
 def _shown(text: str) -> str:
-    """What was given, but not what may be a password in it."""
+    """Return what was given, without what may be a password in it."""
     return repr(re.sub(r"//[^/]*@", "//…@", text)[:100])

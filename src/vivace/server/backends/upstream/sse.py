@@ -32,7 +32,7 @@ class EventStream:
         self._is_first_line = True
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
-        """The events that are whole now; `TooLong` if one is longer than anyone needs."""
+        """Return the events that are whole now; raise `TooLong` if one exceeds the limit."""
         if not chunk:
             return []
         if self._is_after_cr and chunk.startswith(b"\n"):
@@ -48,7 +48,7 @@ class EventStream:
         return events
 
     def finish(self) -> list[ServerEvent]:
-        """Nothing more comes. Some servers leave out the empty line after their last event."""
+        """Return the last event. Some servers leave out the empty line after it."""
         line, self._line, events = b"".join(self._line), [], list[ServerEvent]()
         if line:
             self._read_line(line, events)

@@ -1,7 +1,7 @@
 """One turn that an upstream answers: what has come so far, how it ended, and what it cost.
 
 Owns its outcomes and times. An interrupt ends it at once for whoever listens; closing the connection
-follows in the same step of the event loop. Does not own the connection (`upstream`).
+follows in the same step of the event loop. Does not own the connection (`client`).
 """
 
 import asyncio
@@ -63,12 +63,12 @@ class UpstreamTurn:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was said."""
+        """Return whether any output has come."""
         return self._first > 0.0
 
     @property
     def how_it_ended(self) -> str:
-        """For the metrics: completed, failed, timeout or cancelled."""
+        """Return how it ended, for the metrics: completed, failed, timeout or cancelled."""
         match self.outcome:
             case Ended(reason="interrupted" | "steered"):
                 return "cancelled"
@@ -79,7 +79,7 @@ class UpstreamTurn:
         return "completed"
 
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
-        """End it; what it has said stays said. What of that is kept is the writer's to decide."""
+        """End the turn; its output so far stays. The writer decides which items are kept."""
         del is_discarding
         if not self.is_over:
             if self.watch:
@@ -89,13 +89,13 @@ class UpstreamTurn:
             self.end(reason)
 
     def sent(self, size_bytes: int) -> None:
-        """The request is on its way."""
+        """Note that the request is on its way."""
         self._sent_bytes = size_bytes
         if self.watch:
             self.watch.started()
 
     def end(self, reason: str, usage: Usage | None = None) -> None:
-        """It is over. Without a count of the upstream's, usage is an estimate."""
+        """End the turn. Usage is an estimate if the upstream did not count."""
         self.sequencer.flush()
         if usage is None:
             read, wrote = self._sent_bytes // BYTES_PER_TOKEN, self.sequencer.delta_count

@@ -69,7 +69,7 @@ def _messages(question: UpstreamRequest) -> list[dict[str, Any]]:
 
 
 def _last(messages: list[dict[str, Any]], role: str) -> dict[str, Any]:
-    """The last message, if it is of this role, or a new one."""
+    """Return the last message if it has this role, or a new one."""
     if not messages or messages[-1]["role"] != role:
         messages.append({"role": role, "content": ""})  # not every server takes null
     return messages[-1]
@@ -82,7 +82,7 @@ def _call(call: Call, toolbox: Toolbox) -> dict[str, Any]:
 
 
 def _arguments(text: str) -> str:
-    """Servers parse what is in the history: malformed arguments would fail every later turn."""
+    """Return arguments that servers can parse: malformed ones in the history would fail every later turn."""
     if not text.strip():
         return "{}"
     try:

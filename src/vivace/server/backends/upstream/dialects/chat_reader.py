@@ -1,7 +1,7 @@
 """The answer of an upstream that speaks chat completions: its chunks become outcomes.
 
-Owns what a chunk means, and which pieces of calls belong together. Servers differ most here: calls come in
-pieces or whole, with indices, with the same index for all, or with none; reasoning has two names; usage
+Owns what a chunk means, and which deltas of calls belong together. Servers differ most here: calls come in
+deltas or whole, with indices, with the same index for all, or with none; reasoning has two names; usage
 comes after the end, before it, or never. Nothing says that a call is whole but the next one, or the end.
 """
 
@@ -26,7 +26,7 @@ class _Call:
         self.index = index
         self.id = ""
         self.name = ""
-        self.number = 0  # 0: not told of yet, since its name has not come
+        self.number = 0  # 0: not begun yet, since its name has not come
         self.arguments: list[str] = []
         self.decoder: InputText | None = None
         self.is_done = False
@@ -34,12 +34,12 @@ class _Call:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ends inside of a text that somebody would take for the whole."""
+        """Return whether it ends inside the text of a custom tool, which would pass for the whole text."""
         return self.decoder is not None and self.decoder.is_open
 
     @property
     def is_whole(self) -> bool:
-        """Whether what has come is all, as far as can be seen."""
+        """Return whether all has come, as far as can be seen."""
         self.looks += 1
         if self.looks > MAX_LOOKS:
             return False
@@ -70,7 +70,7 @@ class ChatReader:
         except ValueError:
             raise self._problems.broken("sent an event that is no JSON.") from None
         if chunk.get("error") or name == "error":
-            raise self._problems.told(chunk.get("error") or chunk)
+            raise self._problems.reported(chunk.get("error") or chunk)
         self._read_chunk(chunk)
 
     def read_whole(self, body: bytes) -> None:
@@ -79,7 +79,7 @@ class ChatReader:
         except ValueError:
             raise self._problems.broken("answered with something that is no JSON.") from None
         if answer.get("error"):
-            raise self._problems.told(answer["error"])
+            raise self._problems.reported(answer["error"])
         self.has_said_why = True  # it came whole
         self._read_chunk(answer)
         self.is_over = True
@@ -100,7 +100,7 @@ class ChatReader:
             if finish := string(choice.get("finish_reason")):
                 self.has_said_why = True
                 if finish in FAILED:
-                    raise self._problems.told(choice.get("error") or "Its answer ended with an error.")
+                    raise self._problems.reported(choice.get("error") or "Its answer ended with an error.")
                 self._finish(CUT.get(finish, "stop"))
 
     def _read_delta(self, said: dict[str, Any], logprobs: list[Any]) -> None:
@@ -112,10 +112,10 @@ class ChatReader:
         for place, delta in enumerate(map(mapping, items(said.get("tool_calls")))):
             self._call(delta, place)
 
-    def _say(self, text: str, musing: str, logprobs: list[Any]) -> None:
-        if (text or musing) and not self._sequencer.is_crowded:
+    def _say(self, text: str, reasoning: str, logprobs: list[Any]) -> None:
+        if (text or reasoning) and not self._sequencer.is_crowded:
             self._close_last()
-        self._sequencer.reasoning(musing)
+        self._sequencer.reasoning(reasoning)
         self._sequencer.text(text, logprobs)
 
     def _call(self, delta: dict[str, Any], place: int) -> None:
@@ -134,7 +134,7 @@ class ChatReader:
         self._grow(call, _arguments(function.get("arguments")))
 
     def _found(self, index: Any, name: str, call_id: str, place: int) -> _Call | None:
-        """The call that this is a piece of."""
+        """Return the call that this delta belongs to."""
         if not isinstance(index, int):  # then calls come whole, or one after the other
             known = [call for call in self._calls if call_id and call.id == call_id]
             last = self._calls[-1] if self._calls and not name and not place else None
@@ -161,7 +161,7 @@ class ChatReader:
         self._sequencer.extend_call(call.number, call.decoder.feed(arguments) if call.decoder else arguments)
 
     def _close_last(self) -> None:
-        """Something else comes: the call before it is done, if it looks whole."""
+        """End the open call if it looks whole, since something else follows."""
         if (
             self._calls
             and not self._calls[-1].is_done
@@ -192,7 +192,7 @@ class ChatReader:
 
 
 def _arguments(given: Any) -> str:
-    """A string, but some send the object itself."""
+    """Return arguments as a string; some servers send the object itself."""
     if given is None or isinstance(given, str):
         return given or ""
     return msgspec.json.encode(given).decode()

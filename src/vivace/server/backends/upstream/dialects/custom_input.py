@@ -29,7 +29,7 @@ def wrapped(text: str) -> str:
 
 
 class InputText:
-    """JSON in, in pieces; the text of `input` out."""
+    """Takes JSON in parts; gives the text of `input` as it grows."""
 
     def __init__(self) -> None:
         self._all: list[str] = []  # until it is clear whether it begins with the argument
@@ -39,7 +39,7 @@ class InputText:
 
     @property
     def is_open(self) -> bool:
-        """The text has begun, and has not ended."""
+        """Return whether the text has begun and has not ended."""
         return self._state == "inside"
 
     def feed(self, piece: str) -> str:
@@ -54,7 +54,7 @@ class InputText:
         return self._inside(piece) if self._state == "inside" else ""
 
     def finish(self) -> str:
-        """What is left to say when the call is whole."""
+        """Return what is left to send when the call is whole."""
         rest, self._high = ("\ufffd" if self._high else ""), ""
         if self._state not in ("opening", "other"):
             return rest
@@ -110,6 +110,6 @@ class InputText:
         return self._whole(chr(code))
 
     def _whole(self, text: str) -> str:
-        """Text that is no second half: a first half before it stays one."""
+        """Return text that does not complete a surrogate pair; a first half before it becomes U+FFFD."""
         before, self._high = ("\ufffd" if self._high else ""), ""
         return before + text

@@ -43,7 +43,7 @@ Entry = Message | Call | Output
 
 
 def conversation(items: Sequence[InputItem]) -> list[Entry]:
-    """What is to be sent: each run of calls is followed by just their outputs, in the same order."""
+    """Return what to send: each run of calls is followed by just their outputs, in the same order."""
     return _Sorter(items).sorted()
 
 
@@ -88,7 +88,7 @@ class _Sorter:
             self._entries.append(Message("user", (words,)))
 
     def _answer(self) -> None:
-        """Put the outputs of the calls that wait for theirs behind them."""
+        """Put the outputs of the open calls behind them."""
         for place, call in self._waiting:
             found = self._output_of(call.call_id, place)
             text = self._items[found].output_text if found is not None else NO_OUTPUT

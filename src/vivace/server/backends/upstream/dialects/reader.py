@@ -1,7 +1,7 @@
 """What every reader of an upstream's answer shares: the end, the usage, and values of strangers' JSON.
 
 Owns the seam between the two APIs and whoever drives a turn. A field of a wrong type is as good as none:
-what can be understood of an answer is told, and nothing raises for the rest.
+what can be understood of an answer is used, and nothing raises for the rest.
 """
 
 import json
@@ -19,20 +19,20 @@ class Reader(Protocol):
     usage: Usage | None
 
     def read_event(self, name: str, data: str) -> None:
-        """One event. Raises `UpstreamProblem` if it is an error, or none of this API."""
+        """Read one event. Raise `UpstreamProblem` if it is an error, or not of this API."""
         ...
 
     def read_whole(self, body: bytes) -> None:
-        """The whole answer at once, of a server that does not stream."""
+        """Read the whole answer of a server that does not stream."""
         ...
 
     def end(self) -> None:
-        """No more events come. Raises `UpstreamProblem` if the answer is not whole."""
+        """Note that no more events come. Raise `UpstreamProblem` if the answer is not whole."""
         ...
 
 
 def decode(data: str | bytes) -> Any:
-    """JSON, also with what strict readers refuse: NaN, or half of a character. ValueError if it is none."""
+    """Decode JSON, also with NaN or lone surrogates. Raise `ValueError` if it is none."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -60,7 +60,7 @@ def count(value: Any) -> int:
 
 
 def usage_of(given: Any) -> Usage | None:
-    """In the words of either API; None if nothing was told."""
+    """Return the usage, in the names of either API; None if there is none."""
     counts = mapping(given)
     if not counts:
         return None

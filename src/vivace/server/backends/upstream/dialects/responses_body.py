@@ -39,7 +39,7 @@ def body(question: UpstreamRequest) -> bytes:
 
 
 def _item(entry: Entry, toolbox: Toolbox) -> dict[str, Any]:
-    """Without ids: they are ours, and a server looks up the ids that it gets."""
+    """Return an item without its id: it is ours, and a server looks up the ids that it gets."""
     match entry:
         case Message():
             return _message(entry)

@@ -1,6 +1,6 @@
 """The answer of an upstream that speaks the Responses API: its events become outcomes.
 
-Owns what each event means, and that nothing is told twice: what came in deltas is not told again when its
+Owns what each event means, and that nothing is sent twice: what came in deltas is not sent again when its
 item is done. Servers that send no deltas, or no items, or only the whole response, are understood too.
 """
 
@@ -22,7 +22,7 @@ class _Call:
     def __init__(self, number: int, decoder: InputText | None) -> None:
         self.number = number
         self.decoder = decoder  # of a custom tool that was called like a function
-        self.told: list[str] = []
+        self.sent: list[str] = []
         self.is_done = False
 
 
@@ -37,7 +37,7 @@ class ResponsesReader:
         self._problems = problems
         self._calls: dict[int | str, _Call] = {}
         self._streamed: set[str] = set()  # kinds of items that come in deltas
-        self._sent_kinds: set[str] = set()  # kinds of items of which anything was told
+        self._sent_kinds: set[str] = set()  # kinds of items of which anything was sent
         self._reasoning_kind = ""  # reasoning or its summary: whichever comes first is sent on
 
     def read_event(self, name: str, data: str) -> None:
@@ -55,7 +55,7 @@ class ResponsesReader:
         except ValueError:
             raise self._problems.broken("answered with something that is no JSON.") from None
         if response.get("error"):
-            raise self._problems.told(response["error"])
+            raise self._problems.reported(response["error"])
         self._conclude(string(response.get("status")) or "completed", response)
 
     def end(self) -> None:
@@ -84,7 +84,7 @@ class ResponsesReader:
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
                 self._conclude(kind.removeprefix("response."), mapping(event.get("response")))
             case "error":
-                raise self._problems.told(event.get("error") or event)
+                raise self._problems.reported(event.get("error") or event)
 
     def _text(self, delta: str, logprobs: list[Any]) -> None:
         self._sent_kinds.add("message")
@@ -101,7 +101,7 @@ class ResponsesReader:
             self._reasoning(string(event.get("delta")))
 
     def _begin(self, event: dict[str, Any]) -> _Call | None:
-        """A call opens; other items show themselves by what they say."""
+        """Begin a call. Other items begin with their first delta."""
         item, key = mapping(event.get("item")), _key(event)
         kind, name = string(item.get("type")), string(item.get("name"))
         if kind not in CALLS or not name:
@@ -117,7 +117,7 @@ class ResponsesReader:
         return call
 
     def _extend_call(self, call: _Call, delta: str) -> None:
-        call.told.append(delta)
+        call.sent.append(delta)
         self._sequencer.extend_call(call.number, call.decoder.feed(delta) if call.decoder else delta)
 
     def _done(self, call: _Call) -> None:
@@ -141,10 +141,10 @@ class ResponsesReader:
             self._reasoning(_text_of(item.get("content")) or _text_of(item.get("summary")))
 
     def _complete(self, call: _Call, kind: str, item: dict[str, Any]) -> None:
-        told, whole = "".join(call.told), string(item.get(FULL_TEXT[kind]))
-        if whole.startswith(told):
-            self._extend_call(call, whole[len(told) :])
-        if kind == "function_call" and not (told or whole) and not call.decoder:
+        sent, whole = "".join(call.sent), string(item.get(FULL_TEXT[kind]))
+        if whole.startswith(sent):
+            self._extend_call(call, whole[len(sent) :])
+        if kind == "function_call" and not (sent or whole) and not call.decoder:
             self._extend_call(call, "{}")  # nobody can parse nothing
         self._done(call)
 
@@ -152,8 +152,8 @@ class ResponsesReader:
         self.is_over = True
         self.usage = usage_of(response.get("usage"))
         if status in ("failed", "cancelled"):
-            raise self._problems.told(response.get("error") or f"The answer was {status}.")
-        self._tell_missing(items(response.get("output")))
+            raise self._problems.reported(response.get("error") or f"The answer was {status}.")
+        self._send_missing(items(response.get("output")))
         if status == "incomplete":
             why = string(mapping(response.get("incomplete_details")).get("reason"))
             if why not in REASONS:
@@ -165,16 +165,16 @@ class ResponsesReader:
                 self._done(call)
         self.reason = "stop"
 
-    def _tell_missing(self, output: list[Any]) -> None:
-        """Of kinds that no event told of. Reasoning only if nothing was told: it comes first."""
-        told = self._sent_kinds | ({"reasoning"} if self._sent_kinds else set())
+    def _send_missing(self, output: list[Any]) -> None:
+        """Send the kinds of items that no event brought; reasoning only if nothing was sent before."""
+        sent = self._sent_kinds | ({"reasoning"} if self._sent_kinds else set())
         for index, item in enumerate(output):
-            if mapping(item).get("type") not in told:
+            if mapping(item).get("type") not in sent:
                 self._finish_item({"item": item, "output_index": index})
 
 
 def _key(event: dict[str, Any]) -> int | str:
-    """What ties the events of an item together: not every server keeps its ids, or counts."""
+    """Return what ties the events of an item together: not every server keeps its ids, or counts."""
     index = event.get("output_index")
     if isinstance(index, int):
         return index

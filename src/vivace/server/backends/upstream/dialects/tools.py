@@ -36,19 +36,19 @@ class Toolbox:
 
     @property
     def only(self) -> tuple[str, Tool] | None:
-        """The one tool that must be called, if it is one."""
+        """Return the one tool that must be called, if there is exactly one."""
         must = self.mode == "required" and len(self.allowed) == 1
         return next(iter(self.allowed.items())) if must else None
 
     def wire_name(self, name: str, namespace: str) -> str:
-        """Of a tool that was called, also if it is no longer there."""
+        """Return the wire name of a tool that was called, also if it is no longer offered."""
         known = self._by_name.get((namespace, name)) or self._by_name.get(("", name))
         return known or next(
             (wire for wire, tool in self._by_wire.items() if tool.name == name), _plain(name)
         )
 
     def begun(self, wire_name: str, call_id: str, *, is_custom: bool) -> CallBegun:
-        """A call that the upstream makes. A tool that we do not know is the client's to refuse."""
+        """Return the call that the upstream begins. The client refuses tools that it does not know."""
         tool = self._by_wire.get(wire_name)
         if tool is None:
             return CallBegun(wire_name, is_custom=is_custom, call_id=call_id)
@@ -56,7 +56,7 @@ class Toolbox:
 
 
 def toolbox(request: ResponseCreate, items: Sequence[InputItem]) -> Toolbox:
-    """From the request, and from all items of the conversation, those of earlier turns included."""
+    """Collect the tools of the request and of all items of the conversation."""
     found: dict[tuple[str, str], Tool] = {}
     for tool in [*tools_in_items(list(items)), *parse_tools(request.tools or [])]:
         found[tool.namespace, tool.name] = tool  # who says it again means the later one
@@ -65,7 +65,7 @@ def toolbox(request: ResponseCreate, items: Sequence[InputItem]) -> Toolbox:
 
 
 def is_strictly_closed(schema: Any) -> bool:
-    """Whether a schema is one that strict mode takes: every object names all that it has, and requires it.
+    """Return whether strict mode takes the schema: every object requires all that it names.
 
     `strict` is on by default here and off by default in chat; sending it for other schemas is an error there.
     """
@@ -94,7 +94,7 @@ def _plain(name: str) -> str:
 
 
 def _unused(wanted: str, taken: dict[str, Tool]) -> str:
-    """A name that no other tool has on the wire."""
+    """Return a name that no other tool has on the wire."""
     name, number = _plain(wanted), 2
     while name in taken:
         name = f"{_plain(wanted)[: MAX_NAME - 4]}_{number}"
