@@ -16,16 +16,23 @@ LIMITS = Limits(seconds=120.0, cpu_seconds=10.0, output_bytes=1 << 20)
 DETAIL_CHARS = 300
 # As a module, so that its name is not "__main__" and `inspect` finds it. EditEval/188 uses `urllib.parse`
 # without importing it, which works wherever something else has.
-RUN = (
-    "import os, sys, urllib.parse; sys.path.insert(0, '.'); import program; os.write(1, sys.argv[1].encode())"
-)
+RUN = """
+import os, random, sys, time, urllib.parse
+proof, is_timed = sys.argv[1:]
+sys.path.insert(0, ".")
+random.seed(0)
+if is_timed == "timed":
+    time.time = time.process_time
+import program
+os.write(1, proof.encode())
+"""
 
 
 async def judge(task: Task, code: str) -> tuple[Verdict, str]:
     """Run the task's test over `code`. Return the verdict, and the end of what a program that failed said."""
     proof = secrets.token_hex(16)  # written behind the last line of the program
     outcome = await run_sandboxed(
-        [sys.executable, "-s", "-P", "-B", "-c", RUN, proof],
+        [sys.executable, "-s", "-P", "-B", "-c", RUN, proof, "timed" if task.is_timed else ""],
         files={"program.py": task.program(code).encode("utf-8", "replace")},
         environment={"PYTHONHASHSEED": "0"},
         limits=LIMITS,

@@ -37,6 +37,11 @@ class Task(msgspec.Struct, frozen=True):
     def is_held_out(self) -> bool:
         return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % HELD_OUT == 0
 
+    @property
+    def is_timed(self) -> bool:
+        """Return whether the test compares times: it gets processor time, which others do not change."""
+        return "time.time()" in self.frame
+
     def program(self, code: str) -> str:
         """Return a program that ends well if `code` does what was asked."""
         return self.frame.replace(CODE, code.removesuffix("\n"))
