@@ -205,6 +205,23 @@ def test_undo_takes_the_last_edit_back(task_home: Home) -> None:
     assert file.read_text() == NEW + "# mine\n"
 
 
+def test_an_undo_is_redone_and_listed(task_home: Home) -> None:
+    """redo brings the edit back, --list shows its number, --number and --to take it back."""
+    file = task_home.work / "task.py"
+    task_home.run("edit", "task.py", "shout", "--yes")
+    task_home.run("undo")
+    redone = task_home.run("redo")
+    assert (redone.code, file.read_text()) == (0, NEW), redone.err
+    listed = task_home.run("undo", "--list").out
+    assert [line.split()[0] for line in listed.splitlines()] == ["3", "2", "1"]
+    assert "shout" in listed
+    assert (task_home.run("undo", "--number", "1").code, file.read_text()) == (0, TASK)
+    assert (task_home.run("undo", "--to", "3").code, file.read_text()) == (0, NEW)
+    assert (task_home.run("undo", "--to", "0").code, file.read_text()) == (0, TASK)
+    assert (task_home.run("undo", "--number", "99").code, file.read_text()) == (1, TASK)
+    assert task_home.run("undo", "--list", "--to", "1").code == 2
+
+
 def test_undo_without_an_edit_says_so(home: Home) -> None:
     """Nothing to undo: exit code 1 and one sentence."""
     done = home.run("undo")

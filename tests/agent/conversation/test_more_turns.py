@@ -166,6 +166,32 @@ async def test_rewinding_only_code_tells_the_model(begin: Begin, task: Path) -> 
     assert (await talk.send("What did you do?")).answer == "I know it was taken back."
 
 
+async def test_what_was_rewound_as_one_is_redone_as_one(begin: Begin, task: Path, folder: Path) -> None:
+    """Both edits come back with one redo, and the conversation knows it of both."""
+    other = folder / "other.py"
+    other.write_text(OLD)
+    talk = begin(EDITING)
+    await talk.send("make @task.py:show shout")
+    await talk.send("make @other.py:show shout")
+    talk.rewind(1, talk=False)
+    assert (read(task), read(other)) == (OLD, OLD)
+    talk.redo()
+    assert (read(task), read(other)) == (NEW, NEW)
+    assert [turn.edits[0].outcome for turn in talk.turns] == ["applied", "applied"]
+    with pytest.raises(NothingToUndo):
+        talk.redo()
+
+
+async def test_an_edit_undone_elsewhere_is_passed_over(begin: Begin, task: Path) -> None:
+    """After `vivace undo` the conversation has nothing to undo."""
+    talk = begin(EDITING)
+    await talk.send("make @task.py:show shout")
+    talk._journal.undo()
+    with pytest.raises(NothingToUndo, match="no edit of this conversation"):
+        talk.undo()
+    assert read(task) == OLD
+
+
 async def test_edits_are_undone_and_redone(begin: Begin, task: Path) -> None:
     """The newest edit is taken back, and brought back again; the model is told."""
     talk = begin(EDITING)

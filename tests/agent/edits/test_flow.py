@@ -31,7 +31,7 @@ from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
-from vivace.errors import EditRejected, NothingToUndo, UsageError
+from vivace.errors import EditConflict, EditRejected, NothingToUndo, UsageError
 
 OLD = """def show(task):
     print(task.title)
@@ -225,6 +225,40 @@ async def test_a_yes_said_beforehand_can_still_be_interrupted(play: Callable[...
     with pytest.raises(asyncio.CancelledError):
         await desk.edit(presenter, "always")
     assert desk.file.read_text() == OLD
+
+
+class Meanwhile(Recorder):
+    """A presenter that lets the user change the file while the question is open."""
+
+    def __init__(self, file: Path, text: str) -> None:
+        super().__init__(Accept())
+        self._file, self._text = file, text
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        self._file.write_text(self._text)
+        return await super().decide(proposal)
+
+
+async def test_what_the_user_changes_meanwhile_is_merged(play: Callable[..., Desk]) -> None:
+    """Both changes are in the file, the event says so, and undo leaves the user's."""
+    desk = play()
+    presenter = Meanwhile(desk.file, "import os\n\n" + OLD)
+    await desk.edit(presenter)
+    assert desk.file.read_text() == "import os\n\n" + NEW
+    applied = presenter.events[-1]
+    assert isinstance(applied, EditApplied)
+    assert applied.entry.files[0].is_merged
+    assert desk.undo() == "import os\n\n" + OLD
+
+
+async def test_what_cannot_be_merged_is_kept(play: Callable[..., Desk]) -> None:
+    """The same line by the user: their file stays, and the error names a file with the proposed text."""
+    desk = play()
+    theirs = OLD.replace("print(task.title)", "log(task.title)")
+    with pytest.raises(EditConflict) as error:
+        await desk.edit(Meanwhile(desk.file, theirs))
+    assert desk.file.read_text() == theirs
+    assert [path.read_text() for path in error.value.kept] == [NEW]
 
 
 async def test_a_question_is_answered_as_it_is_written(play: Callable[..., Desk]) -> None:

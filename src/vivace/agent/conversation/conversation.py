@@ -11,7 +11,7 @@ happens is shown to the face's `Presenter`, after it was written down. Does not 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from vivace.agent.conversation.answering import Ending
@@ -28,7 +28,7 @@ from vivace.agent.conversation.transcript.history import EditResult, History, Tu
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
 from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted, ModelChosen
 from vivace.agent.conversation.turn_work import TurnWork
-from vivace.agent.edits.apply.journal import Entry, Journal
+from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
 from vivace.agent.events import (
     AgentEvent,
@@ -59,6 +59,7 @@ class Conversation:
         self._face = face
         self._presenter = RecordingPresenter(face, transcript, history)
         self._journal = Journal(connection.settings.state_dir / "undo")
+        self._journal.heal()
         self._work = TurnWork(history, connection, self._presenter, self._journal)
         self._prefiller = Prefiller(connection, self._presenter, history.id)
         self._is_idle = asyncio.Event()  # set while no turn runs
@@ -184,27 +185,29 @@ class Conversation:
     def undo(self) -> EditsUndone:
         """Take back the newest edit of this conversation. Raise `NothingToUndo` if that cannot be done."""
         self._check_idle()
-        undone = EditsUndone(*_named([self._newest("applied", "undo", self._journal.undo)]))
+        standing = self._journal.standing()  # `vivace undo` may have been there before
+        edits = [edit for edit in edits_in(self.turns, "applied") if edit.entry in standing][:1]
+        if not edits:
+            raise NothingToUndo("There is no edit of this conversation to undo.")
+        self._journal.undo(number=edits[0].entry)
+        undone = EditsUndone(*_named(edits))
         self._show(undone)
         self.note(f"(I took back your change to {', '.join(undone.paths)}.)")
         return undone
 
     def redo(self) -> EditsRedone:
-        """Bring back the edit of this conversation that was undone last."""
+        """Bring back the edit of this conversation that was undone last, or all that were undone with it."""
         self._check_idle()
-        redone = EditsRedone(*_named([self._newest("undone", "redo", self._journal.redo)]))
+        edits, standing = edits_in(self.turns, "undone"), self._journal.standing()
+        taken_back = [edit for edit in edits if edit.entry not in standing]
+        if not taken_back:
+            raise NothingToUndo("There is no edit of this conversation to redo.")
+        self._journal.redo(number=taken_back[-1].entry)
+        standing = self._journal.standing()
+        redone = EditsRedone(*_named([edit for edit in edits if edit.entry in standing]))
         self._show(redone)
         self.note(f"(I brought back your change to {', '.join(redone.paths)}.)")
         return redone
-
-    def _newest(self, outcome: str, verb: str, take: Callable[..., Entry]) -> EditResult:
-        """Take back or bring back one edit: the newest to undo, the oldest undone to redo. Return it."""
-        edits = edits_in(self.turns, outcome)
-        if not edits:
-            raise NothingToUndo(f"There is no edit of this conversation to {verb}.")
-        edit = edits[0] if outcome == "applied" else edits[-1]
-        take(number=edit.entry)
-        return edit
 
     def fork(self, face: Presenter | None = None) -> "Conversation":
         """Return a conversation that goes on from here on its own. This one stays as it is."""
