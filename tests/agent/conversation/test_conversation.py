@@ -9,6 +9,7 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import conversations_dir
 from vivace.agent.events import Abandoned, Failed, TurnEnded
 from vivace.config import Settings
+from vivace.errors import BUSY, FAILED, RequestRefused
 
 Begin = Callable[..., Conversation]
 SLOW = {"step_ms": 5}
@@ -108,3 +109,9 @@ async def test_nothing_said_leaves_nothing_behind(begin: Begin, served: Settings
     talk = begin()
     await talk.close()
     assert not conversations_dir(served).joinpath(f"{talk.id}.jsonl").exists()
+
+
+def test_a_full_server_is_busy() -> None:
+    """A request that is refused because of all the others ends with 75: try again later."""
+    assert RequestRefused("No.", status=429).exit_code == BUSY
+    assert RequestRefused("No.").exit_code == FAILED

@@ -64,6 +64,7 @@ class Conversation:
         self._prefiller = Prefiller(connection, self._presenter, history.id)
         self._is_idle = asyncio.Event()  # set while no turn runs
         self._is_idle.set()
+        self._is_stopped = False  # the user wants no more of this: what is queued stays there
         self.queue = MessageQueue(history.queue, self._show)
 
     # ---- what it is -------------------------------------------------------------------------------
@@ -127,9 +128,10 @@ class Conversation:
         """
         self._check_idle()
         self._is_idle.clear()
+        self._is_stopped = False
         try:
             turn = await self._run(text, mentions, kind)
-            while turn.status == "completed" and (message := self.queue.take()):
+            while turn.status == "completed" and not self._is_stopped and (message := self.queue.take()):
                 turn = await self._run(message.text, message.mentions, None)
         finally:
             self._is_idle.set()
@@ -141,7 +143,8 @@ class Conversation:
             self.queue.add(text, is_first=True)
 
     def stop(self) -> None:
-        """End the running turn and keep its partial. No effect if none runs."""
+        """End the running turn and keep its partial, and the queue as it is. No effect if none runs."""
+        self._is_stopped = True
         self._work.stop()
 
     def note(self, text: str) -> None:

@@ -66,7 +66,8 @@ async def _scope(
         last = before.edits[-1]
         presenter.show(FileChosen(folder / last.path, "recent"))
         return _scope_of(folder / last.path, last.unit, to_write=to_write)
-    chosen = await choose_file(model, folder, instruction, history.last_path)
+    recent = target_of(history.last_mention, folder).path if history.last_mention else None
+    chosen = await choose_file(model, folder, instruction, recent)
     presenter.show(chosen)
     return read_scope(Target(chosen.path, None), to_write=to_write)
 

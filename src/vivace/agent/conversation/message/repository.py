@@ -7,6 +7,7 @@ whose name the model scores best. Does not own which unit of the file is meant (
 import asyncio
 import math
 import re
+import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,26 +48,28 @@ class Listed:
         return words(" ".join(self.names))
 
 
-async def choose_file(scorer: Scorer, folder: Path, instruction: str, recent: str) -> FileChosen:
-    """Return the file that the instruction is about; `recent` is the one that was spoken of last.
+async def choose_file(scorer: Scorer, folder: Path, instruction: str, recent: Path | None) -> FileChosen:
+    """Return the file that the instruction is about; `recent` is the one that was spoken of last, if any.
 
     Raise `UsageError` if the folder has no file that could be meant.
     """
     listed = await asyncio.to_thread(list_files, folder)
     if named := _named_in(instruction, listed):
         return FileChosen(folder / named, "name")
-    if recent and (folder / recent).is_file():
-        holders = _holders(instruction, listed)
-        if not holders or Path(recent) in holders:
-            return FileChosen(folder / recent, "recent")
+    holders = _holders(instruction, listed)
+    if recent and _exists(recent) and (not holders or recent in [folder / each for each in holders]):
+        return FileChosen(recent, "recent")
     if not listed:
         raise UsageError(
             f"There is no source file in {folder} that could be changed.", "Name one: @path, or @path:name."
         )
-    holders = _holders(instruction, listed)
     if len(holders) == 1:
         return FileChosen(folder / holders[0], "name")
     return FileChosen(folder / await _best(scorer, listed, instruction), "model")
+
+
+def _exists(path: Path) -> bool:
+    return path.is_file()
 
 
 def list_files(folder: Path) -> list[Listed]:
@@ -87,8 +90,6 @@ def list_files(folder: Path) -> list[Listed]:
 
 def _paths(folder: Path) -> list[Path]:
     """Return paths relative to the folder: what git knows or would, or else all that is not hidden."""
-    import subprocess
-
     command = ["git", "-C", str(folder), "ls-files", "-co", "--exclude-standard", "-z"]
     try:
         output = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout

@@ -142,13 +142,13 @@ class History:
         return self.compactions[-1] if self.compactions else None
 
     @property
-    def last_path(self) -> str:
-        """Return the file that was edited or mentioned last; "" if there is none."""
+    def last_mention(self) -> str:
+        """Return the path that was edited or the mention that was made last; "" if there is none."""
         for turn in reversed(self.turns):
             if turn.edits:
                 return turn.edits[-1].path
             if turn.mentions:
-                return turn.mentions[-1].partition(":")[0]
+                return turn.mentions[-1]
         return ""
 
     def close(self) -> None:
