@@ -17,6 +17,7 @@ class Task:
 def show(task):
     print(task.title)
 '''
+NEW = TASK.replace("task.title)", "task.title.upper())")
 SHOUTED = "```python\ndef show(task):\n    print(task.title.upper())\n```"
 
 

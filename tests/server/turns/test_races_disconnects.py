@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.server.serving import fetch, script, send, status_of, until, until_ready
 from tests.server.talking import ENDS, post, talking
-from tests.server.transport.attacking import memory_mib
+from tests.server.transport.attacks.attacking import memory_mib
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

@@ -11,7 +11,7 @@ import pytest
 from tests.server.inside import served_here, until
 from tests.server.serving import fetch, script
 from tests.server.talking import narrow_socket, post
-from tests.server.transport.attacking import UPGRADE, Target, raw, request_status
+from tests.server.transport.attacks.attacking import UPGRADE, Target, raw, request_status
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.rundir import log_file

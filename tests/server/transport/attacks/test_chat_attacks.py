@@ -11,7 +11,7 @@ import pytest
 
 from tests.server.serving import fetch, status_of, until
 from tests.server.talking import post
-from tests.server.transport.attacking import check_lag, memory_mib
+from tests.server.transport.attacks.attacking import check_lag, memory_mib
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.shapes.requests import MAX_BODY_BYTES

@@ -142,3 +142,13 @@ async def _lag_s(address: ServerAddress, work: Callable[[ServerAddress], Awaitab
     while lag.samples() < 100:
         await work(address)
     return lag.p99_s()
+
+
+TARGETS = targets()
+POSTS = [target for target in TARGETS if target.method == "POST"]
+READING = [target for target in POSTS if not target.path.endswith("/cancel")]  # a body
+DEEP = b"[" * 100_000
+
+
+def ids(target: object) -> str:
+    return " ".join(target) if isinstance(target, Target) else str(target)
