@@ -10,7 +10,8 @@ import os
 import shlex
 import sys
 import tempfile
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from vivace.tui.prompt.editor import PromptEditor
 from vivace.tui.prompt.history import History
 from vivace.tui.prompt.menu import Menu
 from vivace.tui.status import Status, StatusLine
+from vivace.tui.terminal_mode import lines_as_usual
 from vivace.tui.transcript.blocks import Note, Output
 from vivace.tui.transcript.view import Transcript
 
@@ -51,7 +53,9 @@ class VivaceApp(App[None], inherit_bindings=False):
     #mark { width: 2; color: $accent; text-style: bold; height: 1; }
     """
 
-    def __init__(self, settings: Settings, folder: Path, *, resume: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, *, resume: str | None = None, typed: str = ""
+    ) -> None:
         super().__init__()
         self.settings, self.folder = settings, folder
         self.is_utf8 = _is_utf8()
@@ -59,7 +63,8 @@ class VivaceApp(App[None], inherit_bindings=False):
         self.history = History(settings.state_dir / "history.jsonl")
         self.session: Session | None = None
         self._resume = resume
-        self._early: list[tuple[str, bool]] = []  # messages from before there is a session
+        *lines, self._typed_before = typed.split("\n")
+        self._early = [(line, False) for line in lines if line.strip()]  # messages from before the session
         self.status = Status("starting", _short_model(settings.model), "medium")
         self.controls = Controls(self)
         self.transcript = Transcript(is_utf8=self.is_utf8, on_scroll=self.changed)
@@ -85,6 +90,7 @@ class VivaceApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.editor.focus()
+        self.editor.set_text(self._typed_before)
         self.transcript.add(Note(f"vivace in {self.folder}"))
         self.on_resize()
 
@@ -299,10 +305,14 @@ class VivaceApp(App[None], inherit_bindings=False):
                 raise OSError(f"{editor} ended with exit code {code}")
             return file.read_bytes()
 
-    def _suspended(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _suspended(self) -> Iterator[None]:
         """Leave the terminal to another program; without a terminal there is nothing to leave."""
-        can_suspend = self._driver is not None and self._driver.can_suspend
-        return self.suspend() if can_suspend else nullcontext()
+        if self._driver is None or not self._driver.can_suspend:
+            yield
+            return
+        with self.suspend(), lines_as_usual():
+            yield
 
 
 def _load() -> "tuple[type[ScreenPresenter], type[Session]]":
@@ -323,8 +333,8 @@ def _short_model(model: str) -> str:
     return Path(model).stem if os.sep in model and model.endswith((".gguf", ".json")) else model
 
 
-def run(settings: Settings, folder: Path, *, resume: str | None = None) -> int:
-    """Show the terminal face until the user leaves it; return the exit code."""
-    app = VivaceApp(settings, folder, resume=resume)
+def run(settings: Settings, folder: Path, *, resume: str | None = None, typed: str = "") -> int:
+    """Show the terminal face until the user leaves it; return the exit code. `typed` came before it."""
+    app = VivaceApp(settings, folder, resume=resume, typed=typed)
     app.run()
     return app.return_code or 0

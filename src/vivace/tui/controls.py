@@ -141,6 +141,7 @@ class Controls:
 
     def _clear(self) -> None:
         self._editing, self._back, self._kept, self._is_replying = None, 0, "", False
+        self._last_typed_s = 0.0
         self._app.editor.set_text("")
 
     def _is_second(self, action: str) -> bool:

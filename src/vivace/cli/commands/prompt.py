@@ -86,15 +86,18 @@ def run(context: click.Context, given: Given) -> int:
 
 def _open_terminal(given: Given) -> int:
     """Open the terminal face. It imports the agent itself, after its first paint."""
-    from pathlib import Path
+    from vivace.tui.terminal_mode import keys_as_typed
 
-    from vivace.config import load_settings
-    from vivace.tui.app import run
+    with keys_as_typed() as typed:
+        from pathlib import Path
 
-    settings = load_settings().having(model=given.model)
-    resume = given.resume
-    if given.continue_:
-        from vivace.agent.conversation.opening import last_conversation
+        from vivace.config import load_settings
+        from vivace.tui.app import run
 
-        resume = last_conversation(settings, Path.cwd())
-    return run(settings, Path.cwd(), resume=resume)
+        settings = load_settings().having(model=given.model)
+        resume = given.resume
+        if given.continue_:
+            from vivace.agent.conversation.opening import last_conversation
+
+            resume = last_conversation(settings, Path.cwd())
+        return run(settings, Path.cwd(), resume=resume, typed=typed)

@@ -1,0 +1,142 @@
+"""`vivace` in tmux, as a user has it: real program, real server; a scripted model, then the default one."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.terminal import DEADLINE_S, PROGRAM, Home, kill_hard, wait_until
+from vivace.config import load_settings
+from vivace.models.store import is_present
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+
+OLD = "def show(task):\n    # one\n    print(task.title)\n"
+NEW = "def show(task):\n    # two\n    print(task.title)\n"
+
+
+class Tmux:
+    """A terminal of its own, on a server of its own."""
+
+    def __init__(self, home: Home, socket: Path) -> None:
+        self.home, self.socket = home, socket
+
+    def open(self, *arguments: str, columns: int = 90, rows: int = 28) -> None:
+        command = ["env", "TERM=screen-256color", "LC_ALL=C.UTF-8", *PROGRAM, *arguments]
+        self._tmux(
+            "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(self.home.work), *command
+        )
+
+    def _tmux(self, *arguments: str) -> str:
+        command = ["tmux", "-S", str(self.socket), "-f", "/dev/null", *arguments]
+        environment = self.home.env() | {"LC_ALL": "C.UTF-8"}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+
+    @property
+    def text(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    @property
+    def pid(self) -> int:
+        return int(self._tmux("list-panes", "-F", "#{pane_pid}"))
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def say(self, text: str) -> None:
+        self.type(text)
+        self.press("Enter")
+
+    def sees(self, *words: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not all(word in (text := self.text) for word in words):
+            assert time.monotonic() < deadline, f"waited in vain for {words!r} in:\n{text}"
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        self._tmux("kill-server")  # the one of this socket alone
+
+
+@pytest.fixture
+def tmux(home: Home, tmp_path: Path) -> Iterator[Tmux]:
+    terminal = Tmux(home, tmp_path / "tmux.sock")
+    yield terminal
+    terminal.close()
+
+
+def test_a_morning_in_the_terminal(home: Home, tmux: Tmux) -> None:
+    """Ask, steer in the middle, stop, edit, undo, be killed, and go on where it ended."""
+    long = "".join(f"{number} bottles {number * 7919 % 1009}\n" for number in range(80))
+    home.script(
+        {
+            "You locate code": "`show`",
+            "Task: change": f"```python\n{NEW}```",
+            "long": long,
+            "": "Hello there.",
+        },
+        step_ms=5,
+    )
+    file = home.work / "task.py"
+    file.write_text(OLD)
+    tmux.open()
+    tmux.say("why so long?")
+    tmux.sees("3 bottles")
+    tmux.say("be brief")
+    tmux.sees("↪ be brief", "1 bottles")
+    tmux.press("Escape")
+    tmux.sees("Stopped. What is there is kept.")
+
+    tmux.say("change @task.py:show")
+    tmux.sees("# two", "y take it")
+    assert file.read_text() == OLD
+    tmux.press("y")
+    tmux.sees("written, not run")
+    assert file.read_text() == NEW
+    tmux.say("/undo")
+    tmux.sees("Took back the change")
+    assert file.read_text() == OLD
+
+    tmux.type("why so long? I ask again")
+    tmux.press("Enter")
+    tmux.sees("I ask again", "2 bottles")
+    kill_hard(tmux.pid)
+    tmux.close()
+    tmux.open("--continue", rows=40)
+    tmux.sees("I ask again", "2 bottles", "ready")
+    tmux.press("C-c")
+    tmux.sees("again leaves")
+    pid = tmux.pid
+    tmux.press("C-c")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the program")
+
+
+def test_the_prompt_is_there_before_the_server(home: Home, tmux: Tmux) -> None:
+    """What is typed while the server starts waits in the queue, and is answered."""
+    home.script({"": "Hello there."}, load_ms=1500)
+    tmux.open()
+    tmux.say("what now?")
+    tmux.sees("› what now?", "Hello there.")
+
+
+@pytest.mark.skipif(not is_present(load_settings(), load_settings().model), reason="needs the default model")
+def test_the_default_model_edits(home: Home, tmux: Tmux) -> None:
+    """With the real model: an edit is proposed, taken, and undone."""
+    home.extra = {"VIVACE_CACHE_DIR": str(load_settings().cache_dir), "VIVACE_TUNE": "never"}
+    file = home.work / "area.py"
+    old = 'def area(width, height):\n    """Return the area."""\n    return width + height\n'
+    file.write_text(old)
+    tmux.open()
+    tmux.say("Fix the bug in @area.py:area")
+    tmux.sees("y take it")
+    tmux.press("y")
+    tmux.sees("written, not run")
+    assert file.read_text() != old
+    tmux.say("/undo")
+    tmux.sees("Took back the change")
+    assert file.read_text() == old
