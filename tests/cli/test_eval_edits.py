@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -11,11 +10,10 @@ import pytest
 from tests.e2e.conftest import home
 from tests.e2e.terminal import Home
 from tests.eval.edits.conftest import data, model
+from tests.sandboxes import needs_sandbox
 from vivace.errors import COULD_NOT_START, INTERRUPTED, USAGE
 
 __all__ = ["data", "home", "model"]
-
-needs_bubblewrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
 
 @pytest.fixture
@@ -25,7 +23,7 @@ def eval_home(home: Home, data: Path, model: str) -> Home:
     return home
 
 
-@needs_bubblewrap
+@needs_sandbox
 def test_a_run_reports_and_is_not_repeated(eval_home: Home, tmp_path: Path) -> None:
     """A report for programs, a plot, and the second time nothing is asked again."""
     plot = tmp_path / "plot.svg"
@@ -41,7 +39,7 @@ def test_a_run_reports_and_is_not_repeated(eval_home: Home, tmp_path: Path) -> N
     assert "33.3%" in again.out
 
 
-@needs_bubblewrap
+@needs_sandbox
 def test_answers_are_judged_apart(eval_home: Home, tmp_path: Path) -> None:
     """--no-score runs no program; --score does that later, without a server."""
     results = str(tmp_path / "r.jsonl")
@@ -78,7 +76,7 @@ def test_without_a_sandbox_it_ends_before_it_begins(eval_home: Home, tmp_path: P
     assert not eval_home.status()["running"]
 
 
-@needs_bubblewrap
+@needs_sandbox
 def test_the_set_can_be_judged_by_itself(eval_home: Home) -> None:
     """No model is needed."""
     done = eval_home.run("eval", "edits", "--check-set", "--set", "editeval")

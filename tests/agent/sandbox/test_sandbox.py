@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.sandboxes import needs_sandbox
 from tests.server.serving import until
 from vivace.agent.sandbox.bubblewrap import FOLDER, find_bubblewrap, python_folders, unavailable
 from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
 from vivace.errors import COULD_NOT_START, SandboxUnavailable
 
-needs_bubblewrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 SMALL = Limits(seconds=60, cpu_seconds=60, memory_bytes=128 << 20, processes=16)
 
 
@@ -23,7 +23,7 @@ async def run_python(code: str, limits: Limits | None = None) -> Outcome:
     return await run_sandboxed([sys.executable, "-c", code], limits=limits)
 
 
-@needs_bubblewrap
+@needs_sandbox
 class TestInside:
     async def test_a_program_runs_with_its_files_in_a_folder_of_its_own(self) -> None:
         """It starts in a writable folder with its files, and its output and exit code come back."""
@@ -51,7 +51,7 @@ class TestInside:
         assert b"no-such-program" in outcome.output
 
 
-@needs_bubblewrap
+@needs_sandbox
 class TestEscapes:
     async def test_the_network_is_not_there(self) -> None:
         """A server on this machine's loopback cannot be reached, nor is there a way out."""
@@ -109,7 +109,7 @@ for base, _, names in os.walk('/proc/sys'):
         assert outcome.exit_code == 1
 
 
-@needs_bubblewrap
+@needs_sandbox
 class TestLimits:
     async def test_too_many_processes_are_ended(self) -> None:
         """All of them. They wait instead of forking on: the machine has other users."""
@@ -195,7 +195,8 @@ class TestUnavailable:
         with pytest.raises(SandboxUnavailable, match="Linux only"):
             find_bubblewrap()
 
-    @needs_bubblewrap
+    @needs_sandbox
+    @pytest.mark.skipif(not shutil.which("unshare"), reason="needs util-linux")
     def test_a_machine_that_forbids_user_namespaces_is_told_so(self) -> None:
         """The setting that forbids them is named, and what to do about it."""
         code = (

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.sandboxes import needs_sandbox
 from vivace.client.warm import ServerAddress
 from vivace.errors import RequestRefused
 from vivace.eval.edits.plot import svg
@@ -15,8 +15,6 @@ from vivace.eval.edits.report import summary, table
 from vivace.eval.edits.results import BARE, Answer, Results, Score
 from vivace.eval.edits.run import EditsPlan, judge_results, plans_of, run_edits
 from vivace.eval.edits.tasks import read_tasks
-
-needs_bubblewrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
 
 def silent(answer: Answer, score: Score | None) -> None:
@@ -28,7 +26,7 @@ def plan_of(data: Path, model: str, *efforts: str, at_once: int = 1, is_judged: 
     return EditsPlan("humanevalfix", model, efforts, tasks, at_once, is_judged)
 
 
-@needs_bubblewrap
+@needs_sandbox
 @pytest.mark.parametrize("at_once", [1, 3])
 async def test_every_task_is_answered_judged_and_counted(
     address: ServerAddress, data: Path, model: str, tmp_path: Path, at_once: int
@@ -50,7 +48,7 @@ async def test_every_task_is_answered_judged_and_counted(
     assert counts["tasks_at_once"] == at_once
 
 
-@needs_bubblewrap
+@needs_sandbox
 async def test_the_model_alone_is_compared(
     address: ServerAddress, data: Path, model: str, tmp_path: Path
 ) -> None:
@@ -88,7 +86,7 @@ async def test_a_run_goes_on_where_it_was(
     assert told == ["Own/add", "Own/mul", "Own/sub"]
 
 
-@needs_bubblewrap
+@needs_sandbox
 async def test_answers_can_be_judged_later(
     address: ServerAddress, data: Path, model: str, tmp_path: Path
 ) -> None:

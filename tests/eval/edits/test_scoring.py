@@ -1,17 +1,17 @@
 """Verdicts on answers: right, wrong, broken, endless, and those that leave before they are tested."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.sandboxes import needs_sandbox
 from vivace.config import load_settings
 from vivace.eval.edits.run import judge_set
 from vivace.eval.edits.scoring import judge
 from vivace.eval.edits.tasks import SetName, Task, read_tasks
 
-pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+pytestmark = needs_sandbox
 
 
 @pytest.fixture
