@@ -76,6 +76,43 @@ async def test_queued_messages_follow(begin: Begin, face: Face) -> None:
     assert talk.queue.messages == ()
 
 
+async def test_a_steer_that_comes_too_late_is_sent(begin: Begin) -> None:
+    """When the turn is over, what should have steered it is the next turn, and not lost."""
+    talk = begin({"French": "Bonjour.", "": "Hello."})
+    await talk.send("What is this?")
+    await talk.steer("And what is it in French?")
+    assert [turn.answer for turn in talk.turns] == ["Hello.", "Bonjour."]
+
+
+async def test_steers_at_any_moment_are_answered(begin: Begin, face: Face) -> None:
+    """Whenever a steer comes, while the turn begins, runs or ends: it is answered in the end, once."""
+    talk = begin({"French": "Bonjour.", "": "Hello there."}, step_ms=1)
+    for pieces in range(0, 12, 2):
+        face.events.clear()
+        before = len(talk.turns)
+        sent = asyncio.create_task(talk.send("What is this?"))
+        await face.until(lambda pieces=pieces: bool(face.events) and len(face.said) >= pieces)  # type: ignore[misc]
+        await talk.steer("And what is it in French?")
+        await sent
+        await face.until(lambda: not talk.is_running)
+        answers = [attempt.text for turn in talk.turns[before:] for attempt in turn.attempts]
+        assert answers[-1] == "Bonjour.", answers
+        assert talk.queue.messages == ()
+        talk.rewind(talk.turns[before].number)
+
+
+async def test_stopping_leaves_the_queue(begin: Begin, face: Face) -> None:
+    """What is queued is neither sent nor lost when the turn is stopped."""
+    talk = begin({"long": "beer " * 200}, **SLOW)
+    sent = asyncio.create_task(talk.send("Tell me something long"))
+    await face.until(lambda: len(face.said) > 5)
+    talk.queue.add("And then?")
+    talk.stop()
+    await sent
+    assert [message.text for message in talk.queue.messages] == ["And then?"]
+    assert len(talk.turns) == 1
+
+
 async def test_a_failed_turn_is_shown_and_ends(begin: Begin, face: Face) -> None:
     """An unknown model fails the turn with words, and the conversation goes on with another one."""
     talk = begin()

@@ -131,16 +131,23 @@ class Conversation:
         self._is_stopped = False
         try:
             turn = await self._run(text, mentions, kind)
-            while turn.status == "completed" and not self._is_stopped and (message := self.queue.take()):
+            while self._goes_on_after(turn) and (message := self.queue.take()):
                 turn = await self._run(message.text, message.mentions, None)
         finally:
             self._is_idle.set()
         return turn
 
+    def _goes_on_after(self, turn: Turn) -> bool:
+        return turn.status in ("completed", "cut") and not self._is_stopped
+
     async def steer(self, text: str) -> None:
-        """Turn the running turn around; its partial is kept. Too late for it, the text is queued first."""
-        if not await self._work.steer(text):
+        """Turn the running turn around; its partial is kept. Too late for that, the text is sent next."""
+        if await self._work.steer(text):
+            return
+        if self.is_running:
             self.queue.add(text, is_first=True)
+        else:
+            await self.send(text)
 
     def stop(self) -> None:
         """End the running turn and keep its partial, and the queue as it is. No effect if none runs."""
