@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.edits.killing import run_killed_at
+from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.source import SourceFile, check_writable, read_source, write_source
 from vivace.errors import WriteProblem
 
@@ -107,6 +108,20 @@ def test_full_disk_leaves_the_file(mounted: Path) -> None:
     with pytest.raises(WriteProblem, match="No space"):
         write_source(read_source(path), b"y" * 40_000)
     assert path.read_bytes() == b"x" * 40_000
+    assert left_overs(mounted) == []
+
+
+def test_full_disk_leaves_all_files_of_an_edit(mounted: Path, journal: Journal) -> None:
+    """If the second file does not fit, the first stays old too, and the proposed texts are kept elsewhere."""
+    paths = [mounted / "a.py", mounted / "b.py"]
+    for path in paths:
+        path.write_bytes(b"x" * 4000)
+    changes = [Change(read_source(path), b"y" * 40_000, "unit") for path in paths]
+    with pytest.raises(WriteProblem, match="No space") as error:
+        journal.apply_all(changes, "change it")
+    assert [path.read_bytes() for path in paths] == [b"x" * 4000] * 2
+    assert [path.read_bytes() for path in error.value.kept] == [b"y" * 40_000] * 2
+    assert list(journal.entries()) == []
     assert left_overs(mounted) == []
 
 
