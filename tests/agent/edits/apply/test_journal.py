@@ -169,6 +169,18 @@ def test_unusable_folder_stops_the_edit(on_disk: Write, tmp_path: Path) -> None:
     assert source.path.read_bytes() == b"old"
 
 
+def test_a_name_that_is_not_utf8_is_refused(journal: Journal, tmp_path: Path) -> None:
+    """The journal could not name the file, so it is not edited, and the proposed text is kept."""
+    path = tmp_path / os.fsdecode(b"\xff.txt")
+    try:
+        path.write_bytes(b"old")
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    with pytest.raises(WriteProblem, match="not UTF-8") as error:
+        edit(journal, path, b"new")
+    assert (path.read_bytes(), error.value.kept[0].read_bytes()) == (b"old", b"new")
+
+
 def test_full_journal_disk_stops_the_edit(
     journal: Journal, on_disk: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

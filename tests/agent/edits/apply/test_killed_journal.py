@@ -9,6 +9,7 @@ import pytest
 from tests.agent.edits.killing import run_killed_at_change
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
 from vivace.agent.edits.apply.source import new_source, read_source
+from vivace.errors import WriteProblem
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -157,3 +158,26 @@ def test_what_cannot_be_finished_is_put_back(tmp_path: Path) -> None:
     place.paths[1].chmod(0o444)
     assert place.journal.heal() == []
     assert place.contents == OLD
+
+
+def test_what_can_be_neither_finished_nor_put_back_is_told(tmp_path: Path) -> None:
+    """Edits of other files go on; one of these files, and undo, say what is in the way, until it is gone."""
+    place = Place(tmp_path / "place")
+    place.reset()
+    _leave_mixed(place)
+    place.paths[1].unlink()
+    place.paths[1].mkdir()
+    assert place.journal.heal() == []
+    other = tmp_path / "other.txt"
+    other.write_text("old")
+    place.journal.apply(read_source(other), b"new", "i", "unit")
+    with pytest.raises(WriteProblem, match="cut short") as error:
+        place.journal.apply(read_source(place.paths[0]), b"newer", "i", "unit")
+    assert ".pending" in error.value.hint
+    with pytest.raises(WriteProblem, match="cut short"):
+        place.journal.undo()
+    place.paths[1].rmdir()
+    assert OLD[1] is not None
+    place.paths[1].write_bytes(OLD[1])
+    assert len(place.journal.heal()) == 1
+    assert place.contents == NEW

@@ -128,7 +128,7 @@ class EntryFolder:
         )
         number = max(self._numbers(), default=0) + 1
         entry = Entry(number, kind, instruction, time.time(), files, reverses)
-        data = msgspec.json.encode(entry) + b"\n" + b"".join(blob for pair in blobs for blob in pair)
+        data = _header_line(entry) + b"".join(blob for pair in blobs for blob in pair)
         create_private_file(self._file(number, _PENDING), data)
         return entry
 
@@ -229,6 +229,15 @@ class EntryFolder:
             yield
         finally:
             os.close(fd)
+
+
+def _header_line(entry: Entry) -> bytes:
+    try:
+        return msgspec.json.encode(entry) + b"\n"
+    except UnicodeEncodeError as error:
+        names = ", ".join(repr(file.path) for file in entry.files)
+        hint = "Nothing was written. Rename the file, or say the instruction in UTF-8."
+        raise WriteProblem(f"A name or the instruction is not UTF-8: {names}.", hint) from error
 
 
 def _hash(state: bytes | None) -> str | None:

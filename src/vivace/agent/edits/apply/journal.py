@@ -208,9 +208,9 @@ class Journal:
                     finished.append(entry)
             except WriteProblem as problem:
                 if any(entry.touches(path) for path in paths):
-                    problem.message = f"An edit that was cut short cannot be finished: {problem.message}"
-                    problem.hint = f"{problem.hint} It is {self._entries.pending_file(entry)}."
-                    raise
+                    message = f"An edit that was cut short cannot be finished: {problem.message}"
+                    hint = f"{problem.hint} The edit is in {self._entries.pending_file(entry)}."
+                    raise WriteProblem(message, hint) from problem
         return finished
 
     def _stands(self, entry: Entry) -> bool:

@@ -48,10 +48,13 @@ def read_state(path: Path) -> bytes | None:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise WriteProblem(f"{path} is a symbolic link now.", "It was left untouched.") from error
         raise WriteProblem(f"{path} cannot be read: {error.strerror}.", "It was left untouched.") from error
-    with os.fdopen(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise WriteProblem(f"{path} is not a regular file any more.", "It was left untouched.")
-        return file.read()
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(fd)
 
 
 def mode_of(path: Path) -> int | None:
