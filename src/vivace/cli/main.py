@@ -12,7 +12,20 @@ from typing import Any
 import click
 
 from vivace import __version__
-from vivace.cli.commands import ask, bench, doctor, edit, eval, extras, keys, models, prompt, serve, undo
+from vivace.cli.commands import (
+    ask,
+    bench,
+    completion,
+    doctor,
+    edit,
+    eval,
+    extras,
+    keys,
+    models,
+    prompt,
+    serve,
+    undo,
+)
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -49,6 +62,7 @@ for command in (
     doctor.doctor,
     bench.bench,
     eval.evaluate,
+    completion.completion,
 ):
     app.add_command(command)
 
