@@ -58,6 +58,23 @@ class DiffGrew:
 
 
 @dataclass(frozen=True)
+class ComparingAnswers:
+    """The model writes other answers, to choose among: the effort asks for it, or the first is no good."""
+
+    count: int  # how many at most
+    problem: str  # of the first answer, in a sentence; "" if there is none
+
+
+@dataclass(frozen=True)
+class AnswersCompared:
+    """One of the answers was chosen; `EditProposed` follows."""
+
+    answers: int  # different ones that could be used
+    examples: int  # that were run in the sandbox; 0: nothing was run
+    held: int  # of them, for the one that was chosen
+
+
+@dataclass(frozen=True)
 class AnswerStarted:
     """A question was asked; the model reads it now."""
 
@@ -301,6 +318,8 @@ AgentEvent = (
     EditStarted
     | UnitLocated
     | DiffGrew
+    | ComparingAnswers
+    | AnswersCompared
     | AnswerStarted
     | AnswerGrew
     | WritingEnded

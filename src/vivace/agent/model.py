@@ -5,6 +5,7 @@ Owns the shape of the requests and the waterfalls of the turns. Does not own the
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from vivace.agent.prompting import Message
@@ -16,6 +17,27 @@ from vivace.protocol.shapes.events import (
     ResponseIncomplete,
     Waterfall,
 )
+
+
+@dataclass(frozen=True)
+class WrittenToken:
+    text: str
+    nats: float  # its log-probability
+    others: tuple[tuple[str, float], ...] = ()  # likely tokens that were not chosen, and theirs
+
+
+@dataclass(frozen=True)
+class Written:
+    tokens: tuple[WrittenToken, ...]
+    was_cut: bool  # it ended at its token limit
+
+    @property
+    def text(self) -> str:
+        return "".join(token.text for token in self.tokens)
+
+    @property
+    def nats(self) -> float:
+        return sum(token.nats for token in self.tokens)
 
 
 class Model:
@@ -57,10 +79,46 @@ class Model:
                     case ResponseCompleted(response=response) | ResponseIncomplete(response=response):
                         self._keep(response)
 
+    async def write_tokens(
+        self,
+        messages: list[Message],
+        *,
+        max_tokens: int,
+        stop: list[str] | None = None,
+        prediction: str = "",
+        alternatives: int = 0,
+        lane: str | None = None,
+    ) -> Written:
+        """Return a whole answer with the likelihood of each token. Turns of several lanes run at once."""
+        body = self._body(messages) | {"max_output_tokens": max_tokens, "stop": stop or []}
+        body |= {"include": ["message.output_text.logprobs"], "top_logprobs": alternatives}
+        if prediction:
+            body["prediction"] = {"type": "content", "content": prediction}
+        tokens: list[WrittenToken] = []
+        was_cut = False
+        async with aclosing(self._client.stream(body, lane=lane)) as events:
+            async for event in events:
+                match event:
+                    case OutputTextDelta(logprobs=logprobs):
+                        tokens += map(_written_token, logprobs)
+                    case ResponseCompleted(response=response) | ResponseIncomplete(response=response):
+                        was_cut = response.incomplete_details is not None
+                        self._keep_times(response)
+        return Written(tuple(tokens), was_cut)
+
     def _body(self, messages: list[Message]) -> dict[str, Any]:
         return {"model": self.name, "input": messages, "temperature": 0, "store": False}
 
     def _keep(self, response: Response) -> None:
         self.was_cut = response.incomplete_details is not None
+        self._keep_times(response)
+
+    def _keep_times(self, response: Response) -> None:
         if response.vivace and response.vivace.waterfall:
             self.waterfalls.append(response.vivace.waterfall)
+
+
+def _written_token(logprobs: dict[str, Any]) -> WrittenToken:
+    chosen = logprobs["token"]
+    others = [(each["token"], each["logprob"]) for each in logprobs["top_logprobs"]]
+    return WrittenToken(chosen, logprobs["logprob"], tuple(each for each in others if each[0] != chosen))

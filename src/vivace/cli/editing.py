@@ -13,6 +13,7 @@ from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.edit import checked_instruction, read_scope
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.effort import Effort
 from vivace.agent.events import Failed
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
@@ -29,10 +30,15 @@ def choose_presenter(*, as_json: bool, verbose: bool) -> Presenter:
 
 
 def edit_file(
-    settings: Settings, presenter: Presenter, approval: Approval, target: str, instruction: str
+    settings: Settings,
+    presenter: Presenter,
+    approval: Approval,
+    effort: Effort,
+    target: str,
+    instruction: str,
 ) -> int:
     """Do one edit; return the exit code."""
-    return _shown(presenter, lambda: _edit(settings, presenter, approval, target, instruction))
+    return _shown(presenter, lambda: _edit(settings, presenter, approval, effort, target, instruction))
 
 
 def answer_question(settings: Settings, presenter: Presenter, question: str, paths: Sequence[Path]) -> int:
@@ -50,7 +56,12 @@ def _shown(presenter: Presenter, work: Callable[[], None]) -> int:
 
 
 def _edit(
-    settings: Settings, presenter: Presenter, approval: Approval, target_text: str, instruction: str
+    settings: Settings,
+    presenter: Presenter,
+    approval: Approval,
+    effort: Effort,
+    target_text: str,
+    instruction: str,
 ) -> None:
     target = parse_target(target_text)
     instruction = checked_instruction(instruction)
@@ -59,7 +70,7 @@ def _edit(
     journal = open_journal(settings)  # before the file is read: an edit that was cut short is finished first
     scope = read_scope(target, to_write=approval != "never")
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
-    task = EditTask(scope, instruction, approval)
+    task = EditTask(scope, instruction, approval, effort)
 
     async def work(model: Model) -> Entry | None:
         return await run_edit(task, model, presenter, journal)

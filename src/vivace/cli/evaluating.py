@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.cli.connection import with_model_here
 from vivace.client.responses import ResponsesClient
 from vivace.client.socket import Address
 from vivace.client.warm import ensure_server, read_status
 from vivace.config import Settings
 from vivace.errors import DONE, FAILED, INTERRUPTED, ServerGone, UsageError
-from vivace.eval.edits.answering import EFFORTS
 from vivace.eval.edits.plot import draw
 from vivace.eval.edits.report import summary, table
-from vivace.eval.edits.results import BARE, Answer, Results, Score
+from vivace.eval.edits.results import BARE, Answer, Results, Score, Way
 from vivace.eval.edits.run import EditsPlan, judge_results, judge_set, plans_of, run_edits
 from vivace.eval.edits.scoring import check_sandbox
 from vivace.eval.edits.tasks import SetName, choose_tasks, read_tasks
@@ -34,7 +34,7 @@ AT_ONCE_ELSEWHERE = 4
 @dataclass(frozen=True)
 class EditsOptions:
     set_name: SetName
-    efforts: tuple[str, ...]
+    efforts: tuple[Effort, ...]
     is_bare: bool
     sample: int | None
     is_held_out: bool | None
@@ -175,12 +175,8 @@ def _remote(settings: Settings, options: EditsOptions) -> Address:
     return RemoteServer(f"{scheme}://{parts.netloc}/v1/responses", token)
 
 
-def _efforts(options: EditsOptions) -> tuple[str, ...]:
-    efforts = tuple(dict.fromkeys(options.efforts)) or (() if options.is_bare else EFFORTS[:1])
-    if missing := [effort for effort in efforts if effort not in EFFORTS]:
-        raise UsageError(
-            f"The edit loop has no effort {missing[0]} yet.", f"Choose among: {', '.join(EFFORTS)}."
-        )
+def _efforts(options: EditsOptions) -> tuple[Way, ...]:
+    efforts = tuple(dict.fromkeys(options.efforts)) or (() if options.is_bare else (DEFAULT_EFFORT,))
     return ((BARE,) if options.is_bare else ()) + efforts
 
 

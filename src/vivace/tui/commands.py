@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vivace.agent.effort import EFFORTS
 from vivace.errors import UsageError
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.theme import PALETTES
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
     from vivace.tui.session import Session
 
-EFFORTS = ("low", "medium", "high", "xhigh")
 REWINDS = ("code and talk", "talk", "code")
 Run = Callable[["VivaceApp", "Session", str], Coroutine[None, None, None]]
 

@@ -12,7 +12,7 @@ from vivace.client.warm import ServerAddress
 from vivace.errors import RequestRefused
 from vivace.eval.edits.plot import svg
 from vivace.eval.edits.report import summary, table
-from vivace.eval.edits.results import BARE, Answer, Results, Score
+from vivace.eval.edits.results import BARE, Answer, Results, Score, Way
 from vivace.eval.edits.run import EditsPlan, judge_results, plans_of, run_edits
 from vivace.eval.edits.tasks import read_tasks
 
@@ -21,7 +21,7 @@ def silent(answer: Answer, score: Score | None) -> None:
     del answer, score
 
 
-def plan_of(data: Path, model: str, *efforts: str, at_once: int = 1, is_judged: bool = True) -> EditsPlan:
+def plan_of(data: Path, model: str, *efforts: Way, at_once: int = 1, is_judged: bool = True) -> EditsPlan:
     tasks = tuple(read_tasks("humanevalfix", data))
     return EditsPlan("humanevalfix", model, efforts, tasks, at_once, is_judged)
 

@@ -1,27 +1,30 @@
-"""One edit, from the user's words to a proposal: read, locate, rewrite, splice, verify. Writes nothing.
+"""One edit, from the user's words to a proposal: read, locate, rewrite, verify, choose. Writes nothing.
 
 `read_scope` needs no model; `propose` goes on in order and yields what happens. Owns the order of these
 steps. Does not ask the user and does not write the file (`flow`).
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from vivace.agent.edits.apply.source import SourceFile, check_writable, read_source, splice
+from vivace.agent.edits.check.choose import Candidate, choose
 from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language, language_for
 from vivace.agent.edits.find.locate import locate
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.target import Lines, Target
 from vivace.agent.edits.find.units import Unit, find_unit, lines_unit
-from vivace.agent.edits.proposal import make_proposal
+from vivace.agent.edits.proposal import Proposal, make_proposal
 from vivace.agent.edits.write.answer import FenceReader
+from vivace.agent.edits.write.branches import Answer, write_others
 from vivace.agent.edits.write.live_diff import LiveDiff
-from vivace.agent.edits.write.rewrite import rewrite_request
-from vivace.agent.events import DiffGrew, EditProposed, UnitLocated
+from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
+from vivace.agent.effort import BUDGETS, Budget, Effort
+from vivace.agent.events import AnswersCompared, ComparingAnswers, DiffGrew, EditProposed, UnitLocated
 from vivace.agent.model import Model
-from vivace.errors import ContextOverflow, EditRejected, RequestRefused, UsageError
+from vivace.errors import ContextOverflow, EditRejected, FileProblem, RequestRefused, UsageError
 
 
 @dataclass(frozen=True)
@@ -44,17 +47,21 @@ def read_scope(target: Target, *, to_write: bool) -> EditScope:
     return EditScope(source, language, units, named_unit(source, units, target))
 
 
+Proposing = UnitLocated | DiffGrew | ComparingAnswers | AnswersCompared | EditProposed
+
+
 async def propose(
-    model: Model, scope: EditScope, instruction: str
-) -> AsyncGenerator[UnitLocated | DiffGrew | EditProposed]:
+    model: Model, scope: EditScope, instruction: str, effort: Effort
+) -> AsyncGenerator[Proposing]:
     """Yield the events of one edit; the last is the proposal."""
-    source, language, units = scope.source, scope.language, scope.units
-    unit = scope.unit or await locate(model, source, units, instruction)
+    source = scope.source
+    unit = scope.unit or await locate(model, source, scope.units, instruction)
     yield UnitLocated(source, unit, was_ranked=scope.unit is None)
-    request = rewrite_request(source, units, unit, instruction)
+    request = rewrite_request(source, scope.units, unit, instruction)
     reader = FenceReader(request.fence, request.opening)
     diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)
     diff.feed(reader.lines)
+    first = ""
     try:
         text = model.write(
             request.messages,
@@ -64,19 +71,59 @@ async def propose(
         )
         async with aclosing(text) as deltas:
             async for delta in deltas:
+                first += delta
                 diff.feed(reader.feed(delta))
                 yield DiffGrew(delta, diff, reader.partial)
     except RequestRefused as error:
         raise _narrowed(error, source, unit) from error
-    reader.finish()
     if model.was_cut:
         raise EditRejected(
             f"The model's answer did not end within {request.max_tokens} tokens; nothing was written.",
             "Name a smaller part, such as PATH:NAME, or say the instruction more simply.",
         )
-    new_text = tidy(source, language, unit, reader.text)
-    new_bytes = splice(source, unit.first_line, unit.last_line, new_text)
-    yield EditProposed(make_proposal(source, unit, instruction, new_bytes), by="model")
+    proposal = _proposal(scope, unit, instruction, request, first)
+    budget = BUDGETS[effort]
+    if budget.other_answers and (budget.always_compares or not Candidate(proposal, 0.0).is_usable):
+        async for event in _compare(model, scope, proposal, request, first, budget):
+            if isinstance(event, Proposal):
+                proposal = event
+            else:
+                yield event
+    yield EditProposed(proposal, by="model")
+
+
+async def _compare(
+    model: Model, scope: EditScope, proposal: Proposal, request: Rewrite, first: str, budget: Budget
+) -> AsyncGenerator[ComparingAnswers | AnswersCompared | Proposal]:
+    """Write other answers, and yield the best proposal last."""
+    yield ComparingAnswers(budget.other_answers, _what_is_wrong(proposal))
+    answers = await write_others(model, request, first, budget.other_answers)
+    unit, instruction = proposal.unit, proposal.instruction
+    candidates = []
+    for answer in answers or [Answer(first, 0.0)]:
+        with suppress(FileProblem):  # not text
+            other = _proposal(scope, unit, instruction, request, answer.text)
+            candidates.append(Candidate(other, answer.nats_per_token))
+    choice = await choose(candidates, runs_examples=budget.runs_examples)
+    yield AnswersCompared(choice.answers, choice.examples, choice.held)
+    yield choice.proposal
+
+
+def _what_is_wrong(proposal: Proposal) -> str:
+    """Return why the first answer cannot be used, in a sentence; empty if it can."""
+    if proposal.problems:
+        return proposal.problems[0]
+    return "" if proposal.hunks else "The first answer changed nothing."
+
+
+def _proposal(scope: EditScope, unit: Unit, instruction: str, request: Rewrite, answer: str) -> Proposal:
+    """Make a proposal of an answer, which begins behind the request's opening."""
+    reader = FenceReader(request.fence, request.opening)
+    reader.feed(answer)
+    reader.finish()
+    new_text = tidy(scope.source, scope.language, unit, reader.text)
+    new_bytes = splice(scope.source, unit.first_line, unit.last_line, new_text)
+    return make_proposal(scope.source, unit, instruction, new_bytes)
 
 
 def checked_instruction(instruction: str) -> str:

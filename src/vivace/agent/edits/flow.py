@@ -14,6 +14,7 @@ from typing import Literal
 from vivace.agent.edits.apply.journal import Entry, Journal
 from vivace.agent.edits.edit import EditScope, propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import (
     AgentEvent,
     DiffGrew,
@@ -40,6 +41,7 @@ class EditTask:
     scope: EditScope
     instruction: str
     approval: Approval
+    effort: Effort = DEFAULT_EFFORT
     asked_at_s: float = field(default_factory=time.perf_counter)  # when the user pressed Enter
 
 
@@ -67,7 +69,7 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
     last: AgentEvent | None = None
     presenter.show(EditStarted(task.scope.source, task.scope.unit, task.instruction))
     try:
-        async with aclosing(propose(model, task.scope, task.instruction)) as events:
+        async with aclosing(propose(model, task.scope, task.instruction, task.effort)) as events:
             async for event in events:
                 if isinstance(event, DiffGrew) and not first_token_ms:
                     first_token_ms = (time.perf_counter() - task.asked_at_s) * 1e3

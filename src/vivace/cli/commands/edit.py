@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vivace.agent.effort import DEFAULT_EFFORT, EFFORTS
+
 if TYPE_CHECKING:
     from vivace.agent.edits.flow import Approval
-
-EFFORTS = ("low", "medium", "high", "xhigh")
+    from vivace.agent.effort import Effort
 
 model_option = click.option(
     "--model", help="A name from `vivace models`, a .gguf file, or a folder of safetensors."
@@ -25,7 +26,11 @@ verbose_option = click.option("--verbose", is_flag=True, help="Show every stage 
 @click.option("--diff", is_flag=True, help="Show the change, write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Events, one a line; writes only with --yes.")
 @click.option(
-    "--effort", type=click.Choice(EFFORTS), default="medium", help="How much to think (not used yet)."
+    "--effort",
+    type=click.Choice(EFFORTS),
+    default=DEFAULT_EFFORT,
+    show_default=True,
+    help="How hard to try: low is one answer, high compares several.",
 )
 @model_option
 @verbose_option
@@ -35,7 +40,7 @@ def edit(
     yes: bool,
     diff: bool,
     as_json: bool,
-    effort: str,
+    effort: "Effort",
     model: str | None,
     verbose: bool,
 ) -> int:
@@ -43,7 +48,6 @@ def edit(
     from vivace.cli.editing import choose_presenter, edit_file
     from vivace.config import load_settings
 
-    del effort
     presenter = choose_presenter(as_json=as_json, verbose=verbose)
     approval: Approval = "never" if diff or (as_json and not yes) else "always" if yes else "ask"
-    return edit_file(load_settings().having(model=model), presenter, approval, target, instruction)
+    return edit_file(load_settings().having(model=model), presenter, approval, effort, target, instruction)

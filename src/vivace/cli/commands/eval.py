@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vivace.cli.commands.edit import EFFORTS, model_option
+from vivace.agent.effort import EFFORTS
+from vivace.cli.commands.edit import model_option
 
 if TYPE_CHECKING:
+    from vivace.agent.effort import Effort
     from vivace.eval.edits.tasks import SetName
 
 
@@ -86,7 +88,7 @@ def steers(model: str | None, as_json: bool, kind: str | None, check: bool) -> i
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def edits(
     set_name: "SetName",
-    efforts: tuple[str, ...],
+    efforts: "tuple[Effort, ...]",
     is_bare: bool,
     sample: int | None,
     is_held_out: bool | None,

@@ -12,6 +12,8 @@ from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import (
     AgentEvent,
     AnswerGrew,
+    AnswersCompared,
+    ComparingAnswers,
     DiffGrew,
     EditApplied,
     EditNotApplied,
@@ -31,6 +33,10 @@ class JsonPresenter:
                 _emit("located", path=str(source.path), unit=name, lines=lines, by=by)
             case DiffGrew(delta=delta) | AnswerGrew(delta=delta):
                 _emit("delta", text=delta)
+            case ComparingAnswers(count=count, problem=problem):
+                _emit("comparing", count=count, problem=problem)
+            case AnswersCompared(answers=answers, examples=examples, held=held):
+                _emit("compared", answers=answers, examples=examples, held=held)
             case EditProposed(proposal=proposal):
                 _emit("proposal", diff=_unified(proposal), problems=proposal.problems)
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):

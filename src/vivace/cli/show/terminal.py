@@ -16,7 +16,9 @@ from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal,
 from vivace.agent.events import (
     AgentEvent,
     AnswerGrew,
+    AnswersCompared,
     AnswerStarted,
+    ComparingAnswers,
     DiffGrew,
     EditApplied,
     EditNotApplied,
@@ -49,6 +51,13 @@ class TerminalPresenter:
             case UnitLocated(source=source, unit=unit):
                 screen.bold(f"{source.path}:{unit.lines_text}  {unit.qualified_name}")
                 self._spinner.wait_for(f"Reading {unit.qualified_name}")
+            case ComparingAnswers(problem=problem):
+                screen.end_live()
+                if problem:
+                    screen.dim(problem)
+                self._spinner.wait_for("Trying other answers")
+            case AnswersCompared():
+                screen.dim(compared(event))
             case AnswerStarted():
                 self._is_answering = True
                 self._spinner.wait_for("Reading")
@@ -124,6 +133,12 @@ class TerminalPresenter:
             if answer in ("y", "yes"):
                 chosen.add(index)
         return AcceptHunks(frozenset(chosen)) if chosen else Reject()
+
+
+def compared(event: AnswersCompared) -> str:
+    """Say how an answer was chosen, and whether anything was run for it."""
+    run = f"{event.held} of {event.examples} examples hold" if event.examples else "nothing was run"
+    return f"The best of {event.answers} answers; {run}."
 
 
 async def read_answer(question: str) -> str | None:

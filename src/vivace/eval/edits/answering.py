@@ -20,17 +20,17 @@ from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.effort import Effort
 from vivace.agent.events import AgentEvent, UnitLocated
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
 from vivace.errors import EditRejected, UsageError
 from vivace.eval.edits.changes import Span, lines_changed, lines_outside
-from vivace.eval.edits.results import BARE, Answer
+from vivace.eval.edits.results import BARE, Answer, Way
 from vivace.eval.edits.tasks import SetName, Task
 
 FILE = "solution.py"
 BARE_TOKENS = 1024
-EFFORTS = ("low",)  # that the loop has
 _FENCED = re.compile(r"^ {0,3}(`{3,})[^\n`]*\n(.*?)^ {0,3}\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -49,7 +49,7 @@ class Located:
         return Reject()
 
 
-async def answer_task(set_name: SetName, task: Task, effort: str, model: Model) -> Answer:
+async def answer_task(set_name: SetName, task: Task, effort: Way, model: Model) -> Answer:
     """Answer one task. A refusal of the loop is an answer; errors of the server are raised."""
     turns_before, began_s = len(model.waterfalls), time.perf_counter()
     code, refusal, units = None, "", list[Unit]()
@@ -57,7 +57,7 @@ async def answer_task(set_name: SetName, task: Task, effort: str, model: Model) 
         if effort == BARE:
             code = await _bare(task, model)
         else:
-            code, units = await _edited(task, model)
+            code, units = await _edited(task, effort, model)
     except (EditRejected, UsageError) as error:
         refusal = error.message
     turns = model.waterfalls[turns_before:]
@@ -81,7 +81,7 @@ async def answer_task(set_name: SetName, task: Task, effort: str, model: Model) 
     )
 
 
-async def _edited(task: Task, model: Model) -> tuple[str, list[Unit]]:
+async def _edited(task: Task, effort: Effort, model: Model) -> tuple[str, list[Unit]]:
     """Let the loop edit a file of its own. Return the file afterwards, and the units that were rewritten."""
     presenter = Located()
     with tempfile.TemporaryDirectory(prefix="vivace-eval-") as folder:
@@ -89,7 +89,10 @@ async def _edited(task: Task, model: Model) -> tuple[str, list[Unit]]:
         path.write_text(task.code, "utf-8")
         scope = read_scope(Target(path, None), to_write=True)
         await run_edit(
-            EditTask(scope, task.instruction, "always"), model, presenter, Journal(Path(folder) / "undo")
+            EditTask(scope, task.instruction, "always", effort),
+            model,
+            presenter,
+            Journal(Path(folder) / "undo"),
         )
         return path.read_text("utf-8"), presenter.units
 

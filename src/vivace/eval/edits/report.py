@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import Any
 
 from vivace.eval.edits.changes import lines_changed
-from vivace.eval.edits.results import Answer, Results
+from vivace.eval.edits.results import Answer, Results, Way
 from vivace.eval.edits.run import EditsPlan
 from vivace.eval.edits.tasks import LEFT_OUT, Task
 
@@ -27,7 +27,7 @@ def summary(plan: EditsPlan, results: Results) -> dict[str, Any]:
     }
 
 
-def _effort(plan: EditsPlan, results: Results, effort: str) -> Counts:
+def _effort(plan: EditsPlan, results: Results, effort: Way) -> Counts:
     """Count one effort: everything, and each part of the set."""
     held_out = [task for task in plan.tasks if task.is_held_out]
     tuned = [task for task in plan.tasks if not task.is_held_out]
@@ -52,7 +52,7 @@ def _effort(plan: EditsPlan, results: Results, effort: str) -> Counts:
     }
 
 
-def _shares(plan: EditsPlan, results: Results, effort: str, tasks: Sequence[Task]) -> Counts:
+def _shares(plan: EditsPlan, results: Results, effort: Way, tasks: Sequence[Task]) -> Counts:
     answers = [answer for _, answer in _answers(plan, results, effort, tasks)]
     unjudged = sum(results.is_unjudged(answer.key) for answer in answers)
     scores = [results.scores[answer.key] for answer in answers if answer.key in results.scores]
@@ -68,7 +68,7 @@ def _shares(plan: EditsPlan, results: Results, effort: str, tasks: Sequence[Task
 
 
 def _answers(
-    plan: EditsPlan, results: Results, effort: str, tasks: Iterable[Task]
+    plan: EditsPlan, results: Results, effort: Way, tasks: Iterable[Task]
 ) -> Iterable[tuple[Task, Answer]]:
     for task in tasks:
         if answer := results.answers.get((plan.set_name, plan.model, effort, task.name)):

@@ -7,21 +7,24 @@ Does not own what is counted from it (`report`).
 import fcntl
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 import msgspec
 
+from vivace.agent.effort import Effort
 from vivace.errors import FileProblem, UsageError, WriteProblem
 from vivace.eval.edits.scoring import Verdict
 from vivace.eval.edits.tasks import SetName
 
-BARE = "bare"  # in place of an effort: the model alone, without the loop
-Key = tuple[SetName, str, str, str]  # set, model, effort, task
+Way = Effort | Literal["bare"]  # bare: the model alone, without the loop
+BARE: Literal["bare"] = "bare"
+Key = tuple[SetName, str, Way, str]  # set, model, effort, task
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
     set: SetName
     model: str
-    effort: str
+    effort: Way
     task: str
     code: str | None  # the whole file; None: the edit was refused
     refusal: str = ""  # why, in the loop's words
@@ -40,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
 class Score(msgspec.Struct, frozen=True, tag="score"):
     set: SetName
     model: str
-    effort: str
+    effort: Way
     task: str
     verdict: Verdict
     detail: str = ""

@@ -17,7 +17,7 @@ from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.socket import Address
 from vivace.eval.edits.answering import answer_task
-from vivace.eval.edits.results import Answer, Key, Results, Score
+from vivace.eval.edits.results import Answer, Key, Results, Score, Way
 from vivace.eval.edits.scoring import judge
 from vivace.eval.edits.tasks import SetName, Task, read_tasks
 
@@ -28,7 +28,7 @@ Told = Callable[[Answer, Score | None], None]  # what was finished, and the verd
 class EditsPlan:
     set_name: SetName
     model: str
-    efforts: tuple[str, ...]  # `BARE` among them for the model alone
+    efforts: tuple[Way, ...]  # `BARE` among them for the model alone
     tasks: tuple[Task, ...]
     at_once: int = 1
     is_judged: bool = True  # otherwise the verdicts are left to `judge_results`

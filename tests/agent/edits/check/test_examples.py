@@ -32,6 +32,7 @@ def held(codes: list[str], examples: list[Example]) -> list[int]:
         ("For example `double('a)')` returns 'a)a)'.", []),  # the quote belongs to neither
         ("double('a)') returns 'a)a)'.", [("double('a)')", "'a)a)'")]),
         ("double(2) ➞ 4\ndouble(3) => 6", [("double(2)", "4"), ("double(3)", "6")]),
+        ("double(2) is 4, double(3) is 6", [("double(2)", "4"), ("double(3)", "6")]),
         ("double(2) should be 4.", [("double(2)", "4")]),
         ("double(2) = 2 + 2 = 4", []),
         ("double(x) == 4", []),

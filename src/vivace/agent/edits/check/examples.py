@@ -95,7 +95,7 @@ def _value_at(line: str) -> str:
     """Return the longest beginning of a line that is a constant, unless it goes on as a calculation."""
     line = line.strip().strip("`").rstrip(".,;")
     for end in range(min(len(line), 500), 0, -1):
-        if not line[end - 1].isspace() and _is_value(line[:end]):
+        if not line[end - 1].isspace() and line[end - 1] != "," and _is_value(line[:end]):
             return "" if _GOES_ON.match(line, end) else line[:end]
     return ""
 

@@ -1,0 +1,29 @@
+"""How hard the agent tries, and what each effort may spend.
+
+Owns the levels. What they buy is measured by `vivace eval edits`. Does not own how other answers are written
+(`edits.write.branches`) or chosen among (`edits.check.choose`).
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Effort = Literal["low", "medium", "high", "xhigh"]
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+DEFAULT_EFFORT: Effort = "medium"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What an edit may spend beyond its first answer."""
+
+    other_answers: int = 0
+    always_compares: bool = False  # also when the first answer can be used
+    runs_examples: bool = False  # in the sandbox, where there are examples and there is a sandbox
+
+
+BUDGETS: dict[Effort, Budget] = {
+    "low": Budget(),
+    "medium": Budget(other_answers=6),
+    "high": Budget(other_answers=9, always_compares=True, runs_examples=True),
+    "xhigh": Budget(other_answers=18, always_compares=True, runs_examples=True),
+}
