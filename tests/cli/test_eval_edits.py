@@ -44,10 +44,10 @@ def test_answers_are_judged_apart(eval_home: Home, tmp_path: Path) -> None:
     """--no-score runs no program; --score does that later, without a server."""
     results = str(tmp_path / "r.jsonl")
     done = eval_home.run("eval", "edits", "--no-score", "--results", results, "--json")
-    assert json.loads(done.out)["efforts"]["low"]["pass_rate"] is None
+    assert json.loads(done.out)["efforts"]["medium"]["pass_rate"] is None
     assert eval_home.run("stop").code == 0
     scored = eval_home.run("eval", "edits", "--score", results, "--json")
-    assert json.loads(scored.out)["efforts"]["low"]["passed"] == 1
+    assert json.loads(scored.out)["efforts"]["medium"]["passed"] == 1
     assert not eval_home.status()["running"]
 
 
@@ -64,7 +64,7 @@ def test_ctrl_c_reports_what_is_done(eval_home: Home, model: str) -> None:
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == INTERRUPTED
-    assert json.loads(out)["efforts"]["low"]["answered"] == 1
+    assert json.loads(out)["efforts"]["medium"]["answered"] == 1
     assert "goes on from here" in err
 
 
@@ -92,7 +92,7 @@ def test_another_server_can_be_named(eval_home: Home) -> None:
     there = ("--url", f"http://127.0.0.1:{port}", "--token-file", str(token))
     done = eval_home.run("eval", "edits", "--no-score", "--json", *there)
     assert done.code == 0, done.err
-    assert json.loads(done.out)["efforts"]["low"]["answered"] == 3
+    assert json.loads(done.out)["efforts"]["medium"]["answered"] == 3
     assert eval_home.run("eval", "edits", "--no-score", "--fresh", "--url", "nowhere").code == USAGE
 
 

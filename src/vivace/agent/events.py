@@ -73,6 +73,12 @@ class AnswersCompared:
     examples: int  # that were run in the sandbox; 0: nothing was run
     held: int  # of them, for the one that was chosen
 
+    @property
+    def in_words(self) -> str:
+        """Say how an answer was chosen, and whether anything was run for it."""
+        run = f"{self.held} of {self.examples} examples hold" if self.examples else "nothing was run"
+        return f"The best of {self.answers} answers; {run}."
+
 
 @dataclass(frozen=True)
 class AnswerStarted:

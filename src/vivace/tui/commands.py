@@ -63,9 +63,10 @@ async def choose_model(app: "VivaceApp", session: "Session", argument: str) -> N
 
 
 async def choose_effort(app: "VivaceApp", session: "Session", argument: str) -> None:
-    del session
-    if argument in EFFORTS:
-        app.status.effort = argument
+    chosen = next((effort for effort in EFFORTS if effort == argument), None)
+    if chosen:
+        session.talk.effort = chosen
+        app.status.effort = chosen
         app.changed()
     elif argument:
         raise UsageError(f"There is no effort {argument!r}.", f"Efforts: {', '.join(EFFORTS)}.")

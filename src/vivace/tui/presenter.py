@@ -151,6 +151,10 @@ class ScreenPresenter:
                     title = f"{self._named(source.path)}:{unit.lines_text}  {unit.qualified_name}"
                     self._edit.locate(title, unit.first_line)
                 self._say(f"reading {unit.qualified_name}")
+            case events.ComparingAnswers():
+                self._say("trying other answers")
+            case events.AnswersCompared():
+                self._transcript.add(Note(event.in_words))
             case events.EditProposed(proposal=proposal):
                 if self._edit is not None:
                     self._edit.propose(proposal)

@@ -30,6 +30,7 @@ from vivace.agent.conversation.transcript.records import SCHEMA, ConversationSta
 from vivace.agent.conversation.turn_work import TurnWork
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
+from vivace.agent.effort import Effort
 from vivace.agent.events import (
     AgentEvent,
     Compacted,
@@ -100,6 +101,15 @@ class Conversation:
     @approval.setter
     def approval(self, approval: Approval) -> None:
         self._work.approval = approval
+
+    @property
+    def effort(self) -> Effort:
+        """How hard edits are tried; may be changed between any two turns."""
+        return self._work.effort
+
+    @effort.setter
+    def effort(self, effort: Effort) -> None:
+        self._work.effort = effort
 
     @property
     def turns(self) -> Sequence[Turn]:

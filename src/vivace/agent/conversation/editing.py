@@ -18,6 +18,7 @@ from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
 from vivace.agent.edits.write.rewrite import rewrite_request
+from vivace.agent.effort import Effort
 from vivace.agent.events import FileChosen
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
@@ -37,12 +38,13 @@ async def edit_in_turn(
     text: str,
     mentions: Sequence[str],
     approval: Approval,
+    effort: Effort,
 ) -> None:
     """Find the file that the message is about, and do the edit."""
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
     scope = await _scope(history, model, presenter, instruction, mentions, to_write=approval != "never")
-    task = EditTask(scope, with_reference(history, instruction), approval)
+    task = EditTask(scope, with_reference(history, instruction), approval, effort)
     await run_edit(task, model, presenter, journal)
 
 

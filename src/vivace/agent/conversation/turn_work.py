@@ -22,6 +22,7 @@ from vivace.agent.conversation.message.prompt import (
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
+from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import Abandoned, Compacted, CompactionStarted, IntentDecided, TurnKind
 from vivace.agent.presenter import Presenter
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
@@ -44,6 +45,7 @@ class TurnWork:
         self._is_stopping = False
         self._late: list[str] = []  # steers that came when everything was said
         self.approval: Approval = "ask"
+        self.effort: Effort = DEFAULT_EFFORT
 
     # ---- from outside -----------------------------------------------------------------------------
 
@@ -124,6 +126,7 @@ class TurnWork:
             text=text,
             mentions=mentions,
             approval=self.approval,
+            effort=self.effort,
         )
         return Ending("completed")
 

@@ -57,7 +57,7 @@ class TerminalPresenter:
                     screen.dim(problem)
                 self._spinner.wait_for("Trying other answers")
             case AnswersCompared():
-                screen.dim(compared(event))
+                screen.dim(event.in_words)
             case AnswerStarted():
                 self._is_answering = True
                 self._spinner.wait_for("Reading")
@@ -133,12 +133,6 @@ class TerminalPresenter:
             if answer in ("y", "yes"):
                 chosen.add(index)
         return AcceptHunks(frozenset(chosen)) if chosen else Reject()
-
-
-def compared(event: AnswersCompared) -> str:
-    """Say how an answer was chosen, and whether anything was run for it."""
-    run = f"{event.held} of {event.examples} examples hold" if event.examples else "nothing was run"
-    return f"The best of {event.answers} answers; {run}."
 
 
 async def read_answer(question: str) -> str | None:

@@ -108,6 +108,14 @@ class UnitChosen(Record, frozen=True, tag="edit.located"):
     by: str  # user or model
 
 
+class Compared(Record, frozen=True, tag="edit.compared"):
+    """Other answers were written, and one was chosen among all."""
+
+    answers: int  # different ones that could be used
+    examples: int = 0  # that were run in the sandbox; 0: nothing was run
+    held: int = 0  # of them, for the one that was chosen
+
+
 class EditShown(Record, frozen=True, tag="edit.proposed"):
     """The change as a whole, before the user's decision. It comes again when the user has changed it."""
 
@@ -280,6 +288,7 @@ AnyRecord = (
     | EditDelta
     | AttemptAbandoned
     | UnitChosen
+    | Compared
     | EditShown
     | Decided
     | EditWritten
