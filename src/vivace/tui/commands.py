@@ -68,6 +68,7 @@ async def choose_effort(app: "VivaceApp", session: "Session", argument: str) -> 
         session.talk.effort = chosen
         app.status.effort = chosen
         app.changed()
+        app.transcript.add(Note(f"Effort {argument}. Edits do not use it yet."))
     elif argument:
         raise UsageError(f"There is no effort {argument!r}.", f"Efforts: {', '.join(EFFORTS)}.")
     else:

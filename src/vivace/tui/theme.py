@@ -59,6 +59,16 @@ PALETTES = {
 }  # fmt: skip
 
 
+_TERMINAL = {  # what Textual's own widgets need in a theme of the terminal's colours
+    "ansi-background": "ansi_default", "ansi-foreground": "ansi_default", "border-blurred": "ansi_default",
+    "block-cursor-foreground": "ansi_black", "block-cursor-background": "ansi_white",
+    "input-cursor-background": "ansi_default", "input-cursor-foreground": "ansi_default",
+    "input-cursor-text-style": "reverse",
+    "input-selection-background": "ansi_bright_blue", "input-selection-foreground": "ansi_black",
+    "screen-selection-background": "ansi_bright_blue", "screen-selection-foreground": "ansi_black",
+}  # fmt: skip
+
+
 def textual_themes() -> list[Theme]:
     return [_textual_theme(name, palette) for name, palette in PALETTES.items()]
 
@@ -67,7 +77,7 @@ def _textual_theme(name: str, palette: Palette) -> Theme:
     if name == "terminal":
         return Theme(
             name=name, primary="ansi_blue", foreground="ansi_default", background="ansi_default",
-            surface="ansi_default", panel="ansi_default", accent="ansi_blue", ansi=True,
+            surface="ansi_default", panel="ansi_default", accent="ansi_blue", ansi=True, variables=_TERMINAL,
         )  # fmt: skip
     return Theme(
         name=name, primary=palette.accent, foreground=palette.text, background=palette.background,
