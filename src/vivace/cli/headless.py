@@ -38,6 +38,7 @@ def run_prompt(settings: Settings, given: Given) -> int:
 async def _run(settings: Settings, given: Given, face: HeadlessPresenter, text: str, piped: str) -> int:
     async with _opened(settings, given, face) as talk:
         talk.approval = "always" if given.yes else "never"
+        talk.effort = given.effort or talk.effort
         kind = intent_by_words(text) if piped else None  # the words are the user's, not those piped in
         turn = await talk.send(f"{text}{piped}", kind=kind)
         error = face.error or _shortfall(turn)

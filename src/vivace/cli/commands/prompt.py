@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import click
 
+from vivace.agent.effort import EFFORTS, Effort
 from vivace.cli.commands.edit import model_option
 from vivace.errors import DONE, USAGE, UsageError
 
@@ -26,6 +27,7 @@ class Given:
     continue_: bool = False
     max_turns: int | None = None
     yes: bool = False
+    effort: Effort | None = None
     model: str | None = None
 
 
@@ -34,6 +36,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         model_option,
         click.option("--yes", "-y", is_flag=True, help="With -p: write changes without asking."),
+        click.option("--effort", type=click.Choice(EFFORTS), help="With -p: how hard to try at an edit."),
         click.option(
             "--max-turns",
             type=click.IntRange(min=1),
