@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.tuning.fake_children import FakeMachine
 from vivace.config import Settings
-from vivace.engine.tuning import keys
+from vivace.engine.tuning import keys, measure
 from vivace.engine.tuning.child import COMMAND, Child, VariantFailed
 from vivace.engine.tuning.choose import PASS_TOKENS
 from vivace.engine.tuning.formats import COSTLY, Q8_0, Format, Likeness, compare, quality_problem
@@ -53,9 +53,12 @@ def child() -> Iterator[Child]:
 
 @pytest.fixture(scope="module")
 def tuned_smol(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Profile]:
+    """A whole tuning, with no more rounds than there must be."""
     folder = tmp_path_factory.mktemp("tuned")
     settings = Settings(cache_dir=folder / "cache", state_dir=folder / "state", threads=1)
-    return settings, tune(settings, "smollm2-135m", smol, Host())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "ROUNDS_S", 0.0)
+        return settings, tune(settings, "smollm2-135m", smol, Host())
 
 
 def test_a_real_model_is_tuned(tuned_smol: tuple[Settings, Profile], smol: Path) -> None:
@@ -78,29 +81,41 @@ def test_nothing_unused_stays(tuned_smol: tuple[Settings, Profile]) -> None:
     assert found - profiles == ({profile.made_file} if profile.made_file else set())
 
 
-def likeness(smol: Path, folder: Path, format: Format) -> Likeness:
+def sample_scores(path: Path) -> Scores:
+    child = Child()
+    child.ask(Load(str(path), use_extra_bufts=True, threads=1), Done)
+    scores = child.ask(ScoreSample(), Scores)
+    child.close()
+    return scores
+
+
+@pytest.fixture(scope="module")
+def downloaded_scores(smol: Path) -> Scores:
+    """What the file as downloaded gives the sample text."""
+    return sample_scores(smol)
+
+
+def likeness(downloaded: Scores, smol: Path, folder: Path, format: Format) -> Likeness:
     target = folder / f"{format.name}.gguf"
     make(smol, target, format, 150_000_000, Host())
-    scores = []
-    for path in (smol, target):
-        child = Child()
-        child.ask(Load(str(path), use_extra_bufts=True, threads=1), Done)
-        scores.append(child.ask(ScoreSample(), Scores))
-        child.close()
-    return compare(*scores)
+    return compare(downloaded, sample_scores(target))
 
 
-def test_q8_0_of_a_coarse_file_passes_the_guard(smol: Path, tmp_path: Path) -> None:
+def test_q8_0_of_a_coarse_file_passes_the_guard(
+    downloaded_scores: Scores, smol: Path, tmp_path: Path
+) -> None:
     """Requantised to finer steps, the model says what it said."""
-    found = likeness(smol, tmp_path, Q8_0)
+    found = likeness(downloaded_scores, smol, tmp_path, Q8_0)
     assert quality_problem(found) == "", found
     assert found.same_choice > 0.9
 
 
 @pytest.mark.parametrize("format", [COSTLY[0], Q2_K], ids=lambda format: format.name)
-def test_a_lossy_format_does_not_pass_the_guard(smol: Path, tmp_path: Path, format: Format) -> None:
+def test_a_lossy_format_does_not_pass_the_guard(
+    downloaded_scores: Scores, smol: Path, tmp_path: Path, format: Format
+) -> None:
     """Weights that lost information are found out by the sample."""
-    found = likeness(smol, tmp_path, format)
+    found = likeness(downloaded_scores, smol, tmp_path, format)
     assert "costs quality" in quality_problem(found), found
 
 

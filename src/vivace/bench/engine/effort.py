@@ -24,12 +24,14 @@ class Effort:
     decode_rounds: int
     decode_tokens: int
     first_token_rounds: int
+    prompt_tokens: int  # of the prompt whose first token is timed
     rows: int
     edit_tokens: int  # the most that one edit may say
     steers: int
     interrupts: int  # of each kind
     typing_rounds: int
     typing_s: float  # how long a message is typed
+    message_tokens: int  # of that message, at least
     park_rounds: int
     park_tokens: int  # in the session that is parked
     background_rounds: int
@@ -41,12 +43,14 @@ FULL = Effort(
     decode_rounds=7,
     decode_tokens=64,
     first_token_rounds=5,
+    prompt_tokens=300,
     rows=30,
     edit_tokens=400,
     steers=9,
     interrupts=30,
     typing_rounds=3,
     typing_s=16.0,
+    message_tokens=400,
     park_rounds=3,
     park_tokens=2000,
     background_rounds=5,
@@ -58,12 +62,14 @@ QUICK = Effort(
     decode_rounds=3,
     decode_tokens=24,
     first_token_rounds=2,
+    prompt_tokens=300,
     rows=3,
     edit_tokens=120,
     steers=3,
     interrupts=5,
     typing_rounds=1,
     typing_s=16.0,
+    message_tokens=400,
     park_rounds=1,
     park_tokens=2000,
     background_rounds=2,

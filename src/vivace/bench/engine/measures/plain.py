@@ -10,7 +10,6 @@ from vivace.bench.engine.prompts import LONG_ANSWER
 from vivace.bench.figures import median, ratio
 from vivace.engine.wire.frames import Generate
 
-PROMPT_TOKENS = 300
 WARM_UP_TOKENS = 64
 
 
@@ -46,7 +45,7 @@ def measure_first_token(context: BenchContext, engine: EngineProcess, peer: Peer
     _warm_up(context, engine, peer)
     for number in range(context.effort.first_token_rounds):
         context.progress.note(f"round {number + 1} of {context.effort.first_token_rounds}")
-        prompt = context.prompts.fresh(PROMPT_TOKENS)
+        prompt = context.prompts.fresh(context.effort.prompt_tokens)
         with context.cold_session(engine) as session:
             ours.append(engine.run(Generate(session, "", prompt, max_tokens=1)).first_token_ms)
         theirs.append(peer.generate(PeerRequest(prompt, 1)).first_token_ms)
@@ -55,7 +54,7 @@ def measure_first_token(context: BenchContext, engine: EngineProcess, peer: Peer
         "first_token": {
             "ours_ms": median(ours),
             "peer_ms": median(theirs),
-            "prompt_tokens": PROMPT_TOKENS,
+            "prompt_tokens": context.effort.prompt_tokens,
             "rounds": len(ours),
         },
     }

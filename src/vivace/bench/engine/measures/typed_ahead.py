@@ -1,10 +1,10 @@
 """What Enter finds: the first token with the message prefilled while it was typed, and without.
 
-The rhythm: a message of about 400 tokens is typed evenly over `Effort.typing_s` seconds, and its text goes to
-the engine four times a second. That is 25 tokens a second, several times what the fastest typist can do, so
-the engine has less time here than a person would leave it. Every fourth time the last letters are wrong and
-are put right with the next one. Enter comes a beat after the last of them, with letters that were not sent
-before. A pasted message leaves no time at all; it is the case "without".
+A message of about `Effort.message_tokens` tokens is typed evenly over `Effort.typing_s` seconds, and its text
+goes to the engine 4 times a second. By default that is 25 tokens a second, several times what the fastest
+typist can do, so the engine has less time here than a person would leave it. Every fourth time the last
+letters are wrong and are corrected with the next one. Enter comes a beat after the last of them, with letters
+that were not sent before. A pasted message leaves no time at all; it is the case "without".
 """
 
 from vivace.bench.engine.context import BenchContext, Section
@@ -12,7 +12,6 @@ from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.figures import median, ratio
 from vivace.engine.wire.frames import Append, Generate
 
-MESSAGE_TOKENS = 400
 BEATS_A_SECOND = 4
 TYPO_EVERY = 4
 TYPO = "xqz"
@@ -23,7 +22,7 @@ def measure_typing(context: BenchContext, engine: EngineProcess) -> Section:
     with_typing, without, prefilled = [], [], []
     for number in range(context.effort.typing_rounds):
         context.progress.note(f"message {number + 1} of {context.effort.typing_rounds}")
-        text = context.prompts.text(MESSAGE_TOKENS)
+        text = context.prompts.text(context.effort.message_tokens)
         without.append(_enter(context, engine, text, [])[0])
         first_token_ms, left = _enter(context, engine, text, typed_prefixes(text, beats))
         with_typing.append(first_token_ms)
