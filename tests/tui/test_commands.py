@@ -117,6 +117,20 @@ async def test_the_theme_is_changed(open_screen: Open) -> None:
         await screen.sees("Hello there.")
 
 
+async def test_the_effort_is_changed(open_screen: Open) -> None:
+    """The conversation and the status line have the new effort, also after /clear."""
+    async with open_screen() as screen:
+        await screen.ready()
+        assert screen.app.session.talk.effort == "medium"
+        await screen.say("/effort high")
+        await screen.until(lambda: screen.app.session.talk.effort == "high", "the effort")
+        assert "high" in screen.status
+        await screen.say("/clear")
+        await screen.sees("A new conversation.")
+        assert screen.app.session.talk.effort == "high"
+        await screen.ready()
+
+
 async def test_exit_leaves(open_screen: Open) -> None:
     """/exit ends the program."""
     async with open_screen() as screen:

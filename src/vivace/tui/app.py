@@ -19,6 +19,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
+from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.config import Settings
 from vivace.errors import VivaceError
 from vivace.tui import theme
@@ -54,7 +55,13 @@ class VivaceApp(App[None], inherit_bindings=False):
     """
 
     def __init__(
-        self, settings: Settings, folder: Path, *, resume: str | None = None, typed: str = ""
+        self,
+        settings: Settings,
+        folder: Path,
+        *,
+        effort: Effort = DEFAULT_EFFORT,
+        resume: str | None = None,
+        typed: str = "",
     ) -> None:
         super().__init__()
         self.settings, self.folder = settings, folder
@@ -62,10 +69,10 @@ class VivaceApp(App[None], inherit_bindings=False):
         self.key_map = KeyMap(settings.keys)
         self.history = History(settings.state_dir / "history.jsonl")
         self.session: Session | None = None
-        self._resume = resume
+        self._effort, self._resume = effort, resume
         *lines, self._typed_before = typed.split("\n")
         self._early = [(line, False) for line in lines if line.strip()]  # messages from before the session
-        self.status = Status("starting", _short_model(settings.model), "medium")
+        self.status = Status("starting", _short_model(settings.model), effort)
         self.controls = Controls(self)
         self.transcript = Transcript(is_utf8=self.is_utf8, on_scroll=self.changed)
         self.menu = Menu(is_utf8=self.is_utf8)
@@ -107,7 +114,7 @@ class VivaceApp(App[None], inherit_bindings=False):
         presenter, session = await asyncio.to_thread(_load)
         shown = presenter(self.transcript, self.status, self.folder, self.changed)
         try:
-            self.session = session(self.settings, self.folder, shown, self.status, self.changed)
+            self.session = session(self.settings, self.folder, shown, self.status, self.changed, self._effort)
         except VivaceError as error:
             self.complain(error)
             return
@@ -333,8 +340,15 @@ def _short_model(model: str) -> str:
     return Path(model).stem if os.sep in model and model.endswith((".gguf", ".json")) else model
 
 
-def run(settings: Settings, folder: Path, *, resume: str | None = None, typed: str = "") -> int:
+def run(
+    settings: Settings,
+    folder: Path,
+    *,
+    effort: Effort = DEFAULT_EFFORT,
+    resume: str | None = None,
+    typed: str = "",
+) -> int:
     """Show the terminal face until the user leaves it; return the exit code. `typed` came before it."""
-    app = VivaceApp(settings, folder, resume=resume, typed=typed)
+    app = VivaceApp(settings, folder, effort=effort, resume=resume, typed=typed)
     app.run()
     return app.return_code or 0

@@ -64,11 +64,8 @@ async def choose_model(app: "VivaceApp", session: "Session", argument: str) -> N
 
 async def choose_effort(app: "VivaceApp", session: "Session", argument: str) -> None:
     chosen = next((effort for effort in EFFORTS if effort == argument), None)
-    if chosen:
-        session.talk.effort = chosen
-        app.status.effort = chosen
-        app.changed()
-        app.transcript.add(Note(f"Effort {argument}. Edits do not use it yet."))
+    if chosen is not None:
+        session.use_effort(chosen)
     elif argument:
         raise UsageError(f"There is no effort {argument!r}.", f"Efforts: {', '.join(EFFORTS)}.")
     else:

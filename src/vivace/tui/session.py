@@ -13,6 +13,7 @@ from typing import Any
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import Failed
 from vivace.config import Settings
 from vivace.errors import ServerGone, TurnFault, VivaceError
@@ -31,6 +32,7 @@ class Session:
         presenter: ScreenPresenter,
         status: Status,
         on_change: Callable[[], None],
+        effort: Effort = DEFAULT_EFFORT,
     ) -> None:
         self.settings, self.folder, self.presenter = settings, folder, presenter
         self._status, self._on_change = status, on_change
@@ -40,6 +42,7 @@ class Session:
         self._warming: asyncio.Task[None] | None = None
         self.is_ready = False  # the server answers
         self.talk = self._open(None)
+        self.use_effort(effort)
         self.prepare()
 
     # ---- from nothing to a server that answers -----------------------------------------------------------
@@ -169,6 +172,12 @@ class Session:
         finally:
             self._warming = None
 
+    def use_effort(self, effort: Effort) -> None:
+        """Try this hard from the next turn on."""
+        self.talk.effort = self._effort = effort
+        self._status.effort = effort
+        self._on_change()
+
     async def use_model(self, name: str) -> None:
         """Let another model answer from the next turn on; fetch it first if it is not here."""
         self.settings = self.settings.having(model=name)
@@ -184,6 +193,7 @@ class Session:
     async def go_on_with(self, other: Conversation) -> None:
         """Put another conversation in the place of this one."""
         before, self.talk, self.is_ready = self.talk, other, False
+        self.talk.effort = self._effort
         await before.close()
         self.prepare()
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from vivace.agent.effort import EFFORTS, Effort
+from vivace.agent.effort import DEFAULT_EFFORT, EFFORTS, Effort
 from vivace.cli.commands.edit import model_option
 from vivace.errors import DONE, USAGE, UsageError
 
@@ -36,7 +36,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         model_option,
         click.option("--yes", "-y", is_flag=True, help="With -p: write changes without asking."),
-        click.option("--effort", type=click.Choice(EFFORTS), help="With -p: how hard to try at an edit."),
+        click.option("--effort", type=click.Choice(EFFORTS), help="How hard to try at an edit."),
         click.option(
             "--max-turns",
             type=click.IntRange(min=1),
@@ -103,4 +103,5 @@ def _open_terminal(given: Given) -> int:
             from vivace.agent.conversation.opening import last_conversation
 
             resume = last_conversation(settings, Path.cwd())
-        return run(settings, Path.cwd(), resume=resume, typed=typed)
+        effort = given.effort or DEFAULT_EFFORT
+        return run(settings, Path.cwd(), effort=effort, resume=resume, typed=typed)
