@@ -64,6 +64,7 @@ class ScreenPresenter:
         self._edit: EditBlock | None = None
         self._side: Answer | None = None
         self.starts: dict[int, int] = {}  # turn -> the block at which it begins
+        self._was_run = False  # examples of the instruction, for the edit at hand
         self.review: Review | None = None
         self.queued: Sequence[events.QueuedMessage] = ()
 
@@ -144,6 +145,7 @@ class ScreenPresenter:
             case events.FileChosen(path=path):
                 self._say(f"reading {path.name}")
             case events.EditStarted(source=source):
+                self._was_run = False
                 self._edit = self._transcript.add(EditBlock(self._named(source.path), source.path.suffix))
                 self._say("choosing the part to change")
             case events.UnitLocated(source=source, unit=unit):
@@ -154,12 +156,13 @@ class ScreenPresenter:
             case events.ComparingAnswers():
                 self._say("trying other answers")
             case events.AnswersCompared():
+                self._was_run = event.examples > 0
                 self._transcript.add(Note(event.in_words))
             case events.EditProposed(proposal=proposal):
                 if self._edit is not None:
                     self._edit.propose(proposal)
             case events.EditApplied():
-                self._end_edit("written, not run · /undo takes it back")
+                self._end_edit(f"written{'' if self._was_run else ', not run'} · /undo takes it back")
             case events.EditNotApplied(reason=reason):
                 self._end_edit("nothing to change" if reason == "nothing_to_change" else "not written")
             case _:
