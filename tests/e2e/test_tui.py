@@ -21,10 +21,16 @@ NEW = "def show(task):\n    # two\n    print(task.title)\n"
 class Tmux:
     """A terminal of its own, on a server of its own."""
 
-    def __init__(self, home: Home, socket: Path) -> None:
-        self.home, self.socket = home, socket
+    def __init__(self, home: Home, folder: Path) -> None:
+        self.home, self._folder, self._opened = home, folder, 0
+
+    @property
+    def socket(self) -> Path:
+        """One for each time it is opened: a server that is about to end may still answer on its own."""
+        return self._folder / f"tmux{self._opened}.sock"
 
     def open(self, *arguments: str, columns: int = 90, rows: int = 28) -> None:
+        self._opened += 1
         command = ["env", "TERM=screen-256color", "LC_ALL=C.UTF-8", *PROGRAM, *arguments]
         self._tmux(
             "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(self.home.work), *command
@@ -65,7 +71,7 @@ class Tmux:
 
 @pytest.fixture
 def tmux(home: Home, tmp_path: Path) -> Iterator[Tmux]:
-    terminal = Tmux(home, tmp_path / "tmux.sock")
+    terminal = Tmux(home, tmp_path)
     yield terminal
     terminal.close()
 
