@@ -1,5 +1,6 @@
 """Cases against a real server with a scripted model: what is obeyed, kept and prefilled again is counted."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ async def test_an_obedient_model_obeys_in_every_form(address: ServerAddress, mod
     (result,) = await run_steers(address, model, [case_of("dog", "with a dog", form=form)])
     assert (result.obeyed, result.kept, result.passed_before) == (True, True, False)
     assert result.prefilled_again == 0
+
+
+@pytest.mark.parametrize("form", ["steer", "interrupt", "resend"])
+async def test_an_answer_that_ends_early_is_followed_by_the_text(
+    address: ServerAddress, tmp_path: Path, form: Form
+) -> None:
+    """An answer with fewer deltas than the case waits for is not waited for: the text is the next message."""
+    model = script(tmp_path, replies={"a dog": "A dog in a city.", "": "No."}, step_ms=1)
+    async with asyncio.timeout(60):
+        (result,) = await run_steers(address, model, [case_of("dog", "with a dog", form=form)])
+    assert result.obeyed
 
 
 async def test_what_is_not_obeyed_or_lost_is_counted_so(address: ServerAddress, model: str) -> None:

@@ -1,9 +1,10 @@
-"""One WebSocket to the server, as any client has it: create, say something in the middle, hear the end.
+"""One WebSocket to the server, as any client has it: create, say something in the middle, read to the end.
 
 Owns the three ways to say something to an answer under way: `response.steer`, Codex's `response.interrupt`
 and a create that goes on from there, and the whole conversation sent again. Does not own cases or checks.
 """
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from vivace.eval.steers.cases import Case, Form
 
 Item = dict[str, Any]
 SPARE_TOKENS = 40  # beyond the place of a steer, so that the answer is still under way when it comes
+_DELTA = "response.output_text.delta"
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
@@ -39,6 +41,7 @@ class Talk:
         self._settings = {"model": model, "temperature": 0, "store": False, "max_output_tokens": tokens}
         self._items: list[Item] = []
         self.answers: list[Answer] = []
+        self._response_id = ""  # of the answer under way
 
     async def ask(self, text: str) -> None:
         """Begin the first answer."""
@@ -46,23 +49,32 @@ class Talk:
         await self._create(input=self._items)
 
     async def interrupt(self, after: int, text: str, form: Form) -> None:
-        """Say `text` after so many deltas of the answer; the next answer begins then."""
-        response_id = await self._until_said(after)
-        if form == "steer":
-            await self._send("response.steer", previous_response_id=response_id, input=text)
-            await self.finish()
-            return
-        await self._send("response.interrupt", response_id=response_id)
-        answer = await self.finish()
-        if form == "interrupt":
+        """Say `text` after this many deltas of the answer, or after its end if it has fewer.
+
+        The next answer begins then.
+        """
+        answer = await self._until_said(after)
+        if answer is None and form == "steer":
+            await self._send("response.steer", previous_response_id=self._response_id, input=text)
+            answer = await self.finish()
+            if answer.reason == "steered":
+                return
+            with contextlib.suppress(RequestRefused):  # it was over when the steer came
+                await self._until(lambda _: False)
+        if answer is None:
+            await self._send("response.interrupt", response_id=self._response_id)
+            answer = await self.finish()
+        if form != "resend":
             await self._create(previous_response_id=answer.id, input=text)
         else:
             self._items += [*answer.output, _user(text)]
             await self._create(input=self._items)
 
     async def finish(self) -> Answer:
-        """Hear the answer that is under way to its end."""
-        event = await self._until(lambda event: event["type"] in _ENDS)
+        """Read the answer that is under way to its end."""
+        return self._keep(await self._until(lambda event: event["type"] in _ENDS))
+
+    def _keep(self, event: Item) -> Answer:
         self.answers.append(_answer(event["response"]))
         return self.answers[-1]
 
@@ -72,11 +84,15 @@ class Talk:
     async def _send(self, kind: str, **fields: Any) -> None:
         await self._socket.send(json.dumps({"type": kind, **fields}))
 
-    async def _until_said(self, deltas: int) -> str:
+    async def _until_said(self, deltas: int) -> Answer | None:
+        """Read this many deltas. Return the answer if it ended before."""
         created = await self._until(lambda event: event["type"] == "response.created")
+        self._response_id = str(created["response"]["id"])
         for _ in range(deltas):
-            await self._until(lambda event: event["type"] == "response.output_text.delta")
-        return str(created["response"]["id"])
+            event = await self._until(lambda event: event["type"] in (_DELTA, *_ENDS))
+            if event["type"] != _DELTA:
+                return self._keep(event)
+        return None
 
     async def _until(self, is_it: Callable[[Item], bool]) -> Item:
         while True:
