@@ -7,6 +7,11 @@ can neither break it nor pose as the standard library. Does not start anything.
 import sys
 
 
+def python_command(*arguments: str) -> list[str]:
+    """Return the command that runs this Python with nothing from the current folder."""
+    return [sys.executable, "-P", *arguments]
+
+
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module with this Python, and with nothing from the current folder."""
-    return [sys.executable, "-P", "-m", module, *arguments]
+    """Return the command that runs a module so."""
+    return python_command("-m", module, *arguments)

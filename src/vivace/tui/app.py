@@ -8,7 +8,6 @@ conversation (`session`).
 import asyncio
 import os
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
+from vivace.child_python import module_command
 from vivace.config import Settings
 from vivace.errors import VivaceError
 from vivace.tui import theme
@@ -264,7 +264,7 @@ class VivaceApp(App[None], inherit_bindings=False):
     async def run_program(self, *arguments: str) -> None:
         """Run one of our own commands and show what it prints."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vivace", *arguments),
+            *module_command("vivace", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

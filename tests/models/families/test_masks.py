@@ -36,7 +36,7 @@ class House:
     def __init__(self, tokenizer: GgufTokenizer, size: int) -> None:
         self.tokenizer = tokenizer
         info = SimpleNamespace(end_tokens=tokenizer.end_tokens, vocab_size=size)
-        self.grammars = Grammars(SimpleNamespace(info=info, piece=tokenizer.token_bytes))  # type: ignore[arg-type]
+        self.grammars = Grammars(SimpleNamespace(info=info, token_bytes=tokenizer.token_bytes))  # type: ignore[arg-type]
 
     def said(self, family: Family, spec: OutputSpec, text: str) -> Sequence[tuple[str, ...] | str]:
         """What is heard of a text whose markers are single tokens, each allowed by the grammar."""

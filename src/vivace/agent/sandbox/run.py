@@ -10,7 +10,6 @@ import math
 import os
 import re
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from vivace.agent.sandbox.bubblewrap import (
     unavailable,
 )
 from vivace.agent.sandbox.usage import children_of, usage_of
+from vivace.child_python import python_command
 
 LOOK_S = 0.02  # between two looks at what the program uses
 READ_BYTES = 65536
@@ -156,9 +156,9 @@ def _descriptor(stack: contextlib.ExitStack, data: bytes) -> int:
 
 def _limited(ready: int, limits: Limits) -> list[str]:
     """Return the command that sets the limits inside and becomes the program."""
-    python = str(Path(sys.executable).resolve())
+    python, *flags = python_command("-I", "-S", "-B", LIMITED_INSIDE)
     listed = ",".join(f"{name}={value}" for name, value in limits.of_a_process.items())
-    return [python, "-I", "-S", "-B", LIMITED_INSIDE, str(ready), listed]
+    return [str(Path(python).resolve()), *flags, str(ready), listed]
 
 
 async def _started(

@@ -5,10 +5,10 @@ exit code, has shown nothing. Does not own the sandbox (`agent.sandbox`).
 """
 
 import secrets
-import sys
 from typing import Literal
 
 from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
+from vivace.child_python import python_command
 from vivace.eval.edits.tasks import Task
 
 Verdict = Literal["passed", "failed", "error", "time", "memory", "processes", "output"]
@@ -32,7 +32,7 @@ async def judge(task: Task, code: str) -> tuple[Verdict, str]:
     """Run the task's test over `code`. Return the verdict, and the end of what a program that failed said."""
     proof = secrets.token_hex(16)  # written behind the last line of the program
     outcome = await run_sandboxed(
-        [sys.executable, "-s", "-P", "-B", "-c", RUN, proof, "timed" if task.is_timed else ""],
+        python_command("-s", "-B", "-c", RUN, proof, "timed" if task.is_timed else ""),
         files={"program.py": task.program(code).encode("utf-8", "replace")},
         environment={"PYTHONHASHSEED": "0"},
         limits=LIMITS,

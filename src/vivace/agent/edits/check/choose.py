@@ -6,7 +6,6 @@ choice says so.
 
 import ast
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.proposal import Proposal
 from vivace.agent.sandbox.run import Limits, run_sandboxed
+from vivace.child_python import python_command
 from vivace.errors import SandboxUnavailable
 
 LIMITS = Limits(seconds=40.0, cpu_seconds=30.0)  # for all candidates together
@@ -86,7 +86,7 @@ async def _count_held(proposals: Sequence[Proposal], examples: list[Example]) ->
     program = program_for(codes, examples).encode()
     try:
         outcome = await run_sandboxed(
-            [sys.executable, "-I", "program.py"], files={"program.py": program}, limits=LIMITS
+            python_command("-I", "program.py"), files={"program.py": program}, limits=LIMITS
         )
     except SandboxUnavailable:
         return None
