@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.server.serving import script, status_of, until
+from tests.server.serving import script, status_of, until, until_ready
+from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 
@@ -79,20 +80,23 @@ def running(settings: Settings, model: str) -> Any:
 
 
 async def test_leaving_while_waiting_for_the_model(
-    served: Settings, address: ServerAddress, slow: str, tmp_path: Path
+    start: Callable[..., Settings], slow: str, tmp_path: Path
 ) -> None:
-    """A turn that waits for the engine to change models is forgotten; the one that runs is not."""
+    """A turn that waits for the only engine to change models is forgotten; the one that runs is not."""
+    settings = start(model=slow, allow_scripted=True, max_models=1)
+    until_ready(settings)
+    address = warm.ensure_server(settings)
     other = script(tmp_path, "other", replies={"": "other"})
     leave_first = await over_socket(address, {"model": slow, "input": "hi"})
-    await asyncio.to_thread(until, lambda: running(served, slow))
+    await asyncio.to_thread(until, lambda: running(settings, slow))
     leave_second = await over_sse(address, {"model": other, "input": "hi"})
-    await asyncio.to_thread(until, lambda: status_of(served).answers == 2)
+    await asyncio.to_thread(until, lambda: status_of(settings).answers == 2)
     leave_second()
-    await asyncio.to_thread(until, lambda: status_of(served).answers == 1)
-    assert running(served, slow)
+    await asyncio.to_thread(until, lambda: status_of(settings).answers == 1)
+    assert running(settings, slow)
     leave_first()
-    await asyncio.to_thread(until, lambda: status_of(served).answers == 0)
-    assert status_of(served).engine.model == slow
+    await asyncio.to_thread(until, lambda: status_of(settings).answers == 0)
+    assert status_of(settings).engine.model == slow
 
 
 async def test_leaving_forgets_what_waits_on_the_socket(
