@@ -15,6 +15,7 @@ LAYERS = [
     "config",
     "fairness",
     "child_python",
+    "redaction",
     "models",
     "engine",
     "protocol",

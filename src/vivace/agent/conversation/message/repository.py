@@ -18,6 +18,7 @@ from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.events import FileChosen
+from vivace.agent.git import git_command
 from vivace.agent.prompting import begun_answer, read_prompt, user
 from vivace.errors import FileProblem, UsageError
 
@@ -90,7 +91,7 @@ def list_files(folder: Path) -> list[Listed]:
 
 def _paths(folder: Path) -> list[Path]:
     """Return paths relative to the folder: what git knows or would, or else all that is not hidden."""
-    command = ["git", "-C", str(folder), "ls-files", "-co", "--exclude-standard", "-z"]
+    command = git_command(folder, "ls-files", "-co", "--exclude-standard", "-z")
     try:
         output = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
         paths = [Path(name.decode("utf-8", "surrogateescape")) for name in output.split(b"\0") if name]

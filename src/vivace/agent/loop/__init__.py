@@ -1,0 +1,1 @@
+"""A task: a model that calls tools until it is done."""

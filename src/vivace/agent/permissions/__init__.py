@@ -1,0 +1,1 @@
+"""What the agent's tools may do: modes, protected paths and the decision."""

@@ -1,0 +1,82 @@
+"""Known secrets taken out of text: tokens of common services, private keys, passwords in URLs and settings.
+
+Owns the patterns. They find what looks like a secret by its form; a secret without a form of its own is not
+found. Each pattern reads a text in linear time. Does not own what is logged.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    (
+        "private-key",
+        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,20000}?(?:-----END [A-Z ]{0,30}KEY-----|\Z)",
+    ),
+    ("jwt", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
+    ("vivace-key", r"\bvv_[A-Za-z0-9_-]{43,}"),
+    ("api-key", r"\bsk-[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic and those like them
+    ("github-token", r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})"),
+    ("gitlab-token", r"\bglpat-[A-Za-z0-9_-]{20,}"),
+    ("aws-key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    ("slack-token", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
+    ("google-key", r"\b(?:AIza[A-Za-z0-9_-]{35,}|ya29\.[A-Za-z0-9_-]{20,})"),
+    ("hub-token", r"\bhf_[A-Za-z0-9]{30,}"),
+    ("package-token", r"\b(?:npm_[A-Za-z0-9]{36,}|pypi-[A-Za-z0-9_-]{40,})"),
+    ("payment-key", r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{20,}"),
+    ("mail-key", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    ("bearer", r"(?i)(?<=\bbearer )[A-Za-z0-9._~+/-]{16,}={0,2}"),
+    ("password", r"(?<=://)[^\s:/@]{1,200}:[^\s/@]{1,200}(?=@)"),
+    # A variable of a shell or a .env file, as `API_KEY=…` or `export DB_PASSWORD="…"`.
+    (
+        "variable",
+        r"(?m)(?<=[A-Z_])(?:(?<=SECRET)|(?<=TOKEN)|(?<=PASSWORD)|(?<=PASSWD)|(?<=API_KEY)|(?<=ACCESS_KEY)"
+        r"|(?<=PRIVATE_KEY))=(?![\[])[\"']?[^\s\"'$]{8,}[\"']?",
+    ),
+    # A setting in quotes, as `"password": "…"`.
+    (
+        "setting",
+        r"(?i)(?<=[\w\"'])(?:(?<=password)|(?<=passwd)|(?<=secret)|(?<=api_key)|(?<=apikey)|(?<=token))"
+        r"[\"']?\s{0,3}[:=]\s{0,3}[\"'](?!\[)[^\s\"']{8,}[\"']",
+    ),
+)
+_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
+_SECRET_NAME = re.compile(
+    r"(?i)(secret|token|passw|credential|api_?key|access_?key|private_?key|auth|cookie|session)"
+)
+_KEPT_AS_THEY_ARE = ("variable", "setting")  # what stands before the value stays
+
+
+def redact(text: str) -> str:
+    """Return the text with `[redacted:KIND]` in place of every secret that is found."""
+    for kind, pattern in _COMPILED:
+        text = pattern.sub(_assigned if kind in _KEPT_AS_THEY_ARE else f"[redacted:{kind}]", text)
+    return text
+
+
+def redact_values(value: Any) -> Any:
+    """Return JSON with every string in it redacted."""
+    match value:
+        case str():
+            return redact(value)
+        case dict():
+            return {key: redact_values(each) for key, each in value.items()}
+        case list():
+            return [redact_values(each) for each in value]
+    return value
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that neither have the name of a secret nor hold one."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not _SECRET_NAME.search(name) and redact(value) == value
+    }
+
+
+def _assigned(found: "re.Match[str]") -> str:
+    """Return an assignment with its value redacted."""
+    sign = re.match(r"[\"']?\s*[:=]\s*", found[0])
+    assert sign is not None
+    return f"{sign[0]}[redacted:value]"
