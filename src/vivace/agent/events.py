@@ -130,7 +130,7 @@ class EditDecided:
 
 @dataclass(frozen=True)
 class EditApplied:
-    """The file has its new bytes, and the journal has the old ones.
+    """The files have their new bytes, and the journal has the old ones.
 
     A file that had changed meanwhile was merged: `is_merged` of the entry's file says so.
     """
@@ -142,7 +142,7 @@ class EditApplied:
 
 @dataclass(frozen=True)
 class EditNotApplied:
-    """The file is as it was."""
+    """Every file is as it was."""
 
     proposal: Proposal
     reason: Reason

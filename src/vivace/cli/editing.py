@@ -70,7 +70,7 @@ def _edit(
     journal = open_journal(settings)  # before the file is read: an edit that was cut short is finished first
     scope = read_scope(target, to_write=approval != "never")
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
-    task = EditTask(scope, instruction, approval, effort)
+    task = EditTask((scope,), instruction, approval, effort)
 
     async def work(model: Model) -> Entry | None:
         return await run_edit(task, model, presenter, journal)

@@ -286,7 +286,11 @@ class VivaceApp(App[None], inherit_bindings=False):
     async def write_in_editor(self) -> None:
         """Let the user write the message in an editor of their own."""
         try:
-            data = await self._edited("message.md", self.editor.whole_text.encode())
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "message.md"
+                file.write_bytes(self.editor.whole_text.encode())
+                await self._open_editor(file)
+                data = file.read_bytes()
         except OSError as error:
             self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
             return
@@ -296,21 +300,19 @@ class VivaceApp(App[None], inherit_bindings=False):
         from vivace.agent.edits.proposal import UseText
 
         try:
-            review.decide(
-                UseText(await self._edited(review.proposal.source.path.name, review.proposal.new_bytes))
-            )
+            with tempfile.TemporaryDirectory() as folder:
+                files = review.proposal.write_to(Path(folder))
+                await self._open_editor(*files)
+                review.decide(UseText(tuple(file.read_bytes() for file in files)))
         except OSError as error:
             self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
 
-    async def _edited(self, name: str, data: bytes) -> bytes:
+    async def _open_editor(self, *files: Path) -> None:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        with tempfile.TemporaryDirectory() as folder, self._suspended():
-            file = Path(folder) / name
-            file.write_bytes(data)
-            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+        with self._suspended():
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), *map(str, files))
             if code := await process.wait():
                 raise OSError(f"{editor} ended with exit code {code}")
-            return file.read_bytes()
 
     @contextmanager
     def _suspended(self) -> Iterator[None]:

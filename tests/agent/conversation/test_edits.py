@@ -87,7 +87,7 @@ async def test_it_is_what_was_edited_before(begin: Begin, face: Face, task: Path
     assert [edit.unit for edit in turn.edits] == ["show"]
     assert [located.was_ranked for located in face.seen(UnitLocated)] == [False, False]
     told = "do it again\n(Before, I asked: make @task.py:show shout I rejected your change. too loud)"
-    assert face.seen(EditApplied)[0].proposal.instruction == told
+    assert face.seen(EditApplied)[0].proposal.files[0].instruction == told
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_an_edit_is_steered(begin: Begin, face: Face, task: Path) -> None:
     assert (abandoned.why, abandoned.steer) == ("steered", "and loudly")
     assert turn.attempts[0].is_abandoned
     assert read(task) == NEW
-    assert face.seen(EditApplied)[0].proposal.instruction == "make show shout\nand loudly"
+    assert face.seen(EditApplied)[0].proposal.files[0].instruction == "make show shout\nand loudly"
 
 
 async def test_an_edit_is_stopped_at_the_question(begin: Begin, face: Face, task: Path) -> None:

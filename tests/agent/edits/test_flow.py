@@ -93,7 +93,7 @@ class Desk:
 
     async def edit(self, presenter: Recorder, approval: Approval = "ask", target: str = ":show") -> object:
         scope = read_scope(parse_target(f"{self.file}{target}"), to_write=True)
-        task = EditTask(scope, "shout", approval)
+        task = EditTask((scope,), "shout", approval)
         async with asyncio.timeout(HANG_S):
             return await run_edit(task, self.model, presenter, self.journal)
 
@@ -153,7 +153,7 @@ async def test_only_the_chosen_hunks_are_written(play: Callable[..., Desk]) -> N
 
 async def test_the_users_own_text_is_checked_and_asked_about_again(play: Callable[..., Desk]) -> None:
     """An edited text comes back as a proposal with its problems, and is written when the user insists."""
-    desk, presenter = play(), Recorder(UseText(BROKEN.encode()), Accept())
+    desk, presenter = play(), Recorder(UseText((BROKEN.encode(),)), Accept())
     await desk.edit(presenter)
     assert [bool(proposal.problems) for proposal in presenter.asked] == [False, True]
     assert desk.file.read_text() == BROKEN
@@ -161,7 +161,7 @@ async def test_the_users_own_text_is_checked_and_asked_about_again(play: Callabl
 
 async def test_the_old_text_again_is_nothing_to_change(play: Callable[..., Desk]) -> None:
     """Accepting a text that is the file's own writes nothing and records nothing."""
-    desk, presenter = play(), Recorder(UseText(OLD.encode()), Accept())
+    desk, presenter = play(), Recorder(UseText((OLD.encode(),)), Accept())
     assert await desk.edit(presenter) is None
     assert isinstance(presenter.events[-1], EditNotApplied)
     assert presenter.events[-1].reason == "nothing_to_change"

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from vivace.agent.edits.apply.source import source_from_bytes
 from vivace.agent.edits.find.units import file_unit
-from vivace.agent.edits.proposal import Proposal, make_proposal
+from vivace.agent.edits.proposal import FileProposal, make_proposal
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "d"]), max_size=30)
 ENDS = st.sampled_from(["\n", "\r\n"])
 
 
-def propose(old: bytes, new: bytes) -> Proposal:
+def propose(old: bytes, new: bytes) -> FileProposal:
     source = source_from_bytes(Path("f.txt"), old)
     return make_proposal(source, file_unit(source), "change it", new)
 

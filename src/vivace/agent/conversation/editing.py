@@ -44,7 +44,7 @@ async def edit_in_turn(
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
     scope = await _scope(history, model, presenter, instruction, mentions, to_write=approval != "never")
-    task = EditTask(scope, with_reference(history, instruction), approval, effort)
+    task = EditTask((scope,), with_reference(history, instruction), approval, effort)
     await run_edit(task, model, presenter, journal)
 
 

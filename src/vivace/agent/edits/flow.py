@@ -1,7 +1,7 @@
 """One edit from the user's words to the file: locate, write, check, decide, apply.
 
 Owns the order of the steps, for every face. What happens is shown to a `Presenter`, which also answers the
-one question. Interrupted at any await, it leaves the file as it was: the file is written in one step that
+one question. Interrupted at any await, it leaves every file as it was: all are written in one step that
 cannot be interrupted, by the journal, and nothing is awaited behind it.
 """
 
@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vivace.agent.edits.apply.journal import Entry, Journal
+from vivace.agent.edits.apply.journal import Change, Entry, Journal
 from vivace.agent.edits.edit import EditScope, propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
@@ -38,7 +38,7 @@ Approval = Literal["ask", "always", "never"]  # whether the user decides, or yes
 
 @dataclass(frozen=True)
 class EditTask:
-    scope: EditScope
+    scopes: tuple[EditScope, ...]  # what the user named, in order; of one file at least
     instruction: str
     approval: Approval
     effort: Effort = DEFAULT_EFFORT
@@ -53,12 +53,13 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
     proposal = await _write(task, model, presenter)
     proposal, decision = await _decide(task, proposal, presenter)
     presenter.show(EditDecided(proposal, decision))
-    if isinstance(decision, Reject) or not proposal.changes_bytes:
+    if isinstance(decision, Reject) or not proposal.changed:
         presenter.show(EditNotApplied(proposal, _why_not(task, proposal)))
         return None
     await asyncio.sleep(0)  # an interrupt that came meanwhile takes effect here, and not behind the write
     began_s = time.perf_counter()
-    entry = journal.apply(proposal.source, proposal.new_bytes, task.instruction, proposal.unit)
+    changes = [Change(file.source, file.new_bytes, file.unit) for file in proposal.changed]
+    entry = journal.apply_all(changes, task.instruction)
     presenter.show(EditApplied(proposal, entry, (time.perf_counter() - began_s) * 1e3))
     return entry
 
@@ -67,9 +68,10 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
     """Let the model locate and write, and show it as it comes."""
     turns_before, first_token_ms = len(model.waterfalls), 0.0
     last: AgentEvent | None = None
-    presenter.show(EditStarted(task.scope.source, task.scope.unit, task.instruction))
+    first = task.scopes[0]
+    presenter.show(EditStarted(first.source, first.unit, task.instruction))
     try:
-        async with aclosing(propose(model, task.scope, task.instruction, task.effort)) as events:
+        async with aclosing(propose(model, task.scopes, task.instruction, task.effort)) as events:
             async for event in events:
                 if isinstance(event, DiffGrew) and not first_token_ms:
                     first_token_ms = (time.perf_counter() - task.asked_at_s) * 1e3
@@ -115,12 +117,12 @@ async def _decide(task: EditTask, proposal: Proposal, presenter: Presenter) -> t
                 proposal = proposal.with_hunks(chosen)
                 if not proposal.problems:
                     return proposal, decision
-            case UseText(new_bytes=new_bytes):
-                proposal = proposal.with_bytes(new_bytes)
+            case UseText(texts=texts):
+                proposal = proposal.with_texts(texts)
         presenter.show(EditProposed(proposal, by="user"))
 
 
 def _why_not(task: EditTask, proposal: Proposal) -> Reason:
     if task.approval == "never":
         return "shown_only"
-    return "rejected" if proposal.changes_bytes else "nothing_to_change"
+    return "rejected" if proposal.changed else "nothing_to_change"

@@ -1,10 +1,11 @@
-"""What an edit would make of a file, and what the user may decide about it.
+"""What an edit would make of its files, and what the user may decide about it.
 
 Owns the proposal: its bytes, its hunks and its problems, and how it changes when the user takes only some
-hunks or gives a text of their own. Pure data; writes nothing (`apply.journal`) and asks nobody.
+hunks or gives texts of their own. Does not write the files (`apply.journal`) and asks nobody.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
 from vivace.agent.edits.check.verify import verify
@@ -27,9 +28,9 @@ class AcceptHunks:
 
 @dataclass(frozen=True)
 class UseText:
-    """Take this as the file's new content instead. It is checked, shown and asked about again."""
+    """Take these as the files' new contents instead. They are checked, shown and asked about again."""
 
-    new_bytes: bytes
+    texts: tuple[bytes, ...]  # one for each file, in the proposal's order
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ Decision = Accept | AcceptHunks | UseText | Reject
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """What the file would become."""
+class FileProposal:
+    """What one file would become."""
 
     source: SourceFile
-    unit: Unit
+    unit: Unit  # that was rewritten; of several, the lines from the first to the last
     instruction: str
     new_bytes: bytes
     hunks: tuple[Hunk, ...]
@@ -63,11 +64,11 @@ class Proposal:
         """Return whether the file would differ at all. A change of line ends alone has no hunks."""
         return self.new_bytes != self.source.raw
 
-    def with_bytes(self, new_bytes: bytes) -> "Proposal":
+    def with_bytes(self, new_bytes: bytes) -> "FileProposal":
         """Return the proposal with the user's own text, checked again."""
         return make_proposal(self.source, self.unit, self.instruction, new_bytes)
 
-    def with_hunks(self, chosen: frozenset[int]) -> "Proposal":
+    def with_hunks(self, chosen: frozenset[int]) -> "FileProposal":
         """Return the proposal with the chosen hunks only, checked again."""
         if len(chosen) == len(self.hunks):
             return self  # with its line ends, which are in no hunk
@@ -80,10 +81,62 @@ class Proposal:
         return self.with_bytes(source.raw)
 
 
-def make_proposal(source: SourceFile, unit: Unit, instruction: str, new_bytes: bytes) -> Proposal:
+@dataclass(frozen=True)
+class Proposal:
+    """What all files of an edit would become. It is taken, left and undone as one."""
+
+    files: tuple[FileProposal, ...]
+
+    @property
+    def hunks(self) -> tuple[Hunk, ...]:
+        """Return the hunks of all files, numbered through."""
+        return tuple(hunk for file in self.files for hunk in file.hunks)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return why it should not be written; nothing when it may."""
+        if len(self.files) == 1:
+            return self.files[0].problems
+        return tuple(f"{file.source.path.name}: {each}" for file in self.files for each in file.problems)
+
+    @property
+    def changed(self) -> tuple[FileProposal, ...]:
+        """Return the files that would differ at all."""
+        return tuple(file for file in self.files if file.changes_bytes)
+
+    @property
+    def paths_text(self) -> str:
+        return ", ".join(str(file.source.path) for file in self.changed or self.files)
+
+    def write_to(self, folder: Path) -> list[Path]:
+        """Write the new texts into an empty folder, for an editor. Return the files, in order."""
+        paths = []
+        for number, file in enumerate(self.files):
+            path = folder / str(number) / file.source.path.name  # two files may have one name
+            path.parent.mkdir()
+            path.write_bytes(file.new_bytes)
+            paths.append(path)
+        return paths
+
+    def with_texts(self, texts: tuple[bytes, ...]) -> "Proposal":
+        """Return the proposal with the user's own texts, checked again."""
+        pairs = zip(self.files, texts, strict=True)
+        return Proposal(tuple(file.with_bytes(text) for file, text in pairs))
+
+    def with_hunks(self, chosen: frozenset[int]) -> "Proposal":
+        """Return the proposal with the chosen hunks only, checked again."""
+        files, before = [], 0
+        for file in self.files:
+            own = range(before, before + len(file.hunks))
+            files.append(file.with_hunks(frozenset(index - before for index in own if index in chosen)))
+            before += len(file.hunks)
+        return Proposal(tuple(files))
+
+
+def make_proposal(source: SourceFile, unit: Unit, instruction: str, new_bytes: bytes) -> FileProposal:
     """Compare the new bytes with the file as it was read, and check them."""
     problems = verify(source, language_for(source.path), unit, new_bytes, instruction)
-    return Proposal(source, unit, instruction, new_bytes, whole_diff(source, new_bytes), tuple(problems))
+    return FileProposal(source, unit, instruction, new_bytes, whole_diff(source, new_bytes), tuple(problems))
 
 
 def whole_diff(source: SourceFile, new_bytes: bytes) -> tuple[Hunk, ...]:

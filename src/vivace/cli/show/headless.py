@@ -51,9 +51,9 @@ class HeadlessPresenter:
             case CompactionStarted():
                 self.progress("The conversation is nearly full and is summarised.")
             case EditProposed(proposal=proposal):
-                self._write(unified(proposal))
+                self._write("".join(map(unified, proposal.files)))
             case EditApplied(proposal=proposal):
-                self.progress(f"Wrote {proposal.source.path} (`vivace undo` takes it back).")
+                self.progress(f"Wrote {proposal.paths_text} (`vivace undo` takes it back).")
 
     def finish(self, result: Result) -> None:
         """Print the end."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from vivace.agent.conversation.transcript.recording import unified
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import (
     AgentEvent,
@@ -44,9 +45,11 @@ class JsonPresenter:
                 _emit("waterfall", model=model, first_token_ms=first_token_ms, turns=stages)
             case EditApplied(proposal=proposal, entry=entry):
                 merged = [file.path for file in entry.files if file.is_merged]
-                _emit("written", path=str(proposal.source.path), number=entry.number, merged=merged)
+                for file in proposal.changed:
+                    _emit("written", path=str(file.source.path), number=entry.number, merged=merged)
             case EditNotApplied(proposal=proposal):
-                _emit("not_written", path=str(proposal.source.path))
+                for file in proposal.files:
+                    _emit("not_written", path=str(file.source.path))
             case Failed(error=error):
                 _emit("error", code=error.code, message=error.message, hint=error.hint)
 
@@ -56,7 +59,11 @@ class JsonPresenter:
 
 
 def _unified(proposal: Proposal) -> str:
-    return "".join(f"{row.text if row.tag == '@' else row.tag + row.text}\n" for row in proposal.rows)
+    """Return the diff; of several files, with their names."""
+    if len(proposal.files) > 1:
+        return "".join(map(unified, proposal.files))
+    rows = proposal.files[0].rows
+    return "".join(f"{row.text if row.tag == '@' else row.tag + row.text}\n" for row in rows)
 
 
 def _emit(kind: str, **fields: Any) -> None:

@@ -76,7 +76,7 @@ class TerminalPresenter:
                     screen.say()
                     self._show_times()
             case EditApplied(proposal=proposal, entry=entry, apply_ms=apply_ms):
-                screen.say(f"Wrote {proposal.source.path} (`vivace undo` takes it back).")
+                screen.say(f"Wrote {proposal.paths_text} (`vivace undo` takes it back).")
                 for file in entry.files:
                     if file.is_merged:
                         screen.say(f"{file.path} had changed meanwhile: both changes are in it now.")
@@ -116,9 +116,12 @@ class TerminalPresenter:
 
     def _show_proposal(self, event: EditProposed) -> None:
         proposal = event.proposal
-        self._screen.show_diff(proposal.rows)
+        for file in proposal.files:
+            if len(proposal.files) > 1 and file.hunks:
+                self._screen.bold(str(file.source.path))
+            self._screen.show_diff(file.rows)
         if event.by == "user":
-            if not proposal.changes_bytes:
+            if not proposal.changed:
                 self._screen.say("There is nothing to change: this is the file as it is.")
             for problem in proposal.problems:
                 self._screen.say(f"Careful: {problem}")
@@ -157,17 +160,16 @@ async def read_answer(question: str) -> str | None:
     return answer.strip().lower() if answer else None
 
 
-async def _edited(proposal: Proposal) -> bytes:
-    """Return the proposal as the user left it in an editor."""
+async def _edited(proposal: Proposal) -> tuple[bytes, ...]:
+    """Return the proposed files as the user left them in an editor."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / proposal.source.path.name
-        file.write_bytes(proposal.new_bytes)
+        files = proposal.write_to(Path(folder))
         try:
-            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), *map(str, files))
             if code := await process.wait():
                 raise OSError(f"exit code {code}")
-            return file.read_bytes()
+            return tuple(file.read_bytes() for file in files)
         except OSError as error:
             raise UsageError(
                 f"The editor {editor} failed: {error}", "Set EDITOR to one that works."

@@ -89,7 +89,7 @@ async def _edited(task: Task, effort: Effort, model: Model) -> tuple[str, list[U
         path.write_text(task.code, "utf-8")
         scope = read_scope(Target(path, None), to_write=True)
         await run_edit(
-            EditTask(scope, task.instruction, "always", effort),
+            EditTask((scope,), task.instruction, "always", effort),
             model,
             presenter,
             Journal(Path(folder) / "undo"),

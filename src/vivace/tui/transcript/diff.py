@@ -68,12 +68,24 @@ class EditBlock(Cached):
         if self._live is not None:
             rows += self._diff(self._live.rows(self._partial), width, self._first_line, self._first_line)
         elif self.proposal is not None:
-            for index, hunk in enumerate(self.proposal.hunks):
-                rows.append(self._hunk_head(index, hunk.rows_with_header[0].text))
-                rows += self._diff(hunk.rows, width, hunk.old_first, hunk.new_first)
+            rows += self._proposed(self.proposal, width)
             rows += [(Span(f"  {clean(problem)}"[:width], "error"),) for problem in self.proposal.problems]
         if self.ending:
             rows.append((Span(f"  {clean(self.ending)}"[: max(1, width)], "dim"),))
+        return rows
+
+    def _proposed(self, proposal: "Proposal", width: int) -> list[Row]:
+        """Return the hunks of all files, numbered through; of several files, with their names."""
+        rows: list[Row] = []
+        index = 0
+        for file in proposal.files:
+            self._lexer = lexer_name(file.source.path.suffix)
+            if len(proposal.files) > 1 and file.hunks:
+                rows.append((Span("  "), Span(clean(file.source.path.name), "bold")))
+            for hunk in file.hunks:
+                rows.append(self._hunk_head(index, hunk.rows_with_header[0].text))
+                rows += self._diff(hunk.rows, width, hunk.old_first, hunk.new_first)
+                index += 1
         return rows
 
     def _hunk_head(self, index: int, text: str) -> Row:

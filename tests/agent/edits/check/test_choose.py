@@ -11,7 +11,7 @@ from vivace.agent.edits.check.choose import Candidate, Choice, choose, examples_
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import find_unit
-from vivace.agent.edits.proposal import Proposal, make_proposal
+from vivace.agent.edits.proposal import FileProposal, make_proposal
 
 OLD = "def double(x):\n    return x\n"
 INSTRUCTION = "double(2) should be 4, double(0) should be 0"
@@ -19,7 +19,7 @@ INSTRUCTION = "double(2) should be 4, double(0) should be 0"
 needs_sandbox = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
 
-def proposal(new: str, instruction: str = INSTRUCTION) -> Proposal:
+def proposal(new: str, instruction: str = INSTRUCTION) -> FileProposal:
     source = source_from_bytes(Path("app.py"), OLD.encode())
     unit = find_unit(list_units(source, PYTHON), "double")
     return make_proposal(source, unit, instruction, new.encode())

@@ -37,7 +37,8 @@ class EditResult:
     problems: list[str] = field(default_factory=list)
     outcome: str = "open"  # open, applied, undone, rejected, nothing_to_change, shown_only
     reason: str = ""  # of a rejection, in the user's words
-    entry: int = 0  # in the undo journal
+    entry: int = 0  # in the undo journal; files that were changed together share it
+    attempt: int = 0  # of the turn, in which it was made
 
 
 @dataclass
@@ -199,17 +200,29 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
 def _take_edit(turn: Turn, record: AnyRecord) -> None:
     match record:
         case records.UnitChosen(path=path, unit=unit):
-            turn.edits.append(EditResult(path, unit))
-        case records.EditShown(path=path, diff=diff, problems=problems):
-            edit = _last(turn.edits, EditResult(path))
-            edit.diff, edit.problems = diff, problems
+            edit = _edit_of(turn, path)
+            edit.unit = f"{edit.unit}, {unit}" if edit.unit else unit
+        case records.EditShown(path=path, unit=unit, diff=diff, problems=problems):
+            edit = _edit_of(turn, path)
+            edit.unit, edit.diff, edit.problems = unit, diff, problems
         case records.Decided(reason=reason):
-            _last(turn.edits, EditResult("")).reason = reason
+            for edit in turn.edits:
+                edit.reason = reason if edit.attempt == len(turn.attempts) else edit.reason
         case records.EditWritten(path=path, diff=diff, entry=entry):
-            edit = _last(turn.edits, EditResult(path))
+            edit = _edit_of(turn, path)
             edit.outcome, edit.diff, edit.entry = "applied", diff, entry
         case records.EditDropped(path=path, reason=reason):
-            _last(turn.edits, EditResult(path)).outcome = reason
+            _edit_of(turn, path).outcome = reason
+
+
+def _edit_of(turn: Turn, path: str) -> EditResult:
+    """Return what the attempt at hand makes of this file: one result, however many units it rewrites."""
+    attempt = len(turn.attempts)
+    for edit in turn.edits:
+        if (edit.path, edit.attempt) == (path, attempt):
+            return edit
+    turn.edits.append(EditResult(path, attempt=attempt))
+    return turn.edits[-1]
 
 
 def _last(kept: list[T], fallback: T) -> T:

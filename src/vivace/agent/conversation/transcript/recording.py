@@ -13,7 +13,7 @@ from vivace.agent.conversation.transcript import records
 from vivace.agent.conversation.transcript.file import Transcript
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.edits.proposal import AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.proposal import AcceptHunks, Decision, FileProposal, Proposal, Reject, UseText
 from vivace.agent.presenter import Presenter
 from vivace.errors import WriteProblem
 
@@ -29,8 +29,7 @@ class RecordingPresenter:
         self._history = history
 
     def show(self, event: events.AgentEvent) -> None:
-        record = record_of(event)
-        if record is not None:
+        for record in records_of(event):
             try:
                 self.write(record)
             except WriteProblem:
@@ -48,8 +47,23 @@ class RecordingPresenter:
         return await self._face.decide(proposal)
 
 
-def record_of(event: events.AgentEvent) -> AnyRecord | None:
-    """Return the line that an event leaves, or None if it leaves none."""
+def records_of(event: events.AgentEvent) -> list[AnyRecord]:
+    """Return the lines that an event leaves: none, one, or one for each file of an edit."""
+    match event:
+        case events.EditProposed(proposal=proposal, by=by):
+            return [_shown(file, by) for file in proposal.files]
+        case events.EditApplied(proposal=proposal, entry=entry):
+            return [
+                records.EditWritten(path=str(file.source.path), diff=unified(file), entry=entry.number)
+                for file in proposal.changed
+            ]
+        case events.EditNotApplied(proposal=proposal, reason=why):
+            return [records.EditDropped(path=str(file.source.path), reason=why) for file in proposal.files]
+    record = _record_of(event)
+    return [record] if record else []
+
+
+def _record_of(event: events.AgentEvent) -> AnyRecord | None:
     match event:
         case events.TurnStarted(turn=turn, text=text, mentions=mentions):
             return records.TurnBegun(turn=turn, text=text, mentions=list(mentions), at_s=time.time())
@@ -86,22 +100,9 @@ def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
             return records.UnitChosen(path=path, unit=unit.qualified_name, lines=lines, by=by)
         case events.AnswersCompared(answers=answers, examples=examples, held=held):
             return records.Compared(answers=answers, examples=examples, held=held)
-        case events.EditProposed(proposal=proposal, by=by):
-            return records.EditShown(
-                path=str(proposal.source.path),
-                unit=proposal.unit.qualified_name,
-                diff=unified(proposal),
-                problems=list(proposal.problems),
-                by=by,
-            )
         case events.EditDecided(decision=decision):
             reason = decision.reason if isinstance(decision, Reject) else ""
             return records.Decided(decision=_name(decision), reason=reason)
-        case events.EditApplied(proposal=proposal, entry=entry):
-            path = str(proposal.source.path)
-            return records.EditWritten(path=path, diff=unified(proposal), entry=entry.number)
-        case events.EditNotApplied(proposal=proposal, reason=why):
-            return records.EditDropped(path=str(proposal.source.path), reason=why)
     return None
 
 
@@ -134,7 +135,17 @@ def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
     return None
 
 
-def unified(proposal: Proposal) -> str:
+def _shown(file: FileProposal, by: str) -> records.EditShown:
+    return records.EditShown(
+        path=str(file.source.path),
+        unit=file.unit.qualified_name,
+        diff=unified(file),
+        problems=list(file.problems),
+        by=by,
+    )
+
+
+def unified(proposal: FileProposal) -> str:
     """Return the proposal as a unified diff with the file's name, which `patch` understands."""
     path = proposal.source.path
     rows = [row.text if row.tag == "@" else row.tag + row.text for row in proposal.rows]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from vivace.agent.edits.check.examples import Example, find_examples, program_for
 from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.edits.proposal import Proposal
+from vivace.agent.edits.proposal import FileProposal
 from vivace.agent.sandbox.run import Limits, run_sandboxed
 from vivace.child_python import python_command
 from vivace.errors import SandboxUnavailable
@@ -22,7 +22,7 @@ LIMITS = Limits(seconds=40.0, cpu_seconds=30.0)  # for all candidates together
 
 @dataclass(frozen=True)
 class Candidate:
-    proposal: Proposal
+    proposal: FileProposal
     nats_per_token: float
 
     @property
@@ -34,7 +34,7 @@ class Candidate:
 class Choice:
     """What was chosen, and by what."""
 
-    proposal: Proposal
+    proposal: FileProposal
     answers: int  # distinct ones that could be used
     examples: int  # that were run; 0: none were
     held: int  # of them, for the chosen one
@@ -53,7 +53,7 @@ async def choose(candidates: Sequence[Candidate], *, runs_examples: bool) -> Cho
     return Choice(proposals[best], len(usable), len(examples) if held else 0, counts[best])
 
 
-def examples_for(proposal: Proposal) -> list[Example]:
+def examples_for(proposal: FileProposal) -> list[Example]:
     """Return the examples of the instruction and of the unit's own docstring, if the file is Python."""
     source, unit = proposal.source, proposal.unit
     if language_for(source.path) is not PYTHON:
@@ -80,7 +80,7 @@ def _docstrings(text: str, names: Sequence[str]) -> str:
     return "\n\n".join(found)
 
 
-async def _count_held(proposals: Sequence[Proposal], examples: list[Example]) -> list[int] | None:
+async def _count_held(proposals: Sequence[FileProposal], examples: list[Example]) -> list[int] | None:
     """Return how many examples hold for each proposal, or None if they could not be run."""
     codes = [each.new_bytes.decode("utf-8", "replace") for each in proposals]
     program = program_for(codes, examples).encode()
