@@ -105,6 +105,39 @@ EDITS = [
     "undo the rename of Store",
 ]
 
+SMALL_TALK = [
+    "hi",
+    "Hi there!",
+    "thanks",
+    "thank you so much :)",
+    "ok",
+    "OK.",
+    "okay, thanks",
+    "great, thanks!",
+    "Good morning!",
+    "yes",
+    "yes please",
+    "no",
+    "nope",
+    "perfect!!",
+    "nice work 👍",
+    "👍",
+    "...",
+    "got it, that makes sense",
+    "that's all for now, bye",
+    "never mind",
+    "danke schön",
+    "Merci beaucoup !",
+]
+NO_SMALL_TALK = [  # edits that begin like it
+    "ok, fix it",
+    "perfect. now rename it",
+    "no, keep the old name",
+    "thanks, and add a test",
+    "sure, do it",
+    "yes, use a set",
+]
+
 # Written after the words were chosen, and not looked at since: what is counted here is honest.
 HELD_OUT_QUESTIONS = [
     "what is the purpose of the second argument",

@@ -52,6 +52,20 @@ async def test_the_model_is_not_asked_without_need() -> None:
     assert not scorer.asked
 
 
+@pytest.mark.parametrize("text", intents.SMALL_TALK)
+async def test_small_talk_is_answered_whatever_the_model_thinks(text: str) -> None:
+    """A greeting, thanks or a yes is a question by its words: a model that would edit is not asked."""
+    would_edit = Scorer(-9.0, -1.0)
+    assert await decide_intent(would_edit, text) == IntentDecided("question", "words")
+    assert not would_edit.asked
+
+
+@pytest.mark.parametrize("text", intents.NO_SMALL_TALK)
+def test_an_edit_may_begin_like_small_talk(text: str) -> None:
+    """What follows the thanks decides."""
+    assert intent_by_words(text) == "edit"
+
+
 @pytest.mark.parametrize("text", ["", " ", "?", "!", "@", "a" * 100_000, "add " * 20_000, "please " * 20_000])
 def test_odd_messages_take_no_time(text: str) -> None:
     """Whatever is pasted is decided or left to the model, at once."""

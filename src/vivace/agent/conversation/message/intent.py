@@ -1,7 +1,7 @@
 """Whether a message is a question to answer or an instruction to change code.
 
 Owns the decision. Words decide where they can; where they do not, the model scores two continuations and
-generates nothing. tests/agent/conversation/message/test_intent.py holds a labelled set. Does not own which
+generates nothing. Small talk is a question by its words. tests/agent/conversation/message/test_intent.py holds a labelled set. Does not own which
 file is meant (`repository`).
 """
 
@@ -43,11 +43,29 @@ _ASKING = re.compile(
     re.I,
 )
 _ABLE = re.compile(rf"^{_POLITE}(?:can|could|would|will|should|may|might|must)\b", re.I)
+_TALK = (
+    r"hi|hello|hey|hiya|yo|howdy|greetings|good (?:morning|afternoon|evening|night|day)|morning|welcome back"
+    r"|thanks|thank you|thankyou|thx|ty|cheers|much appreciated|thanks for (?:that|this|your help|the help)"
+    r"|ok|okay|okey|k|kk|alright|all right|right|fine|sure|yes|yeah|yep|yup|no|nope|nah|not yet|maybe"
+    r"|got it|i see|i understand|understood|makes sense|that (?:makes sense|helps|works|helped|is all)"
+    r"|that's (?:all|it|fine|right|good|great|perfect)|never ?mind|no problem|no worries|you're welcome"
+    r"|good|great|nice|cool|perfect|awesome|excellent|wonderful|amazing|brilliant|lovely|neat|wow|super"
+    r"|well done|good job|good work|great job|great work|nice work|nice one|haha|lol|hm+|oh|ah|ouch|oops|sorry"
+    r"|bye|goodbye|see you|see ya|later|test|testing|ping"
+    r"|hallo|guten (?:morgen|tag|abend)|moin|servus|danke(?: schön| dir)?|vielen dank|tschüss|alles klar"
+    r"|bonjour|salut|merci(?: beaucoup)?|hola|gracias|ciao|grazie|olá|obrigad[oa]"
+)
+_ADDED = r"very much|so much|a lot|again|there|everyone|all|mate|friend|vivace|then|indeed|for now|man|please|dir"
+_SMALL_TALK = re.compile(rf"(?:(?:{_TALK}|{_ADDED})(?: |$))*")
+_SPOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+MAX_TALK_CHARS = 80  # longer messages are about something
 
 
 def intent_by_words(text: str) -> TurnKind | None:
     """Return what the words alone say, or None where they do not decide."""
     said = text.strip()
+    if is_small_talk(said):
+        return "question"
     is_asked = said.endswith("?")
     if _REQUEST.search(said):
         return "edit"
@@ -59,6 +77,13 @@ def intent_by_words(text: str) -> TurnKind | None:
         return None if _IMPERATIVE.search(said) else "question"
     is_told = _IMPERATIVE.search(said) or _DEMAND.search(said) or _LATER.search(said)
     return "edit" if is_told else None
+
+
+def is_small_talk(text: str) -> bool:
+    """Return whether a message only greets, thanks or agrees. It is answered, whatever a model thinks."""
+    if len(text) > MAX_TALK_CHARS:
+        return False
+    return _SMALL_TALK.fullmatch(" ".join(_SPOKEN.findall(text.lower()))) is not None
 
 
 async def decide_intent(scorer: Scorer, text: str) -> IntentDecided:
