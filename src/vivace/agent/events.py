@@ -184,6 +184,34 @@ class FileChosen:
 
 
 @dataclass(frozen=True)
+class CodePiece:
+    """Code that goes before a question although the user mentioned none."""
+
+    path: str  # relative to the conversation's folder
+    unit: str = ""  # the unit's qualified name; "" for the whole file
+    by: Literal["name", "recent"] = "name"  # the question names it, or it was spoken of before
+    max_chars: int = 0  # of what is shown of it
+    is_shortened: bool = False  # it is longer: its outline is shown, or its beginning
+
+    @property
+    def label(self) -> str:
+        """Return its name as a person reads it."""
+        name = f"{self.path}: {self.unit}" if self.unit else self.path
+        return f"{name} (outline)" if self.is_shortened else name
+
+
+@dataclass(frozen=True)
+class CodeRead:
+    """The model reads this code with the question."""
+
+    pieces: tuple[CodePiece, ...]
+
+    @property
+    def in_words(self) -> str:
+        return f"reading {', '.join(piece.label for piece in self.pieces)}"
+
+
+@dataclass(frozen=True)
 class ResponseBegan:
     """The server has begun a response. By its id the conversation can go on later."""
 
@@ -338,6 +366,7 @@ AgentEvent = (
     | TurnStarted
     | IntentDecided
     | FileChosen
+    | CodeRead
     | ResponseBegan
     | Abandoned
     | SteerQueued

@@ -118,6 +118,9 @@ class ScreenPresenter:
             case events.AnswerStarted():
                 self._answer = None
                 self._say("reading")
+            case events.CodeRead():
+                add(Note(event.in_words))
+                self._say("reading")
             case events.Abandoned(steer=steer, why=why):
                 self._strike()
                 add(
@@ -242,6 +245,8 @@ class ScreenPresenter:
         for turn in turns:
             self.starts[turn.number] = len(self._transcript.blocks)
             self._transcript.add(Said(shortened(turn.text)))
+            if turn.code:
+                self._transcript.add(Note(events.CodeRead(turn.code).in_words))
             for attempt in turn.attempts:
                 if turn.kind == "question" and attempt.text:
                     answer = self._transcript.add(Answer())

@@ -4,18 +4,20 @@ Owns the parts and their counts. The server counted most of them when it read th
 a prefill, which the next turn needs anyway. Does not own what is sent (`message.prompt`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vivace.agent.conversation.message.prompt import opening
 from vivace.agent.conversation.transcript.history import History
+from vivace.agent.events import CodePiece
 from vivace.agent.prompting import Message
 from vivace.client.responses import ResponsesClient
 
 
 @dataclass(frozen=True)
 class ContextPart:
-    name: str  # instructions, summary, message 3, answer 3, next
+    name: str  # instructions, summary, message 3, answer 3, code, next
     tokens: int
     text: str = ""  # how it begins
 
@@ -30,17 +32,26 @@ class ContextUse:
         return sum(part.tokens for part in self.parts)
 
 
+@dataclass(frozen=True)
+class NextRequest:
+    """What would be sent now."""
+
+    body: dict[str, Any]
+    body_without_code: dict[str, Any]  # the same without the code that was found for it
+    code: tuple[CodePiece, ...]
+
+
 async def count_context(
-    client: ResponsesClient, history: History, request: dict[str, Any], *, window_tokens: int, lane: str
+    client: ResponsesClient, history: History, upcoming: NextRequest, *, window_tokens: int, lane: str
 ) -> ContextUse:
-    """Count what the next request would put in front of the model; `request` is that request."""
+    """Count what the next request would put in front of the model."""
 
     async def count(body: dict[str, Any]) -> int:
         response = await client.prefill(body | {"store": False}, lane=lane)
         return response.usage.input_tokens if response.usage else 0
 
     async def count_items(items: list[Message]) -> int:
-        return await count({"model": request["model"], "input": items})
+        return await count({"model": upcoming.body["model"], "input": items})
 
     began = opening(history.compaction)
     instructions = await count_items(opening(None))
@@ -49,11 +60,16 @@ async def count_context(
     if history.compaction:
         before = await count_items(began)
         parts.append(ContextPart("summary", before - instructions, history.compaction.summary))
-    if "previous_response_id" in request:
+    if "previous_response_id" in upcoming.body:
         turns, before = _turn_parts(history, before)
         parts += turns
-    after = await count(request)
-    return ContextUse((*parts, ContextPart("next", max(0, after - before))), window_tokens)
+    if upcoming.code:
+        alone = await count(upcoming.body_without_code)
+        after = await count(upcoming.body)
+        parts.append(ContextPart("code", after - alone, _labels(upcoming.code)))
+    else:
+        alone = await count(upcoming.body)
+    return ContextUse((*parts, ContextPart("next", max(0, alone - before))), window_tokens)
 
 
 def _turn_parts(history: History, before: int) -> tuple[list[ContextPart], int]:
@@ -64,7 +80,12 @@ def _turn_parts(history: History, before: int) -> tuple[list[ContextPart], int]:
         if turn.number <= last or turn.kind != "question" or not turn.total_tokens:
             continue
         message = turn.total_tokens - turn.answer_tokens - before
-        parts.append(ContextPart(f"message {turn.number}", message, turn.text))
+        read = f"{_labels(turn.code)} + " if turn.code else ""
+        parts.append(ContextPart(f"message {turn.number}", message, f"{read}{turn.text}"))
         parts.append(ContextPart(f"answer {turn.number}", turn.answer_tokens, turn.answer))
         before = turn.total_tokens
     return parts, before
+
+
+def _labels(code: Sequence[CodePiece]) -> str:
+    return ", ".join(piece.label for piece in code)

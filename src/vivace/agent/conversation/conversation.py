@@ -19,7 +19,6 @@ from vivace.agent.conversation.beside import answer_beside
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.context import ContextUse, count_context
 from vivace.agent.conversation.message.mentions import mentions_in
-from vivace.agent.conversation.message.prompt import content_of
 from vivace.agent.conversation.prefilling import Prefiller
 from vivace.agent.conversation.queue import MessageQueue
 from vivace.agent.conversation.transcript.export import to_markdown
@@ -173,13 +172,13 @@ class Conversation:
         if self.is_running:
             return  # the draft may become a steer, and the turn has the engine
         with contextlib.suppress(VivaceError):  # it is said when the message is sent
-            request = self._work.draft_request(draft, self._mentions(draft, mentions))
+            request = await self._work.draft_request(draft, self._mentions(draft, mentions))
             await self._prefiller.update(request)
 
     async def btw(self, question: str) -> str:
         """Answer a question on a fork of the conversation's KV, which stays as it is. Cancel it to stop."""
-        content = content_of(question, self._mentions(question, None), self.folder)
-        request, client = self._work.request(content), await self._connection.client()
+        upcoming = await self._work.next_request(question, self._mentions(question, None))
+        request, client = upcoming.body, await self._connection.client()
         lane = f"{self.id}.beside"
         return await answer_beside(client, self._presenter, request, question=question, lane=lane)
 
@@ -261,8 +260,8 @@ class Conversation:
         self._check_idle()
         await self._prefiller.finish()
         client, window = await self._connection.client(), await self._connection.window_tokens(self.model)
-        request = self._work.request(content_of(draft, self._mentions(draft, mentions), self.folder))
-        return await count_context(client, self._history, request, window_tokens=window, lane=self.id)
+        upcoming = await self._work.next_request(draft, self._mentions(draft, mentions))
+        return await count_context(client, self._history, upcoming, window_tokens=window, lane=self.id)
 
     def export(self) -> str:
         """Return the conversation as Markdown."""

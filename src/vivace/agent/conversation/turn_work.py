@@ -11,6 +11,7 @@ from typing import Any, Literal
 from vivace.agent.conversation import compaction
 from vivace.agent.conversation.answering import Answering, Ending
 from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.context import NextRequest
 from vivace.agent.conversation.editing import draft_messages, edit_in_turn
 from vivace.agent.conversation.message.intent import decide_intent, intent_by_words
 from vivace.agent.conversation.message.prompt import (
@@ -19,11 +20,20 @@ from vivace.agent.conversation.message.prompt import (
     previous_response,
     turns_since_summary,
 )
+from vivace.agent.conversation.message.relevant_code import find_code
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
-from vivace.agent.events import Abandoned, Compacted, CompactionStarted, IntentDecided, TurnKind
+from vivace.agent.events import (
+    Abandoned,
+    CodePiece,
+    CodeRead,
+    Compacted,
+    CompactionStarted,
+    IntentDecided,
+    TurnKind,
+)
 from vivace.agent.presenter import Presenter
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
@@ -131,7 +141,7 @@ class TurnWork:
         return Ending("completed")
 
     async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:
-        content = content_of(text, mentions, Path(self._history.folder))
+        content = await self._content_with_code(text, mentions)
         window = await self._connection.window_tokens(self._history.model) if self._can_compact else 0
         if compaction.is_due(self._history, content, window):
             await self.compact("window")
@@ -172,13 +182,31 @@ class TurnWork:
         self._presenter.show(compacted)
         return compacted
 
-    def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
+    async def _content_with_code(self, text: str, mentions: tuple[str, ...]) -> str:
+        """Return the message with its files, and show what else the model reads with it."""
+        code = await self._code_for(text, mentions)
+        if code:
+            self._presenter.show(CodeRead(code))
+        return content_of(text, mentions, Path(self._history.folder), code)
+
+    async def _code_for(self, text: str, mentions: tuple[str, ...]) -> tuple[CodePiece, ...]:
+        """Return the code that a question is about. Where something is mentioned, nothing else is read."""
+        return () if mentions else await asyncio.to_thread(find_code, self._history, text)
+
+    async def next_request(self, text: str, mentions: tuple[str, ...]) -> NextRequest:
+        """Return what would be sent if this were asked now."""
+        folder, code = Path(self._history.folder), await self._code_for(text, mentions)
+        alone = self.request(content_of(text, mentions, folder))
+        body = self.request(content_of(text, mentions, folder, code)) if code else alone
+        return NextRequest(body, alone, code)
+
+    async def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
         """Return the body of what is read first if this draft is sent."""
         folder = Path(self._history.folder)
         if mentions and intent_by_words(text) == "edit":
             items = draft_messages(folder, text, mentions[0])
             return {"model": self._history.model, "input": items, "temperature": 0, "store": False}
-        return self.request(content_of(text, mentions, folder))
+        return (await self.next_request(text, mentions)).body
 
     def request(self, content: str, *, is_whole: bool = False) -> dict[str, Any]:
         """Return the body of the next answer: what is new behind the last response."""

@@ -14,6 +14,7 @@ from vivace.agent.events import (
     Abandoned,
     AgentEvent,
     AnswerGrew,
+    CodeRead,
     CompactionStarted,
     EditApplied,
     EditProposed,
@@ -45,6 +46,8 @@ class HeadlessPresenter:
         match event:
             case AnswerGrew(delta=delta):
                 self._write(delta)
+            case CodeRead():
+                self.progress(f"({event.in_words})")
             case Abandoned():
                 self._end_line()
                 self.progress("The server went away; this is the answer from its beginning.")

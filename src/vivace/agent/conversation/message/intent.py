@@ -1,8 +1,8 @@
 """Whether a message is a question to answer or an instruction to change code.
 
-Owns the decision. Words decide where they can; where they do not, the model scores two continuations and
-generates nothing. Small talk is a question by its words. tests/agent/conversation/message/test_intent.py holds a labelled set. Does not own which
-file is meant (`repository`).
+Owns the decision. Words decide where they can, small talk included; where they do not, the model scores two
+continuations and generates nothing. tests/agent/conversation/message/test_intent.py holds a labelled set.
+Does not own which file is meant (`repository`).
 """
 
 import re
@@ -50,12 +50,14 @@ _TALK = (
     r"|got it|i see|i understand|understood|makes sense|that (?:makes sense|helps|works|helped|is all)"
     r"|that's (?:all|it|fine|right|good|great|perfect)|never ?mind|no problem|no worries|you're welcome"
     r"|good|great|nice|cool|perfect|awesome|excellent|wonderful|amazing|brilliant|lovely|neat|wow|super"
-    r"|well done|good job|good work|great job|great work|nice work|nice one|haha|lol|hm+|oh|ah|ouch|oops|sorry"
-    r"|bye|goodbye|see you|see ya|later|test|testing|ping"
+    r"|well done|good job|good work|great job|great work|nice work|nice one"
+    r"|haha|lol|hm+|oh|ah|ouch|oops|sorry|bye|goodbye|see you|see ya|later|test|testing|ping"
     r"|hallo|guten (?:morgen|tag|abend)|moin|servus|danke(?: schön| dir)?|vielen dank|tschüss|alles klar"
     r"|bonjour|salut|merci(?: beaucoup)?|hola|gracias|ciao|grazie|olá|obrigad[oa]"
 )
-_ADDED = r"very much|so much|a lot|again|there|everyone|all|mate|friend|vivace|then|indeed|for now|man|please|dir"
+_ADDED = (
+    r"very much|so much|a lot|again|there|everyone|all|mate|friend|vivace|then|indeed|for now|man|please|dir"
+)
 _SMALL_TALK = re.compile(rf"(?:(?:{_TALK}|{_ADDED})(?: |$))*")
 _SPOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 MAX_TALK_CHARS = 80  # longer messages are about something

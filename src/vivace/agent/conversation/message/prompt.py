@@ -5,11 +5,14 @@ from the last response. Does not own when a request is sent (`conversation`).
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import read_mention
+from vivace.agent.conversation.message.relevant_code import read_piece
 from vivace.agent.conversation.transcript.history import Compaction, EditResult, History, Turn
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.events import CodePiece
 from vivace.agent.prompting import Message, read_prompt, user
 from vivace.errors import UsageError
 
@@ -23,9 +26,7 @@ MAX_DIFF_LINES = 60
 
 def previous_response(history: History) -> str:
     """Return the response to go on from; "" if the model has read nothing yet."""
-    return next(
-        (turn.response_id for turn in reversed(turns_since_summary(history)) if _is_answered(turn)), ""
-    )
+    return next((turn.response_id for turn in reversed(turns_since_summary(history)) if turn.is_answered), "")
 
 
 def next_input(history: History, content: str, *, is_whole: bool = False) -> list[Message]:
@@ -34,7 +35,7 @@ def next_input(history: History, content: str, *, is_whole: bool = False) -> lis
     `is_whole`: with the whole conversation, for a server that does not know the last response.
     """
     turns = turns_since_summary(history)
-    answered = [index for index, turn in enumerate(turns) if _is_answered(turn)]
+    answered = [index for index, turn in enumerate(turns) if turn.is_answered]
     is_new = is_whole or not answered
     untold = turns if is_new else turns[answered[-1] + 1 :]
     items = opening(history.compaction) if is_new else []
@@ -57,39 +58,47 @@ def told(turns: Iterable[Turn], folder: Path) -> Iterable[Message]:
         answer = _report(turn) if turn.kind == "edit" else turn.answer
         if not answer and not turn.attempts:
             continue  # nothing came of it
-        content = content_of(turn.text, turn.mentions, folder, is_lenient=True)
+        content = content_of(turn.text, turn.mentions, folder, turn.code, is_lenient=True)
         yield user("\n\n".join(filter(None, [outcome, *turn.notes, content])))
         yield _assistant(answer, is_cut_off=turn.status == "stopped" and turn.kind == "question")
         outcome = _outcome(turn)
 
 
-def content_of(text: str, mentions: Sequence[str], folder: Path, *, is_lenient: bool = False) -> str:
-    """Return the message with the files that it mentions.
+def content_of(
+    text: str,
+    mentions: Sequence[str],
+    folder: Path,
+    code: Sequence[CodePiece] = (),
+    *,
+    is_lenient: bool = False,
+) -> str:
+    """Return the message with the files that it mentions, and the code that was found for it.
 
     They come first: the next message about them finds them in the KV.
     `is_lenient`: pass over files that cannot be read any more.
     """
+    readers = [partial(_mentioned, mention, folder) for mention in mentions]
+    readers += [partial(read_piece, piece, folder) for piece in code]
     parts = []
-    for mention in mentions:
+    for read in readers:
         try:
-            name, tag, piece = read_mention(mention, folder)
+            parts.append(read())
         except UsageError:
             if not is_lenient:
                 raise
-            continue
-        fence = fence_for(piece)
-        parts.append(f"{name}\n{fence}{tag}\n{piece}{fence}")
     return "\n\n".join([*parts, text])
+
+
+def _mentioned(mention: str, folder: Path) -> str:
+    name, tag, piece = read_mention(mention, folder)
+    fence = fence_for(piece)
+    return f"{name}\n{fence}{tag}\n{piece}{fence}"
 
 
 def turns_since_summary(history: History) -> list[Turn]:
     """Return the turns that are over and that the model reads itself."""
     last = history.compaction.turn if history.compaction else 0
     return [turn for turn in history.turns if turn.number > last and turn.status is not None]
-
-
-def _is_answered(turn: Turn) -> bool:
-    return turn.kind == "question" and bool(turn.response_id) and turn.status != "failed"
 
 
 def _report(turn: Turn) -> str:

@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from vivace.agent.edits.apply.source import read_source
@@ -75,18 +76,27 @@ def _exists(path: Path) -> bool:
 
 def list_files(folder: Path) -> list[Listed]:
     """Return the source files below the folder, each with the names of its units."""
-    found = []
-    for path in _paths(folder):
-        language = language_for(path)
-        file = folder / path
-        try:
-            if language is None or file.stat().st_size > MAX_BYTES:
-                continue
-            units = list_units(read_source(file), language)
-        except (OSError, FileProblem):
-            continue
-        found.append(Listed(path, tuple(unit.qualified_name for unit in units)))
-    return found
+    listed = (list_file(folder, path) for path in _paths(folder))
+    return [each for each in listed if each is not None]
+
+
+def list_file(folder: Path, path: Path) -> Listed | None:
+    """Return one file with the names of its units, or None if it is no source file that can be read."""
+    file = folder / path
+    try:
+        state = file.stat()
+        if language_for(path) is None or state.st_size > MAX_BYTES:
+            return None
+        return Listed(path, _names(file, state.st_mtime_ns, state.st_size))
+    except (OSError, FileProblem):
+        return None
+
+
+@lru_cache(maxsize=2 * MAX_FILES)
+def _names(file: Path, mtime_ns: int, size_bytes: int) -> tuple[str, ...]:
+    """Return the names of a file's units. It is read again when it has changed."""
+    del mtime_ns, size_bytes
+    return tuple(unit.qualified_name for unit in list_units(read_source(file), language_for(file)))
 
 
 def _paths(folder: Path) -> list[Path]:
@@ -114,19 +124,21 @@ def _walk(folder: Path) -> list[Path]:
 
 def _named_in(instruction: str, listed: list[Listed]) -> Path | None:
     """Return the one file whose path or name stands in the instruction."""
-    spoken = set(re.findall(r"[\w./-]+", instruction))
+    named = files_named_in(instruction, listed)
+    return named[0] if len(named) == 1 else None
+
+
+def files_named_in(text: str, listed: list[Listed]) -> list[Path]:
+    """Return the files whose path stands in the text, or else those whose name does."""
+    spoken = set(re.findall(r"[\w./-]+", text))
     spoken |= {word.rstrip(".") for word in spoken}
     by_path = [each.path for each in listed if str(each.path) in spoken]
-    by_name = [each.path for each in listed if each.path.name in spoken]
-    for paths in (by_path, by_name):
-        if len(paths) == 1:
-            return paths[0]
-    return None
+    return by_path or [each.path for each in listed if each.path.name in spoken]
 
 
 def _holders(instruction: str, listed: list[Listed]) -> list[Path]:
     """Return the files that have a unit whose name stands in the instruction, and looks like code."""
-    spoken = {word for word in _IDENTIFIER.findall(instruction) if _looks_like_code(word, instruction)}
+    spoken = {word for word in _IDENTIFIER.findall(instruction) if looks_like_code(word, instruction)}
     return [
         each.path
         for each in listed
@@ -134,7 +146,7 @@ def _holders(instruction: str, listed: list[Listed]) -> list[Path]:
     ]
 
 
-def _looks_like_code(word: str, instruction: str) -> bool:
+def looks_like_code(word: str, instruction: str) -> bool:
     """Return whether a word is a name rather than English: `read_file`, `readFile`, `read()` or in ticks."""
     is_cased = "_" in word or re.search(r"[a-z][A-Z]", word) is not None or word[0].isupper()
     return is_cased or re.search(rf"`[\w.]*{word}|\b{word}\(", instruction) is not None

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from vivace.agent.conversation.transcript import records
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.events import QueuedMessage, TurnKind, TurnStatus
+from vivace.agent.events import CodePiece, QueuedMessage, TurnKind, TurnStatus
 
 T = TypeVar("T")
 
@@ -57,6 +57,13 @@ class Turn:
     answer_tokens: int = 0
     error: str = ""
     notes: list[str] = field(default_factory=list)  # what the model was told in front of the message
+    code: tuple[CodePiece, ...] = ()  # what the model read with it beside the mentions
+    at_s: float = 0.0  # Unix time of its beginning
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the server has a response of it, which the next turn goes on from."""
+        return self.kind == "question" and bool(self.response_id) and self.status not in (None, "failed")
 
     @property
     def answer(self) -> str:
@@ -150,6 +157,8 @@ class History:
                 return turn.edits[-1].path
             if turn.mentions:
                 return turn.mentions[-1]
+            if turn.code:
+                return turn.code[-1].path
         return ""
 
     def close(self) -> None:
@@ -158,7 +167,7 @@ class History:
             self.turns[-1].status = "stopped"
 
     def _begin(self, record: records.TurnBegun) -> None:
-        turn = Turn(record.turn, record.text, tuple(record.mentions), notes=self.notes)
+        turn = Turn(record.turn, record.text, tuple(record.mentions), notes=self.notes, at_s=record.at_s)
         self.notes = []
         self.all_turns.append(turn)
         self.turns.append(turn)
@@ -180,6 +189,8 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
     match record:
         case records.Intent(kind=kind):
             turn.kind = kind
+        case records.CodeGiven(pieces=pieces):
+            turn.code = tuple(pieces)
         case records.AttemptBegun():
             turn.attempts.append(Attempt())
         case records.AttemptAbandoned(chars=chars, steer=steer):

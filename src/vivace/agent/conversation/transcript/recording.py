@@ -71,6 +71,8 @@ def _record_of(event: events.AgentEvent) -> AnyRecord | None:
             return records.Intent(kind=kind, by=by)
         case events.FileChosen(path=path, by=by):
             return records.FileNamed(path=str(path), by=by)
+        case events.CodeRead(pieces=pieces):
+            return records.CodeGiven(pieces=list(pieces))
         case events.AnswerStarted() | events.EditStarted():
             return records.AttemptBegun()
         case events.ResponseBegan(response_id=response_id):

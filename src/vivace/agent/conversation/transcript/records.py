@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from vivace.agent.events import QueuedMessage, TurnKind, TurnStatus
+from vivace.agent.events import CodePiece, QueuedMessage, TurnKind, TurnStatus
 
 SCHEMA = 1
 
@@ -65,6 +65,12 @@ class FileNamed(Record, frozen=True, tag="turn.file"):
 
     path: str  # with its folder
     by: str  # why this one: mention, recent, name or model
+
+
+class CodeGiven(Record, frozen=True, tag="turn.code"):
+    """Code that the model reads with a question, found by the question's words or by the turns before."""
+
+    pieces: list[CodePiece]  # each with path, unit, by, max_chars and is_shortened
 
 
 class AttemptBegun(Record, frozen=True, tag="attempt.started"):
@@ -282,6 +288,7 @@ AnyRecord = (
     | TurnBegun
     | Intent
     | FileNamed
+    | CodeGiven
     | AttemptBegun
     | ResponseKnown
     | AnswerDelta
