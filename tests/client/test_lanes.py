@@ -99,6 +99,18 @@ async def test_a_lane_that_nobody_reads_does_not_hold_up_another(client: Respons
         assert (await unread.response()).output_text == "x" * 200
 
 
+async def test_text_that_waits_is_one_event(client: ResponsesClient, slow: str) -> None:
+    """Whoever reads late gets the same text in fewer events, in its place between the others."""
+    async with client.turn({"model": slow, "input": "go", "max_output_tokens": 60}, lane="a") as turn:
+        while not turn.is_over:  # noqa: ASYNC110 - nobody reads it meanwhile
+            await asyncio.sleep(0.005)
+        events = [event async for event in turn]
+    texts = [event.delta for event in events if isinstance(event, OutputTextDelta)]
+    assert texts == ["x" * 60]
+    numbers = [event.sequence_number for event in events]
+    assert numbers == sorted(numbers)
+
+
 async def test_a_steer_in_the_middle_turns_around(client: ResponsesClient, slow: str) -> None:
     """The turn goes on with its successor, which has the partial and the steer in its log."""
     async with client.turn({"model": slow, "input": "go", "stream_id": "a"}, lane="a") as turn:

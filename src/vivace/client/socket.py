@@ -1,22 +1,21 @@
-"""One WebSocket with all of its lanes: a reader that sorts what comes, a writer that sends in order.
+"""One WebSocket with all of its lanes: what comes is sorted, what goes is sent in order.
 
 Owns which turn of a lane is next. One `response.create` of a lane is under way at a time, so that every event
-and every error frame of a lane belongs to one turn. The reader never waits for whoever reads a turn: each has
-its own buffer. Does not own the turns (`turn`) nor when a new socket is opened (`responses`).
+and every error frame of a lane belongs to one turn. It never waits for whoever reads a turn: each has its own
+buffer. Does not own the frames (`websocket`), the turns (`turn`) nor when a new socket is opened
+(`responses`).
 """
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from vivace.client.turn import Turn
+from vivace.client.websocket import HandshakeRefused, WebSocket
 from vivace.errors import RequestRefused, ServerGone
 from vivace.protocol.shapes.events import AnyEvent
 from vivace.protocol.shapes.refusal import ErrorFrame
@@ -51,13 +50,24 @@ class Lane:
 
 
 class ResponsesSocket:
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self) -> None:
         self.opened_at = time.monotonic()
         self.is_open = True
-        self._connection = connection
+        self._connection = WebSocket(self._read, self._on_lost)
         self._lanes: dict[str | None, Lane] = {}
-        self._outgoing: asyncio.Queue[str] = asyncio.Queue()
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+
+    async def open(self, address: Address) -> None:
+        """Connect to the server, or raise `RequestRefused` (a wrong token) or `ServerGone`."""
+        try:
+            async with asyncio.timeout(OPEN_S):
+                await self._connection.open(address.socket_url, address.token)
+        except HandshakeRefused as error:
+            if error.status:
+                message = f"The server refused the connection ({error.status})."
+                raise RequestRefused(message, status=error.status) from error
+            raise _unreachable(error) from error
+        except OSError as error:  # a time-out is one, too
+            raise _unreachable(error) from error
 
     @property
     def is_idle(self) -> bool:
@@ -78,16 +88,10 @@ class ResponsesSocket:
         """Close the connection, which ends every turn on it at the server."""
         self._lose(ServerGone("The connection was closed."))
         await self._connection.close()
-        await self._stop_tasks()
-
-    async def _stop_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _send(self, message: dict[str, Any]) -> None:
         if self.is_open:
-            self._outgoing.put_nowait(msgspec.json.encode(message).decode())
+            self._connection.send(msgspec.json.encode(message))
 
     def _advance(self, name: str | None) -> None:
         """Start the lane's next turn, unless one is under way. A turn that was left is passed over."""
@@ -102,24 +106,18 @@ class ResponsesSocket:
             lane.current = turn
             turn.begin()
 
-    async def _read(self) -> None:
-        """Hand everything to its turn until the connection ends; then end all turns."""
-        error = _lost()
+    def _read(self, data: bytearray) -> None:
+        """Hand a message to its turn."""
         try:
-            while True:
-                self._take(_decode(await self._connection.recv(decode=False)))
-        except ConnectionClosed:
-            pass
+            message = _decode(data)
         except msgspec.MsgspecError as problem:
-            error = ServerGone(f"The server sent what this client cannot read: {problem}.", error.hint)
-            self._connection.transport.abort()
-        finally:
-            self._lose(error)
+            self._lose(ServerGone(f"The server sent what this client cannot read: {problem}.", _HINT))
+            self._connection.abort()
+        else:
+            self._take(message)
 
-    async def _write(self) -> None:
-        with contextlib.suppress(ConnectionClosed):  # which the reader notices
-            while True:
-                await self._connection.send(await self._outgoing.get())
+    def _on_lost(self) -> None:
+        self._lose(_lost())
 
     def _take(self, message: AnyEvent | ErrorFrame) -> None:
         name = None if message.stream_id is UNSET else message.stream_id
@@ -149,23 +147,20 @@ class ResponsesSocket:
 
 
 async def open_socket(address: Address) -> ResponsesSocket:
-    """Connect to the server, or raise `RequestRefused` (a wrong token) or `ServerGone`."""
-    try:
-        connection = await connect(
-            address.socket_url,
-            additional_headers={"Authorization": f"Bearer {address.token}"},
-            compression=None,
-            max_size=None,
-            open_timeout=OPEN_S,
-            proxy=None,
-        )
-    except InvalidStatus as error:
-        status = error.response.status_code
-        raise RequestRefused(f"The server refused the connection ({status}).", status=status) from error
-    except (OSError, TimeoutError, InvalidHandshake) as error:
-        raise ServerGone(f"The server cannot be reached: {error}.", "See `vivace status`.") from error
-    return ResponsesSocket(connection)
+    """Return a socket to this server."""
+    socket = ResponsesSocket()
+    await socket.open(address)
+    return socket
+
+
+_HINT = "Try again; `vivace status` says more."
 
 
 def _lost() -> ServerGone:
-    return ServerGone("The connection to the server was lost.", "Try again; `vivace status` says more.")
+    return ServerGone("The connection to the server was lost.", _HINT)
+
+
+def _unreachable(error: Exception) -> ServerGone:
+    return ServerGone(
+        f"The server cannot be reached: {error or 'it does not answer'}.", "See `vivace status`."
+    )

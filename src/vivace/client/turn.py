@@ -11,9 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from vivace.errors import RequestRefused, ServerGone, VivaceError
 from vivace.protocol.shapes.events import (
     AnyEvent,
+    OutputTextDelta,
+    ReasoningTextDelta,
     Response,
     ResponseCompleted,
     ResponseCreated,
@@ -28,6 +32,9 @@ from vivace.protocol.shapes.refusal import ErrorFrame
 
 Send = Callable[[dict[str, Any]], None]
 
+Joinable = OutputTextDelta | ReasoningTextDelta
+
+MAX_JOINED = 4096  # characters: what nobody reads for long is kept in pieces
 DISCARD_PARTIAL = "discard_partial_items"
 OVER = "response_already_completed"
 
@@ -149,6 +156,9 @@ class Turn:
         if isinstance(message, ErrorFrame):
             self.end(_error(message))
             return
+        if isinstance(message, Joinable):
+            self._take_text(message)
+            return
         is_for_reader = not self._is_left
         match message:
             case ResponseCreated(response=response):
@@ -163,6 +173,16 @@ class Turn:
         self._changed.set()
         if self.response_id and not (self._is_running or self._asked or self._accepted):
             self.end(None)
+
+    def _take_text(self, message: Joinable) -> None:
+        """Add text to what waits for the reader: of one part, it is one event however often it came."""
+        if self._is_left:
+            return
+        if self._buffer and (joined := _joined(self._buffer[-1], message)):
+            self._buffer[-1] = joined
+        else:
+            self._buffer.append(message)
+        self._changed.set()
 
     def end(self, error: VivaceError | None) -> None:
         """Note that no event follows. What is in the buffer is still read first."""
@@ -191,6 +211,21 @@ class Turn:
             _reject(self._asked.popleft(), RequestRefused(event.error.message, code=event.error.code))
         elif steer_id is not None:
             self._accepted.discard(steer_id)
+
+
+def _joined(before: AnyEvent, message: Joinable) -> Joinable | None:
+    """Return both as one event, or None if they are of two parts, long, or counted token by token."""
+    if (
+        type(before) is not type(message)
+        or not isinstance(before, Joinable)
+        or before.item_id != message.item_id
+        or before.content_index != message.content_index
+        or len(before.delta) > MAX_JOINED
+        or (isinstance(message, OutputTextDelta) and message.logprobs)
+    ):
+        return None
+    text = before.delta + message.delta
+    return msgspec.structs.replace(before, delta=text, sequence_number=message.sequence_number)
 
 
 def _resolve(answer: asyncio.Future[None]) -> None:
