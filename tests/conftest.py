@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import REPOSITORY
+from tests import REPOSITORY, shallow_model
 from vivace.config import Settings, load_settings
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
@@ -73,3 +73,9 @@ def smol() -> Path:
     """SmolLM2-135M, for tests that need real tokens; VIVACE_TEST_MODEL names a file to use instead."""
     given = os.environ.get("VIVACE_TEST_MODEL")
     return Path(given) if given else ensure(load_settings(), "smollm2-135m", Silent())
+
+
+@pytest.fixture(scope="session")
+def shallow(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers of SmolLM2, for tests of what happens around a model that computes."""
+    return shallow_model.cut(smol, tmp_path_factory.mktemp("shallow") / "shallow.gguf", 2)

@@ -50,10 +50,10 @@ background.realtime_slowdown machine.cpu versions.llama-cpp-python weights.chose
 
 
 @pytest.fixture(scope="module")
-def measured(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One whole run on the smallest model, with the least that gives every figure."""
+def measured(shallow: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One whole run on two layers of a model, with the least that gives every figure."""
     folder = tmp_path_factory.mktemp("bench")
-    settings = Settings(folder / "cache", folder / "state", model=str(smol), context_tokens=8192, threads=1)
+    settings = Settings(folder / "cache", folder / "state", model=str(shallow), context_tokens=8192, threads=1)
     return run_engine_bench(settings, SMALLEST, folder / "no-rows")
 
 
@@ -153,8 +153,8 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.fixture
-def running(smol: Path, tmp_path: Path) -> "Iterator[subprocess.Popen[str]]":
-    command = [sys.executable, "-m", "vivace", "bench", "engine", "--quick", "--model", str(smol)]
+def running(shallow: Path, tmp_path: Path) -> "Iterator[subprocess.Popen[str]]":
+    command = [sys.executable, "-m", "vivace", "bench", "engine", "--quick", "--model", str(shallow)]
     environment = os.environ | {"VIVACE_CACHE_DIR": str(tmp_path), "VIVACE_THREADS": "1"}
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=tmp_path

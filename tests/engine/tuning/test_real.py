@@ -52,29 +52,29 @@ def child() -> Iterator[Child]:
 
 
 @pytest.fixture(scope="module")
-def tuned_smol(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Profile]:
+def tuned_shallow(shallow: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Profile]:
     """A whole tuning, with no more rounds than there must be."""
     folder = tmp_path_factory.mktemp("tuned")
     settings = Settings(cache_dir=folder / "cache", state_dir=folder / "state", threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure, "ROUNDS_S", 0.0)
-        return settings, tune(settings, "smollm2-135m", smol, Host())
+        return settings, tune(settings, "shallow", shallow, Host())
 
 
-def test_a_real_model_is_tuned(tuned_smol: tuple[Settings, Profile], smol: Path) -> None:
+def test_a_real_model_is_tuned(tuned_shallow: tuple[Settings, Profile], shallow: Path) -> None:
     """The whole way: every pass size has a cost, the choice has a reason, and what it names is there."""
-    settings, profile = tuned_smol
+    settings, profile = tuned_shallow
     assert sorted(profile.step_costs) == list(PASS_TOKENS)
     assert all(ms > 0 for ms in profile.step_costs.values())
     assert profile.chunk_tokens in (64, 128, 256, 512)
     assert profile.why.endswith(".")
-    assert tuned(settings, smol) == profile
-    assert weights_for(settings, smol).path.stat().st_size > 0
+    assert tuned(settings, shallow) == profile
+    assert weights_for(settings, shallow).path.stat().st_size > 0
 
 
-def test_nothing_unused_stays(tuned_smol: tuple[Settings, Profile]) -> None:
+def test_nothing_unused_stays(tuned_shallow: tuple[Settings, Profile]) -> None:
     """After a tuning there are the profile, the lock, and the made file only if it was chosen."""
-    settings, profile = tuned_smol
+    settings, profile = tuned_shallow
     found = {file.name for file in store.tuned_dir(settings).iterdir() if not file.name.startswith(".")}
     profiles = {name for name in found if name.endswith(".json")}
     assert len(profiles) == 1
