@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import REPOSITORY, shallow_model
+from tests import REPOSITORY, shallow_model, thorough
 from vivace.config import Settings, load_settings
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
@@ -29,13 +29,14 @@ TIERS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier. Measure coverage of the unit tier only, and run it last.
 
     Before Python 3.12, tracing makes pure Python half as slow again, and the other tiers run much of their
     code in processes that are not traced. Several workers end at about the same time if what is quick comes
     last.
     """
+    thorough.deselect(config, items)
     for item in items:
         place = item.path.relative_to(REPOSITORY / "tests").as_posix()
         fitting = [folder for folder in TIERS if place.startswith(f"{folder}/")]
@@ -50,12 +51,19 @@ def _is_unit(item: pytest.Item) -> bool:
     return item.get_closest_marker("unit") is not None
 
 
-def pytest_configure() -> None:
-    """Give Ctrl-C back to the programs that tests start, where the check itself is to ignore it.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--thorough", action="store_true", help="try more: ten times the examples, and the default model"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how much to try. Give Ctrl-C back to programs that tests start if the check ignores it.
 
     A shell starts `./check &` with SIGINT ignored, and a child inherits that through exec. A handler is not
     inherited: one that does nothing leaves this process deaf and gives its children the default.
     """
+    thorough.choose(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
 

@@ -1,10 +1,11 @@
-"""A GGUF file cut down to its first layers: the real vocabulary, template and kernels, at a tenth of the time.
+"""A GGUF file cut to its first layers: the real vocabulary, template and kernels, in a tenth of the time.
 
 For tests of what happens around a model. What it says makes no sense: a test that reads the text takes the
 whole model. Knows as much of the format as it takes to leave tensors out.
 """
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,8 +22,8 @@ def cut(source: Path, target: Path, layers: int) -> Path:
         fields = b"".join(_field(whole, layers) for _ in range(field_count))
         tensors = [_tensor(whole) for _ in range(tensor_count)]
         begin = _aligned(whole.tell())
-        offsets = sorted(offset for _, _, offset in tensors) + [source.stat().st_size - begin]
-        sizes = dict(zip(offsets, (b - a for a, b in zip(offsets, offsets[1:], strict=False)), strict=False))
+        ends = [*sorted(offset for _, _, offset in tensors), source.stat().st_size - begin]
+        sizes = {offset: end - offset for offset, end in pairwise(ends)}
         kept = [tensor for tensor in tensors if _layer(tensor[0]) < layers]
         head, at = struct.pack("<4sIQQ", magic, version, len(kept), field_count) + fields, 0
         for _, shape, offset in kept:

@@ -53,7 +53,9 @@ background.realtime_slowdown machine.cpu versions.llama-cpp-python weights.chose
 def measured(shallow: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One whole run on two layers of a model, with the least that gives every figure."""
     folder = tmp_path_factory.mktemp("bench")
-    settings = Settings(folder / "cache", folder / "state", model=str(shallow), context_tokens=8192, threads=1)
+    settings = Settings(
+        folder / "cache", folder / "state", model=str(shallow), context_tokens=8192, threads=1
+    )
     return run_engine_bench(settings, SMALLEST, folder / "no-rows")
 
 

@@ -3,12 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 from tests.engine.fixtures import SMALL_CONTEXT_TOKENS, RunnerFixture, cuda_fixture, llama_fixture
-
-settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
-settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="module", params=["llama.cpp", "cuda"])

@@ -105,7 +105,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode()))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_read_or_refused(tmp_path: Path, data: bytes) -> None:
     """In one line, whatever is in the files."""
     names = ("config.json", "tokenizer_config.json", "generation_config.json", INDEX)

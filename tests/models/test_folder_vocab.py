@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: vivace extras add cuda")
@@ -59,7 +59,6 @@ def spell(words: FolderVocabulary, tokens: list[int]) -> bytes:
 
 
 @given(text=st.lists(st.text(st.characters(exclude_categories=[])) | st.sampled_from(MARKS)).map("".join))
-@settings(deadline=None)
 def test_pieces_give_the_text_back(tokenizer: FolderTokenizer, text: str) -> None:
     """Byte for byte: nothing is normalised, stripped or cut off, and half characters stay as they are."""
     assert spell(tokenizer, tokenizer.encode(text)) == text.encode("utf-8", "surrogatepass")
@@ -227,7 +226,6 @@ def test_odd_texts_are_the_same_tokens(twins: Twins, text: str) -> None:
 
 
 @given(text=known)
-@settings(deadline=None)
 def test_any_text_is_the_same_tokens(twins: Twins, text: str) -> None:
     """Whatever Hypothesis thinks of."""
     if all(byte in twins.ours._bytes for byte in text.encode()):  # SmolLM2 has no tokens for some

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vivace.engine.common_length import common_length
 from vivace.engine.kv.disk_cache import DiskCache
 
@@ -143,7 +144,7 @@ def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     disk_cache.close()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(sizes=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6_000)), max_size=25))
 def test_the_limit_is_kept(tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int]]) -> None:
     """Whatever is parked, the files together never exceed the limit."""
@@ -356,7 +357,7 @@ def test_a_prefix_that_a_kept_one_covers_is_not_kept(disk_cache: DiskCache) -> N
 LENGTHS = st.integers(0, 40) | st.integers(1000, 1050) | st.integers(2040, 2060)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     one=LENGTHS,
     other=LENGTHS,

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.engine.desk import Desk
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_engine import replay
+from tests.thorough import examples
 from vivace.engine.kv.disk_cache import DiskCache
 from vivace.engine.wire.frames import (
     Append,
@@ -210,5 +211,5 @@ class SessionsMachine(RuleBasedStateMachine):
         assert self.disk_cache.size_bytes <= 20_000
 
 
-SessionsMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+SessionsMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
 TestSessions = SessionsMachine.TestCase

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.engine.desk import CHUNK_TOKENS, Desk
 from tests.engine.hashing import END, VOCAB, HashRunner, next_token
+from tests.thorough import examples
 from vivace.engine.runners.base import Logits
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Append, Failed, Finished, Generate, Interrupt, Open, Score, Tier, Tokens
@@ -151,7 +152,7 @@ def test_a_realtime_pass_is_not_stopped_by_another_realtime_turn() -> None:
     assert runner_of(desk).passes == [CHUNK_TOKENS]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     prompts=st.lists(
         st.lists(st.integers(1, 150), min_size=1, max_size=4), min_size=2, max_size=4

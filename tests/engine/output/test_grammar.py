@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vivace.engine.output.grammar import FORCED_TOKENS, Constraint, Grammars
 from vivace.engine.output.sampler import Sampler
 from vivace.engine.runners.base import Runner
@@ -148,7 +149,7 @@ SCHEMAS: list[tuple[object, Callable[[object], bool]]] = [
 
 
 @pytest.mark.parametrize(("schema", "is_valid"), SCHEMAS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_whatever_is_chosen_fits_the_schema(
     place: Place, schema: object, is_valid: Callable[[object], bool], seed: int
@@ -158,7 +159,7 @@ def test_whatever_is_chosen_fits_the_schema(
     assert is_valid(json.loads(text)), text
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_a_regex_is_matched_whole(place: Place, seed: int) -> None:
     """Output under a regular expression matches all of it."""
@@ -167,7 +168,7 @@ def test_a_regex_is_matched_whole(place: Place, seed: int) -> None:
     assert re.fullmatch(pattern, text), text
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_a_lark_grammar_is_obeyed(place: Place, seed: int) -> None:
     """Output under a context-free grammar can be parsed by it: here, Python can compute it."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vivace.engine.output.sampler import FLOOR, Mask, Row, Sampler, check_sampling, log_probability
 from vivace.engine.wire.frames import Sampling
 from vivace.errors import UsageError
@@ -102,7 +103,7 @@ def test_the_unlikely_many_get_their_share() -> None:
     assert np.mean(np.array(bound) != 17) == pytest.approx(tail / 2 / (1 + tail / 2), abs=0.02)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**32), st.integers(0, 10_000), st.floats(0.05, 2.0))
 def test_looking_at_fewer_tokens_draws_the_same(seed: int, position: int, temperature: float) -> None:
     """The quick way to draw from all tokens gives what adding noise to every one of them gives."""
@@ -112,7 +113,7 @@ def test_looking_at_fewer_tokens_draws_the_same(seed: int, position: int, temper
     assert quick.sample(row, position) == slow.sample(row, position)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32), st.integers(0, 10_000))
 def test_a_mask_moves_a_draw_only_if_it_must(seed: int, position: int) -> None:
     """Where the grammar allows what would be drawn without it, that is drawn; else something it allows."""
@@ -180,7 +181,7 @@ def test_cuts_are_made_after_the_temperature_and_the_mask() -> None:
     assert set(drawn(Sampling(temperature=1, top_k=2), 300, allowed=allowed)) == {1, 2}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32), st.integers(1, 500), st.floats(0.01, 1.0), st.floats(0.0, 0.5))
 def test_cuts_agree_with_a_full_sort(seed: int, top_k: int, top_p: float, min_p: float) -> None:
     """Whatever is drawn belongs to what a plain sort of all tokens would keep."""

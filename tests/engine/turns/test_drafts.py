@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.engine.desk import Desk
 from tests.engine.hashing import END, VOCAB, HashRunner, next_token
+from tests.thorough import examples
 from vivace.engine.output.compiler import Compiler
 from vivace.engine.output.grammar import Grammars
 from vivace.engine.runners.base import Logits
@@ -117,7 +118,7 @@ def test_tokens_are_the_same_with_and_without_drafts(
     """Any prompt, sampling, prediction, limit and stop string: the same tokens, reason and chances."""
     accepted = rejected = 0
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60))
     @given(
         tokens=PROMPTS,
         sampling=SAMPLINGS,
@@ -266,7 +267,7 @@ def test_a_grammar_holds_with_and_without_drafts(grammar: Grammar) -> None:
     """Under a grammar drafts stay on, and the text is the same: what it allows, to its end."""
     accepted, compiler = 0, Compiler(Grammars(HashRunner()))
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40))
     @given(tokens=PROMPTS, sampling=SAMPLINGS, edits=EDITS, limit=st.integers(1, 40))
     def check(tokens: list[int], sampling: Sampling, edits: list[tuple[int, int, str]], limit: int) -> None:
         nonlocal accepted

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import SPEC, brief, cut, read
+from tests.thorough import examples
 from vivace.models.families.base import (
     CallEnd,
     CallError,
@@ -45,7 +46,7 @@ TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join) | st.text
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=examples(400))
 @given(pieces=cut(TEXTS))
 def test_cuts_change_nothing(family: Family, pieces: list[str]) -> None:
     """An answer in any pieces gives the same parts as in one, and every call that begins ends or breaks."""
@@ -55,7 +56,7 @@ def test_cuts_change_nothing(family: Family, pieces: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["qwen25", "qwen3coder", "llama3"])
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=examples(400))
 @given(text=TEXTS)
 def test_nothing_is_lost(name: str, text: str) -> None:
     """Where no call comes of it, all that was said is in the parts, letter by letter."""
@@ -64,7 +65,7 @@ def test_nothing_is_lost(name: str, text: str) -> None:
         assert "".join(part.text for part in parts if isinstance(part, TextPart | CallError)) == text
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 @given(text=TEXTS)
 def test_reasoning_loses_only_its_frame(text: str) -> None:
     """Of an answer with reasoning and without calls, only the markers and the space around them are gone."""
@@ -143,7 +144,7 @@ def test_harmony_works_as_fast() -> None:
     assert work(200) <= 11 * work(20)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(pieces=cut(TEXTS))
 def test_cuts_change_nothing_in_a_body_of_harmony(pieces: list[str]) -> None:
     """The text of a message in any pieces gives the same parts."""

@@ -10,6 +10,7 @@ from llguidance import LLTokenizer
 
 from tests.models.families import tokenizers
 from tests.models.families.reading import brief, read, read_tokens
+from tests.thorough import examples
 from vivace.engine.output.grammar_check import compile_grammar
 from vivace.engine.wire.frames import Grammar as Frame
 from vivace.models.families.base import Family, OutputSpec, Tool
@@ -327,7 +328,6 @@ def test_many_tools_are_no_trouble() -> None:
             assert allows(family, OutputSpec(tools=tools, choice=choice), text)  # type: ignore[arg-type]
 
 
-@settings(deadline=None)
 @given(st.text("a/\\\n.[]", max_size=6))
 def test_a_pattern_fits_on_a_line_between_slashes(regex: str) -> None:
     """No slash ends it and no line break cuts it, whatever was escaped before."""
@@ -359,7 +359,7 @@ def walk(family: Family, spec: OutputSpec, choices: Iterator[int], limit: int = 
     return said.decode("utf-8", "replace") if matcher.is_accepting() else ""
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.randoms(use_true_random=False))
 def test_any_forced_call_is_a_call(seed: object) -> None:
     """Whatever is chosen under the grammar, the parser finds one call whose arguments fit the schema."""

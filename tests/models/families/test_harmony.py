@@ -1,7 +1,7 @@
 """What gpt-oss says, and where its answers begin."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
@@ -179,7 +179,6 @@ def test_another_effort_is_told_before_the_answer() -> None:
     assert TOKENIZER.shown(FAMILY.answer(later, OutputSpec(effort="xhigh"))) == "<|start|>assistant"
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from([*tokenizers.HARMONY, "analysis", "final", "to=functions.get", "{", '"a": 1}', " "])

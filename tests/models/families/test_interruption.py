@@ -1,7 +1,7 @@
 """An answer that the user interrupted: the model is told so in front of what they said, in every family."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.models.families import conversation as talk
 from tests.models.families.test_logs import CHATML, EVERY, HARMONY, LETTERS, WORDS
@@ -26,7 +26,6 @@ def said(
 
 
 @EVERY
-@settings(deadline=None)
 @given(text=LETTERS, steer=LETTERS)
 def test_the_request_is_quoted_before_what_the_user_said(
     tokenizer: NamedTokenizer, family: Family, text: str, steer: str
@@ -37,7 +36,6 @@ def test_the_request_is_quoted_before_what_the_user_said(
     assert f"{TOLD}{steer}" in shown
 
 
-@settings(deadline=None)
 @given(text=WORDS, steer=LETTERS, again=LETTERS)
 def test_a_conversation_sent_again_has_the_tokens_of_its_log(text: str, steer: str, again: str) -> None:
     """The whole history with answers that were cut off is the log that goes on from them, token by token."""

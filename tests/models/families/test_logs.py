@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
@@ -59,7 +59,6 @@ def conversations(draw: st.DrawFn) -> list[Turn]:
 
 
 @EVERY
-@settings(deadline=None)
 @given(turns=conversations(), has_tools=st.booleans())
 def test_turn_by_turn_and_at_once_are_the_same(
     tokenizer: NamedTokenizer, family: Family, turns: list[Turn], has_tools: bool
@@ -80,7 +79,6 @@ def test_turn_by_turn_and_at_once_are_the_same(
 
 
 @EVERY
-@settings(deadline=None)
 @given(turns=conversations())
 def test_what_is_written_is_read_again(tokenizer: NamedTokenizer, family: Family, turns: list[Turn]) -> None:
     """An answer in the form that history has gives back its reasoning, text and calls."""
@@ -103,7 +101,6 @@ def test_what_is_written_is_read_again(tokenizer: NamedTokenizer, family: Family
 
 
 @EVERY
-@settings(deadline=None)
 @given(spoken=st.text(max_size=20), more=INPUTS)
 def test_an_interrupted_answer_is_closed_and_kept(
     tokenizer: NamedTokenizer, family: Family, spoken: str, more: list[Entry]

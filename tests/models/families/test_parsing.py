@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
@@ -47,7 +47,6 @@ def test_a_call_is_announced_when_its_name_is_whole() -> None:
     assert parser.feed('ty": "O') == [CallArguments('ty": "O')]
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(max_size=9)))
 def test_arguments_are_told_as_they_were_written(arguments: dict[str, object]) -> None:
     """Whatever the arguments are, their JSON comes through unchanged."""
@@ -73,7 +72,6 @@ def test_a_call_without_arguments_has_none() -> None:
     assert said(call("null", "now")) == [("now", "{}")]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_a_custom_tool_gets_its_text_without_escapes(text: str) -> None:
     """Free text comes in a JSON string and goes on as it is."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
@@ -114,7 +114,6 @@ VALUES = (
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES, VALUES))
 def test_what_is_written_for_a_call_is_read_as_that_call(arguments: dict[str, object]) -> None:
     """History as the family writes it and calls as it reads them are the same format."""

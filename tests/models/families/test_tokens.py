@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.models.families import tokenizers
 from tests.models.families.reading import SPEC, brief, read_tokens
 from tests.models.families.tokenizers import real_tokenizer
+from tests.thorough import examples
 from vivace.models.families.base import Call, Entry, Family, Message, Output, OutputSpec, Thought, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
@@ -89,7 +90,7 @@ def entries(text: str) -> list[Entry]:
     ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(pieces=NASTY)
 def test_nobody_can_write_a_token_of_the_frame(
     qwen3: GgufTokenizer, harmony: GgufTokenizer, llama: GgufTokenizer, pieces: list[str]
@@ -113,7 +114,7 @@ def test_nobody_can_write_a_token_of_the_frame(
         assert counts[0] == counts[1]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 @given(pieces=NASTY)
 def test_text_with_markers_stays_the_same_text(qwen3: GgufTokenizer, pieces: list[str]) -> None:
     """Cutting a marker in two changes its tokens, not its letters; our own words are left alone."""

@@ -176,7 +176,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(FIELDS, JSON), MESSAGES)
 def test_any_json_is_parsed_or_refused(fields: dict[str, Any], messages: list[Any]) -> None:
     """Nothing but a `Refusal` comes out of a bad request, and of a good one a request with items."""

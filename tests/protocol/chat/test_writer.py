@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vivace.protocol.chat.writer import ChatWriter
@@ -264,7 +264,6 @@ SOME = st.one_of(
 ENDS = st.sampled_from([STOP, LENGTH, INTERRUPTED])
 
 
-@settings(deadline=None)
 @given(st.lists(SOME, max_size=6), ENDS, st.booleans())
 @example([[TextDelta("", [{"token": "a"}])], [CALL, CallDone()]], STOP, False)
 def test_chunks_add_up_to_the_answer(parts: list[list[Outcome]], end: Ended, has_usage_chunk: bool) -> None:
@@ -274,7 +273,6 @@ def test_chunks_add_up_to_the_answer(parts: list[list[Outcome]], end: Ended, has
     assert put_together(chunks) == answer["choices"][0]
 
 
-@settings(deadline=None)
 @given(st.lists(SOME, max_size=6), ENDS)
 def test_only_whole_calls_are_told(parts: list[list[Outcome]], end: Ended) -> None:
     """As many calls as ended well, each with all of its words."""

@@ -27,6 +27,7 @@ from tests.protocol.parts import (
     steer,
     wire,
 )
+from tests.thorough import examples
 from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Forget, Send, Start
 from vivace.protocol.connection.lanes import MAX_IN_FLIGHT, MAX_WAITING
 from vivace.protocol.shapes.events import InterruptAccepted, SteerAccepted, SteerFailed, SteerPending
@@ -438,7 +439,7 @@ class AnyOrder(RuleBasedStateMachine):
         return choices[number % len(choices)] if choices else ""
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=60)
 test_a_connection_in_any_order = AnyOrder.TestCase
 
 

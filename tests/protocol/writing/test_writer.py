@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai import omit
 from openai._models import construct_type_unchecked
@@ -439,7 +439,6 @@ def test_openais_sdk_can_read_every_event(items: list[list[Outcome]], end: Outco
             SDK.validate_python(event)
 
 
-@settings(deadline=None)  # the SDK's types are built with the first event
 @given(st.lists(ITEMS, max_size=6), ENDS)
 def test_openais_stream_helper_takes_every_turn(items: list[list[Outcome]], end: Outcome) -> None:
     """It follows items as they grow, and raises where a completed response leaves one open."""

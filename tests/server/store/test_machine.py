@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
 from tests.server.store.making import assert_sound, count, make, packed, texts, until
+from tests.thorough import examples
 from vivace.server.store.base import Record
 from vivace.server.store.problems import ParentGone
 from vivace.server.store.sqlite import SqliteStore
@@ -155,5 +156,5 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(40), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )

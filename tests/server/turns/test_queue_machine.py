@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.server.turns.queue_desk import MOST_TOKENS, TIERS, Desk, account_of
+from tests.thorough import examples
 from vivace.engine.wire.frames import Tier
 from vivace.server.turns.limits import RateRefused
 
@@ -147,5 +148,5 @@ class QueueMachine(RuleBasedStateMachine):
             assert waiting <= ({"background"} if is_full else set())
 
 
-QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestQueue = QueueMachine.TestCase

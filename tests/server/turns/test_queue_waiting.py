@@ -7,6 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vivace.engine.wire.frames import Tier
 from vivace.protocol.shapes.outcomes import Queued
 from vivace.server.turns.queue import FIRST_GUESS_S, Ticket, TurnQueue
@@ -111,7 +112,7 @@ async def test_a_ticket_that_left_stops_waiting() -> None:
     assert not await waiting
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(seed=st.integers(0, 2**32))
 def test_a_storm_leaves_nothing_behind(seed: int) -> None:
     """Turns that end, fail or are cancelled at any moment: never too many at once, and in the end none."""

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.server.inside import Inside, served_here
 from tests.server.serving import script
 from tests.server.talking import ENDS, Event, Talker, check_numbers, talking
+from tests.thorough import examples
 from vivace.config import Settings
 
 TEXT = "".join(f"{number:03} " for number in range(50))
@@ -224,7 +225,7 @@ def check_texts(heard: list[Event]) -> None:
 
 
 @given(steps=some.lists(step, min_size=4, max_size=24))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck), print_blob=True)
 def test_any_order_of_requests_and_aborts(stage: Stage, steps: list[Step]) -> None:
     """Whatever two clients do to their lanes, and whenever they go: each request has its one answer."""
     stage.run(play(stage.inside, steps))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.watch.metrics_page import ended
@@ -214,7 +214,6 @@ async def test_asyncio_tells_of_no_arguments(lines: Callable[[], list[str]]) -> 
 
 
 @given(st.text(), st.text())
-@settings(deadline=None)
 def test_nothing_in_a_value_can_begin_a_line(message: str, value: str) -> None:
     """A line end in a message or a field, of any kind that Unicode has, is not one in the log."""
     made = record("%s", message, fields={"field": value})
@@ -223,7 +222,6 @@ def test_nothing_in_a_value_can_begin_a_line(message: str, value: str) -> None:
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_a_traceback_cannot_look_like_a_line(text: str) -> None:
     """Every line of it is indented, whatever the exception says."""
     made = record("failed", exc_info=(AttributeError, AttributeError(text), None))
@@ -238,7 +236,6 @@ def test_a_traceback_cannot_look_like_a_line(text: str) -> None:
         st.from_regex("[a-z_]+", fullmatch=True), st.text(st.characters(exclude_categories=["Cs"]))
     )
 )
-@settings(deadline=None)
 def test_fields_come_back_as_they_were(fields: dict[str, str]) -> None:
     """Quotes, spaces, equals signs and escapes in values do not change which fields there are."""
     text = " ".join(f"{name}={logfmt(value)}" for name, value in fields.items())

@@ -1,14 +1,13 @@
 """Prometheus' text format, read back by a strict parser."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.watch.metrics_page import parsed
 from vivace.server.watch.metrics_text import Page
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, unique=True), st.text())
 def test_any_label_value_comes_back_as_it_was(values: list[str], help: str) -> None:
     """Quotes, backslashes and line ends in labels and help are escaped, and nothing else changes."""
@@ -20,7 +19,6 @@ def test_any_label_value_comes_back_as_it_was(values: list[str], help: str) -> N
     assert samples == {("some", frozenset({("label", text)})): n for n, text in enumerate(values)}
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 10) | st.sampled_from([0.0, 0.5, 1.0, 2.0])))
 def test_a_bucket_holds_what_is_not_above_its_bound(values: list[float]) -> None:
     """`le` means less or equal; the sum and the count are those of all values."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.watch.metrics_page import Clock, ended, value
@@ -198,7 +198,6 @@ CALLS: list[Callable[[TurnMeter], None]] = [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(CALLS))))
 def test_whatever_happens_to_turns_the_gauges_come_back_to_zero(
     calls: list[tuple[int, Callable[[TurnMeter], None]]],

@@ -76,7 +76,7 @@ def folded(lines: list[AnyRecord]) -> History:
 
 
 @given(lines=st.lists(any_record, max_size=30))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_reading_back_gives_the_same_state(tmp_path: Path, lines: list[AnyRecord]) -> None:
     """Whatever was written, in whatever order: the file adds up to what the process had."""
     file = tmp_path / "any.jsonl"
@@ -87,7 +87,7 @@ def test_reading_back_gives_the_same_state(tmp_path: Path, lines: list[AnyRecord
 
 
 @given(cut=st.integers(0, 400))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_cut_file_loses_only_its_last_line(tmp_path: Path, cut: int) -> None:
     """Wherever a crash cut the file, the whole lines before are there and new ones follow them."""
     file = tmp_path / "cut.jsonl"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vivace.agent.edits.apply import entries
 from vivace.agent.edits.apply.entries import EntryFolder
 from vivace.agent.edits.apply.journal import Journal
@@ -219,7 +220,7 @@ def test_hung_writer_is_not_waited_for_forever(
         journal.apply(source, b"new", "x", "y")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(["a\n", "b\r\n", "c", "\r", "é\n"]), min_size=1).map("".join), st.data())
 def test_splice_then_undo_is_identity(tmp_path: Path, text: str, data: st.DataObject) -> None:
     """Whatever is spliced in, undo gives the very same bytes back."""

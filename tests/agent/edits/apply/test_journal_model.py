@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from tests.agent.edits.killing import run_killed_at_change
+from tests.thorough import examples
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.source import new_source, read_source
 from vivace.errors import NothingToUndo
@@ -241,5 +242,5 @@ class JournalMachine(RuleBasedStateMachine):
 @pytest.mark.usefixtures("no_fsync")
 def test_the_journal_does_what_the_model_says() -> None:
     """Files and standing entries are as the model says, after every step of any sequence."""
-    chosen = settings(max_examples=30, stateful_step_count=20, deadline=None)
+    chosen = settings(max_examples=examples(30), stateful_step_count=20)
     run_state_machine_as_test(JournalMachine, settings=chosen)  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.apply.merging import split_bytes
 from vivace.agent.edits.apply.source import SourceFile, read_source, splice
@@ -141,7 +142,7 @@ def changed(data: st.DataObject, lines: list[bytes], *, is_last: bool) -> list[b
     return changed
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     old=numbered_lines(),
     bom=st.sampled_from([b"", b"\xef\xbb\xbf"]),

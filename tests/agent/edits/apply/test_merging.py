@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vivace.agent.edits.apply import merging
 from vivace.agent.edits.apply.merging import diff_lines, merge, moved_range, split_bytes
 
@@ -93,7 +94,7 @@ def test_large_texts_take_no_time_to_speak_of() -> None:
     assert (merged[1], merged[10], merged[-2]) == (b"first\n", b"ours\n", b"last\n")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(descendants())
 def test_git_agrees(tmp_path: Path, texts: tuple[bytes, bytes, bytes]) -> None:
     """Where both merge, the result is the same; where one sees a conflict, so does the other."""
@@ -101,7 +102,7 @@ def test_git_agrees(tmp_path: Path, texts: tuple[bytes, bytes, bytes]) -> None:
     assert merge(base, ours, theirs) == git_merge(tmp_path, base, ours, theirs)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(TEXT, TEXT)
 def test_a_diff_leads_from_one_text_to_the_other(old: bytes, new: bytes) -> None:
     """The hunks applied to the old lines give the new ones, and an unchanged line is between any two."""
@@ -114,7 +115,7 @@ def test_a_diff_leads_from_one_text_to_the_other(old: bytes, new: bytes) -> None
     assert old_lines == new_lines
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(TEXT, TEXT, TEXT)
 def test_laws_of_merging(base: bytes, ours: bytes, theirs: bytes) -> None:
     """The sides may be swapped; a side that changed nothing, or the same, adds nothing."""
@@ -127,7 +128,7 @@ def test_laws_of_merging(base: bytes, ours: bytes, theirs: bytes) -> None:
         assert set(split_bytes(merged)) <= known, "every line is somebody's, line ends included"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 8), st.integers(0, 8), st.data())
 def test_a_range_moves_with_its_lines(above: int, below: int, data: st.DataObject) -> None:
     """Lines that did not change are found again, whatever came above and below."""

@@ -203,7 +203,7 @@ anything = st.none() | st.booleans() | st.integers() | st.floats() | st.text() |
 
 
 @given(changes=st.dictionaries(st.sampled_from([*CONFIG, "rope_scaling", "head_dim"]), anything))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_config_is_run_or_refused(folder: Path, changes: dict[str, Any]) -> None:
     """Whatever it says: the shape of these weights, or one line."""
     write_config(folder, **changes)

@@ -1,0 +1,33 @@
+"""How much a run tries: as much as a change needs, or ten times that and the largest models (`--thorough`).
+
+Owns Hypothesis's profiles and the mark of tests that only a thorough run takes. tests/conftest.py has the
+option.
+"""
+
+import pytest
+from hypothesis import settings
+
+MARK = "thorough"
+# No deadlines: a busy machine is no fault of the code.
+settings.register_profile("usual", max_examples=100, deadline=None)
+settings.register_profile(MARK, max_examples=1000, deadline=None)
+
+
+def choose(config: pytest.Config) -> None:
+    """Load the profile of this run, before any test module is imported."""
+    settings.load_profile(MARK if config.getoption("--thorough") else "usual")
+
+
+def examples(usual: int) -> int:
+    """Return how many examples a property with settings of its own is tried with."""
+    return usual * settings.default.max_examples // 100
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only a thorough run takes, unless this is one."""
+    if config.getoption("--thorough"):
+        return
+    left_out = [item for item in items if item.get_closest_marker(MARK)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker(MARK)]
