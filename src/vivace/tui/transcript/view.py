@@ -1,8 +1,8 @@
 """The widget that shows the transcript: the rows that are in view, and no others.
 
 Owns the place in the transcript (at its end, or a row further up) and how often it is drawn. The place is a
-block and a row in it, so blocks outside of the view are never measured: 5,000 turns cost what one costs.
-Does not own what the blocks look like.
+block and a row in it, so blocks outside of the view are never measured: 5,000 turns cost what one costs. A
+row that was in view before is not made anew, wherever it stands now. Does not own what the blocks look like.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ from vivace.tui.transcript.blocks import Block
 from vivace.tui.transcript.spans import Row, row_text
 
 FRAME_S = 1 / 60
-REST = 4  # after a frame, at least this many times its own duration belongs to keys and tokens
+REST = 2  # the next frame waits for this many times the CPU time since the last one: at most half a core
+LONGEST_FRAME_S = 0.25
+BEHIND = 2  # frames that the terminal has not taken yet, at which it gets no more
 WHEEL_ROWS = 3
 
 B = TypeVar("B", bound=Block)
@@ -41,8 +43,11 @@ class Transcript(Widget, can_focus=False):
         self._place: Place | None = None  # None: follow the end
         self._shown: list[Row] = []
         self._strips: list[Strip] = []
+        self._strip_of: dict[Row, Strip] = {}  # for the rows in view
+        self._made_for: tuple[int, str] = (0, "")  # the width and the theme of these
         self._pending: asyncio.TimerHandle | None = None
         self._next_frame_s = 0.0
+        self._cpu_s = 0.0  # of this thread, when the last frame was drawn
 
     # ---- what is in it --------------------------------------------------------------------------------
 
@@ -127,19 +132,32 @@ class Transcript(Widget, can_focus=False):
         self._pending = None
         if not self.is_mounted or not self.size.width:
             return
-        began_s = time.monotonic()
+        now_s, cpu_s = time.monotonic(), time.thread_time()
+        rest_s = min(LONGEST_FRAME_S, REST * (cpu_s - self._cpu_s))
+        self._next_frame_s, self._cpu_s = now_s + max(FRAME_S, rest_s), cpu_s
+        if self._is_terminal_behind():
+            self.touch()
+            return
         self.frames += 1
         self._make_strips()
-        ended_s = time.monotonic()
-        self._next_frame_s = ended_s + max(FRAME_S, REST * (ended_s - began_s))
+
+    def _is_terminal_behind(self) -> bool:
+        """Return whether the terminal is slow: what is sent to it now would be seen late, and keys later."""
+        writer = getattr(self.app._driver, "_writer_thread", None)
+        return writer is not None and writer._queue.qsize() > BEHIND
 
     def _make_strips(self) -> None:
         width, height = self.size
         before = self._strips
+        if self._made_for != (width, self.app.theme):
+            self._made_for = (width, self.app.theme)
+            self._strip_of = {}
         self._shown = self._in_view(width, height)
-        strips = [self._strip(row, width) for row in self._shown]
-        self._strips = strips + [self._strip((), width)] * (height - len(strips))
-        changed = [y for y, strip in enumerate(self._strips) if y >= len(before) or strip != before[y]]
+        rows: list[Row] = [*self._shown, *[()] * (height - len(self._shown))]
+        known = self._strip_of
+        self._strips = [known.get(row) or self._strip(row, width) for row in rows]
+        self._strip_of = dict(zip(rows, self._strips, strict=True))
+        changed = [y for y, strip in enumerate(self._strips) if y >= len(before) or strip is not before[y]]
         if changed and len(changed) < height // 2:
             self.refresh(*(Region(0, y, width, 1) for y in changed))
         elif changed:
@@ -153,12 +171,25 @@ class Transcript(Widget, can_focus=False):
         ]
         return Strip(segments).adjust_cell_length(width, theme.style(name, "text"))
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the rows as they are: without borders and paddings Textual's own way adds only time."""
+        strips = self._current_strips()[crop.y : crop.bottom]
+        background = self.background_colors[1]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        return (
+            strips if crop.width == self.size.width else [strip.crop(crop.x, crop.right) for strip in strips]
+        )
+
     def render_line(self, y: int) -> Strip:
-        if len(self._strips) != self.size.height:
+        """Return one row that knows its place, for the selection."""
+        strips = self._current_strips()
+        return strips[y].apply_offsets(0, y) if y < len(strips) else Strip.blank(self.size.width)
+
+    def _current_strips(self) -> list[Strip]:
+        if len(self._strips) != self.size.height or self._made_for != (self.size.width, self.app.theme):
             self._make_strips()
-        if y >= len(self._strips):
-            return Strip.blank(self.size.width)
-        return self._strips[y].crop_extend(0, self.size.width, None).apply_offsets(0, y)
+        return self._strips
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract("\n".join(row_text(row) for row in self._shown)), "\n"
