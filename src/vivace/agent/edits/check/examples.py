@@ -135,16 +135,12 @@ def program_for(codes: list[str], examples: list[Example]) -> str:
     Each code runs in a process of its own, which has a few seconds.
     """
     given = json.dumps({"codes": codes, "examples": [[each.call, each.expected] for each in examples]})
-    return _PROGRAM.replace("GIVEN", repr(given)).replace("SECONDS", str(SECONDS))
+    program = _PROGRAM.replace("CLOSE", CLOSE).replace("SECONDS", str(SECONDS))
+    return program.replace("GIVEN", repr(given))  # last: it has the user's own text
 
 
-_PROGRAM = """
-import json, math, os, signal, sys
-
-given = json.loads(GIVEN)
-
-
-def close(one, other):
+# Whether a result is the expected one, up to the rounding of floats.
+CLOSE = """def close(one, other):
     if isinstance(one, float) or isinstance(other, float):
         try:
             return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
@@ -153,6 +149,14 @@ def close(one, other):
     if isinstance(one, (list, tuple)) and type(one) is type(other):
         return len(one) == len(other) and all(map(close, one, other))
     return one == other
+"""
+
+_PROGRAM = """
+import json, math, os, signal, sys
+
+given = json.loads(GIVEN)
+
+CLOSE
 
 
 def count(code, writer):

@@ -1,0 +1,1 @@
+"""What is done about an answer that is not good enough."""
