@@ -22,7 +22,7 @@ from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import file_unit
-from vivace.agent.edits.proposal import Proposal, make_proposal
+from vivace.agent.edits.proposal import FileProposal, make_proposal
 from vivace.agent.edits.repair.failing import failed_examples
 from vivace.agent.edits.repair.review import review
 from vivace.agent.edits.repair.told import rewrite_told, what_failed, what_is_wrong
@@ -74,7 +74,7 @@ class Work:
         self.instruction = task.instruction
         self.request: Rewrite = rewrite_request(self.source, units, self.unit, task.instruction)
 
-    def proposal(self, answer: str) -> Proposal:
+    def proposal(self, answer: str) -> FileProposal:
         reader = FenceReader(self.request.fence, self.request.opening)
         reader.feed(answer)
         reader.finish()
@@ -111,7 +111,7 @@ async def collect(model: Model, set_name: SetName, task: Task, branches: int) ->
     examples = examples_for(work.proposal(first))
     if examples:
         for each in tried:
-            each.failed = len(await failed_examples(each.code, examples)) if not each.problem else 0
+            each.failed = len(await failed_examples(each.code, examples) or []) if not each.problem else 0
         await add_told_example(model, work, tried, examples)
     for each in tried:
         if not each.problem:
@@ -125,10 +125,12 @@ async def add_told_example(model: Model, work: Work, tried: list[Tried], example
     best = min(usable, key=lambda each: (each.failed, -each.nats_per_token), default=None)
     if best is None or not best.failed:
         return
-    failed = await failed_examples(best.code, examples)
+    failed = await failed_examples(best.code, examples) or []
     if told := await rewrite_told(model, work.request, best.text, what_failed(failed)):
         again = work.tried("told-example", told, best.nats_per_token)
-        again.failed = len(await failed_examples(again.code, examples)) if not again.problem else len(failed)
+        again.failed = (
+            len(await failed_examples(again.code, examples) or []) if not again.problem else len(failed)
+        )
         tried.append(again)
 
 

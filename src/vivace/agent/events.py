@@ -81,6 +81,26 @@ class AnswersCompared:
 
 
 @dataclass(frozen=True)
+class RepairStarted:
+    """The model is told what is wrong with its answer, and writes it once more."""
+
+    complaint: str  # as the model reads it
+
+
+@dataclass(frozen=True)
+class ImportsAdded:
+    """The new text needed imports that the file lacked. They are a part of the proposal that follows."""
+
+    source: SourceFile
+    unit: Unit  # the import block; it may be changed, too
+    lines: tuple[str, ...]  # that were added or changed
+
+    @property
+    def in_words(self) -> str:
+        return f"Imported what it needs: {'; '.join(self.lines)}"
+
+
+@dataclass(frozen=True)
 class AnswerStarted:
     """A question was asked; the model reads it now."""
 
@@ -354,6 +374,8 @@ AgentEvent = (
     | DiffGrew
     | ComparingAnswers
     | AnswersCompared
+    | RepairStarted
+    | ImportsAdded
     | AnswerStarted
     | AnswerGrew
     | WritingEnded

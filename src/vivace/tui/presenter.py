@@ -161,6 +161,11 @@ class ScreenPresenter:
             case events.AnswersCompared():
                 self._was_run = event.examples > 0
                 self._transcript.add(Note(event.in_words))
+            case events.RepairStarted(complaint=complaint):
+                self._transcript.add(Note(complaint))
+                self._say("telling the model what is wrong")
+            case events.ImportsAdded():
+                self._transcript.add(Note(event.in_words))
             case events.EditProposed(proposal=proposal):
                 if self._edit is not None:
                     self._edit.propose(proposal)

@@ -7,6 +7,7 @@ would become. Does not choose the unit (`edit`), ask the user or write the file 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.choose import Candidate, choose
@@ -14,16 +15,25 @@ from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import FileProposal, make_proposal
+from vivace.agent.edits.repair.imports.step import add_imports
+from vivace.agent.edits.repair.mend import Held, Repair, mend, try_examples
+from vivace.agent.edits.repair.told import what_is_wrong
 from vivace.agent.edits.write.answer import FenceReader
 from vivace.agent.edits.write.branches import Answer, write_others
 from vivace.agent.edits.write.live_diff import LiveDiff
 from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
 from vivace.agent.effort import Budget
-from vivace.agent.events import AnswersCompared, ComparingAnswers, DiffGrew
+from vivace.agent.events import (
+    AnswersCompared,
+    ComparingAnswers,
+    DiffGrew,
+    ImportsAdded,
+    RepairStarted,
+)
 from vivace.agent.model import Model
 from vivace.errors import ContextOverflow, EditRejected, FileProblem, RequestRefused
 
-Writing = DiffGrew | ComparingAnswers | AnswersCompared
+Writing = DiffGrew | ComparingAnswers | AnswersCompared | RepairStarted | ImportsAdded
 
 
 @dataclass(frozen=True)
@@ -47,12 +57,15 @@ async def rewrite_unit(
         first += event.delta
         yield event
     proposal = _proposal(task, request, first)
-    if budget.other_answers and (budget.always_compares or not Candidate(proposal, 0.0).is_usable):
+    if budget.other_answers and (budget.always_compares or not is_usable(proposal)):
         async for compared in _compare(model, task, proposal, request, first, budget):
             if isinstance(compared, FileProposal):
                 proposal = compared
             else:
                 yield compared
+    if is_usable(proposal) and (added := await _with_imports(model, task, proposal)):
+        yield added[0]
+        proposal = added[1]
     yield proposal
 
 
@@ -84,17 +97,51 @@ async def _stream(model: Model, task: UnitTask, request: Rewrite) -> AsyncGenera
 
 async def _compare(
     model: Model, task: UnitTask, proposal: FileProposal, request: Rewrite, first: str, budget: Budget
-) -> AsyncGenerator[ComparingAnswers | AnswersCompared | FileProposal]:
-    """Write other answers, and yield the best proposal last."""
+) -> AsyncGenerator[ComparingAnswers | AnswersCompared | RepairStarted | FileProposal]:
+    """Write other answers, mend the best one if it is not good enough, and yield the best proposal last."""
     yield ComparingAnswers(budget.other_answers, _what_is_wrong(proposal))
     answers = await write_others(model, request, first, budget.other_answers)
-    candidates = []
+    candidates: list[Candidate] = []
+    texts: dict[bytes, str] = {}
     for answer in answers or [Answer(first, 0.0)]:
         with suppress(FileProblem):  # not text
-            candidates.append(Candidate(_proposal(task, request, answer.text), answer.nats_per_token))
+            made = _proposal(task, request, answer.text)
+            candidates.append(Candidate(made, answer.nats_per_token))
+            texts.setdefault(made.new_bytes, answer.text)
     choice = await choose(candidates, runs_examples=budget.runs_examples)
-    yield AnswersCompared(choice.answers, choice.examples, choice.held)
-    yield choice.proposal
+    best, answered = choice.proposal, choice.answers
+    runs_examples = budget.runs_examples and is_usable(best)
+    held = Held(choice.examples)  # all of them, unless a look says otherwise
+    if runs_examples and (not choice.examples or choice.held < choice.examples):
+        held = await try_examples(best)
+    complaint = what_is_wrong(best) or held.complaint
+    if budget.repairs and complaint:
+        yield RepairStarted(complaint)
+        repair = Repair(request, texts.get(best.new_bytes, first), partial(_proposal, task, request))
+        mended = await mend(model, repair, complaint)
+        now_held = await try_examples(mended) if mended and runs_examples else Held()
+        answered += mended is not None
+        if mended and (not is_usable(best) or now_held.count > held.count):
+            best, held = mended, now_held
+    yield AnswersCompared(answered, held.examples, held.count)
+    yield best
+
+
+async def _with_imports(
+    model: Model, task: UnitTask, proposal: FileProposal
+) -> tuple[ImportsAdded, FileProposal] | None:
+    """Return the proposal with the imports that its new text needs, or None if it needs none."""
+    added = await add_imports(model, task.source, task.language, proposal.new_bytes)
+    if added is None:
+        return None
+    whole = make_proposal(task.source, task.unit, task.instruction, added.new_bytes)
+    if whole.problems:
+        return None
+    return ImportsAdded(task.source, added.unit, added.lines), whole
+
+
+def is_usable(proposal: FileProposal) -> bool:
+    return Candidate(proposal, 0.0).is_usable
 
 
 def _what_is_wrong(proposal: FileProposal) -> str:

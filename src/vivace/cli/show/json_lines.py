@@ -20,6 +20,8 @@ from vivace.agent.events import (
     EditNotApplied,
     EditProposed,
     Failed,
+    ImportsAdded,
+    RepairStarted,
     TimesMeasured,
     UnitLocated,
 )
@@ -38,6 +40,10 @@ class JsonPresenter:
                 _emit("comparing", count=count, problem=problem)
             case AnswersCompared(answers=answers, examples=examples, held=held):
                 _emit("compared", answers=answers, examples=examples, held=held)
+            case RepairStarted(complaint=complaint):
+                _emit("repairing", complaint=complaint)
+            case ImportsAdded(source=source, unit=unit, lines=lines):
+                _emit("imports", path=str(source.path), lines=unit.lines_text, imports=lines)
             case EditProposed(proposal=proposal):
                 _emit("proposal", diff=_unified(proposal), problems=proposal.problems)
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):

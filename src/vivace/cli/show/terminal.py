@@ -25,6 +25,8 @@ from vivace.agent.events import (
     EditProposed,
     EditStarted,
     Failed,
+    ImportsAdded,
+    RepairStarted,
     TimesMeasured,
     UnitLocated,
     WritingEnded,
@@ -56,7 +58,10 @@ class TerminalPresenter:
                 if problem:
                     screen.dim(problem)
                 self._spinner.wait_for("Trying other answers")
-            case AnswersCompared():
+            case RepairStarted(complaint=complaint):
+                screen.dim(complaint)
+                self._spinner.wait_for("Telling the model what is wrong")
+            case AnswersCompared() | ImportsAdded():
                 screen.dim(event.in_words)
             case AnswerStarted():
                 self._is_answering = True

@@ -21,7 +21,7 @@ from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.effort import Effort
-from vivace.agent.events import AgentEvent, UnitLocated
+from vivace.agent.events import AgentEvent, ImportsAdded, UnitLocated
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
 from vivace.errors import EditRejected, UsageError
@@ -41,7 +41,7 @@ class Located:
         self.units: list[Unit] = []
 
     def show(self, event: AgentEvent) -> None:
-        if isinstance(event, UnitLocated):
+        if isinstance(event, UnitLocated | ImportsAdded):
             self.units.append(event.unit)
 
     async def decide(self, proposal: Proposal) -> Decision:

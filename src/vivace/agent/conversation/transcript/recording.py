@@ -102,6 +102,10 @@ def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
             return records.UnitChosen(path=path, unit=unit.qualified_name, lines=lines, by=by)
         case events.AnswersCompared(answers=answers, examples=examples, held=held):
             return records.Compared(answers=answers, examples=examples, held=held)
+        case events.RepairStarted(complaint=complaint):
+            return records.RepairBegun(complaint=complaint)
+        case events.ImportsAdded(lines=lines):
+            return records.Imported(imports=list(lines))
         case events.EditDecided(decision=decision):
             reason = decision.reason if isinstance(decision, Reject) else ""
             return records.Decided(decision=_name(decision), reason=reason)

@@ -122,6 +122,18 @@ class Compared(Record, frozen=True, tag="edit.compared"):
     held: int = 0  # of them, for the one that was chosen
 
 
+class RepairBegun(Record, frozen=True, tag="edit.repairing"):
+    """The model is told what is wrong with its answer, and writes it once more."""
+
+    complaint: str  # as the model reads it
+
+
+class Imported(Record, frozen=True, tag="edit.imports"):
+    """Imports that the new text needs were added to the file's import block."""
+
+    imports: list[str]  # the lines that were added or changed
+
+
 class EditShown(Record, frozen=True, tag="edit.proposed"):
     """The change as a whole, before the user's decision. It comes again when the user has changed it."""
 
@@ -296,6 +308,8 @@ AnyRecord = (
     | AttemptAbandoned
     | UnitChosen
     | Compared
+    | RepairBegun
+    | Imported
     | EditShown
     | Decided
     | EditWritten

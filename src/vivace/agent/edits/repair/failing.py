@@ -16,8 +16,8 @@ LIMITS = Limits(seconds=40.0, cpu_seconds=30.0)
 NO_END = f"no result within {SECONDS} s"
 
 
-async def failed_examples(code: str, examples: Sequence[Example]) -> list[FailedExample]:
-    """Return the examples that do not hold for the code. Return none if they cannot be run here."""
+async def failed_examples(code: str, examples: Sequence[Example]) -> list[FailedExample] | None:
+    """Return the examples that do not hold for the code, or None if they cannot be run here."""
     program = _program_for(code, examples).encode()
     try:
         outcome = await run_sandboxed(
@@ -25,9 +25,9 @@ async def failed_examples(code: str, examples: Sequence[Example]) -> list[Failed
         )
         results = json.loads(outcome.output.splitlines()[-1])
     except (SandboxUnavailable, ValueError, IndexError):
-        return []
+        return None
     if not isinstance(results, list) or len(results) != len(examples):
-        return []
+        return None
     return [
         FailedExample(example.call, example.expected, str(gave))
         for example, gave in zip(examples, results, strict=True)

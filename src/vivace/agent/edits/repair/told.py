@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from vivace.agent.edits.proposal import Proposal
+from vivace.agent.edits.proposal import FileProposal
 from vivace.agent.edits.write.rewrite import Rewrite
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
@@ -33,7 +33,7 @@ class FailedExample:
         return f"{self.call} gave {_short(self.gave)}, expected {_short(self.expected)}."
 
 
-def what_is_wrong(proposal: Proposal) -> str:
+def what_is_wrong(proposal: FileProposal) -> str:
     """Return the complaint about an answer that cannot be used; "" if it can.
 
     Lines are counted from the first one of the piece, which is all that the model has seen.
