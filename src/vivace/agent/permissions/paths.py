@@ -105,15 +105,17 @@ def protected_targets(top: Path) -> dict[str, Path]:
     for entry in entries:
         if entry.is_symlink():
             targets[entry.name] = Path(os.path.realpath(entry.path))
-        elif normalized(entry.name) == ".git" and entry.is_file() and (folder := _git_folder(entry.path)):
+        elif normalized(entry.name) == ".git" and (folder := git_folder_of(Path(entry.path))):
             targets[entry.name] = Path(os.path.realpath(top / folder))
     return targets
 
 
-def _git_folder(file: str) -> str:
-    """Return the folder that a file `.git` names, as it stands there."""
+def git_folder_of(file: Path) -> str:
+    """Return the folder that a file `.git` names, as it stands there; "" if it is no such file."""
     try:
-        with Path(file).open("rb") as opened:
+        if not file.is_file():
+            return ""
+        with file.open("rb") as opened:
             said = opened.read(MAX_GIT_FILE_BYTES).decode("utf-8", "surrogateescape")
     except OSError:
         return ""

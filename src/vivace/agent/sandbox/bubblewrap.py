@@ -7,7 +7,7 @@ a private folder, `/tmp` and `/dev/shm` can be written, and are in memory. Does 
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vivace.errors import SandboxUnavailable
@@ -62,9 +62,19 @@ def find_bubblewrap() -> str:
 
 
 def sandbox_command(
-    bubblewrap: str, read_only: Iterable[Path], files: dict[str, int], folder_bytes: int
+    bubblewrap: str,
+    read_only: Iterable[Path],
+    files: dict[str, int],
+    folder_bytes: int,
+    *,
+    mounts: Sequence[str] = (),
+    starts_in: str = FOLDER,
 ) -> list[str]:
-    """Return the command line up to the program. `files` are descriptors, by their name in the folder."""
+    """Return the command line up to the program.
+
+    `files` are descriptors, by their name in the folder. `mounts` are further options, for folders of the
+    user's.
+    """
     command = [bubblewrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox"]
     for name in SYSTEM:
@@ -72,12 +82,13 @@ def sandbox_command(
     command += ["--ro-bind", str(LIMITED), LIMITED_INSIDE, "--proc", "/proc", "--dev", "/dev"]
     for name in (FOLDER, "/tmp", "/dev/shm"):
         command += ["--size", str(folder_bytes), "--tmpfs", name]
-    for path in read_only:  # after /tmp, where one of them may be
+    command += mounts  # after /tmp, where one of them may be
+    for path in read_only:  # after the mounts, where one of them may be
         command += ["--ro-bind", str(path), str(path)]
     for name, descriptor in files.items():
         command += ["--file", str(descriptor), f"{FOLDER}/{name}"]
     closed = [part for path in ("/proc", "/dev", "/") for part in ("--remount-ro", path)]
-    return [*command, *closed, "--chdir", FOLDER, "--"]
+    return [*command, *closed, "--chdir", starts_in, "--"]
 
 
 def python_folders() -> tuple[Path, ...]:

@@ -19,6 +19,7 @@ from typing import Literal
 
 from vivace.agent.sandbox.bubblewrap import (
     ENVIRONMENT,
+    FOLDER,
     LIMITED_INSIDE,
     find_bubblewrap,
     python_folders,
@@ -26,6 +27,7 @@ from vivace.agent.sandbox.bubblewrap import (
     unavailable,
 )
 from vivace.agent.sandbox.usage import children_of, usage_of
+from vivace.agent.sandbox.workspace import Workspace, mounted
 from vivace.child_python import python_command
 
 LOOK_S = 0.02  # between two looks at what the program uses
@@ -34,7 +36,7 @@ COUNTS_INSIDE = (5, 14)  # since this Linux, the processes of a user are counted
 THREADS_PER_PROCESS = 4  # for the kernel a thread is a process
 OUT_OF_CPU = 128 + 24  # SIGXCPU, as a shell says it
 
-StoppedBy = Literal["", "time", "memory", "processes", "output"]
+StoppedBy = Literal["", "time", "memory", "processes", "output", "disk"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Limits:
     file_bytes: int = 16 << 20  # of each file
     folder_bytes: int = 64 << 20  # of the private folder, and of /tmp
     open_files: int = 128  # of each process
+    disk_bytes: int = 4 << 30  # by which the room on the workspace's disk may shrink
 
     @property
     def of_a_process(self) -> dict[str, int]:
@@ -82,11 +85,12 @@ async def run_sandboxed(
     read_only: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
     limits: Limits | None = None,
+    workspace: Workspace | None = None,
 ) -> Outcome:
     """Run a command in a sandbox of its own and return what came of it. Cancelled, it ends the program.
 
-    `files` are put into the private folder, where the command starts. `read_only` are paths that it may read,
-    besides the system's programs and this Python.
+    `files` are put into the private folder, where the command starts unless there is a workspace. `read_only`
+    are paths that it may read, besides the system's programs and this Python.
     """
     limits = limits or Limits()
     bubblewrap = find_bubblewrap()
@@ -94,7 +98,14 @@ async def run_sandboxed(
     with contextlib.ExitStack() as stack:
         descriptors = {name: _descriptor(stack, data) for name, data in (files or {}).items()}
         ready = stack.enter_context(_Ready())
-        walls = sandbox_command(bubblewrap, {*python_folders(), *read_only}, descriptors, limits.folder_bytes)
+        walls = sandbox_command(
+            bubblewrap,
+            {*python_folders(), *read_only},
+            descriptors,
+            limits.folder_bytes,
+            mounts=stack.enter_context(mounted(workspace)) if workspace else (),
+            starts_in=str(workspace.path) if workspace else FOLDER,
+        )
         starting = asyncio.create_subprocess_exec(
             *walls,
             *_limited(ready.writer, limits),
@@ -108,7 +119,7 @@ async def run_sandboxed(
             pass_fds=(ready.writer, *descriptors.values()),
         )
         process = await _started(asyncio.ensure_future(starting), ready)
-        output, stopped_by = await _supervise(process, ready, limits)
+        output, stopped_by = await _supervise(process, ready, limits, workspace)
     if not (ready.was_told or stopped_by):
         raise unavailable(output.decode("utf-8", "replace"))
     assert process.returncode is not None
@@ -189,7 +200,7 @@ def _kill(process: asyncio.subprocess.Process, ready: _Ready) -> None:
 
 
 async def _supervise(
-    process: asyncio.subprocess.Process, ready: _Ready, limits: Limits
+    process: asyncio.subprocess.Process, ready: _Ready, limits: Limits, workspace: Workspace | None
 ) -> tuple[bytes, StoppedBy]:
     """Read the output until the program ends, or until it reaches a limit and is ended."""
     output = bytearray()
@@ -197,11 +208,14 @@ async def _supervise(
     ending = asyncio.create_task(process.wait())
     stopped_by: StoppedBy = ""
     deadline_s = time.monotonic() + limits.seconds
+    least_room_bytes = _room_bytes(workspace) - limits.disk_bytes
     try:
         while not (stopped_by or ending.done()):
             await asyncio.wait({ending}, timeout=LOOK_S)
             if not ending.done():
                 stopped_by = _reached(process.pid, limits, len(output), deadline_s)
+            if not (stopped_by or ending.done()) and _room_bytes(workspace) < least_room_bytes:
+                stopped_by = "disk"
     finally:
         if not ending.done():
             _kill(process, ready)
@@ -222,6 +236,14 @@ def _reached(pid: int, limits: Limits, output_bytes: int, deadline_s: float) -> 
     if usage.processes > limits.processes:
         return "processes"
     return "memory" if usage.memory_bytes > limits.memory_bytes else ""
+
+
+def _room_bytes(workspace: Workspace | None) -> int:
+    """Return the free bytes on the workspace's disk; 0 without a workspace, whose folders are in memory."""
+    if workspace is None:
+        return 0
+    disk = os.statvfs(workspace.root)
+    return disk.f_bavail * disk.f_frsize
 
 
 async def _read(process: asyncio.subprocess.Process, output: bytearray, most_bytes: int) -> None:
