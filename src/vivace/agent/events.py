@@ -314,6 +314,23 @@ class CompactionUndone:
 
 
 @dataclass(frozen=True)
+class Retold:
+    """The server has no response to go on from: the model reads the latest turns from the transcript."""
+
+    first_turn: int  # that is told; 0: none of them fits
+    left_out: int  # earlier turns that do not fit
+
+    @property
+    def in_words(self) -> str:
+        """Say what the model does not read."""
+        told = f"from turn {self.first_turn} on" if self.first_turn else "without what was said before"
+        return (
+            f"The model reads the conversation anew, {told}: {self.left_out} earlier turns do not fit its "
+            "window. They are kept in the transcript."
+        )
+
+
+@dataclass(frozen=True)
 class Rewound:
     """The conversation stands before this turn again: its talk, its code, or both."""
 
@@ -398,6 +415,7 @@ AgentEvent = (
     | CompactionStarted
     | Compacted
     | CompactionUndone
+    | Retold
     | Rewound
     | EditsUndone
     | EditsRedone

@@ -189,6 +189,8 @@ class ScreenPresenter:
                 self._say("summarising")
             case events.Compacted(before_tokens=before):
                 add(Note(f"Summarised {before} tokens. /compact undo brings them back."))
+            case events.Retold(left_out=left_out) if left_out:
+                add(Note(event.in_words))
             case events.CompactionUndone():
                 add(Note("The model reads the whole conversation again."))
             case events.EditsUndone(paths=paths):

@@ -9,10 +9,13 @@ import pytest
 from tests.agent.conversation.talking import Face
 from tests.agent.edits.test_flow import ANSWER, OLD
 from vivace.agent.conversation.conversation import Conversation
-from vivace.agent.conversation.opening import last_conversation, resume_conversation
+from vivace.agent.conversation.opening import conversations_dir, last_conversation, resume_conversation
+from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript.file import encode_record
 from vivace.agent.events import (
     Compacted,
     PromptWarmed,
+    Retold,
     SideGrew,
 )
 from vivace.config import Settings
@@ -147,3 +150,48 @@ async def test_the_export_has_everything(begin: Begin, task: Path) -> None:
     exported = talk.export()
     for piece in ("What is this?", "Hello there.", "+    print(task.title.upper())", "Written."):
         assert piece in exported
+
+
+def long_conversation(settings: Settings, folder: Path, turns: int) -> str:
+    """Write the transcript of a conversation whose responses no server has; return its id."""
+    began = records.ConversationStarted(
+        schema=records.SCHEMA, id="long", folder=str(folder), model=settings.model, at_s=1.0
+    )
+    file = conversations_dir(settings) / "long.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines: list[records.AnyRecord] = [began]
+    for number in range(1, turns + 1):
+        lines += [
+            records.TurnBegun(turn=number, text=f"What about {number}?"),
+            records.Intent(kind="question", by="words"),
+            records.AttemptBegun(),
+            records.AnswerDelta(text=f"It is {number}."),
+            records.TurnOver(turn=number, status="completed", response_id=f"resp_{number}"),
+        ]
+    file.write_bytes(b"".join(encode_record(line) + b"\n" for line in lines))
+    return began.id
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_a_very_long_conversation_goes_on_without_its_responses(
+    begin: Begin, face: Face, served: Settings, folder: Path, is_stored: bool
+) -> None:
+    """Of 6,000 turns the latest are told that fit, which is said; the next turn goes on from there."""
+    replies = {"It is 6000.": "I know the latest.", "": "I know nothing."}
+    settings = served.having(model=begin(replies).model)
+    known = long_conversation(settings, folder, 6000)
+    async with resume_conversation(settings, known, face) as talk:
+        if not is_stored:
+            for turn in talk.turns:
+                turn.response_id = ""
+        answered = await talk.send("What next?")
+        assert (answered.status, answered.answer) == ("completed", "I know the latest.")
+        retold = face.seen(Retold)[-1]
+        assert retold.first_turn == retold.left_out + 1 > 5000
+        assert f"from turn {retold.first_turn} on" in retold.in_words
+        counted = await talk.context()
+        assert counted.parts[1].text == "the turns before it + What next?"
+        assert all(part.tokens >= 0 for part in counted.parts)
+        shown = len(face.seen(Retold))
+        assert (await talk.send("What then?")).status == "completed"
+        assert len(face.seen(Retold)) == shown

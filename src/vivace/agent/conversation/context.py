@@ -75,13 +75,17 @@ async def count_context(
 def _turn_parts(history: History, before: int) -> tuple[list[ContextPart], int]:
     """Return the messages and answers in the log, and the log's length behind them."""
     last = history.compaction.turn if history.compaction else 0
-    parts = []
+    parts: list[ContextPart] = []
+    begins_at = before
     for turn in history.turns:
         if turn.number <= last or turn.kind != "question" or not turn.total_tokens:
             continue
+        if turn.is_retold:  # the log began anew here
+            parts, before = [], begins_at
         message = turn.total_tokens - turn.answer_tokens - before
-        read = f"{_labels(turn.code)} + " if turn.code else ""
-        parts.append(ContextPart(f"message {turn.number}", message, f"{read}{turn.text}"))
+        read = ["the turns before it"] if turn.is_retold else []
+        read += [_labels(turn.code)] if turn.code else []
+        parts.append(ContextPart(f"message {turn.number}", message, " + ".join([*read, turn.text])))
         parts.append(ContextPart(f"answer {turn.number}", turn.answer_tokens, turn.answer))
         before = turn.total_tokens
     return parts, before

@@ -5,6 +5,7 @@ turn's beginning and end (`conversation`), nor what is shown in it (`answering`,
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +17,13 @@ from vivace.agent.conversation.editing import draft_messages, edit_in_turn
 from vivace.agent.conversation.message.intent import decide_intent, intent_by_words
 from vivace.agent.conversation.message.prompt import (
     content_of,
+    latest_turns,
     next_input,
     previous_response,
     turns_since_summary,
 )
 from vivace.agent.conversation.message.relevant_code import find_code
-from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
@@ -32,6 +34,7 @@ from vivace.agent.events import (
     Compacted,
     CompactionStarted,
     IntentDecided,
+    Retold,
     TurnKind,
 )
 from vivace.agent.presenter import Presenter
@@ -145,15 +148,37 @@ class TurnWork:
         window = await self._connection.window_tokens(self._history.model) if self._can_compact else 0
         if compaction.is_due(self._history, content, window):
             await self.compact("window")
+        if not previous_response(self._history):
+            return await self._answer_anew(content)
         try:
             return await self._answer_to(self.request(content))
         except RequestRefused as error:
             if error.code == NOT_KNOWN:
-                return await self._answer_to(self.request(content, is_whole=True))
+                return await self._answer_anew(content)
             if error.code != ContextOverflow.code or not self._can_compact:
                 raise
         await self.compact("window")
         return await self._answer_to(self.request(content))
+
+    async def _answer_anew(self, content: str) -> Ending:
+        """Answer where the server has no response to go on from: tell it the latest turns that fit."""
+        turns = await self._retold_turns(content)
+        while True:
+            said = turns_since_summary(self._history)
+            if said:
+                self._presenter.show(Retold(turns[0].number if turns else 0, len(said) - len(turns)))
+            try:
+                return await self._answer_to(self.request(content, turns))
+            except RequestRefused as error:
+                if error.code != ContextOverflow.code or not turns:
+                    raise
+                turns = turns[(len(turns) + 1) // 2 :]
+
+    async def _retold_turns(self, content: str) -> list[Turn]:
+        """Return the latest turns that fit into the window with this content, as far as it is known."""
+        window = await self._connection.window_tokens(self._history.model)
+        share = int(compaction.WINDOW_SHARE * window * compaction.CHARS_PER_TOKEN)
+        return latest_turns(self._history, max(0, share - len(content)) if window else None)
 
     async def _answer_to(self, request: dict[str, Any]) -> Ending:
         self._answering = Answering(await self._connection.client(), self._presenter)
@@ -176,11 +201,24 @@ class TurnWork:
             raise UsageError("There is nothing to compact yet.", "Say something first.")
         said = turns_since_summary(self._history)
         self._presenter.show(CompactionStarted(why))
-        client, request = await self._connection.client(), self.request(compaction.compact_prompt())
-        summary = await compaction.summarize(client, self._history, request, lane=self._history.id)
+        summary = await self._summary()
         compacted = Compacted(said[-1].number, summary, max(turn.total_tokens for turn in said))
         self._presenter.show(compacted)
         return compacted
+
+    async def _summary(self) -> str:
+        """Let the model summarise what it has in its log, or the latest turns if the server lost that."""
+        client, asked = await self._connection.client(), compaction.compact_prompt()
+
+        async def summarize(body: dict[str, Any]) -> str:
+            return await compaction.summarize(client, self._history, body, lane=self._history.id)
+
+        try:
+            return await summarize(self.request(asked))
+        except RequestRefused as error:
+            if error.code != NOT_KNOWN:
+                raise
+        return await summarize(self.request(asked, await self._retold_turns(asked)))
 
     async def _content_with_code(self, text: str, mentions: tuple[str, ...]) -> str:
         """Return the message with its files, and show what else the model reads with it."""
@@ -196,8 +234,10 @@ class TurnWork:
     async def next_request(self, text: str, mentions: tuple[str, ...]) -> NextRequest:
         """Return what would be sent if this were asked now."""
         folder, code = Path(self._history.folder), await self._code_for(text, mentions)
-        alone = self.request(content_of(text, mentions, folder))
-        body = self.request(content_of(text, mentions, folder, code)) if code else alone
+        is_new = not previous_response(self._history)
+        retold = await self._retold_turns(text) if is_new else None
+        alone = self.request(content_of(text, mentions, folder), retold)
+        body = self.request(content_of(text, mentions, folder, code), retold) if code else alone
         return NextRequest(body, alone, code)
 
     async def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
@@ -208,12 +248,15 @@ class TurnWork:
             return {"model": self._history.model, "input": items, "temperature": 0, "store": False}
         return (await self.next_request(text, mentions)).body
 
-    def request(self, content: str, *, is_whole: bool = False) -> dict[str, Any]:
-        """Return the body of the next answer: what is new behind the last response."""
-        previous = "" if is_whole else previous_response(self._history)
+    def request(self, content: str, retold: Sequence[Turn] | None = None) -> dict[str, Any]:
+        """Return the body of the next answer: what is new behind the last response.
+
+        `retold`: a new log that begins with these turns.
+        """
+        previous = previous_response(self._history) if retold is None else ""
         body: dict[str, Any] = {
             "model": self._history.model,
-            "input": next_input(self._history, content, is_whole=is_whole),
+            "input": next_input(self._history, content, retold),
             "temperature": 0,
             "max_output_tokens": MAX_ANSWER_TOKENS,
         }

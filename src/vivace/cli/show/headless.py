@@ -19,6 +19,7 @@ from vivace.agent.events import (
     EditApplied,
     EditProposed,
     Failed,
+    Retold,
 )
 from vivace.cli.commands.prompt import OutputFormat
 from vivace.cli.show.screen import complain
@@ -51,6 +52,8 @@ class HeadlessPresenter:
             case Abandoned():
                 self._end_line()
                 self.progress("The server went away; this is the answer from its beginning.")
+            case Retold(left_out=left_out) if left_out:
+                self.progress(event.in_words)
             case CompactionStarted():
                 self.progress("The conversation is nearly full and is summarised.")
             case EditProposed(proposal=proposal):

@@ -22,6 +22,7 @@ OUTCOMES = {  # what was undone later is told by a note
     "shown_only": "That change was only shown: the file is as it was before.",
 }
 MAX_DIFF_LINES = 60
+MAX_RETOLD = 4000  # turns of two items each; a request has at most 10,000 items
 
 
 def previous_response(history: History) -> str:
@@ -29,20 +30,32 @@ def previous_response(history: History) -> str:
     return next((turn.response_id for turn in reversed(turns_since_summary(history)) if turn.is_answered), "")
 
 
-def next_input(history: History, content: str, *, is_whole: bool = False) -> list[Message]:
+def next_input(history: History, content: str, retold: Sequence[Turn] | None = None) -> list[Message]:
     """Return the items of the next request.
 
-    `is_whole`: with the whole conversation, for a server that does not know the last response.
+    `retold`: the log begins anew with these turns, for a server that does not know the last response.
     """
     turns = turns_since_summary(history)
     answered = [index for index, turn in enumerate(turns) if turn.is_answered]
-    is_new = is_whole or not answered
-    untold = turns if is_new else turns[answered[-1] + 1 :]
+    is_new = retold is not None or not answered
+    untold = (turns if is_new else turns[answered[-1] + 1 :])[-MAX_RETOLD:]
     items = opening(history.compaction) if is_new else []
-    said = list(told(untold, Path(history.folder)))
+    said = list(told(untold if retold is None else retold, Path(history.folder)))
     outcome = _outcome(untold[-1]) if untold and said else ""
     notes = history.turns[-1].notes if history.is_running else history.notes
     return [*items, *said, user("\n\n".join(filter(None, [outcome, *notes, content])))]
+
+
+def latest_turns(history: History, room_chars: int | None) -> list[Turn]:
+    """Return the latest turns that the model can be told again: at most `MAX_RETOLD`, within the room."""
+    kept: list[Turn] = []
+    for turn in reversed(turns_since_summary(history)):
+        size = sum(len(item["content"]) for item in told([turn], Path(history.folder)))
+        if len(kept) == MAX_RETOLD or (room_chars is not None and size > room_chars):
+            break
+        kept.append(turn)
+        room_chars = None if room_chars is None else room_chars - size
+    return kept[::-1]
 
 
 def opening(compaction: Compaction | None) -> list[Message]:

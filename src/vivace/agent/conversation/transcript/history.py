@@ -59,6 +59,7 @@ class Turn:
     notes: list[str] = field(default_factory=list)  # what the model was told in front of the message
     code: tuple[CodePiece, ...] = ()  # what the model read with it beside the mentions
     at_s: float = 0.0  # Unix time of its beginning
+    is_retold: bool = False  # its log began anew, with the latest turns told again
 
     @property
     def is_answered(self) -> bool:
@@ -191,6 +192,8 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
             turn.kind = kind
         case records.CodeGiven(pieces=pieces):
             turn.code = tuple(pieces)
+        case records.ToldAgain():
+            turn.is_retold = True
         case records.AttemptBegun():
             turn.attempts.append(Attempt())
         case records.AttemptAbandoned(chars=chars, steer=steer):

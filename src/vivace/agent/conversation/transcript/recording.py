@@ -122,6 +122,8 @@ def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
             return records.Summary(turn=turn, summary=summary, before_tokens=before)
         case events.CompactionUndone():
             return records.SummaryDropped()
+        case events.Retold(first_turn=first, left_out=left_out):
+            return records.ToldAgain(first_turn=first, left_out=left_out)
         case events.Rewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=paths, entries=entries):
             return records.WasRewound(
                 turn=turn, is_talk=is_talk, is_code=is_code, paths=list(paths), entries=list(entries)

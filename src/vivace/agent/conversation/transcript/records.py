@@ -222,6 +222,13 @@ class SummaryDropped(Record, frozen=True, tag="compaction.undone"):
     """The last summary is not used any more."""
 
 
+class ToldAgain(Record, frozen=True, tag="turn.retold"):
+    """The server had no response to go on from: the model read the latest turns with this message."""
+
+    first_turn: int  # that was told; 0: none of them
+    left_out: int = 0  # earlier turns that did not fit
+
+
 class WasRewound(Record, frozen=True, tag="rewound"):
     """The turns from this one on were taken back."""
 
@@ -322,6 +329,7 @@ AnyRecord = (
     | CompactionBegun
     | Summary
     | SummaryDropped
+    | ToldAgain
     | WasRewound
     | EditsTakenBack
     | EditsBroughtBack
