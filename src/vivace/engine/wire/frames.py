@@ -5,7 +5,6 @@ A frame on the wire is four bytes of length (big endian) and one msgpack map wit
 """
 
 import struct
-from collections.abc import Iterator
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -247,28 +246,36 @@ class Unpacker(Generic[F]):
 
     def __init__(self, decoder: "msgspec.msgpack.Decoder[F]") -> None:
         self._decoder: msgspec.msgpack.Decoder[F] = decoder
-        self._buffer = bytearray()
+        self._rest = bytearray()  # the beginning of a frame
 
-    @property
-    def has_more(self) -> bool:
-        """Return whether bytes follow the frame that was yielded last."""
-        return bool(self._buffer)
+    def feed(self, data: bytes) -> list[F]:
+        """Return the frames that are whole now. After a `FrameError` the stream is of no use."""
+        if not self._rest:
+            frames, end = self._read(data)
+            self._rest += data[end:]
+        else:
+            self._rest += data
+            frames, end = self._read(self._rest)
+            del self._rest[:end]
+        return frames
 
-    def feed(self, data: bytes) -> Iterator[F]:
-        self._buffer += data
-        while len(self._buffer) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer)
+    def _read(self, data: bytes | bytearray) -> tuple[list[F], int]:
+        """Return the frames that are whole, and where the last of them ends."""
+        frames: list[F] = []
+        at, last = 0, len(data) - _LENGTH.size
+        while at <= last:
+            (length,) = _LENGTH.unpack_from(data, at)
             if length > MAX_FRAME_BYTES:
                 raise FrameError(f"a frame of {length} bytes; at most {MAX_FRAME_BYTES} are allowed")
-            end = _LENGTH.size + length
-            if len(self._buffer) < end:
-                return
-            body = bytes(self._buffer[_LENGTH.size : end])
-            del self._buffer[:end]
+            start = at + _LENGTH.size
+            if start + length > len(data):
+                break
+            at = start + length
             try:
-                yield self._decoder.decode(body)
+                frames.append(self._decoder.decode(data[start:at]))
             except msgspec.MsgspecError as error:
                 raise FrameError(str(error)) from error
+        return frames, at
 
 
 def engine_unpacker() -> Unpacker[ToEngine]:

@@ -122,6 +122,16 @@ Part = TextPart | ReasoningPart | CallStart | CallArguments | CallEnd | CallErro
 class Parser(Protocol):
     """Finds calls and reasoning in the model's output, in linear time. Never raises."""
 
+    marker_starts: frozenset[str]  # characters that something begins with that is not just text
+
+    @property
+    def plain(self) -> type[TextPart] | type[ReasoningPart] | None:
+        """Return what `feed` makes of text without `marker_starts` now: one part of this kind, all of it.
+
+        None if only `feed` knows. Such text may be left out of `feed`: it changes nothing for what follows.
+        """
+        ...
+
     def feed(self, text: str) -> list[Part]:
         """Read plain text, in whole characters."""
         ...

@@ -14,7 +14,13 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = stops
         self._held = ""  # sent by the model, not by us yet: it may be the beginning of a stop string
+        self.stop_starts = frozenset(stop[0] for stop in stops)
         self.is_stopped = False
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether nothing is held back, so that `feed` gives text without `stop_starts` as it is."""
+        return not (self.is_stopped or self._held or self._decoder.getstate()[0])
 
     def feed(self, piece: bytes) -> str:
         """Return the text that may be sent now."""

@@ -96,5 +96,11 @@ def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt
         session.log.extend(family.answer(session.log, spec))
     if request.is_generating:
         turn.decoder = OutputDecoder(
-            family, model.tokenizer, spec, session.log, request.stops, is_held=turn.grammar is not None
+            family,
+            model.tokenizer,
+            model.token_texts,
+            spec,
+            session.log,
+            request.stops,
+            is_held=turn.grammar is not None,
         )

@@ -78,10 +78,10 @@ class Session:
         if self.provisional_turn is turn:
             self.provisional_turn = None
 
-    def add_generated(self, token: int) -> None:
-        """Add a token that the engine made, and so has already."""
-        self.log.extend((token,))
-        self.sent_tokens += 1
+    def add_generated(self, tokens: Sequence[int]) -> None:
+        """Add tokens that the engine made, and so has already."""
+        self.log.extend(tokens)
+        self.sent_tokens += len(tokens)
 
     def take_unsent(self) -> list[int]:
         """Return the tokens that the engine does not have, and count them as sent."""

@@ -30,14 +30,12 @@ class Peer:
     def __init__(self, theirs: socket.socket) -> None:
         self.socket = theirs
         self.frames: list[FromEngine] = []
-        self.is_behind: list[bool] = []
+        self.reads: list[int] = []  # how many frames came in each
         self.ends = 0
-        self.transport: EngineTransport | None = None
 
-    def on_frame(self, frame: FromEngine) -> None:
-        self.frames.append(frame)
-        if self.transport:
-            self.is_behind.append(self.transport.has_more)
+    def on_frames(self, frames: list[FromEngine]) -> None:
+        self.frames += frames
+        self.reads.append(len(frames))
 
     def on_closed(self) -> None:
         self.ends += 1
@@ -57,7 +55,7 @@ class Peer:
 async def opened() -> AsyncIterator[tuple[EngineTransport, Peer]]:
     ours, theirs = socket.socketpair()
     peer = Peer(theirs)
-    peer.transport = transport = await SocketTransport.open(ours, peer.on_frame, peer.on_closed)
+    transport = await SocketTransport.open(ours, peer.on_frames, peer.on_closed)
     try:
         yield transport, peer
     finally:
@@ -79,19 +77,19 @@ async def test_frames_go_both_ways() -> None:
     assert sent == [Interrupt("t"), Stats()]
 
 
-async def test_more_that_has_come_is_known_before_it_is_given() -> None:
-    """Of three frames in one read, the first two know that more follows."""
+async def test_what_came_together_is_given_together() -> None:
+    """Three frames that came in one read are given in one call."""
     async with opened() as (_, peer):
         peer.socket.sendall(b"".join(map(pack, FRAMES)))
         await peer.heard(len(FRAMES))
-    assert peer.is_behind == [True, True, False]
+    assert peer.reads == [3]
 
 
 @given(cuts=st.lists(st.integers(min_value=1, max_value=40), max_size=30))
 def test_frames_are_whole_however_they_are_cut(cuts: list[int]) -> None:
     """The socket may deliver any number of bytes at a time."""
     peer = Peer(socket.socket())
-    transport = SocketTransport(peer.on_frame, peer.on_closed)
+    transport = SocketTransport(peer.on_frames, peer.on_closed)
     data = b"".join(map(pack, FRAMES))
     for cut in cuts:
         transport.data_received(data[:cut])

@@ -15,6 +15,7 @@ from vivace.models.families.calls.call_reader import CallReader, joined
 from vivace.models.families.calls.scanning import begun, is_begun, past_space
 
 THINK, THOUGHT = "<think>", "</think>"
+THOUGHT_ENDS = (THOUGHT, "\n" + THOUGHT)
 FENCE, JSON_FENCE = "```", "```json"
 
 
@@ -40,6 +41,8 @@ class TextParser:
         self._beginnings = tuple(
             style.glue[:size] + opener for opener in self._openers for size in range(len(style.glue) + 1)
         )
+        ends = (*self._beginnings, *(THOUGHT_ENDS if style.has_reasoning else ()))
+        self.marker_starts = frozenset(marker[0] for marker in ends)
         self._opener = re.compile("|".join(map(re.escape, self._openers))) if self._openers else None
         self._parts: list[Part] = []
         self._held = ""  # may be the beginning of a marker
@@ -51,6 +54,14 @@ class TextParser:
         self._breaks = 0  # line breaks behind reasoning
         self._state = self._beginning(before)
         self._replay(before)
+
+    @property
+    def plain(self) -> type[TextPart] | type[ReasoningPart] | None:
+        if self._held or self._gap or self._parts:
+            return None
+        if self._state == self._text:
+            return TextPart if self._has_said else None
+        return ReasoningPart if self._state == self._reasoning else None
 
     def feed(self, text: str) -> list[Part]:
         self._run(text)
@@ -125,7 +136,7 @@ class TextParser:
     def _reasoning(self, text: str, at: int) -> int:
         found = text.find(THOUGHT, at)
         if found < 0:
-            keep = begun(text, at, (THOUGHT, "\n" + THOUGHT))
+            keep = begun(text, at, THOUGHT_ENDS)
             self._add_reasoning(text[at : len(text) - keep])
             return self._hold(text, len(text) - keep)
         self._add_reasoning(text[at : found - (found > at and text[found - 1] == "\n")])

@@ -67,12 +67,12 @@ class Body(PartialCall):
 class TextBody(Body):
     def __init__(self, kind: type[TextPart] | type[ReasoningPart], *, is_apart: bool) -> None:
         super().__init__({})
-        self._kind = kind
-        self._before = "\n\n" if is_apart else ""
+        self.kind = kind
+        self.before = "\n\n" if is_apart else ""  # comes with the first of its text
 
     def feed(self, text: str) -> None:
-        self._parts.append(self._kind(self._before + text))
-        self._before = ""
+        self._parts.append(self.kind(self.before + text))
+        self.before = ""
 
 
 class FreeCall(Body):
@@ -133,6 +133,8 @@ class JsonBody(Body):
 
 
 class HarmonyParser:
+    marker_starts = frozenset[str]()  # control tokens begin everything
+
     def __init__(self, tools: Mapping[str, Tool], header: Header) -> None:
         """`tools` are by recipient; `header` is the part of the first header that is in the log."""
         self._tools = tools
@@ -143,6 +145,11 @@ class HarmonyParser:
             None  # kind of the last words, if nothing came since
         )
         self._parts: list[Part] = []
+
+    @property
+    def plain(self) -> type[TextPart] | type[ReasoningPart] | None:
+        body = self._body
+        return body.kind if isinstance(body, TextBody) and not body.before and not self._parts else None
 
     def resume(self, body: str) -> None:
         """Go on in a message whose header and first part of the body are in the log. Report calls whole."""

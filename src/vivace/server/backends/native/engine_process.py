@@ -75,7 +75,7 @@ class EngineProcess:
         finally:
             theirs.close()
         self._stderr = asyncio.create_task(self._read_stderr(self._process))
-        self._transport = await SocketTransport.open(ours, self._receive, self._on_closed)
+        self._transport = await SocketTransport.open(ours, self._receive_all, self._on_closed)
         try:
             ready = await self._loaded(job)
         except EOFError:
@@ -101,11 +101,6 @@ class EngineProcess:
     @property
     def is_dead(self) -> bool:
         return self._transport is not None and self._transport.is_closed
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the engine has sent more frames than were handled so far."""
-        return self._transport is not None and self._transport.has_more
 
     def _on_closed(self) -> None:
         if self._on_death and self._is_up:
@@ -159,11 +154,28 @@ class EngineProcess:
         if self._stderr:
             await self._stderr
 
+    def _receive_all(self, frames: list[FromEngine]) -> None:
+        """Handle what came in one read. Each turn gets all of its tokens at once."""
+        tokens: dict[str, Tokens] = {}
+        for frame in frames:
+            if type(frame) is not Tokens:
+                self._hand_over(tokens)
+                self._receive(frame)
+            elif before := tokens.get(frame.turn):
+                before.tokens += frame.tokens
+                before.logprobs += frame.logprobs
+            else:
+                tokens[frame.turn] = frame
+        self._hand_over(tokens)
+
+    def _hand_over(self, tokens: dict[str, Tokens]) -> None:
+        for turn, frame in tokens.items():
+            if handler := self._handlers.get(turn):
+                handler(frame)
+        tokens.clear()
+
     def _receive(self, frame: FromEngine) -> None:
         match frame:
-            case Tokens(turn=turn):
-                if handler := self._handlers.get(turn):
-                    handler(frame)
             case Finished(turn=turn) | Failed(turn=turn):
                 if handler := self._handlers.pop(turn, None):
                     handler(frame)

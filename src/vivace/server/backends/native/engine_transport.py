@@ -16,20 +16,17 @@ from typing import Protocol, Self, cast
 
 from vivace.engine.wire.frames import FrameError, FromEngine, ToEngine, pack, server_unpacker
 
+OnFrames = Callable[[list[FromEngine]], None]  # all that came in one read, in order
+
 log = logging.getLogger(__name__)
 
 
 class EngineTransport(Protocol):
-    """Carries frames. Each frame of the engine goes to the `on_frame` that it was opened with."""
+    """Carries frames. Those of the engine go to the `on_frames` that it was opened with, as they come."""
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection has ended, from whichever side; `on_closed` is called once when it does."""
-        ...
-
-    @property
-    def has_more(self) -> bool:
-        """Whether more frames have been received than were given to `on_frame` so far."""
         ...
 
     def send(self, frame: ToEngine) -> None:
@@ -44,29 +41,23 @@ class EngineTransport(Protocol):
 class SocketTransport(asyncio.Protocol):
     """Frames over a connected stream socket."""
 
-    def __init__(self, on_frame: Callable[[FromEngine], None], on_closed: Callable[[], None]) -> None:
-        self._on_frame = on_frame
+    def __init__(self, on_frames: OnFrames, on_closed: Callable[[], None]) -> None:
+        self._on_frames = on_frames
         self._on_closed = on_closed
         self._unpacker = server_unpacker()
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
 
     @classmethod
-    async def open(
-        cls, connected: socket.socket, on_frame: Callable[[FromEngine], None], on_closed: Callable[[], None]
-    ) -> Self:
+    async def open(cls, connected: socket.socket, on_frames: OnFrames, on_closed: Callable[[], None]) -> Self:
         """Take over a connected socket."""
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_unix_connection(lambda: cls(on_frame, on_closed), sock=connected)
+        _, made = await loop.create_unix_connection(lambda: cls(on_frames, on_closed), sock=connected)
         return made
 
     @property
     def is_closed(self) -> bool:
         return self._is_closed
-
-    @property
-    def has_more(self) -> bool:
-        return self._unpacker.has_more
 
     def send(self, frame: ToEngine) -> None:
         assert self._transport is not None, "open comes first"
@@ -82,12 +73,13 @@ class SocketTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for frame in self._unpacker.feed(data):
-                self._on_frame(frame)
+            frames = self._unpacker.feed(data)
         except FrameError as error:
             log.error("the engine sent bytes that are no frame: %s", error)
             assert self._transport is not None
             self._transport.abort()
+        else:
+            self._on_frames(frames)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._is_closed = True

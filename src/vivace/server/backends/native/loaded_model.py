@@ -20,6 +20,7 @@ from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
 from vivace.protocol.shapes.refusal import Refusal, model_not_found
 from vivace.server.backends.native.engine_process import EngineProcess
 from vivace.server.backends.native.engine_supervisor import EngineSupervisor
+from vivace.server.backends.native.output_decoder import TokenTexts
 from vivace.server.conversation.token_log import Session
 from vivace.server.watch.metrics import Metrics
 
@@ -52,10 +53,11 @@ def present_models(settings: Settings) -> list[str]:
 
 
 class LoadedModel:
-    """A model with its engine; `tokenizer` and `family` are there once `load` is done."""
+    """A model with its engine; what it says and how is there once `load` is done."""
 
     tokenizer: Tokenizer
     family: Family
+    token_texts: TokenTexts
 
     def __init__(self, settings: Settings, name: str, metrics: Metrics) -> None:
         self.name = name
@@ -75,6 +77,7 @@ class LoadedModel:
         """Load tokenizer and family. The engine process loads its model at the same time."""
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
         self.family = family_for(self.tokenizer, self.name)
+        self.token_texts = TokenTexts(self.family, self.tokenizer)
 
     def open_session(self, session: Session, process: EngineProcess, *, is_whole: bool) -> None:
         """Open the session on this engine process, with its whole log or without any of it."""

@@ -39,6 +39,12 @@ class Outbox:
             self._join()
             self._waiting.append(outcome)
 
+    def offer(self, outcome: Outcome, taker: Taker | None) -> None:
+        """Give the outcome to `taker`; if it must wait, or `taker` does not take it, deliver what waits."""
+        if self._waiting or taker is None or not taker(outcome):
+            self.add(outcome)
+            self.deliver(taker)
+
     def deliver(self, taker: Taker | None = None) -> None:
         """Offer what waits to `taker`; wake the listener if something is left."""
         while self._waiting and taker:

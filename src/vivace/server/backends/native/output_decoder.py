@@ -1,7 +1,8 @@
 """The output of a model, from tokens to outcomes: characters, stop strings, calls and reasoning.
 
-Owns the order of decoding: bytes to whole characters (`text_stream`), then the family's parser. Does not own
-where outcomes go.
+Owns the order of decoding: bytes to whole characters (`text_stream`), then the family's parser; and the
+shortcut that nearly every token takes, because it is text and can be nothing else. Does not own where
+outcomes go.
 """
 
 from collections.abc import Sequence
@@ -32,11 +33,30 @@ from vivace.protocol.shapes.outcomes import (
 from vivace.protocol.writing.text_stream import TextStream
 
 
+class TokenTexts(dict[int, str]):
+    """The text of each token that is whole characters by itself; "" for all others. Filled as it is used."""
+
+    def __init__(self, family: Family, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self._controls = family.controls
+        self._tokenizer = tokenizer
+
+    def __missing__(self, token: int) -> str:
+        piece = b"" if token in self._controls else self._tokenizer.token_bytes(token)
+        try:
+            text = piece.decode("utf-8")
+        except UnicodeDecodeError:
+            text = ""
+        self[token] = text
+        return text
+
+
 class OutputDecoder:
     def __init__(
         self,
         family: Family,
         tokenizer: Tokenizer,
+        texts: TokenTexts,
         spec: OutputSpec,
         log: Sequence[int],
         stops: Sequence[str],
@@ -45,18 +65,40 @@ class OutputDecoder:
     ) -> None:
         """`is_held`: a grammar constrains the output, so that what begins as a call is one."""
         self._tokenizer = tokenizer
+        self._texts = texts
         self._controls = family.controls
         self._parser = family.parser(spec, log)
         self._stream = TextStream(stops)
+        self._starts = self._parser.marker_starts | self._stream.stop_starts
         self._is_sure = is_held and not stops  # a stop string may come in the middle of a call
         self._logprobs: list[Any] = []  # of tokens whose text is still held back
         self.reasoning_tokens = 0
         self.is_in_call = False
         self._is_reasoning = False
+        self._plain = self._kind_of_plain()
 
     @property
     def is_stopped(self) -> bool:
         return self._stream.is_stopped
+
+    def decode_plain(self, tokens: Sequence[int]) -> TextDelta | ReasoningDelta | None:
+        """Return the one outcome of tokens that are text and can be nothing else.
+
+        None changes nothing: then `decode` takes them, with the same result.
+        """
+        kind, texts = self._plain, self._texts
+        if kind is None:
+            return None
+        if len(tokens) == 1:
+            text = texts[tokens[0]]
+        else:
+            pieces = [texts[token] for token in tokens]
+            text = "".join(pieces) if all(pieces) else ""
+        if not text or not self._starts.isdisjoint(text):
+            return None
+        if kind is ReasoningDelta:
+            self.reasoning_tokens += len(tokens)
+        return kind(text)
 
     def decode(self, token: int, logprobs: PositionLogprobs | None = None) -> list[Outcome]:
         """Return the outcomes of one more token."""
@@ -69,7 +111,17 @@ class OutputDecoder:
             parts = self._parser.feed(text) if text else []
         outcomes = [self._outcome(part) for part in parts]
         self.reasoning_tokens += self._is_reasoning
+        self._plain = self._kind_of_plain()
         return outcomes
+
+    def _kind_of_plain(self) -> type[TextDelta] | type[ReasoningDelta] | None:
+        """Return what text is now that begins nothing else; None if it has to go the whole way."""
+        if self._logprobs or not self._stream.is_clear:
+            return None
+        kind = self._parser.plain
+        if kind is None or self._is_reasoning != (kind is ReasoningPart):
+            return None  # the first of its kind goes the whole way
+        return ReasoningDelta if kind is ReasoningPart else TextDelta
 
     def finish(self) -> list[Outcome]:
         """Return the outcomes of what was held back."""

@@ -60,7 +60,7 @@ class Submission:
             self.end.set_result(frame)
         else:
             try:
-                self._turn.add_tokens(frame.tokens, frame.logprobs, is_behind=self._process.is_behind)
+                self._turn.add_tokens(frame.tokens, frame.logprobs)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
                 self._model.close_session(self._session, self._process)  # which ends the turn there
                 self.end.set_exception(error)

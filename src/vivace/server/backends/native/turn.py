@@ -115,22 +115,37 @@ class NativeTurn:
             if self._stop:
                 self._stop()
 
-    def add_tokens(
-        self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs], *, is_behind: bool
-    ) -> None:
-        """Add tokens of the engine to the log. If more has come already, their text waits to be joined."""
-        assert self.session is not None
-        assert self.decoder is not None
-        self.first_token = self.first_token or time.perf_counter()
-        for index, token in enumerate(tokens):
-            self.session.add_generated(token)
-            self.output_tokens += 1
-            for outcome in self.decoder.decode(token, logprobs[index] if logprobs else None):
-                self._outbox.add(outcome)
-                self._mark(outcome, len(self.session.log))
-        self._outbox.deliver(None if is_behind else self._taker)
+    def add_tokens(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs]) -> None:
+        """Add tokens of the engine to the log, and put out what they say."""
+        session, decoder = self.session, self.decoder
+        assert session is not None
+        assert decoder is not None
+        if not self.first_token:
+            self.first_token = time.perf_counter()
+        session.add_generated(tokens)
+        self.output_tokens += len(tokens)
+        delta = None if logprobs else decoder.decode_plain(tokens)
+        if delta is not None:
+            self._mark(delta, len(session.log))
+            self._outbox.offer(delta, self._taker)
+        else:
+            self._decode(decoder, tokens, logprobs, len(session.log) - len(tokens))
         if self.watch:
             self.watch.tokens(len(tokens))
+
+    def _decode(
+        self,
+        decoder: OutputDecoder,
+        tokens: Sequence[int],
+        logprobs: Sequence[PositionLogprobs],
+        length: int,
+    ) -> None:
+        """Put out what tokens say that may be more than text. `length` is that of the log before them."""
+        for index, token in enumerate(tokens):
+            for outcome in decoder.decode(token, logprobs[index] if logprobs else None):
+                self._outbox.add(outcome)
+                self._mark(outcome, length + index + 1)
+        self._outbox.deliver(self._taker)
 
     def _mark(self, outcome: Outcome, length: int) -> None:
         """Note where items end in the log: an item is whole when another one begins."""
