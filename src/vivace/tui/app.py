@@ -8,7 +8,6 @@ conversation (`session`).
 import asyncio
 import os
 import shlex
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from vivace.tui.prompt.completion import Candidate
 from vivace.tui.prompt.editor import PromptEditor
 from vivace.tui.prompt.history import History
 from vivace.tui.prompt.menu import Menu
+from vivace.tui.quick_start import end_of_start
 from vivace.tui.status import Status, StatusLine
 from vivace.tui.terminal_mode import lines_as_usual
 from vivace.tui.transcript.blocks import Note, Output
@@ -64,6 +64,7 @@ class VivaceApp(App[None], inherit_bindings=False):
         typed: str = "",
     ) -> None:
         super().__init__()
+        self._disable_tooltips = self._disable_notifications = True  # their widgets would be made at once
         self.settings, self.folder = settings, folder
         self.is_utf8 = _is_utf8()
         self.key_map = KeyMap(settings.keys)
@@ -112,6 +113,7 @@ class VivaceApp(App[None], inherit_bindings=False):
     async def _begin(self) -> None:
         """Load the agent beside the event loop, so that typing goes on, then open the conversation."""
         presenter, session = await asyncio.to_thread(_load)
+        end_of_start()
         shown = presenter(self.transcript, self.status, self.folder, self.changed)
         try:
             self.session = session(self.settings, self.folder, shown, self.status, self.changed, self._effort)
@@ -285,8 +287,10 @@ class VivaceApp(App[None], inherit_bindings=False):
 
     async def write_in_editor(self) -> None:
         """Let the user write the message in an editor of their own."""
+        from tempfile import TemporaryDirectory
+
         try:
-            with tempfile.TemporaryDirectory() as folder:
+            with TemporaryDirectory() as folder:
                 file = Path(folder) / "message.md"
                 file.write_bytes(self.editor.whole_text.encode())
                 await self._open_editor(file)
@@ -297,10 +301,12 @@ class VivaceApp(App[None], inherit_bindings=False):
         self.editor.set_text(data.decode("utf-8", "replace").rstrip("\n"))
 
     async def edit_proposal(self, review: "Review") -> None:
+        from tempfile import TemporaryDirectory
+
         from vivace.agent.edits.proposal import UseText
 
         try:
-            with tempfile.TemporaryDirectory() as folder:
+            with TemporaryDirectory() as folder:
                 files = review.proposal.write_to(Path(folder))
                 await self._open_editor(*files)
                 review.decide(UseText(tuple(file.read_bytes() for file in files)))

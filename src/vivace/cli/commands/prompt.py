@@ -89,13 +89,15 @@ def run(context: click.Context, given: Given) -> int:
 
 def _open_terminal(given: Given) -> int:
     """Open the terminal face. It imports the agent itself, after its first paint."""
+    from vivace.tui.quick_start import quick_imports
     from vivace.tui.terminal_mode import keys_as_typed
 
     with keys_as_typed() as typed:
-        from pathlib import Path
+        with quick_imports():
+            from pathlib import Path
 
-        from vivace.config import load_settings
-        from vivace.tui.app import run
+            from vivace.config import load_settings
+            from vivace.tui.app import run
 
         settings = load_settings().having(model=given.model)
         resume = given.resume
