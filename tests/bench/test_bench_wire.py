@@ -263,9 +263,9 @@ def test_the_command_shows_the_report(
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory, smol: Path) -> Settings:
+def own(tmp_path_factory: pytest.TempPathFactory, shallow: Path) -> Settings:
     folder = tmp_path_factory.mktemp("wire")
-    return Settings(folder / "cache", folder / "state", model=str(smol), context_tokens=8192, threads=1)
+    return Settings(folder / "cache", folder / "state", model=str(shallow), context_tokens=8192, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -329,9 +329,9 @@ def test_memory_is_that_of_the_process() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_control_c_leaves_nothing(smol: Path, tmp_path: Path, signal_number: signal.Signals) -> None:
+def test_control_c_leaves_nothing(shallow: Path, tmp_path: Path, signal_number: signal.Signals) -> None:
     """Server and engine are gone when the command is, and so is their folder."""
-    command = [sys.executable, "-m", "vivace", "bench", "wire", "--quick", "--model", str(smol)]
+    command = [sys.executable, "-m", "vivace", "bench", "wire", "--quick", "--model", str(shallow)]
     environment = os.environ | {"TMPDIR": str(tmp_path), "VIVACE_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr

@@ -130,6 +130,7 @@ def test_the_prompt_is_there_before_the_server(home: Home, tmux: Tmux) -> None:
     tmux.sees("› what now?", "Hello there.")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not is_present(load_settings(), load_settings().model), reason="needs the default model")
 def test_the_default_model_edits(home: Home, tmux: Tmux) -> None:
     """With the real model: an edit is proposed, taken, and undone."""

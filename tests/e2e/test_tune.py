@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.terminal import Home, Terminal
 
 
@@ -11,9 +13,20 @@ def tuned_files(home: Home) -> list[str]:
     return [file.name for file in folder.iterdir() if not file.name.startswith(".")]
 
 
-def test_doctor_tunes_and_then_knows(home: Home, smol: Path) -> None:
+def test_doctor_tunes_and_then_knows(home: Home, shallow: Path) -> None:
     """--tune --json gives the measurement on stdout, progress on stderr; doctor shows it from then on."""
-    home.model = str(smol)
+    tune_and_ask(home, shallow)
+
+
+@pytest.mark.thorough
+def test_a_tuned_model_makes_sense(home: Home, smol: Path) -> None:
+    """Whatever weights the tuning chose, the whole model knows what it knew."""
+    assert "Paris" in tune_and_ask(home, smol)
+
+
+def tune_and_ask(home: Home, model: Path) -> str:
+    """Tune the model, look at what is told of it, and return what it answers."""
+    home.model = str(model)
     done = home.run("doctor", "--tune", "--json")
     assert done.code == 0, done.err
     profile = json.loads(done.out)
@@ -22,12 +35,13 @@ def test_doctor_tunes_and_then_knows(home: Home, smol: Path) -> None:
     assert "Measuring, round 1" in done.err
     assert profile["why"] in home.run("doctor", "--quick").out
     answered = home.run("ask", "What is the capital of France? Answer in one sentence.")
-    assert "Paris" in answered.out, answered.err
+    assert answered.code == 0, answered.err
+    return answered.out
 
 
-def test_ctrl_c_on_a_terminal_leaves_nothing(home: Home, smol: Path) -> None:
+def test_ctrl_c_on_a_terminal_leaves_nothing(home: Home, shallow: Path) -> None:
     """Ctrl-C in the middle of a tuning: exit code 130, and neither a profile nor half a file."""
-    home.model = str(smol)
+    home.model = str(shallow)
     terminal = Terminal(home, "doctor", "--tune")
     terminal.wait_for("Loading")
     terminal.type("\x03")

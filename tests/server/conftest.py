@@ -28,6 +28,12 @@ def smol_served(tmp_path_factory: pytest.TempPathFactory, smol: Path) -> Iterato
     yield from _server(tmp_path_factory.mktemp("smol"), str(smol))
 
 
+@pytest.fixture(scope="module")
+def shallow_served(tmp_path_factory: pytest.TempPathFactory, shallow: Path) -> Iterator[Settings]:
+    """A server with two layers of the small real model: real tokens that make no sense."""
+    yield from _server(tmp_path_factory.mktemp("shallow-served"), str(shallow))
+
+
 def _server(folder: Path, model: str) -> Iterator[Settings]:
     settings = Settings(
         cache_dir=folder / "cache",
@@ -52,6 +58,11 @@ def address(served: Settings) -> ServerAddress:
 @pytest.fixture(scope="module")
 def smol_address(smol_served: Settings) -> ServerAddress:
     return warm.ensure_server(smol_served)
+
+
+@pytest.fixture(scope="module")
+def shallow_address(shallow_served: Settings) -> ServerAddress:
+    return warm.ensure_server(shallow_served)
 
 
 @pytest.fixture

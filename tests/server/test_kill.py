@@ -20,11 +20,12 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from tests import REPOSITORY
 from tests.server.serving import script, until
 from tests.server.talking import Talker, ask, talking
+from tests.thorough import examples
 from vivace.client import warm
 from vivace.client.warm import ServerAddress, ensure_server
 from vivace.config import Settings
 
-ROUNDS = 20
+ROUNDS = examples(8)
 GONE = (ConnectionClosed, InvalidHandshake, OSError, http.client.HTTPException, EOFError)
 
 

@@ -9,15 +9,15 @@ from vivace.config import Settings
 
 
 async def test_a_first_edit_finds_its_prompts_prefilled(
-    smol_served: Settings, smol_address: ServerAddress
+    shallow_served: Settings, shallow_address: ServerAddress
 ) -> None:
     """What is new in the first real request is its own part; the fixed beginnings are files already."""
-    async with ResponsesClient(smol_address) as client:
-        model = Model(client, smol_served.model)
+    async with ResponsesClient(shallow_address) as client:
+        model = Model(client, shallow_served.model)
         await warm_prompts(model)
         await model.score([*read_prompt("locate"), user("a.py\ndef f\n\nTask: x"), begun_answer("`")], ["f`"])
         turn = model.waterfalls[-1]
     assert turn.cached_tokens > 200
     assert turn.new_tokens < 40
-    kept = list(smol_served.kv_dir.rglob("*.prefix"))
+    kept = list(shallow_served.kv_dir.rglob("*.prefix"))
     assert 1 <= len(kept) <= len(PROMPTS)

@@ -211,5 +211,5 @@ class SessionsMachine(RuleBasedStateMachine):
         assert self.disk_cache.size_bytes <= 20_000
 
 
-SessionsMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
+SessionsMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=40)
 TestSessions = SessionsMachine.TestCase

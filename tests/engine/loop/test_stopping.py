@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.desk import CHUNK_TOKENS, Desk
@@ -13,6 +13,7 @@ from tests.engine.fixtures import RunnerFixture, some_tokens
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_scheduler import TOGETHER, endless
 from tests.engine.loop.test_worker import EngineProcess
+from tests.thorough import examples
 from vivace.engine.runners.base import Logits, ShouldStop, Span, Stopped
 from vivace.engine.wire.frames import (
     Append,
@@ -171,6 +172,7 @@ def test_stats_are_answered_inside_of_a_pass(desk: Desk) -> None:
     assert desk.tokens("t") == alone(LONG)
 
 
+@settings(max_examples=examples(30))
 @given(st.lists(st.lists(st.sampled_from([Stats(), URGENT, Interrupt("nobody")]), max_size=3), max_size=20))
 def test_stats_are_answered_as_often_as_asked(looks: list[list[ToEngine]]) -> None:
     """Whatever else comes and however passes fall, each question has one answer."""

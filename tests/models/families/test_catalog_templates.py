@@ -6,6 +6,7 @@ then writes two.
 """
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def file_of(card: ModelCard) -> Path:
     if not is_complete(settings, card):
         pytest.skip(f"{card.name} is not on this machine")
     return card_path(settings, card)
+
+
+@cache
+def read(path: Path) -> tuple[str, GgufTokenizer]:
+    """The template and the tokenizer inside a file, which takes seconds to read."""
+    return template_of(path), GgufTokenizer(path)
 
 
 def rendered(template: str, entries: list[Entry], tools: tuple[Tool, ...]) -> str:
@@ -79,7 +86,7 @@ def test_a_model_by_name_gets_the_tokens_of_its_files_template(
 ) -> None:
     """A catalog model by name, over several turns, gets token by token what its own template says."""
     path, entries = file_of(card), CONVERSATIONS[name]
-    template, tokenizer = template_of(path), GgufTokenizer(path)
+    template, tokenizer = read(path)
     knows_tools = "tool_call" in template
     if not knows_tools and (tools or any(isinstance(entry, Call) for entry in entries)):
         pytest.skip("its template does not know tools")
@@ -92,4 +99,4 @@ def test_a_model_by_name_gets_the_tokens_of_its_files_template(
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.name)
 def test_a_card_names_the_family_of_its_file(card: ModelCard) -> None:
     """The card's family is the one that the same file has when it is given by its path."""
-    assert card.family == kind_of(template_of(file_of(card)))
+    assert card.family == kind_of(read(file_of(card))[0])

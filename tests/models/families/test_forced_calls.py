@@ -62,6 +62,11 @@ def desk(smol: Path) -> Iterator[Desk]:
     runner.close()
 
 
+@pytest.fixture(scope="module")
+def tokenizer(smol: Path) -> GgufTokenizer:
+    return GgufTokenizer(smol)
+
+
 class Talk:
     """One question to the model, as the server asks it."""
 
@@ -102,9 +107,10 @@ def is_weather(text: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_forced_call_of_a_real_model_fits_its_schema(desk: Desk, smol: Path, seed: int) -> None:
+def test_a_forced_call_of_a_real_model_fits_its_schema(
+    desk: Desk, tokenizer: GgufTokenizer, seed: int
+) -> None:
     """However odd its words: one call, known by name, whose arguments are what the schema allows."""
-    tokenizer = GgufTokenizer(smol)
     spec = OutputSpec(tools=(WEATHER,), choice="required", is_parallel=False)
     family = Qwen25(tokenizer, default_system=SMOLLM_SYSTEM)
     ((name, arguments),) = Talk(desk, family, tokenizer).ask(spec, seed)
@@ -113,9 +119,8 @@ def test_a_forced_call_of_a_real_model_fits_its_schema(desk: Desk, smol: Path, s
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_forced_call_in_tags_fits_its_schema(desk: Desk, smol: Path, seed: int) -> None:
+def test_a_forced_call_in_tags_fits_its_schema(desk: Desk, tokenizer: GgufTokenizer, seed: int) -> None:
     """The same for calls as Qwen3-Coder writes them."""
-    tokenizer = GgufTokenizer(smol)
     spec = OutputSpec(tools=(DAYS,), choice="required", is_parallel=False)
     ((name, arguments),) = Talk(desk, Qwen3Coder(tokenizer), tokenizer).ask(spec, seed)
     value = json.loads(arguments)
@@ -125,18 +130,16 @@ def test_a_forced_call_in_tags_fits_its_schema(desk: Desk, smol: Path, seed: int
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_choice_of_forced_calls(desk: Desk, smol: Path, seed: int) -> None:
+def test_a_choice_of_forced_calls(desk: Desk, tokenizer: GgufTokenizer, seed: int) -> None:
     """Of several tools the model picks one, and a custom one gets text that its pattern matches."""
-    tokenizer = GgufTokenizer(smol)
     spec = OutputSpec(tools=(WEATHER, CODE), choice="required", is_parallel=False)
     ((name, text),) = Talk(desk, Qwen25(tokenizer), tokenizer).ask(spec, seed)
     letters, _, digits = text.partition("-")
     assert is_weather(text) if name == "get_weather" else (letters.isalpha() and len(digits) == 3)
 
 
-def test_a_schema_is_obeyed(desk: Desk, smol: Path) -> None:
+def test_a_schema_is_obeyed(desk: Desk, tokenizer: GgufTokenizer) -> None:
     """An answer under a schema is text that the schema allows."""
-    tokenizer = GgufTokenizer(smol)
     (text,) = Talk(desk, Qwen25(tokenizer), tokenizer).ask(
         OutputSpec(schema=json.dumps(WEATHER.parameters)), seed=1
     )
