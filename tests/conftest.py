@@ -14,6 +14,7 @@ from vivace.models.progress import Silent
 # The tier of a folder's tests; the longest path that fits decides. What is not named here is a unit test.
 TIERS = {
     "agent/conversation": "served",
+    "agent/loop": "served",
     "agent/sandbox": "served",
     "bench": "computed",
     "cli": "served",

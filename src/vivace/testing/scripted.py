@@ -28,6 +28,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     """`replies`: the first whose key occurs in the prompt's text answers; "" answers everything."""
 
     replies: dict[str, str] = {}
+    steps: list[str] = []  # the model's messages in a conversation, one after the other; then `replies`
     step_ms: float = 0.0  # each pass takes this long
     prefill_token_ms: float = 0.0  # and this for every token beyond the first
     die_at_token: int = -1  # kill -9 itself once, when this many tokens of a reply are out
@@ -159,9 +160,17 @@ class ScriptedRunner:
     def _answer(self, held: list[int]) -> Answer:
         """The reply to what stands before the last message of the sequence, which is the answer."""
         begun = len(held) - held[::-1].index(self._start) if self._start in held else 0
-        prompt = self._text(held[: max(begun - 1, 0)]).decode("utf-8", "replace")
-        row, reply = self._script.reply_to(prompt)
+        before = held[: max(begun - 1, 0)]
+        if self._script.steps and (step := self._messages(before)) < len(self._script.steps):
+            row, reply = -1, self._script.steps[step]
+        else:
+            row, reply = self._script.reply_to(self._text(before).decode("utf-8", "replace"))
         return Answer(row, self._tokens(reply), self._text(held[begun:]), len(held))
+
+    def _messages(self, held: list[int]) -> int:
+        """The number of messages that the model has said so far; one that was steered away counts."""
+        starts = [at + 1 for at, token in enumerate(held) if token == self._start]
+        return sum(self._text(held[at : at + len(OPENING)]).startswith(OPENING) for at in starts)
 
     def _tokens(self, reply: str) -> dict[int, int]:
         """The tokens of a reply, by where each begins in it."""

@@ -31,6 +31,7 @@ class ApplyPatch:
     name: ClassVar[str] = "apply_patch"
     is_read_only: ClassVar[bool] = False
     taints: ClassVar[bool] = True
+    stages: ClassVar[bool] = True
     description: ClassVar[str] = """Change files by a patch:
 *** Begin Patch
 *** Update File: path

@@ -76,6 +76,11 @@ class Tool(Protocol):
         """Return whether its output may hold text that the user did not write."""
         ...
 
+    @property
+    def stages(self) -> bool:
+        """Return whether its changes are staged in the context, to be written with others of the turn."""
+        ...
+
     def definition(self) -> dict[str, Any]:
         """Return the tool as a request of the Responses API has it."""
         ...
@@ -104,6 +109,7 @@ class FunctionTool(ABC, Generic[A]):
     description: ClassVar[str]
     is_read_only: ClassVar[bool] = False
     taints: ClassVar[bool] = True
+    stages: ClassVar[bool] = False
     arguments: type[A]
 
     def definition(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Edit(FunctionTool[EditArguments]):
         "Replace a text in a file by another one. The old text must stand in the file once; copy it exactly, "
         "with enough lines around it. With an empty old text a new file is made."
     )
+    stages: ClassVar[bool] = True
     arguments = EditArguments
 
     def needs(self, arguments: EditArguments, context: ToolContext) -> list[Need]:

@@ -1,0 +1,271 @@
+"""The calls of one turn: each is understood, allowed, run and answered, exactly once.
+
+Owns the order. Calls that only read run together, and begin as soon as they are whole, unless one that
+changes something stands before them. The others run one after the other when the model has said all. Changes
+of files are written as one entry before anything else looks at them. Does not own what tools do (`tools`),
+nor the rules (`permissions`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from vivace.agent.edits.apply.journal import Change, Journal
+from vivace.agent.loop.diffs import unified_diff
+from vivace.agent.loop.steps import (
+    AnyStep,
+    ApprovalAnswered,
+    ApprovalAsked,
+    CallEnded,
+    CallStarted,
+    CallStatus,
+    FilesWritten,
+    PlanUpdated,
+)
+from vivace.agent.permissions.decision import Situation, Verdict, decide
+from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
+from vivace.agent.tools.bounded import bounded
+from vivace.agent.tools.toolbox import tool_named
+from vivace.errors import VivaceError
+from vivace.protocol.shapes.events import CustomToolCall, FunctionCall
+
+log = logging.getLogger("vivace.agent.loop")
+OUTPUT_TYPES = {FunctionCall: "function_call_output", CustomToolCall: "custom_tool_call_output"}
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A person's answer."""
+
+    is_allowed: bool
+    reason: str = ""  # of a no, which the model is told
+
+
+class TaskPresenter(Protocol):
+    """What a face implements to show a task and to ask about its calls."""
+
+    def show(self, step: AnyStep) -> None:
+        """Show a step. Return at once: the model's text waits for it."""
+
+    async def approve(self, asked: ApprovalAsked) -> Approval:
+        """Ask a person. Cancelled when the task is stopped."""
+        ...
+
+
+@dataclass
+class Desk:
+    """What all turns of a task share."""
+
+    tools: list[Tool]
+    context: ToolContext
+    journal: Journal
+    instruction: str
+    presenter: TaskPresenter
+    is_tainted: bool = False  # the model has read text that its user did not write
+    entries: list[int] = field(default_factory=list)  # of the journal
+    refused: int = 0  # calls that were not allowed
+    unapproved: int = 0  # those of them to which a person could have said yes
+
+
+@dataclass
+class Call:
+    item: FunctionCall | CustomToolCall
+    tool: Tool | None = None
+    arguments: Any = None
+    fault: str = ""  # why it cannot be understood
+    verdict: Verdict = field(default_factory=lambda: Verdict("refuse"))
+    running: "asyncio.Task[ToolResult] | None" = None
+    result: ToolResult = field(default_factory=lambda: ToolResult(""))
+    began_s: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return self.tool.title(self.arguments) if self.tool and not self.fault else ""
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.tool is not None and self.tool.is_read_only
+
+    def output_item(self) -> dict[str, Any]:
+        return {
+            "type": OUTPUT_TYPES[type(self.item)],
+            "call_id": self.item.call_id,
+            "output": self.result.output,
+        }
+
+
+class Calls:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._calls: list[Call] = []
+        self._staged: list[Call] = []  # whose changes are not written yet
+
+    @property
+    def has_faults(self) -> bool:
+        return any(call.fault for call in self._calls)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def take(self, item: FunctionCall | CustomToolCall) -> None:
+        """Take a call that is whole. Start it if nothing stands against it."""
+        call = self._understood(item)
+        self._calls.append(call)
+        if call.verdict.kind == "allow" and all(each.is_read_only for each in self._calls):
+            self._start(call)
+
+    async def answer(self) -> list[dict[str, Any]]:
+        """Run what has not run yet, in order. Return an output for every call."""
+        for call in self._calls:
+            if call.fault:
+                self._settle(call, "malformed", ToolResult(f"Error: {call.fault}", call.fault))
+            elif call.running or await self._is_started(call):
+                await self._finish(call)
+        self._flush()
+        return [call.output_item() for call in self._calls]
+
+    async def abandon(self) -> None:
+        """End what runs and forget what was not written: the turn does not count."""
+        self._desk.context.writes.staged = {}
+        for call in self._calls:
+            if call.running:
+                call.running.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await call.running
+
+    # ---- one call ---------------------------------------------------------------------------------
+
+    def _understood(self, item: FunctionCall | CustomToolCall) -> Call:
+        call = Call(item)
+        given = item.arguments if isinstance(item, FunctionCall) else item.input
+        try:
+            call.tool = tool_named(self._desk.tools, item.name)
+            call.arguments = call.tool.parse(given)
+            call.verdict = self._verdict(call)
+        except MalformedCall as error:
+            call.fault = f"{error.message} {error.hint}".strip()
+        except VivaceError as error:  # a path that cannot be one
+            call.verdict = Verdict("refuse", error.message)
+        return call
+
+    def _verdict(self, call: Call) -> Verdict:
+        assert call.tool is not None
+        context = self._desk.context
+        situation = Situation(is_tainted=self._desk.is_tainted, has_sandbox=context.has_sandbox)
+        return decide(call.tool.needs(call.arguments, context), context.policies, situation)
+
+    async def _is_started(self, call: Call) -> bool:
+        """Decide anew, by what is so now, and ask if need be. Write what stands before it, then start it."""
+        assert call.tool is not None
+        if call.verdict.kind != "refuse":
+            call.verdict = self._verdict(call)
+        if call.verdict.kind == "ask":
+            call.verdict = await self._asked(call)
+        if call.verdict.kind == "refuse":
+            self._desk.refused += 1
+            reason = call.verdict.reason
+            self._settle(call, "refused", ToolResult(f"Refused: {reason}", reason, is_error=True))
+            return False
+        if not call.tool.stages:
+            self._flush()
+        self._start(call)
+        return True
+
+    async def _asked(self, call: Call) -> Verdict:
+        asked = ApprovalAsked(
+            call_id=call.item.call_id, tool=call.item.name, title=call.title, reason=call.verdict.reason
+        )
+        self._desk.presenter.show(asked)
+        answer = await self._desk.presenter.approve(asked)
+        self._desk.presenter.show(
+            ApprovalAnswered(call_id=asked.call_id, is_allowed=answer.is_allowed, reason=answer.reason)
+        )
+        if not answer.is_allowed:
+            self._desk.unapproved += 1
+            return Verdict("refuse", f"{call.verdict.reason} {answer.reason or 'The user said no.'}")
+        return Verdict("allow") if self._verdict(call).kind != "refuse" else self._verdict(call)
+
+    def _start(self, call: Call) -> None:
+        assert call.tool is not None
+        call.began_s = time.monotonic()
+        self._desk.presenter.show(
+            CallStarted(call_id=call.item.call_id, tool=call.item.name, title=call.title)
+        )
+        call.running = asyncio.create_task(_run(call.tool, call.arguments, self._desk.context))
+
+    async def _finish(self, call: Call) -> None:
+        """Wait for a call. One that staged changes has ended when they are written."""
+        assert call.tool is not None
+        assert call.running is not None
+        plan = self._desk.context.plan
+        result = await call.running
+        self._desk.is_tainted |= call.tool.taints
+        if self._desk.context.plan is not plan:
+            self._desk.presenter.show(PlanUpdated(steps=list(self._desk.context.plan)))
+        if call.tool.stages and not result.is_error:
+            call.result = result
+            self._staged.append(call)
+        else:
+            self._settle(call, "failed" if result.is_error else "done", result)
+
+    def _flush(self) -> None:
+        """Write the changes of the calls so far as one entry. If that fails, those calls have failed."""
+        staged, self._staged = self._staged, []
+        if not staged:
+            return
+        failure: ToolResult | None = None
+        try:
+            entry, changes = self._desk.context.writes.flush(self._desk.journal, self._desk.instruction)
+        except VivaceError as error:
+            failure = _failure(error)
+        else:
+            if entry is not None:
+                self._desk.entries.append(entry.number)
+                self._desk.presenter.show(_written(entry.number, changes, self._desk.context))
+        for call in staged:
+            self._settle(call, "failed" if failure else "done", failure or call.result)
+
+    def _settle(self, call: Call, status: CallStatus, result: ToolResult) -> None:
+        """Keep the answer to a call, and show it."""
+        call.result = result
+        self._desk.presenter.show(
+            CallEnded(
+                call_id=call.item.call_id,
+                tool=call.item.name,
+                status=status,
+                summary=result.summary,
+                output=result.output,
+                seconds=round(time.monotonic() - call.began_s, 3) if call.began_s else 0.0,
+            )
+        )
+
+
+async def _run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
+    """Run a tool. Whatever goes wrong becomes an output: the task goes on."""
+    try:
+        result = await tool.run(arguments, context)
+    except VivaceError as error:
+        return _failure(error)
+    except OSError as error:
+        return ToolResult(f"Error: {error}", str(error.strerror), is_error=True)
+    except Exception as error:
+        log.error("tool %s failed", tool.name, exc_info=error)
+        return ToolResult(f"Error: {tool.name} broke ({type(error).__name__}).", "broke", is_error=True)
+    return ToolResult(bounded(result.output), result.summary, result.is_error)
+
+
+def _failure(error: VivaceError) -> ToolResult:
+    first = error.message.partition("\n")[0]
+    return ToolResult(bounded(f"Error: {error.message} {error.hint}".strip()), first, is_error=True)
+
+
+def _written(entry: int, changes: list[Change], context: ToolContext) -> FilesWritten:
+    diffs = [unified_diff(change, context.root) for change in changes]
+    return FilesWritten(
+        entry=entry,
+        paths=[path for path, _ in diffs],
+        diff=bounded("".join(diff for _, diff in diffs), 100_000),
+    )

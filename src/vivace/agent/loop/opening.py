@@ -1,0 +1,80 @@
+"""From settings and a folder to a task that can run.
+
+Owns which models can call tools, and what a task is begun with: tools, policies, the sandbox, the journal.
+Does not run it (`task`).
+"""
+
+from pathlib import Path
+
+from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.transcript.file import new_id
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.loop.calls import Desk, TaskPresenter
+from vivace.agent.loop.task import Task, TaskLimits
+from vivace.agent.permissions.policy import Policy, project_policy
+from vivace.agent.sandbox.run import run_sandboxed
+from vivace.agent.tools.base import ToolContext
+from vivace.agent.tools.toolbox import own_tools
+from vivace.config import Settings
+from vivace.errors import SandboxUnavailable, UsageError
+from vivace.models.catalog import card
+from vivace.models.tokenizer import SCRIPTED
+
+LEAST_BYTES = (
+    3_500_000_000  # of weights: 7B in 4 bits has 4.4 GB; smaller models write calls and do not mean them
+)
+
+
+def can_call_tools(settings: Settings, model: str) -> bool:
+    """Return whether a model works well with tools: one of an upstream, or one of about 7B at least.
+
+    Smaller ones edit by plan and unit instead.
+    """
+    if settings.is_elsewhere(model) or model.startswith(SCRIPTED):
+        return True
+    try:
+        return card(model).size_bytes >= LEAST_BYTES
+    except UsageError:
+        path = Path(model).expanduser()
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file()) >= LEAST_BYTES
+
+
+def check_can_call_tools(settings: Settings, model: str) -> None:
+    """Raise UsageError with what to do instead."""
+    if not can_call_tools(settings, model):
+        raise UsageError(
+            f"{model} is too small to work with tools by itself.",
+            "Name a larger one with --model (an upstream's as UPSTREAM/NAME), or use `vivace edit`.",
+        )
+
+
+async def open_task(
+    settings: Settings,
+    folder: Path,
+    instruction: str,
+    presenter: TaskPresenter,
+    connection: Connection,
+    *,
+    policy: Policy,
+    limits: TaskLimits,
+) -> Task:
+    """Return a task in this folder. Nothing is asked yet."""
+    if not instruction.strip():
+        raise UsageError("The task is empty.", 'Say what is to be done: vivace run "TASK".')
+    project = project_policy(folder)
+    policies = (policy, project) if project else (policy,)
+    context = ToolContext(folder, policies, has_sandbox=await has_sandbox())
+    journal = Journal(settings.state_dir / "undo")
+    journal.heal()
+    desk = Desk(own_tools(), context, journal, instruction, presenter)
+    return Task(new_id(), connection, settings.model, desk, limits)
+
+
+async def has_sandbox() -> bool:
+    """Return whether commands can be walled in here: try it."""
+    try:
+        await run_sandboxed(["true"])
+    except SandboxUnavailable:
+        return False
+    return True

@@ -1,0 +1,135 @@
+"""The steps of a task, as values that any face can show and any program can read: one JSON object a line.
+
+Owns the published schema, which is the transcript's (`records`): a reader passes over types and fields that
+it does not know. Secrets are taken out where a step becomes a line, and only there. Does not own the loop
+(`task`).
+"""
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from vivace.agent.conversation.transcript.records import Error, Record
+from vivace.agent.tools.base import Step
+from vivace.redaction import redact_values
+
+# Why a task ended. Only `completed` is the model's own word.
+EndReason = Literal["completed", "stopped", "turns", "tokens", "time", "context", "malformed_calls", "failed"]
+CallStatus = Literal["done", "failed", "refused", "malformed"]
+
+
+class TaskStarted(Record, frozen=True, tag="task.started"):
+    """The first line of every task."""
+
+    schema: int  # the version of this format
+    id: str  # of the task
+    folder: str  # the workspace
+    model: str  # that works on it
+    task: str  # in the user's words
+    access: str  # read-only, workspace-write or full
+    asking: str  # ask, on-request or never
+    has_sandbox: bool  # commands are walled in
+    at_s: float  # Unix time
+
+
+class TurnBegan(Record, frozen=True, tag="task.turn"):
+    """The model is asked what to do next."""
+
+    turn: int  # 1 for the first
+
+
+class TextGrew(Record, frozen=True, tag="text.delta"):
+    """More of what the model says to the user."""
+
+    is_delta: ClassVar[bool] = True
+    text: str
+
+
+class CallStarted(Record, frozen=True, tag="tool.started"):
+    """A tool runs. Tools that only read may start while the model still writes."""
+
+    call_id: str
+    tool: str
+    title: str  # what it does, in a line
+
+
+class CallEnded(Record, frozen=True, tag="tool.ended"):
+    """A call was answered."""
+
+    call_id: str
+    tool: str
+    status: CallStatus
+    summary: str = ""  # a few words for a person
+    output: str = ""  # what the model reads, bounded
+    seconds: float = 0.0
+
+
+class ApprovalAsked(Record, frozen=True, tag="approval.asked"):
+    """A person is asked whether a call may run."""
+
+    call_id: str
+    tool: str
+    title: str
+    reason: str  # why it is not simply allowed
+
+
+class ApprovalAnswered(Record, frozen=True, tag="approval.answered"):
+    """The person has answered, or nobody is there to ask."""
+
+    call_id: str
+    is_allowed: bool
+    reason: str = ""  # of a no
+
+
+class PlanUpdated(Record, frozen=True, tag="plan.updated"):
+    """The model told its plan."""
+
+    steps: list[Step]  # each with step and status
+
+
+class FilesWritten(Record, frozen=True, tag="files.written"):
+    """The changes of a turn are on disk, as one entry that `vivace undo` takes back."""
+
+    entry: int  # the number in the undo journal
+    paths: list[str]
+    diff: str  # unified
+
+
+class Steered(Record, frozen=True, tag="task.steered"):
+    """The user said something while the task ran."""
+
+    text: str
+
+
+class TaskEnded(Record, frozen=True, tag="task.ended"):
+    """The last line of every task that was not killed."""
+
+    reason: EndReason
+    exit_code: int
+    text: str = ""  # the model's last words
+    turns: int = 0
+    tokens: int = 0  # read anew and written, in all turns
+    seconds: float = 0.0
+    entries: tuple[int, ...] = ()  # of the undo journal
+    refused: int = 0  # calls that were not allowed
+    error: Error | None = None  # what went wrong, if it did not complete
+
+
+AnyStep = (
+    TaskStarted
+    | TurnBegan
+    | TextGrew
+    | CallStarted
+    | CallEnded
+    | ApprovalAsked
+    | ApprovalAnswered
+    | PlanUpdated
+    | FilesWritten
+    | Steered
+    | TaskEnded
+)
+
+
+def encode_step(step: AnyStep) -> str:
+    """Return the step as a line of JSON, with known secrets taken out."""
+    return msgspec.json.encode(redact_values(msgspec.to_builtins(step))).decode()
