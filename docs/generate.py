@@ -186,7 +186,7 @@ def messages() -> str:
     """Return what a client may send on a WebSocket besides `response.create`."""
     known = shapes("protocol/shapes/requests.py")
     names = {"response.cancel": "ResponseCancel", "response.steer": "ResponseSteer"}
-    names["response.interrupt"] = "ResponseInterrupt"
+    names |= {"response.interrupt": "ResponseInterrupt", "response.answer_now": "ResponseAnswerNow"}
     return "\n\n".join(
         f"### `{message}`\n\n{known[name].text}\n\n{fields_table(_sent(known[name].fields))}"
         for message, name in names.items()
@@ -208,6 +208,7 @@ def socket_events() -> str:
         "SteerPending",
         "SteerFailed",
         "InterruptAccepted",
+        "AnswerNowAccepted",
         "OutputItemInterrupted",
     ):
         tag = getattr(module, name).__struct_config__.tag

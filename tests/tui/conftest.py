@@ -49,9 +49,11 @@ def open_screen(served: Settings, tmp_path: Path, folder: Path, monkeypatch: pyt
         resume: str | None = None,
         step_ms: float = 1,
         no_model: bool = False,
+        family: str = "chatml",
         **changes: object,
     ) -> AsyncIterator[Screen]:
-        model = script(tmp_path, replies=replies or REPLIES, step_ms=step_ms, context_tokens=20000)
+        said = replies or REPLIES
+        model = script(tmp_path, replies=said, step_ms=step_ms, context_tokens=20000, family=family)
         settings = served.having(model="smollm2-135m" if no_model else model, **changes)
         app = VivaceApp(settings, folder, resume=resume)
         async with app.run_test(size=size):

@@ -121,3 +121,19 @@ async def test_a_shell_command_shows_its_output(open_screen: Open, folder: Path)
         await screen.ready()
         await screen.say("!ls; exit 3")
         await screen.sees("! ls; exit 3", "seen.txt", "exit code 3")
+
+
+async def test_a_key_lets_a_model_that_thinks_answer(open_screen: Open) -> None:
+    """Ctrl+N ends the thinking, and the answer is shown."""
+    replies = {"": "<think>\n" + "straight to it " * 300}
+    async with open_screen(replies, step_ms=2, family="qwen3") as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        session = screen.app.session
+        assert session is not None
+        await screen.until(lambda: session.talk.history.turns and session.talk.history.turns[-1].response_id)
+        await screen.press("ctrl+n")
+        answers = screen.app.transcript.blocks
+        await screen.until(lambda: any(isinstance(each, Answer) and each.text for each in answers))
+        await screen.press("escape")
+        await screen.idle()

@@ -125,6 +125,11 @@ class Turn:
         """
         self._end_with({"type": "response.interrupt", "mode": DISCARD_PARTIAL if discards_partial else ""})
 
+    def answer_now(self) -> None:
+        """Let the model think no more and begin its answer. No effect on a turn that is over or stopped."""
+        if self._is_running and not self._stop:
+            self._send({"type": "response.answer_now", "response_id": self.response_id})
+
     def cancel(self) -> None:
         """Stop the response and stop listening. No effect on a turn that is over."""
         self._is_left = True

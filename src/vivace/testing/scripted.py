@@ -39,6 +39,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     draft_tokens: int = 63
     stamps: str = ""  # a file: when each byte of each reply was made; see `Stamps`
     vocabulary: str = ""  # a GGUF file whose tokens are spoken instead of bytes
+    family: str = "chatml"  # whose chat format is spoken; see `models.families.choose`
     load_ms: float = 0.0  # loading takes this long
     is_stuck: bool = False  # and does nothing meanwhile
     is_deaf: bool = False  # a pass does not ask whether it is still wanted

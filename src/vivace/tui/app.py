@@ -235,6 +235,10 @@ class VivaceApp(App[None], inherit_bindings=False):
         if self.session is not None:
             self.session.talk.stop()
 
+    def answer_now(self) -> None:
+        if self.session is not None:
+            self.session.talk.answer_now()
+
     def leave(self) -> None:
         self.run_worker(self._leave(), exit_on_error=False)
 

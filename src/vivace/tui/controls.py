@@ -99,6 +99,8 @@ class Controls:
                 app.editor.insert("\n")
             case "stop":
                 self._stop()
+            case "answer_now":
+                app.answer_now()
             case "interrupt":
                 self._interrupt()
             case "earlier" | "later":

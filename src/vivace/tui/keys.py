@@ -25,6 +25,7 @@ ACTIONS = (
     Action("queue", ("tab",), "send after the turn; complete a / or @"),
     Action("newline", ("ctrl+j", "shift+enter", "alt+enter"), "new line"),
     Action("stop", ("escape",), "stop the turn, keep what is there; twice: rewind"),
+    Action("answer_now", ("ctrl+n",), "think no more, and answer"),
     Action("interrupt", ("ctrl+c",), "stop, then clear the line, then leave"),
     Action("earlier", ("up",), "edit a queued or an earlier message"),
     Action("later", ("down",), "back to later messages"),

@@ -63,6 +63,9 @@ class ScriptedTurn:
         self.is_interrupted = threading.Event()
         self._script = script
 
+    def answer_now(self) -> None:
+        pass
+
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:  # noqa: ARG002
         self.is_interrupted.set()
         for step in self._script:

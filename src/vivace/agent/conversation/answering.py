@@ -98,6 +98,11 @@ class Answering:
         assert self._turn is not None
         self._turn.interrupt()
 
+    def answer_now(self) -> None:
+        """Let the model think no more and begin its answer."""
+        assert self._turn is not None
+        self._turn.answer_now()
+
     def _take(self, event: AnyEvent) -> None:
         match event:
             case ResponseCreated(response=response):

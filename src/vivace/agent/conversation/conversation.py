@@ -163,6 +163,10 @@ class Conversation:
         self._is_stopped = True
         self._work.stop()
 
+    def answer_now(self) -> None:
+        """Let a model that thinks begin its answer. No effect if it does not think, or nothing runs."""
+        self._work.answer_now()
+
     def note(self, text: str) -> None:
         """Tell the model this in front of the next message."""
         self._show(NoteAdded(text))

@@ -86,6 +86,11 @@ class TurnWork:
         else:
             self._task.cancel()
 
+    def answer_now(self) -> None:
+        """Let a model that thinks answer now. No effect on anything else."""
+        if self._answering and self._answering.is_running:
+            self._answering.answer_now()
+
     def cancel(self) -> None:
         """End the work without waiting for the answer's own end."""
         if self._task is not None:
@@ -260,6 +265,8 @@ class TurnWork:
             "temperature": 0,
             "max_output_tokens": MAX_ANSWER_TOKENS,
         }
+        if self.effort != DEFAULT_EFFORT:  # or else the model thinks as it was made to
+            body["reasoning"] = {"effort": self.effort}
         return body | {"previous_response_id": previous} if previous else body
 
     def _abandon(self, why: Literal["steered", "server_gone"], steer: str) -> None:

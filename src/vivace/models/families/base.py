@@ -182,3 +182,10 @@ class Family(Protocol):
     def grammar(self, spec: OutputSpec) -> Grammar | None:
         """Return the grammar that makes the answer obey `spec`; None if any text does."""
         ...
+
+    def end_thinking(self, log: Sequence[int], spec: OutputSpec) -> list[int]:
+        """Return the tokens that end the thinking in which the log ends, or skip it if none has begun.
+
+        Return none if the answer has begun, or if the family does not think.
+        """
+        ...

@@ -17,7 +17,7 @@ from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import QWEN_SYSTEM, SMOLLM_SYSTEM, Qwen25
 from vivace.models.folder import template_of_folder
-from vivace.models.tokenizer import SCRIPTED, Tokenizer
+from vivace.models.tokenizer import SCRIPTED, Tokenizer, script_of
 
 FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
     "chatml": Qwen25,
@@ -58,7 +58,8 @@ def family_for(tokenizer: Tokenizer, model_name: str, template: str = "") -> Fam
 
 def _kind(model_name: str, template: str) -> str:
     if model_name.startswith(SCRIPTED):
-        return "chatml"
+        has_script = Path(model_name.removeprefix(SCRIPTED)).is_file()
+        return str(script_of(model_name).get("family", "chatml")) if has_script else "chatml"
     if not template:
         try:
             return card(model_name).family

@@ -74,6 +74,9 @@ class FramedFamily:
         writer.append(self.opening(spec, before or ""))
         return writer.tokens()
 
+    def end_thinking(self, log: Sequence[int], spec: OutputSpec) -> list[int]:  # noqa: ARG002
+        return []
+
     def open_message(self, log: Sequence[int]) -> OpenMessage | None:
         """Return the message that the log ends inside of, as after an interrupt or a warm-up."""
         for index in range(len(log) - 1, -1, -1):

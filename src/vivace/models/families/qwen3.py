@@ -15,7 +15,7 @@ from vivace.models.families.base import Grammar, OutputSpec, Parser
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.lark_grammar import Form, grammar_of
 from vivace.models.families.calls.text_parser import THINK, THOUGHT, Style, TextParser
-from vivace.models.families.framing import Pieces
+from vivace.models.families.framing import MessageWriter, Pieces
 from vivace.models.families.qwen25 import CLOSE, FORM, OPEN, STYLE, Qwen25
 from vivace.models.families.token_writer import TemplateText
 from vivace.models.tokenizer import Tokenizer
@@ -55,6 +55,17 @@ class Qwen3(Qwen25):
         # Under a grammar the beginning is ours, so that it is the one token that the model knows.
         is_ours = self._thinking == "always" or self.grammar(spec) is not None
         return [BEGIN_THINKING] if is_ours else ()
+
+    def end_thinking(self, log: Sequence[int], spec: OutputSpec) -> list[int]:
+        before = self.unfinished_answer(log)
+        if before is None or not self._thinks(spec):
+            return []
+        writer = MessageWriter(self, log)
+        if before.rfind(THINK) > before.rfind(THOUGHT):
+            writer.append([END_THINKING])
+        elif not before.strip():
+            writer.append([NO_THOUGHT])
+        return writer.tokens()
 
     def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
         style = msgspec.structs.replace(self.style, has_reasoning=self._thinking != "never")

@@ -27,6 +27,12 @@ class Cancel(msgspec.Struct, frozen=True):
     is_discarding: bool = False  # the item that is not whole is no part of the response
 
 
+class AnswerNow(msgspec.Struct, frozen=True):
+    """Let this turn think no more."""
+
+    response_id: str
+
+
 class Send(msgspec.Struct, frozen=True):
     message: AnyEvent | ErrorFrame
 
@@ -50,4 +56,4 @@ class Close(msgspec.Struct, frozen=True):
     reason: str
 
 
-Action = Start | Cancel | Send | Commit | Forget | Close
+Action = Start | Cancel | AnswerNow | Send | Commit | Forget | Close

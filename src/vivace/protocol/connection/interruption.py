@@ -1,4 +1,6 @@
-"""What a client says to a turn that runs: cancel, interrupt, steer. The turn's end is asked for, once.
+"""What a client says to a turn that runs: cancel, interrupt, steer, answer now.
+
+The turn's end is asked for once.
 
 Owns which turns can be spoken to, and what is answered at once. Does not own the turn's end, nor what
 follows it (`connection`), nor what a steer may say (`steering`).
@@ -7,7 +9,7 @@ follows it (`connection`), nor what a steer may say (`steering`).
 from collections import OrderedDict
 from collections.abc import Callable
 
-from vivace.protocol.connection.actions import Action, Cancel, Send
+from vivace.protocol.connection.actions import Action, AnswerNow, Cancel, Send
 from vivace.protocol.connection.ending import Ending
 from vivace.protocol.connection.lanes import Lanes, Running
 from vivace.protocol.connection.steering import (
@@ -18,7 +20,7 @@ from vivace.protocol.connection.steering import (
     items_of,
     rejected,
 )
-from vivace.protocol.shapes.events import InterruptAccepted
+from vivace.protocol.shapes.events import AnswerNowAccepted, InterruptAccepted
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.requests import ResponseInterrupt, ResponseSteer
 from vivace.protocol.writing.writer import Numbering
@@ -50,6 +52,14 @@ class Interruption:
         assert turn.writer is not None
         accepted = turn.writer.number(InterruptAccepted, response_id=turn.response_id)
         return [Send(accepted), *self._stop(turn, is_discarding=asked.mode == "discard_partial_items")]
+
+    def answer_now(self, response_id: str) -> list[Action]:
+        turn = self._find(response_id)
+        if turn is None or turn.ending:
+            return []
+        assert turn.writer is not None
+        accepted = turn.writer.number(AnswerNowAccepted, response_id=response_id)
+        return [Send(accepted), AnswerNow(response_id)]
 
     def _stop(self, turn: Running, *, is_discarding: bool) -> list[Action]:
         """End the turn. Whoever interrupts it wants nothing to follow by itself."""

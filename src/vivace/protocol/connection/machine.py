@@ -32,6 +32,7 @@ from vivace.protocol.shapes.events import AnyEvent, Terminal
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.shapes.refusal import ErrorFrame, Refusal, frame_of
 from vivace.protocol.shapes.requests import (
+    ResponseAnswerNow,
     ResponseCancel,
     ResponseCreate,
     ResponseInterrupt,
@@ -73,6 +74,8 @@ class Connection:
                     return self._interruption.interrupt(asked)
                 case ResponseSteer() as asked:
                     return self._interruption.steer(asked, message.size, self._ending)
+                case ResponseAnswerNow(response_id=response_id):
+                    return self._interruption.answer_now(response_id)
                 case Refusal() as error:
                     raise error
             return []

@@ -11,11 +11,13 @@ import msgspec
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.requests import (
     MAX_BODY_BYTES,
+    ResponseAnswerNow,
     ResponseCancel,
     ResponseCreate,
     ResponseInterrupt,
     ResponseSteer,
     check_lane,
+    parse_answer_now,
     parse_cancel,
     parse_create,
     parse_envelope,
@@ -28,7 +30,15 @@ class ResponseProcessed(msgspec.Struct, frozen=True):
     """Codex has read a response to its end. An error in answer would hit its next turn."""
 
 
-Body = ResponseCreate | ResponseCancel | ResponseInterrupt | ResponseSteer | ResponseProcessed | Refusal
+Body = (
+    ResponseCreate
+    | ResponseCancel
+    | ResponseInterrupt
+    | ResponseSteer
+    | ResponseAnswerNow
+    | ResponseProcessed
+    | Refusal
+)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -66,6 +76,8 @@ def _parse_body(kind: str, text: str) -> Body:
             return parse_interrupt(text)
         case "response.steer":
             return parse_steer(text)
+        case "response.answer_now":
+            return parse_answer_now(text)
         case "response.processed":
             return ResponseProcessed()
     raise Refusal(f"Unknown message type {kind!r:.80}.", code="unknown_type", param="type")

@@ -314,6 +314,12 @@ class InterruptAccepted(Event, frozen=True, kw_only=True, tag="response.interrup
     response_id: str  # the response that ends
 
 
+class AnswerNowAccepted(Event, frozen=True, kw_only=True, tag="response.answer_now.accepted"):
+    """The response thinks no more from now on; its answer follows."""
+
+    response_id: str  # the response that thought
+
+
 AnyEvent = (
     ResponseCreated
     | ResponseQueued
@@ -338,5 +344,6 @@ AnyEvent = (
     | SteerPending
     | SteerFailed
     | InterruptAccepted
+    | AnswerNowAccepted
 )
 Terminal = ResponseCompleted | ResponseIncomplete | ResponseFailed

@@ -42,6 +42,17 @@ class Prediction(msgspec.Struct):
         return joined(self.content)
 
 
+# The most tokens of thinking for each effort; None: as many as the model wants. Without an effort, too.
+THINKING_TOKENS: dict[Effort, int | None] = {
+    "none": 0,
+    "minimal": 128,
+    "low": 1024,
+    "medium": 4096,
+    "high": 16384,
+    "xhigh": None,
+}
+
+
 class Reasoning(msgspec.Struct):
     effort: Effort | None = None
     summary: str | None = None
@@ -149,6 +160,11 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
         return self.reasoning.effort if self.reasoning else None
 
     @property
+    def thinking_tokens(self) -> int | None:
+        """Return the most tokens that the model may think; None if there is no limit."""
+        return THINKING_TOKENS[self.effort] if self.effort else None
+
+    @property
     def schema(self) -> str:
         """Return the JSON schema that the text must obey; "" for any text."""
         format = self.text.format if self.text else TextFormat()
@@ -210,6 +226,15 @@ class ResponseInterrupt(msgspec.Struct):
     mode: str = ""  # `discard_partial_items`: an item that is not whole is forgotten
 
 
+class ResponseAnswerNow(msgspec.Struct):
+    """Let a running response think no more and begin its answer. The same response goes on, on the same KV.
+
+    No effect on a response that does not think, or that another server makes.
+    """
+
+    response_id: str  # the response that thinks
+
+
 class Envelope(msgspec.Struct):
     """The part of a message that can be read before the rest is checked."""
 
@@ -235,6 +260,10 @@ def parse_cancel(data: bytes | str) -> ResponseCancel:
 
 def parse_interrupt(data: bytes | str) -> ResponseInterrupt:
     return decode(data, ResponseInterrupt)
+
+
+def parse_answer_now(data: bytes | str) -> ResponseAnswerNow:
+    return decode(data, ResponseAnswerNow)
 
 
 def parse_steer(data: bytes | str) -> ResponseSteer:

@@ -99,6 +99,10 @@ class Turn(Protocol):
         """
         ...
 
+    def answer_now(self) -> None:
+        """Think no more and begin the answer. No effect if it does not think, or cannot be told."""
+        ...
+
 
 class Backend(Protocol):
     def models(self) -> list[str]:

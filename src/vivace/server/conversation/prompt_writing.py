@@ -95,6 +95,7 @@ def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt
     if request.is_generating or request.candidates:
         session.log.extend(family.answer(session.log, spec))
     if request.is_generating:
+        turn.family, turn.spec = family, spec
         turn.decoder = OutputDecoder(
             family,
             model.tokenizer,

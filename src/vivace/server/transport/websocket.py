@@ -18,7 +18,7 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from vivace.errors import VivaceError
-from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Forget, Send, Start
+from vivace.protocol.connection.actions import Action, AnswerNow, Cancel, Close, Commit, Forget, Send, Start
 from vivace.protocol.connection.machine import Connection
 from vivace.protocol.connection.messages import Message
 from vivace.protocol.shapes.events import AnyEvent, Terminal
@@ -189,6 +189,9 @@ class SocketSession:
             case Commit(message=message):
                 assert turn is not None, "an end is a turn's"
                 await self._service.commit(turn, message)
+            case AnswerNow(response_id=response_id):
+                if running := self._turns.get(response_id):
+                    running.answer_now()
             case Forget(response_id=response_id):
                 self._service.library.forget(response_id, self._caller)
             case Close(code=code, reason=reason):

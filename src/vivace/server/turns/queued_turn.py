@@ -44,6 +44,7 @@ class QueuedTurn:
         self._inner: Turn | None = None
         self._outbox = Outbox()
         self._is_over = False
+        self._answers_now = False  # it is not to think when its place comes up
         self._waiting = asyncio.create_task(self._wait())
 
     @property
@@ -56,6 +57,11 @@ class QueuedTurn:
         elif not self._is_over:
             self._waiting.cancel()
             self._conclude(Ended(reason, Usage(0, 0, 0), Waterfall()))
+
+    def answer_now(self) -> None:
+        self._answers_now = True
+        if self._inner:
+            self._inner.answer_now()
 
     async def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:
         async for outcome in self._outbox:
@@ -80,6 +86,8 @@ class QueuedTurn:
         except Exception:
             log.exception("%s failed", self.id)
             return self._conclude(Broken(INTERNAL, mistake().message))
+        if self._answers_now:
+            self._inner.answer_now()
         return self._outbox.put(Started())
 
     def _conclude(self, outcome: Ended | Broken) -> None:

@@ -116,6 +116,22 @@ class Harmony:
         writer.append(*(Mark(piece) if piece in self.ids else piece for piece in header_of(spec)))
         return writer.tokens()
 
+    def end_thinking(self, log: Sequence[int], spec: OutputSpec) -> list[int]:
+        open_message = self.open_message(log)
+        if not open_message or open_message.header.role != "assistant":
+            return []
+        writer = HarmonyWriter(self, log)
+        if open_message.header.channel == ANALYSIS:
+            writer.begin_answer()
+            writer.append(Mark(CHANNEL))
+        elif open_message.body is None and not open_message.header.channel:
+            writer.append(Mark(CHANNEL))
+        else:
+            return []
+        if spec.choice != "required":  # or else a call follows
+            writer.append(TemplateText(FINAL), Mark(MESSAGE))
+        return writer.tokens()
+
     # ---- what the model says ----------------------------------------------------------------------
 
     def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:

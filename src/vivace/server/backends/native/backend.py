@@ -164,6 +164,7 @@ class NativeBackend:
                     process = await model.engine.up()
                     if turn.interrupted:  # and whoever waited on the way here has not passed it on
                         return
+                    turn.pass_thinking()
                     submission = Submission(turn, model, process)
                     submission.begin()
                     self._conclude(turn, model, process, await submission.end)
@@ -183,7 +184,9 @@ class NativeBackend:
         """End the turn, or leave it to be submitted again."""
         assert turn.session is not None
         turn.leave_engine()
-        if isinstance(end, Finished):
+        if isinstance(end, Finished) and end.reason == "interrupted" and turn.goes_on:
+            turn.pass_thinking(end)
+        elif isinstance(end, Finished):
             self._end(turn, end)
         elif isinstance(end, Failed):
             model.close_session(turn.session, process)  # how much of the log it has taken is not known

@@ -74,7 +74,7 @@ class OutputDecoder:
         self._logprobs: list[Any] = []  # of tokens whose text is still held back
         self.reasoning_tokens = 0
         self.is_in_call = False
-        self._is_reasoning = False
+        self.is_reasoning = False
         self._plain = self._kind_of_plain()
 
     @property
@@ -110,7 +110,7 @@ class OutputDecoder:
             text = self._stream.feed(self._tokenizer.token_bytes(token))
             parts = self._parser.feed(text) if text else []
         outcomes = [self._outcome(part) for part in parts]
-        self.reasoning_tokens += self._is_reasoning
+        self.reasoning_tokens += self.is_reasoning
         self._plain = self._kind_of_plain()
         return outcomes
 
@@ -119,7 +119,7 @@ class OutputDecoder:
         if self._logprobs or not self._stream.is_clear:
             return None
         kind = self._parser.plain
-        if kind is None or self._is_reasoning != (kind is ReasoningPart):
+        if kind is None or self.is_reasoning != (kind is ReasoningPart):
             return None  # the first of its kind goes the whole way
         return ReasoningDelta if kind is ReasoningPart else TextDelta
 
@@ -129,7 +129,7 @@ class OutputDecoder:
         return [self._outcome(part) for part in parts]
 
     def _outcome(self, part: Part) -> Outcome:
-        self._is_reasoning = isinstance(part, ReasoningPart)
+        self.is_reasoning = isinstance(part, ReasoningPart)
         match part:
             case TextPart(text=text):
                 logprobs, self._logprobs = self._logprobs, []

@@ -48,7 +48,7 @@ class Submission:
         self._process.attach(turn.id, self._on_frame)
         self._model.open_session(session, self._process, is_whole=bool(turn.provisional_tokens))
         self._process.send(_work(turn, self._model))
-        turn.enter_engine(self._interrupt)
+        turn.enter_engine(self._interrupt, self._pause)
 
     def _on_frame(self, frame: TurnFrame | None) -> None:
         """Handle a frame of the turn. This is a boundary: an error ends this turn, not the others."""
@@ -67,6 +67,9 @@ class Submission:
                 return
             if self._turn.decoder and self._turn.decoder.is_stopped:  # the engine saw it too, or died before
                 self._process.send(Interrupt(self._turn.id))
+
+    def _pause(self) -> None:
+        self._process.send(Interrupt(self._turn.id))
 
     def _interrupt(self) -> None:
         self._process.send(Interrupt(self._turn.id))
@@ -129,7 +132,7 @@ def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
         session=session.name,
         turn=turn.id,
         tokens=tokens,
-        max_tokens=(request.max_output_tokens or ALL_THAT_FITS) - turn.output_tokens,
+        max_tokens=max(1, (request.max_output_tokens or ALL_THAT_FITS) - turn.output_tokens),
         sampling=_sampling(turn),
         stop=request.stops,
         stop_tokens=list(model.family.stop_tokens),

@@ -10,9 +10,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from vivace.engine.wire.frames import Finished, Grammar, PositionLogprobs
 from vivace.engine.wire.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
+from vivace.models.families.base import Family, OutputSpec
 from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import (
     Broken,
@@ -54,6 +57,11 @@ class NativeTurn:
         self.follows = False  # its log begins with that of `previous`
         self.log_contents = LogContents()  # what the log has after this turn
         self.grammar: Grammar | None = None
+        self.family: Family | None = None  # of the model, from when its prompt is in the log
+        self.spec = OutputSpec()  # what its answer may contain
+        self._thinking_tokens = request.thinking_tokens  # the most; None: no limit
+        self.is_answering_now = False  # its thinking is to end before the engine goes on
+        self._before_answer: EngineWaterfall | None = None  # of the part that was ended so
         self.provisional_tokens: list[int] = []  # a provisional tail, which is no part of the log
         self.prompt_tokens = 0  # the whole log before the answer
         self.whole_length = 0  # of the log, up to the last item that is whole
@@ -71,6 +79,7 @@ class NativeTurn:
         self._taker: Taker | None = None
         self._task: asyncio.Task[None] | None = None
         self._stop: Callable[[], object] | None = None  # makes whoever works on it stop
+        self._pause: Callable[[], object] | None = None  # makes the engine stop, for the turn to go on there
         self.received = time.perf_counter()
         self.submitted = self.first_token = 0.0
         self.tokenize_s = 0.0
@@ -87,8 +96,12 @@ class NativeTurn:
         self._stop = self._task.cancel
         return self._task
 
-    def enter_engine(self, stop: Callable[[], None]) -> None:
-        """Note that an engine works on the turn. `stop` is what an interrupt calls from now on."""
+    def enter_engine(self, stop: Callable[[], None], pause: Callable[[], None]) -> None:
+        """Note that an engine works on the turn. `stop` is what an interrupt calls from now on.
+
+        `pause` is what is called when the turn is to go on with other tokens than the engine's.
+        """
+        self._pause = pause
         self.submitted = self.submitted or time.perf_counter()
         if self.watch:
             self.watch.started()
@@ -96,6 +109,7 @@ class NativeTurn:
 
     def leave_engine(self) -> None:
         """Note that no engine works on the turn any more."""
+        self._pause = None
         self._stop = self._task.cancel if self._task else None
 
     def work_in(self, session: Session) -> None:
@@ -115,6 +129,44 @@ class NativeTurn:
             if self._stop:
                 self._stop()
 
+    def answer_now(self) -> None:
+        """End the thinking as soon as possible, and go on with the answer. Can be called at any time."""
+        if self.is_over or self.interrupted or self.is_answering_now or not self._may_think():
+            return
+        self.is_answering_now = True
+        if self._pause:
+            self._pause()
+
+    def _may_think(self) -> bool:
+        """Return whether there is a thinking to end, or that is not known before the prompt is written."""
+        if self.family is None or self.session is None:
+            return True
+        return bool(self.family.end_thinking(self.session.log, self.spec))
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether an engine that was interrupted is to go on with the answer."""
+        return self.is_answering_now and not self.interrupted
+
+    def pass_thinking(self, finished: Finished | None = None) -> None:
+        """Write the end of the thinking into the log, if that was asked for. `finished`: the part before."""
+        if finished:
+            self._before_answer = finished.waterfall
+        if not self.is_answering_now or self.session is None or self.family is None:
+            return
+        assert self.decoder is not None, "it comes with the family"
+        self.is_answering_now = False
+        tokens = self.family.end_thinking(self.session.log, self.spec)
+        self.session.log.extend(tokens)
+        self.output_tokens += len(tokens)
+        self._decode(self.decoder, tokens, (), len(self.session.log) - len(tokens))
+
+    def _check_thinking(self) -> None:
+        """End the thinking that has used up its tokens."""
+        decoder, limit = self.decoder, self._thinking_tokens
+        if limit is not None and decoder and decoder.is_reasoning and decoder.reasoning_tokens >= limit:
+            self.answer_now()
+
     def add_tokens(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs]) -> None:
         """Add tokens of the engine to the log, and put out what they say."""
         session, decoder = self.session, self.decoder
@@ -130,6 +182,8 @@ class NativeTurn:
             self._outbox.offer(delta, self._taker)
         else:
             self._decode(decoder, tokens, logprobs, len(session.log) - len(tokens))
+        if self._thinking_tokens is not None:
+            self._check_thinking()
         if self.watch:
             self.watch.tokens(len(tokens))
 
@@ -182,9 +236,8 @@ class NativeTurn:
     def end(self, reason: str, finished: Finished) -> None:
         """End the turn: the engine is done with it."""
         scores = finished.scores if reason == "scored" else None
-        self._conclude(
-            Ended(reason, self._usage(finished.waterfall), self._times(finished.waterfall), scores)
-        )
+        engine = _joined(self._before_answer, finished.waterfall)
+        self._conclude(Ended(reason, self._usage(engine), self._times(engine), scores))
 
     def fail(self, error: VivaceError) -> None:
         self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
@@ -233,3 +286,13 @@ class NativeTurn:
             draft_rejected=engine.draft_rejected,
             restarts=self.deaths,
         )
+
+
+def _joined(first: EngineWaterfall | None, last: EngineWaterfall) -> EngineWaterfall:
+    """Return the times of a turn that the engine did in two parts. What was cached is told by the first."""
+    if first is None:
+        return last
+    told = msgspec.structs.asdict(first)
+    both = {name: value + told[name] for name, value in msgspec.structs.asdict(last).items()}
+    kept = {name: told[name] for name in ("first_token_ms", "cached_tokens", "restored_tokens")}
+    return EngineWaterfall(**(both | kept))

@@ -88,6 +88,9 @@ class UpstreamTurn:
                 self._task.cancel()
             self.end(reason)
 
+    def answer_now(self) -> None:
+        """Do nothing: no dialect of an upstream's has a message for it."""
+
     def sent(self, size_bytes: int) -> None:
         """Note that the request is on its way."""
         self._sent_bytes = size_bytes
