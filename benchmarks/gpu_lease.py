@@ -5,8 +5,8 @@
     run [STAGE …]     there: all stages, or those named; one summary at the end
 
 For a machine that has torch with CUDA, transformers and safetensors, and can reach nothing: what else is
-needed (msgspec, gguf, pytest; for its Python) is carried as wheels. Owns the order and the folder; measures
-nothing itself. The exact sequence is in docs/gpu-notes.md.
+needed (msgspec, gguf, pytest, what the server needs; for its Python) is carried as wheels. Owns the order and
+the folder; measures nothing itself. The exact sequence is in docs/gpu-notes.md.
 """
 
 import argparse
@@ -26,9 +26,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 LEASE = ROOT / "dist" / "lease"
 PIECE_BYTES = 58 << 20
+LANGUAGES = ("bash", "c", "cpp", "go", "java", "javascript", "python", "rust", "typescript")
 WHEELS = (
     *("msgspec", "gguf", "click", "llguidance", "pytest", "pluggy", "iniconfig", "packaging"),
     *("pytest-timeout", "pytest-asyncio", "hypothesis", "sortedcontainers"),
+    *("starlette", "uvicorn", "h11", "anyio", "idna", "websockets", "uvloop", "tree-sitter"),
+    *(f"tree-sitter-{name}" for name in LANGUAGES),
 )
 PLATFORMS = (
     "manylinux_2_31_x86_64",
@@ -64,6 +67,9 @@ def prepare(model: Path, data: Path, python: str) -> None:
     (things / "humanevalfix.json").write_bytes(msgspec.json.encode(broken))
     long = make_long(data / "commit_edits.jsonl", model)
     (things / "long.json").write_bytes(msgspec.json.encode(long))
+    (things / "evals").mkdir(exist_ok=True)
+    for name in ("humanevalfix_python.jsonl", "editeval.jsonl"):
+        shutil.copy(data / name, things / "evals")
     facts = {
         "name": model.name,
         "bytes": model.stat().st_size,
@@ -217,6 +223,18 @@ class Lease:
         rows = msgspec.json.decode((self.things / "humanevalfix.json").read_bytes(), type=list[Broken])
         return dict(measure_fixes(rows, self.model, self.gpu_folder, bits, self.prefill, kv_bits))
 
+    def stage_edits(self) -> None:
+        """Answer edits through the server; `EDITS` names efforts, or SET:EFFORT, else all."""
+        from gpu_edits import answer_sets, make_folder  # type: ignore[import-not-found,unused-ignore]
+
+        folder = self.work / "qwen2.5-coder-1.5b"
+        if not folder.exists():
+            make_folder(self.model, self.gpu_folder, folder)
+        ways = os.environ.get("EDITS", "").split()
+        results = self.work / "edits.jsonl"  # what is answered stays answered
+        self.found["edits"] = answer_sets(folder, self.things / "evals", results, self.work, ways)
+        shutil.copy(results, self.out)
+
     def stage_long(self) -> None:
         import msgspec
 
@@ -238,7 +256,18 @@ class Lease:
         self.set_up()
         stages: dict[str, Callable[[], None]] = {
             name: getattr(self, f"stage_{name}")
-            for name in ("load", "tests", "equality", "prefill", "bench", "four", "fixes", "others", "long")
+            for name in (
+                "load",
+                "tests",
+                "equality",
+                "prefill",
+                "bench",
+                "four",
+                "fixes",
+                "others",
+                "edits",
+                "long",
+            )
         }
         broken = []
         for name in names or list(stages):

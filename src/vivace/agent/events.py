@@ -70,13 +70,20 @@ class AnswersCompared:
     """One of the answers was chosen; `EditProposed` follows."""
 
     answers: int  # different ones that could be used
-    examples: int  # that were run in the sandbox; 0: nothing was run
+    examples: int  # that were run in the sandbox
     held: int  # of them, for the one that was chosen
+    calls: int = 0  # with made-up arguments, also in the sandbox, that compare new with old code
+
+    @property
+    def was_run(self) -> bool:
+        return bool(self.examples or self.calls)
 
     @property
     def in_words(self) -> str:
         """Say how an answer was chosen, and whether anything was run for it."""
-        run = f"{self.held} of {self.examples} examples hold" if self.examples else "nothing was run"
+        held = f"{self.held} of {self.examples} examples hold" if self.examples else ""
+        compared = f"compared with the old code in {self.calls} calls" if self.calls else ""
+        run = ", ".join(filter(None, (held, compared))) or "nothing was run"
         return f"The best of {self.answers} answers; {run}."
 
 

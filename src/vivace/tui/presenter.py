@@ -64,7 +64,7 @@ class ScreenPresenter:
         self._edit: EditBlock | None = None
         self._side: Answer | None = None
         self.starts: dict[int, int] = {}  # turn -> the block at which it begins
-        self._was_run = False  # examples of the instruction, for the edit at hand
+        self._was_run = False  # in the sandbox, for the edit at hand
         self.review: Review | None = None
         self.queued: Sequence[events.QueuedMessage] = ()
 
@@ -159,7 +159,7 @@ class ScreenPresenter:
             case events.ComparingAnswers():
                 self._say("trying other answers")
             case events.AnswersCompared():
-                self._was_run = event.examples > 0
+                self._was_run = event.was_run
                 self._transcript.add(Note(event.in_words))
             case events.RepairStarted(complaint=complaint):
                 self._transcript.add(Note(complaint))

@@ -123,7 +123,7 @@ async def _compare(
         answered += mended is not None
         if mended and (not is_usable(best) or now_held.count > held.count):
             best, held = mended, now_held
-    yield AnswersCompared(answered, held.examples, held.count)
+    yield AnswersCompared(answered, held.examples, held.count, choice.calls)
     yield best
 
 

@@ -38,8 +38,8 @@ class JsonPresenter:
                 _emit("delta", text=delta)
             case ComparingAnswers(count=count, problem=problem):
                 _emit("comparing", count=count, problem=problem)
-            case AnswersCompared(answers=answers, examples=examples, held=held):
-                _emit("compared", answers=answers, examples=examples, held=held)
+            case AnswersCompared(answers=answers, examples=examples, held=held, calls=calls):
+                _emit("compared", answers=answers, examples=examples, held=held, calls=calls)
             case RepairStarted(complaint=complaint):
                 _emit("repairing", complaint=complaint)
             case ImportsAdded(source=source, unit=unit, lines=lines):

@@ -92,3 +92,29 @@ def test_examples_are_those_of_the_instruction_and_the_docstring() -> None:
     unit = find_unit(list_units(source, PYTHON), "double")
     found = examples_for(make_proposal(source, unit, INSTRUCTION, text.encode()))
     assert [each.call for each in found] == ["double(3)", "double(2)", "double(0)"]
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("instruction", "taken"),
+    [
+        ("Fix the bug in double.", "x * 2"),
+        ("double gives wrong results", "x * 2"),
+        ("Refactor double.", "(x)"),
+        ("Make double nicer.", "(x)"),
+    ],
+)
+def test_a_fault_that_is_mended_shows(instruction: str, taken: str) -> None:
+    """Where a fault is to be mended, code that does as before comes last; elsewhere it may be taken."""
+    likely = Candidate(proposal(body("(x)"), instruction), -0.1)
+    mended = Candidate(proposal(body("x * 2"), instruction), -0.9)
+    choice = chosen(likely, mended, runs_examples=True)
+    assert choice.proposal.new_bytes.decode() == body(taken)
+
+
+@needs_sandbox
+def test_a_tidying_that_changes_results_comes_last() -> None:
+    """Where code is only to be simplified, an answer that gives other results loses to one that does not."""
+    likely = Candidate(proposal(body("x * 2"), "Simplify double."), -0.1)
+    same = Candidate(proposal(body("(x)"), "Simplify double."), -0.9)
+    assert chosen(likely, same, runs_examples=True).proposal is same.proposal

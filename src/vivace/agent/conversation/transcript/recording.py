@@ -100,8 +100,8 @@ def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
             by = "model" if was_ranked else "user"
             path, lines = str(source.path), unit.lines_text
             return records.UnitChosen(path=path, unit=unit.qualified_name, lines=lines, by=by)
-        case events.AnswersCompared(answers=answers, examples=examples, held=held):
-            return records.Compared(answers=answers, examples=examples, held=held)
+        case events.AnswersCompared(answers=answers, examples=examples, held=held, calls=calls):
+            return records.Compared(answers=answers, examples=examples, held=held, calls=calls)
         case events.RepairStarted(complaint=complaint):
             return records.RepairBegun(complaint=complaint)
         case events.ImportsAdded(lines=lines):

@@ -118,8 +118,9 @@ class Compared(Record, frozen=True, tag="edit.compared"):
     """Other answers were written, and one was chosen among all."""
 
     answers: int  # different ones that could be used
-    examples: int = 0  # that were run in the sandbox; 0: nothing was run
+    examples: int = 0  # that were run in the sandbox
     held: int = 0  # of them, for the one that was chosen
+    calls: int = 0  # with made-up arguments, also in the sandbox, that compare new with old code
 
 
 class RepairBegun(Record, frozen=True, tag="edit.repairing"):

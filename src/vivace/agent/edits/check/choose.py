@@ -1,23 +1,32 @@
-"""Which of several proposals to take: one that can be used, that the examples hold for, that is likeliest.
+"""Which of several proposals to take: one that can be used, that does what was asked, that is likeliest.
 
-Owns the order of these three. Examples are run only in the sandbox; without one they are left out, and the
-choice says so.
+Owns the order of the signs: the examples that hold; whether it does other than the old code where a fault was
+to be mended, and the same where the code was only to be rearranged; the model's own likelihood. Code is run
+only in the sandbox (`trial`); without one likelihood decides, and the choice says so.
 """
 
 import ast
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vivace.agent.edits.check.examples import Example, find_examples, program_for
+from vivace.agent.edits.check.examples import Example, find_examples
+from vivace.agent.edits.check.trial import Trial, Trials, try_out
 from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.proposal import FileProposal
-from vivace.agent.sandbox.run import Limits, run_sandboxed
-from vivace.child_python import python_command
-from vivace.errors import SandboxUnavailable
 
-LIMITS = Limits(seconds=40.0, cpu_seconds=30.0)  # for all candidates together
+_MENDING = re.compile(
+    r"\b(fix(es|ed|ing)?|bugs?|buggy|wrong(ly)?|incorrect(ly)?|correct(s|ed|ing|ly)?|broken|mistakes?|faults?"
+    r"|faulty|mend(s|ed|ing)?|repair(s|ed|ing)?|crash(es|ed|ing)?|fails?|failing)\b",
+    re.IGNORECASE,
+)
+_KEEPING = re.compile(
+    r"\b(refactor\w*|simplif\w*|clean(s|ed|ing)?([ -]?up)?|tid(y|ied)|optimi[sz]\w*|speed(s|ing)? up|faster"
+    r"|efficien\w*|renam\w*|docstrings?|comments?|document(s|ed|ation)?|type hints?|annotat\w*|typed"
+    r"|format(ted|ting)?|reformat\w*|readab\w*|redundant|unused|without changing|comprehensions?)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class Choice:
     answers: int  # distinct ones that could be used
     examples: int  # that were run; 0: none were
     held: int  # of them, for the chosen one
+    calls: int = 0  # made-up ones, by which candidates were compared with the old code
 
 
 async def choose(candidates: Sequence[Candidate], *, runs_examples: bool) -> Choice:
@@ -45,26 +55,58 @@ async def choose(candidates: Sequence[Candidate], *, runs_examples: bool) -> Cho
     usable = list({each.proposal.new_bytes: each for each in reversed(candidates) if each.is_usable}.values())
     if not usable:
         return Choice(candidates[0].proposal, 0, 0, 0)
-    proposals = [each.proposal for each in usable]
-    examples = examples_for(proposals[0]) if runs_examples and len(usable) > 1 else []
-    held = await _count_held(proposals, examples) if examples else None
-    counts = held or [0] * len(usable)
-    best = max(range(len(usable)), key=lambda index: (counts[index], usable[index].nats_per_token))
-    return Choice(proposals[best], len(usable), len(examples) if held else 0, counts[best])
+    first = usable[0].proposal
+    examples = examples_for(first) if runs_examples else []
+    trials = await _try(usable, examples) if runs_examples and len(usable) > 1 else None
+    if trials is None:
+        best = max(usable, key=lambda each: each.nats_per_token)
+        return Choice(best.proposal, len(usable), 0, 0)
+    expects_other = expects_other_results(first.instruction)
+    ranks = [
+        (sum(trial.held), does_as_expected(trial, expects_other), each.nats_per_token)
+        for trial, each in zip(trials.each, usable, strict=True)
+    ]
+    index = ranks.index(max(ranks))
+    return Choice(usable[index].proposal, len(usable), len(examples), ranks[index][0], trials.calls)
+
+
+async def _try(usable: Sequence[Candidate], examples: Sequence[Example]) -> Trials | None:
+    """Run the candidates, if there is anything to learn from that."""
+    first = usable[0].proposal
+    functions = functions_of(first) if expects_other_results(first.instruction) is not None else []
+    if not examples and not functions:
+        return None
+    codes = [each.proposal.new_bytes.decode("utf-8", "replace") for each in usable]
+    return await try_out(first.source.text, codes, examples, functions)
+
+
+def expects_other_results(instruction: str) -> bool | None:
+    """Return whether the code should do other than before: yes for a fault, no for a tidying, else None."""
+    mends, keeps = bool(_MENDING.search(instruction)), bool(_KEEPING.search(instruction))
+    return None if mends == keeps else mends
+
+
+def does_as_expected(trial: Trial, expects_other: bool | None) -> bool:
+    return expects_other is None or (trial.differing > 0) == expects_other
+
+
+def functions_of(proposal: FileProposal) -> list[str]:
+    """Return the names of the unit's functions that can be called by themselves, if the file is Python."""
+    source, unit = proposal.source, proposal.unit
+    if language_for(source.path) is not PYTHON:
+        return []
+    return [
+        each.name
+        for each in list_units(source, PYTHON)
+        if unit.first_line <= each.first_line and each.last_line <= unit.last_line
+        if each.kind == "function" and "." not in each.qualified_name
+    ]
 
 
 def examples_for(proposal: FileProposal) -> list[Example]:
     """Return the examples of the instruction and of the unit's own docstring, if the file is Python."""
-    source, unit = proposal.source, proposal.unit
-    if language_for(source.path) is not PYTHON:
-        return []
-    inside = [
-        each
-        for each in list_units(source, PYTHON)
-        if unit.first_line <= each.first_line and each.last_line <= unit.last_line
-    ]
-    names = [each.name for each in inside if each.kind == "function" and "." not in each.qualified_name]
-    return find_examples(f"{proposal.instruction}\n\n{_docstrings(source.text, names)}", names)
+    names = functions_of(proposal)
+    return find_examples(f"{proposal.instruction}\n\n{_docstrings(proposal.source.text, names)}", names)
 
 
 def _docstrings(text: str, names: Sequence[str]) -> str:
@@ -78,20 +120,3 @@ def _docstrings(text: str, names: Sequence[str]) -> str:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in names
     ]
     return "\n\n".join(found)
-
-
-async def _count_held(proposals: Sequence[FileProposal], examples: list[Example]) -> list[int] | None:
-    """Return how many examples hold for each proposal, or None if they could not be run."""
-    codes = [each.new_bytes.decode("utf-8", "replace") for each in proposals]
-    program = program_for(codes, examples).encode()
-    try:
-        outcome = await run_sandboxed(
-            python_command("-I", "program.py"), files={"program.py": program}, limits=LIMITS
-        )
-    except SandboxUnavailable:
-        return None
-    try:
-        counts = json.loads(outcome.output.splitlines()[-1])
-    except (ValueError, IndexError):
-        return None
-    return counts if isinstance(counts, list) and len(counts) == len(codes) else None
