@@ -1,8 +1,9 @@
 """What happens while the agent works, as values that any face can show: terminal, JSON, editor, browser.
 
-Owns shapes only. `edits.flow` and `ask` say them in this order: started, located, grew …, ended, proposed,
-measured, decided, applied or not applied. A `conversation` puts `TurnStarted` and `TurnEnded` around them and
-has events of its own, below. Does not own how they are shown (`presenter`).
+Owns shapes only. `edits.flow` and `ask` say them in this order: started, planned if there are several units,
+for each unit located and grew …, ended, proposed, measured, decided, applied or not applied. A `conversation`
+puts `TurnStarted` and `TurnEnded` around them and has events of its own, below. Does not
+own how they are shown (`presenter`).
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,37 @@ class EditStarted:
     source: SourceFile
     unit: Unit | None
     instruction: str
+
+
+@dataclass(frozen=True)
+class PlannedUnit:
+    path: Path
+    unit: Unit  # in the file as it was read
+    why: str  # such as "calls load"
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.unit.qualified_name} ({self.why})"
+
+
+@dataclass(frozen=True)
+class EditPlanned:
+    """Several units are rewritten, one after the other. It comes again when the plan has grown."""
+
+    units: tuple[PlannedUnit, ...]
+
+
+@dataclass(frozen=True)
+class UnitLeft:
+    """A unit of the plan stays as it is: it needs no change, or the model's answer cannot be used."""
+
+    path: Path
+    unit: Unit
+    problem: str  # in sentences; "" if it needs no change
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.unit.qualified_name} stays as it is. {self.problem or 'It needs no change.'}"
 
 
 @dataclass(frozen=True)
@@ -394,7 +426,9 @@ class SideEnded:
 
 AgentEvent = (
     EditStarted
+    | EditPlanned
     | UnitLocated
+    | UnitLeft
     | DiffGrew
     | ComparingAnswers
     | AnswersCompared

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.edits.apply.journal import Entry
-from vivace.agent.edits.edit import checked_instruction, read_scope
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.events import Failed
 from vivace.agent.model import Model
@@ -34,11 +34,11 @@ def edit_file(
     presenter: Presenter,
     approval: Approval,
     effort: Effort,
-    target: str,
+    targets: Sequence[str],
     instruction: str,
 ) -> int:
     """Do one edit; return the exit code."""
-    return _shown(presenter, lambda: _edit(settings, presenter, approval, effort, target, instruction))
+    return _shown(presenter, lambda: _edit(settings, presenter, approval, effort, targets, instruction))
 
 
 def answer_question(settings: Settings, presenter: Presenter, question: str, paths: Sequence[Path]) -> int:
@@ -60,17 +60,18 @@ def _edit(
     presenter: Presenter,
     approval: Approval,
     effort: Effort,
-    target_text: str,
+    targets: Sequence[str],
     instruction: str,
 ) -> None:
-    target = parse_target(target_text)
+    parsed = [parse_target(target) for target in targets]
     instruction = checked_instruction(instruction)
     if approval == "ask" and not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask at.", "Use --yes to write, or --diff to only look.")
     journal = open_journal(settings)  # before the file is read: an edit that was cut short is finished first
-    scope = read_scope(target, to_write=approval != "never")
+    to_write = approval != "never"
+    scopes = tuple(read_scope(each, to_write=to_write, instruction=instruction) for each in parsed)
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
-    task = EditTask((scope,), instruction, approval, effort)
+    task = EditTask(scopes, instruction, approval, effort)
 
     async def work(model: Model) -> Entry | None:
         return await run_edit(task, model, presenter, journal)

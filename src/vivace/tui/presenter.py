@@ -151,6 +151,10 @@ class ScreenPresenter:
                 self._was_run = False
                 self._edit = self._transcript.add(EditBlock(self._named(source.path), source.path.suffix))
                 self._say("choosing the part to change")
+            case events.EditPlanned(units=units):
+                self._show_plan(units)
+            case events.UnitLeft():
+                self._transcript.add(Note(event.in_words))
             case events.UnitLocated(source=source, unit=unit):
                 if self._edit is not None:
                     title = f"{self._named(source.path)}:{unit.lines_text}  {unit.qualified_name}"
@@ -175,6 +179,12 @@ class ScreenPresenter:
                 self._end_edit("nothing to change" if reason == "nothing_to_change" else "not written")
             case _:
                 self._show_talk(event)
+
+    def _show_plan(self, units: Sequence[events.PlannedUnit]) -> None:
+        if self._edit is not None:
+            self._edit.plan(
+                [f"{self._named(each.path)}:{each.unit.lines_text}  {each.in_words}" for each in units]
+            )
 
     def _show_talk(self, event: events.AgentEvent) -> None:
         add = self._transcript.add

@@ -9,10 +9,10 @@ import pytest
 from tests.server.serving import script, status_of, until
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.edit import read_scope
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.scope import read_scope
 from vivace.agent.events import (
     AgentEvent,
     AnswerGrew,

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
+from vivace.agent.conversation.message.more_files import files_using, paths_to_make
 from vivace.agent.conversation.message.repository import choose_file
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.edit import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
 from vivace.agent.events import FileChosen
@@ -43,12 +44,12 @@ async def edit_in_turn(
     """Find the file that the message is about, and do the edit."""
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
-    scope = await _scope(history, model, presenter, instruction, mentions, to_write=approval != "never")
-    task = EditTask((scope,), with_reference(history, instruction), approval, effort)
+    scopes = await _scopes(history, model, presenter, instruction, mentions, to_write=approval != "never")
+    task = EditTask(scopes, with_reference(history, instruction), approval, effort)
     await run_edit(task, model, presenter, journal)
 
 
-async def _scope(
+async def _scopes(
     history: History,
     model: Model,
     presenter: Presenter,
@@ -56,22 +57,33 @@ async def _scope(
     mentions: Sequence[str],
     *,
     to_write: bool,
-) -> EditScope:
-    """Return what the edit is about: the mention, what was edited just before, or what is found."""
+) -> tuple[EditScope, ...]:
+    """Return what the edit is about: the mentions, what was edited just before, or what is found."""
     folder = Path(history.folder)
+    made = [
+        read_scope(Target(path, None), to_write=to_write, instruction=instruction)
+        for path in paths_to_make(instruction, folder)
+    ]
     if mentions:
-        target = target_of(mentions[0], folder)
-        presenter.show(FileChosen(target.path, "mention"))
-        return read_scope(target, to_write=to_write)
+        targets = [target_of(mention, folder) for mention in mentions]
+        for path in dict.fromkeys(target.path for target in targets):
+            presenter.show(FileChosen(path, "mention"))
+        return (*(read_scope(target, to_write=to_write) for target in targets), *made)
+    if made:
+        for scope in made:
+            presenter.show(FileChosen(scope.source.path, "name"))
+        return tuple(made)
     before = edit_before(history)
     if before and before.edits and refers_back(instruction):
         last = before.edits[-1]
         presenter.show(FileChosen(folder / last.path, "recent"))
-        return _scope_of(folder / last.path, last.unit, to_write=to_write)
+        return (_scope_of(folder / last.path, last.unit, to_write=to_write),)
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
     chosen = await choose_file(model, folder, instruction, recent)
     presenter.show(chosen)
-    return read_scope(Target(chosen.path, None), to_write=to_write)
+    scope = read_scope(Target(chosen.path, None), to_write=to_write)
+    others = await asyncio.to_thread(files_using, folder, scope, instruction)
+    return (scope, *(read_scope(Target(path, None), to_write=to_write) for path in others))
 
 
 def _scope_of(path: Path, unit: str, *, to_write: bool) -> EditScope:

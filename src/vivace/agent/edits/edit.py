@@ -1,79 +1,126 @@
-"""One edit, from the user's words to a proposal: read, locate, rewrite, verify, choose. Writes nothing.
+"""One edit, from the user's words to a proposal: plan the units, rewrite one after the other. Writes nothing.
 
-`read_scope` needs no model; `propose` goes on in order and yields what happens. Owns the order of these
-steps. Does not own how one unit is rewritten (`rewriting`), ask the user or write the file (`flow`).
+Owns the order of the steps, what becomes of a unit that fails, and that imports are added when all units are
+there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor the files (`flow`).
 """
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
-from vivace.agent.edits.apply.source import SourceFile, check_writable, read_source
-from vivace.agent.edits.find.languages import Language, language_for
-from vivace.agent.edits.find.locate import locate
-from vivace.agent.edits.find.outline import list_units
-from vivace.agent.edits.find.target import Lines, Target
-from vivace.agent.edits.find.units import Unit, find_unit, lines_unit
-from vivace.agent.edits.proposal import FileProposal, Proposal
-from vivace.agent.edits.rewriting import UnitTask, Writing, rewrite_unit
+from vivace.agent.edits.find.languages import language_for
+from vivace.agent.edits.plan.callers import callers_left_behind
+from vivace.agent.edits.plan.draft import Draft
+from vivace.agent.edits.plan.plan import MAX_STEPS, Step, overlap
+from vivace.agent.edits.plan.planning import make_plan
+from vivace.agent.edits.proposal import FileProposal, Proposal, make_proposal
+from vivace.agent.edits.repair.imports.step import add_imports
+from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, rewrite_unit
+from vivace.agent.edits.scope import EditScope
 from vivace.agent.effort import BUDGETS, Effort
-from vivace.agent.events import EditProposed, UnitLocated
+from vivace.agent.events import (
+    EditPlanned,
+    EditProposed,
+    ImportsAdded,
+    PlannedUnit,
+    UnitLeft,
+    UnitLocated,
+)
 from vivace.agent.model import Model
-from vivace.errors import UsageError
+from vivace.errors import EditRejected
 
-
-@dataclass(frozen=True)
-class EditScope:
-    """What an edit is about, as far as it is known without a model."""
-
-    source: SourceFile
-    language: Language | None
-    units: list[Unit]
-    unit: Unit | None  # None: the model shall choose
-
-
-def read_scope(target: Target, *, to_write: bool) -> EditScope:
-    """Read the file and find what the user named in it, or raise what is wrong with either."""
-    source = read_source(target.path)
-    if to_write:
-        check_writable(source)
-    language = language_for(target.path)
-    units = list_units(source, language)
-    return EditScope(source, language, units, named_unit(source, units, target))
-
-
-Proposing = UnitLocated | Writing | EditProposed
+Proposing = EditPlanned | UnitLocated | Writing | UnitLeft | ImportsAdded | EditProposed
 
 
 async def propose(
     model: Model, scopes: Sequence[EditScope], instruction: str, effort: Effort
 ) -> AsyncGenerator[Proposing]:
     """Yield the events of one edit; the last is the proposal."""
-    scope = scopes[0]
-    source = scope.source
-    unit = scope.unit or await locate(model, source, scope.units, instruction)
-    yield UnitLocated(source, unit, was_ranked=scope.unit is None)
-    task = UnitTask(source, scope.language, scope.units, unit, instruction)
-    async with aclosing(rewrite_unit(model, task, BUDGETS[effort])) as events:
-        async for event in events:
-            if isinstance(event, FileProposal):
-                yield EditProposed(Proposal((event,)), by="model")
-            else:
+    steps = await make_plan(model, scopes, instruction)
+    if len(steps) > 1:
+        yield _planned(steps)
+    draft, done, missing = Draft(), list[Step](), list[str]()
+    while len(done) < len(steps):
+        step = steps[len(done)]
+        async with aclosing(_carry_out(model, step, draft, instruction, effort, len(steps))) as events:
+            async for event in events:
+                if isinstance(event, UnitLeft) and event.problem and step.need != "guess":
+                    missing.append(f"{step.unit.qualified_name}: {event.problem}")
                 yield event
+        done.append(step)
+        if more := _left_behind(step, draft, steps):
+            steps += more
+            yield _planned(steps)
+    files = []
+    for file in draft.proposal(instruction).files:
+        added = await _with_imports(model, file)
+        if added:
+            yield added[0]
+        files.append(added[1] if added else file)
+    yield EditProposed(Proposal(tuple(files), tuple(missing)), by="model")
 
 
-def checked_instruction(instruction: str) -> str:
-    if not instruction.strip():
-        raise UsageError("The instruction is empty.", 'Say what to change: vivace edit PATH "INSTRUCTION".')
-    return instruction.strip()
+async def _carry_out(
+    model: Model, step: Step, draft: Draft, instruction: str, effort: Effort, step_count: int
+) -> AsyncGenerator[UnitLocated | Writing | UnitLeft]:
+    """Rewrite one unit in the draft. One of several that fails, or needs no change, stays as it is."""
+    scope, path = step.scope, step.scope.source.path
+    draft.open(scope.source, scope.units)
+    is_alone = step_count == 1
+    unit = draft.moved(path, step.unit)
+    yield UnitLocated(draft.source(path), unit, was_ranked=step.was_ranked)
+    task = UnitTask(
+        draft.source(path),
+        scope.language,
+        draft.units(path),
+        unit,
+        instruction,
+        may_stay=step.need != "must",
+        done="" if is_alone else draft.diff(),
+    )
+    budget = BUDGETS[effort] if step.need != "guess" else BUDGETS["low"]
+    problem = ""
+    try:
+        async with aclosing(rewrite_unit(model, task, budget)) as events:
+            async for event in events:
+                if not isinstance(event, FileProposal):
+                    yield event
+                elif is_alone or (event.hunks and not event.problems):
+                    draft.take(step.unit, event)
+                    return
+                else:
+                    problem = " ".join(event.problems)
+    except EditRejected as error:
+        if is_alone:
+            raise
+        problem = error.message
+    yield UnitLeft(path, step.unit, problem)
 
 
-def named_unit(source: SourceFile, units: list[Unit], target: Target) -> Unit | None:
-    """Return the unit that the user named, if any."""
-    match target.selector:
-        case None:
-            return None
-        case Lines(first=first, last=last):
-            return lines_unit(source, first, last)
-        case name:
-            return find_unit(units, name)
+async def _with_imports(model: Model, file: FileProposal) -> tuple[ImportsAdded, FileProposal] | None:
+    """Return the proposal with the imports that the new text of the file needs, or None if it needs none."""
+    if not is_usable(file):
+        return None
+    added = await add_imports(model, file.source, language_for(file.source.path), file.new_bytes)
+    if added is None:
+        return None
+    whole = make_proposal(file.source, file.unit, file.instruction, added.new_bytes)
+    return None if whole.problems else (ImportsAdded(file.source, added.unit, added.lines), whole)
+
+
+def _left_behind(step: Step, draft: Draft, steps: Sequence[Step]) -> list[Step]:
+    """Return steps for callers in the file that do not fit the unit that was just rewritten."""
+    scope, path = step.scope, step.scope.source.path
+    after = draft.source(path)
+    if scope.language is None or not draft.is_usable(path) or step.unit.kind not in ("function", "method"):
+        return []
+    before, units = scope.source, draft.units(path)
+    callers = callers_left_behind(before, after, scope.language, step.unit, units)
+    why = f"calls {step.unit.name}"
+    found = [Step(scope, draft.as_read(path, unit), why, "must") for unit in callers]
+    in_file = [each.unit for each in steps if each.scope.source.path == path]
+    fresh = [each for each in found if not any(overlap(each.unit, unit) for unit in in_file)]
+    return fresh[: max(0, MAX_STEPS - len(steps))]
+
+
+def _planned(steps: Sequence[Step]) -> EditPlanned:
+    return EditPlanned(tuple(PlannedUnit(step.scope.source.path, step.unit, step.why) for step in steps))

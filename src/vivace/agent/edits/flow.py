@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
-from vivace.agent.edits.edit import EditScope, propose
+from vivace.agent.edits.edit import propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.scope import EditScope
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import (
     AgentEvent,
@@ -26,6 +27,7 @@ from vivace.agent.events import (
     Reason,
     TimesMeasured,
     TurnTimes,
+    UnitLocated,
     WritingEnded,
 )
 from vivace.agent.model import Model
@@ -67,12 +69,15 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
 async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal:
     """Let the model locate and write, and show it as it comes."""
     turns_before, first_token_ms = len(model.waterfalls), 0.0
+    located = turns_before  # turns after which the first unit is known
     last: AgentEvent | None = None
     first = task.scopes[0]
     presenter.show(EditStarted(first.source, first.unit, task.instruction))
     try:
         async with aclosing(propose(model, task.scopes, task.instruction, task.effort)) as events:
             async for event in events:
+                if isinstance(event, UnitLocated) and not first_token_ms:
+                    located = len(model.waterfalls)
                 if isinstance(event, DiffGrew) and not first_token_ms:
                     first_token_ms = (time.perf_counter() - task.asked_at_s) * 1e3
                 if not isinstance(event, EditProposed):
@@ -82,21 +87,29 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
         presenter.show(WritingEnded())
     assert isinstance(last, EditProposed), "the last event, if nothing was raised"
     presenter.show(last)
-    _check_usable(last.proposal)
-    presenter.show(TimesMeasured(model.name, _named(model.waterfalls[turns_before:]), first_token_ms))
+    _check_usable(last.proposal, task.approval)
+    times = _named(model.waterfalls[turns_before:], located - turns_before)
+    presenter.show(TimesMeasured(model.name, times, first_token_ms))
     return last.proposal
 
 
-def _named(waterfalls: list[Waterfall]) -> tuple[TurnTimes, ...]:
-    names = [*["locate"] * (len(waterfalls) - 1), "rewrite"]
-    return tuple(TurnTimes(name, each) for name, each in zip(names, waterfalls, strict=False))
+def _named(waterfalls: list[Waterfall], located: int) -> tuple[TurnTimes, ...]:
+    """Name the turns. The first `located` of them chose the unit, all others wrote."""
+    names = ["locate" if index < located else "rewrite" for index in range(len(waterfalls))]
+    return tuple(TurnTimes(name, each) for name, each in zip(names, waterfalls, strict=True))
 
 
-def _check_usable(proposal: Proposal) -> None:
+def _check_usable(proposal: Proposal, approval: Approval) -> None:
+    """Raise if there is nothing to offer. A part of what was asked for needs the user's own yes."""
     if proposal.problems:
         raise EditRejected(
             "The model's answer cannot be used: " + " ".join(proposal.problems),
             "Nothing was written. Say it in other words, or name the part: PATH:NAME.",
+        )
+    if proposal.missing and (not proposal.hunks or approval == "always"):
+        raise EditRejected(
+            "A part of the edit failed. " + " ".join(proposal.missing),
+            "Nothing was written. Say it in other words; where you are asked, you can take the rest alone.",
         )
     if not proposal.hunks:
         raise EditRejected(

@@ -86,6 +86,7 @@ class Proposal:
     """What all files of an edit would become. It is taken, left and undone as one."""
 
     files: tuple[FileProposal, ...]
+    missing: tuple[str, ...] = ()  # units of the plan that could not be rewritten, and why
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:
@@ -121,7 +122,7 @@ class Proposal:
     def with_texts(self, texts: tuple[bytes, ...]) -> "Proposal":
         """Return the proposal with the user's own texts, checked again."""
         pairs = zip(self.files, texts, strict=True)
-        return Proposal(tuple(file.with_bytes(text) for file, text in pairs))
+        return replace(self, files=tuple(file.with_bytes(text) for file, text in pairs))
 
     def with_hunks(self, chosen: frozenset[int]) -> "Proposal":
         """Return the proposal with the chosen hunks only, checked again."""
@@ -130,7 +131,7 @@ class Proposal:
             own = range(before, before + len(file.hunks))
             files.append(file.with_hunks(frozenset(index - before for index in own if index in chosen)))
             before += len(file.hunks)
-        return Proposal(tuple(files))
+        return replace(self, files=tuple(files))
 
 
 def make_proposal(source: SourceFile, unit: Unit, instruction: str, new_bytes: bytes) -> FileProposal:

@@ -15,7 +15,6 @@ from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import FileProposal, make_proposal
-from vivace.agent.edits.repair.imports.step import add_imports
 from vivace.agent.edits.repair.mend import Held, Repair, mend, try_examples
 from vivace.agent.edits.repair.told import what_is_wrong
 from vivace.agent.edits.write.answer import FenceReader
@@ -27,13 +26,12 @@ from vivace.agent.events import (
     AnswersCompared,
     ComparingAnswers,
     DiffGrew,
-    ImportsAdded,
     RepairStarted,
 )
 from vivace.agent.model import Model
 from vivace.errors import ContextOverflow, EditRejected, FileProblem, RequestRefused
 
-Writing = DiffGrew | ComparingAnswers | AnswersCompared | RepairStarted | ImportsAdded
+Writing = DiffGrew | ComparingAnswers | AnswersCompared | RepairStarted
 
 
 @dataclass(frozen=True)
@@ -45,27 +43,27 @@ class UnitTask:
     units: list[Unit]  # all of the file
     unit: Unit
     instruction: str
+    may_stay: bool = False  # an answer that changes nothing is as good as another
+    done: str = ""  # what earlier steps of the same edit changed, as a diff
 
 
 async def rewrite_unit(
     model: Model, task: UnitTask, budget: Budget
 ) -> AsyncGenerator[Writing | FileProposal]:
     """Yield what happens, and the proposal last. It may have problems, or change nothing."""
-    request = rewrite_request(task.source, task.units, task.unit, task.instruction)
+    request = rewrite_request(task.source, task.units, task.unit, task.instruction, task.done)
     first = ""
     async for event in _stream(model, task, request):
         first += event.delta
         yield event
     proposal = _proposal(task, request, first)
-    if budget.other_answers and (budget.always_compares or not is_usable(proposal)):
+    stays = task.may_stay and not proposal.hunks and not proposal.problems
+    if budget.other_answers and not stays and (budget.always_compares or not is_usable(proposal)):
         async for compared in _compare(model, task, proposal, request, first, budget):
             if isinstance(compared, FileProposal):
                 proposal = compared
             else:
                 yield compared
-    if is_usable(proposal) and (added := await _with_imports(model, task, proposal)):
-        yield added[0]
-        proposal = added[1]
     yield proposal
 
 
@@ -125,19 +123,6 @@ async def _compare(
             best, held = mended, now_held
     yield AnswersCompared(answered, held.examples, held.count, choice.calls)
     yield best
-
-
-async def _with_imports(
-    model: Model, task: UnitTask, proposal: FileProposal
-) -> tuple[ImportsAdded, FileProposal] | None:
-    """Return the proposal with the imports that its new text needs, or None if it needs none."""
-    added = await add_imports(model, task.source, task.language, proposal.new_bytes)
-    if added is None:
-        return None
-    whole = make_proposal(task.source, task.unit, task.instruction, added.new_bytes)
-    if whole.problems:
-        return None
-    return ImportsAdded(task.source, added.unit, added.lines), whole
 
 
 def is_usable(proposal: FileProposal) -> bool:

@@ -20,7 +20,7 @@ verbose_option = click.option("--verbose", is_flag=True, help="Show every stage 
 
 
 @click.command()
-@click.argument("target", metavar="PATH[:NAME|:L1-L2]")
+@click.argument("targets", metavar="PATH[:NAME|:L1-L2]...", nargs=-1, required=True)
 @click.argument("instruction")
 @click.option("--yes", "-y", is_flag=True, help="Write without asking.")
 @click.option("--diff", is_flag=True, help="Show the change, write nothing.")
@@ -35,7 +35,7 @@ verbose_option = click.option("--verbose", is_flag=True, help="Show every stage 
 @model_option
 @verbose_option
 def edit(
-    target: str,
+    targets: tuple[str, ...],
     instruction: str,
     yes: bool,
     diff: bool,
@@ -44,10 +44,10 @@ def edit(
     model: str | None,
     verbose: bool,
 ) -> int:
-    """Change one function, class or piece of a file."""
+    """Change functions, classes or pieces of files, or write a new file."""
     from vivace.cli.editing import choose_presenter, edit_file
     from vivace.config import load_settings
 
     presenter = choose_presenter(as_json=as_json, verbose=verbose)
     approval: Approval = "never" if diff or (as_json and not yes) else "always" if yes else "ask"
-    return edit_file(load_settings().having(model=model), presenter, approval, effort, target, instruction)
+    return edit_file(load_settings().having(model=model), presenter, approval, effort, targets, instruction)

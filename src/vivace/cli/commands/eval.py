@@ -55,9 +55,9 @@ def steers(model: str | None, as_json: bool, kind: str | None, check: bool) -> i
 @click.option(
     "--set",
     "set_name",
-    type=click.Choice(("humanevalfix", "humanevalfix-doc", "editeval")),
+    type=click.Choice(("humanevalfix", "humanevalfix-doc", "editeval", "several")),
     default="humanevalfix",
-    help="Bugs by the function's name; bugs with what it should do; instructions.",
+    help="Bugs by the function's name; bugs with what it should do; instructions; of several parts.",
 )
 @click.option("--effort", "efforts", multiple=True, type=click.Choice(EFFORTS), help="One or more.")
 @click.option(

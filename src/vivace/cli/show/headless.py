@@ -17,9 +17,11 @@ from vivace.agent.events import (
     CodeRead,
     CompactionStarted,
     EditApplied,
+    EditPlanned,
     EditProposed,
     Failed,
     Retold,
+    UnitLeft,
 )
 from vivace.cli.commands.prompt import OutputFormat
 from vivace.cli.show.screen import complain
@@ -56,6 +58,11 @@ class HeadlessPresenter:
                 self.progress(event.in_words)
             case CompactionStarted():
                 self.progress("The conversation is nearly full and is summarised.")
+            case EditPlanned(units=units):
+                steps = "".join(f"\n  {each.path}: {each.in_words}" for each in units)
+                self.progress(f"Plan:{steps}")
+            case UnitLeft():
+                self.progress(event.in_words)
             case EditProposed(proposal=proposal):
                 self._write("".join(map(unified, proposal.files)))
             case EditApplied(proposal=proposal):

@@ -18,11 +18,13 @@ from vivace.agent.events import (
     DiffGrew,
     EditApplied,
     EditNotApplied,
+    EditPlanned,
     EditProposed,
     Failed,
     ImportsAdded,
     RepairStarted,
     TimesMeasured,
+    UnitLeft,
     UnitLocated,
 )
 
@@ -30,6 +32,19 @@ from vivace.agent.events import (
 class JsonPresenter:
     def show(self, event: AgentEvent) -> None:
         match event:
+            case EditPlanned(units=units):
+                steps = [
+                    {
+                        "path": str(each.path),
+                        "unit": each.unit.qualified_name,
+                        "lines": each.unit.lines_text,
+                        "why": each.why,
+                    }
+                    for each in units
+                ]
+                _emit("planned", units=steps)
+            case UnitLeft(path=path, unit=unit, problem=problem):
+                _emit("left", path=str(path), unit=unit.qualified_name, problem=problem)
             case UnitLocated(source=source, unit=unit, was_ranked=was_ranked):
                 by = "model" if was_ranked else "user"
                 name, lines = unit.qualified_name, unit.lines_text
@@ -45,7 +60,7 @@ class JsonPresenter:
             case ImportsAdded(source=source, unit=unit, lines=lines):
                 _emit("imports", path=str(source.path), lines=unit.lines_text, imports=lines)
             case EditProposed(proposal=proposal):
-                _emit("proposal", diff=_unified(proposal), problems=proposal.problems)
+                _emit("proposal", diff=_unified(proposal), problems=[*proposal.problems, *proposal.missing])
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):
                 stages = [msgspec.to_builtins(turn.waterfall) for turn in turns]
                 _emit("waterfall", model=model, first_token_ms=first_token_ms, turns=stages)
@@ -68,7 +83,7 @@ def _unified(proposal: Proposal) -> str:
     """Return the diff; of several files, with their names."""
     if len(proposal.files) > 1:
         return "".join(map(unified, proposal.files))
-    rows = proposal.files[0].rows
+    rows = [row for file in proposal.files for row in file.rows]
     return "".join(f"{row.text if row.tag == '@' else row.tag + row.text}\n" for row in rows)
 
 

@@ -22,12 +22,14 @@ from vivace.agent.events import (
     DiffGrew,
     EditApplied,
     EditNotApplied,
+    EditPlanned,
     EditProposed,
     EditStarted,
     Failed,
     ImportsAdded,
     RepairStarted,
     TimesMeasured,
+    UnitLeft,
     UnitLocated,
     WritingEnded,
 )
@@ -50,7 +52,15 @@ class TerminalPresenter:
         match event:
             case EditStarted():
                 self._spinner.wait_for("Choosing the part to change")
+            case EditPlanned(units=units):
+                screen.say("Plan:")
+                for planned in units:
+                    screen.say(f"  {planned.path}:{planned.unit.lines_text}  {planned.in_words}")
+            case UnitLeft():
+                screen.end_live()
+                screen.dim(event.in_words)
             case UnitLocated(source=source, unit=unit):
+                screen.end_live()
                 screen.bold(f"{source.path}:{unit.lines_text}  {unit.qualified_name}")
                 self._spinner.wait_for(f"Reading {unit.qualified_name}")
             case ComparingAnswers(problem=problem):
@@ -125,6 +135,8 @@ class TerminalPresenter:
             if len(proposal.files) > 1 and file.hunks:
                 self._screen.bold(str(file.source.path))
             self._screen.show_diff(file.rows)
+        for missing in proposal.missing:
+            self._screen.say(f"Not in it: {missing}")
         if event.by == "user":
             if not proposal.changed:
                 self._screen.say("There is nothing to change: this is the file as it is.")

@@ -30,10 +30,11 @@ os.write(1, proof.encode())
 
 async def judge(task: Task, code: str) -> tuple[Verdict, str]:
     """Run the task's test over `code`. Return the verdict, and the end of what a program that failed said."""
+    files = task.files_beside(code) | {"program.py": task.program(code)}
     proof = secrets.token_hex(16)  # written behind the last line of the program
     outcome = await run_sandboxed(
         python_command("-s", "-B", "-c", RUN, proof, "timed" if task.is_timed else ""),
-        files={"program.py": task.program(code).encode("utf-8", "replace")},
+        files={name: text.encode("utf-8", "replace") for name, text in files.items()},
         environment={"PYTHONHASHSEED": "0"},
         limits=LIMITS,
     )

@@ -1,20 +1,24 @@
 """The tasks of `vivace eval edits`: an instruction, the code before, and the program that judges the result.
 
-Owns the three sets, how their rows are read, and which third of each is held out. The rows are public data
-that is not ours to ship: `SOURCES` says where it comes from. Does not run anything.
+Owns the sets, how their rows are read, and which third of each is held out. Three are public data that is not
+ours to ship: `SOURCES` says where it comes from. `several` is our own: edits of several units, in one or two
+files. Does not run anything.
 """
 
 import hashlib
 from collections.abc import Iterable
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 import msgspec
 
 from vivace.errors import FileProblem
+from vivace.eval.edits.bundle import bundle, unbundle
 
-SetName = Literal["humanevalfix", "humanevalfix-doc", "editeval"]
+SetName = Literal["humanevalfix", "humanevalfix-doc", "editeval", "several"]
 SETS: tuple[SetName, ...] = get_args(SetName)
+FILE = "solution.py"  # the name of a task's only file
 CODE = "{{Code}}"  # where EditEval's `context` wants the answer
 LEFT_OUT = {"EditEval/156"}  # fails with its own reference
 HELD_OUT = 3  # one task in 3 is not looked at while the loop is tuned
@@ -29,9 +33,10 @@ SOURCES: dict[str, str] = {
 class Task(msgspec.Struct, frozen=True):
     name: str
     instruction: str
-    code: str  # the file before
-    reference: str  # the file as the set's authors would have it
+    code: str  # the file before, or a bundle of several
+    reference: str  # the file as the set's authors would have it, or a bundle
     frame: str  # the program that judges it: the answer goes where CODE stands, once or more
+    is_bundle: bool = False  # the program imports the files instead
 
     @property
     def is_held_out(self) -> bool:
@@ -42,9 +47,18 @@ class Task(msgspec.Struct, frozen=True):
         """Return whether the test compares times: it gets processor time, which others do not change."""
         return "time.time()" in self.frame
 
+    @property
+    def files(self) -> dict[str, str]:
+        """Return the files before, by name."""
+        return unbundle(self.code) if self.is_bundle else {FILE: self.code}
+
     def program(self, code: str) -> str:
         """Return a program that ends well if `code` does what was asked."""
         return self.frame.replace(CODE, code.removesuffix("\n"))
+
+    def files_beside(self, code: str) -> dict[str, str]:
+        """Return the files that the program finds beside itself."""
+        return unbundle(code) if self.is_bundle else {}
 
 
 class _FixRow(msgspec.Struct):
@@ -66,11 +80,22 @@ class _EditRow(msgspec.Struct):
     test: str
 
 
-R = TypeVar("R", _FixRow, _EditRow)
+class _SeveralRow(msgspec.Struct):
+    name: str
+    instruction: str
+    files: dict[str, str]
+    reference: dict[str, str]
+    test: str
+
+
+R = TypeVar("R", _FixRow, _EditRow, _SeveralRow)
 
 
 def read_tasks(set_name: SetName, folder: Path) -> list[Task]:
     """Read a set, without the rows that are broken by themselves."""
+    if set_name == "several":
+        with as_file(files("vivace.eval.edits") / "several.jsonl") as file:
+            return [_several_task(row) for row in _rows(file, _SeveralRow)]
     if set_name == "editeval":
         tasks = [_edit_task(row) for row in _rows(folder / "editeval.jsonl", _EditRow)]
     else:
@@ -112,6 +137,11 @@ def _edit_task(row: _EditRow) -> Task:
     )
 
 
+def _several_task(row: _SeveralRow) -> Task:
+    code, reference = bundle(row.files), bundle(row.reference)
+    return Task(row.name, row.instruction, code, reference, row.test, is_bundle=True)
+
+
 def _ended(text: str) -> str:
     """Return the text with a newline at its end, as files have it."""
     return text if text.endswith("\n") else f"{text}\n"
@@ -124,9 +154,9 @@ def _rows(file: Path, kind: type[R]) -> list[R]:
     except FileNotFoundError as error:
         raise FileProblem(
             f"The tasks are not here: {file} is missing.",
-            f"Get {SOURCES[file.name]}; name its folder with --data or the setting `evals_dir`.",
+            f"Get {SOURCES.get(file.name, file.name)}; name its folder with --data or set `evals_dir`.",
         ) from error
     except (OSError, msgspec.MsgspecError) as error:
         raise FileProblem(
-            f"{file} cannot be read: {error}.", f"It should be {SOURCES[file.name]}."
+            f"{file} cannot be read: {error}.", f"It should be {SOURCES.get(file.name, file.name)}."
         ) from error

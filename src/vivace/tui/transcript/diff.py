@@ -27,11 +27,16 @@ class EditBlock(Cached):
         self._live: LiveDiff | None = None
         self._partial = ""
         self._first_line = 1
+        self._plan: list[str] = []  # a line for each unit, if there are several
         self.proposal: Proposal | None = None
         self.ending = ""  # in words, when it is decided
         self.chosen: dict[int, bool] = {}  # hunk -> taken
         self.asked: int | None = None  # the hunk in question
         self.is_struck = False
+
+    def plan(self, lines: list[str]) -> None:
+        self._plan = lines
+        self.version += 1
 
     def locate(self, title: str, first_line: int) -> None:
         self._title, self._first_line = title, first_line
@@ -64,12 +69,14 @@ class EditBlock(Cached):
         self.version += 1
 
     def make_rows(self, width: int) -> list[Row]:
-        rows: list[Row] = [(Span("  "), Span(clean(self._title), "bold"))]
+        rows: list[Row] = [(Span(f"  {clean(line)}"[: max(1, width)], "dim"),) for line in self._plan]
+        rows.append((Span("  "), Span(clean(self._title), "bold")))
         if self._live is not None:
             rows += self._diff(self._live.rows(self._partial), width, self._first_line, self._first_line)
         elif self.proposal is not None:
             rows += self._proposed(self.proposal, width)
-            rows += [(Span(f"  {clean(problem)}"[:width], "error"),) for problem in self.proposal.problems]
+            wrong = [*self.proposal.problems, *(f"Not in it: {each}" for each in self.proposal.missing)]
+            rows += [(Span(f"  {clean(problem)}"[:width], "error"),) for problem in wrong]
         if self.ending:
             rows.append((Span(f"  {clean(self.ending)}"[: max(1, width)], "dim"),))
         return rows

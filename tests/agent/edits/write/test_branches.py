@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.agent.edits.edit import read_scope
 from vivace.agent.edits.find.target import parse_target
+from vivace.agent.edits.scope import read_scope
 from vivace.agent.edits.write.branches import find_branches, write_others
 from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.model import Model, WrittenToken

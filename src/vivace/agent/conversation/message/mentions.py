@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from vivace.agent.edits.apply.source import read_source
-from vivace.agent.edits.edit import named_unit
 from vivace.agent.edits.find.languages import fence_tag_for, language_for
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.target import Target, parse_target
+from vivace.agent.edits.scope import named_unit
 from vivace.errors import UsageError
 
 _MENTION = re.compile(r'(?<![\w@`])@(?:"([^"\n]+)"|([^\s,;()\[\]{}"\'`]+))')

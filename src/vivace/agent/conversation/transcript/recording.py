@@ -96,6 +96,10 @@ def _record_of(event: events.AgentEvent) -> AnyRecord | None:
 
 def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
     match event:
+        case events.EditPlanned(units=units):
+            return records.Planned(units=[_part(each) for each in units])
+        case events.UnitLeft(unit=unit, problem=problem):
+            return records.UnitStays(path=str(event.path), unit=unit.qualified_name, problem=problem)
         case events.UnitLocated(source=source, unit=unit, was_ranked=was_ranked):
             by = "model" if was_ranked else "user"
             path, lines = str(source.path), unit.lines_text
@@ -141,6 +145,13 @@ def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
         case events.SideEnded(status=status):
             return records.SideOver(status=status)
     return None
+
+
+def _part(planned: events.PlannedUnit) -> records.PlannedPart:
+    unit = planned.unit
+    return records.PlannedPart(
+        path=str(planned.path), unit=unit.qualified_name, lines=unit.lines_text, why=planned.why
+    )
 
 
 def _shown(file: FileProposal, by: str) -> records.EditShown:

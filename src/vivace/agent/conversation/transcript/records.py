@@ -105,6 +105,29 @@ class AttemptAbandoned(Record, frozen=True, tag="attempt.abandoned"):
     steer: str = ""  # what the user said instead
 
 
+class PlannedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit of a plan."""
+
+    path: str
+    unit: str
+    lines: str  # 12 or 12-20, in the file as it was read
+    why: str  # such as "calls load"
+
+
+class Planned(Record, frozen=True, tag="edit.planned"):
+    """Several units are rewritten, in this order. It comes again when the plan has grown."""
+
+    units: list[PlannedPart]
+
+
+class UnitStays(Record, frozen=True, tag="edit.unit_left"):
+    """A unit of the plan stays as it is."""
+
+    path: str
+    unit: str
+    problem: str = ""  # why its new text cannot be used; "" if it needs no change
+
+
 class UnitChosen(Record, frozen=True, tag="edit.located"):
     """The part of the file that is rewritten."""
 
@@ -314,6 +337,8 @@ AnyRecord = (
     | AnswerDelta
     | EditDelta
     | AttemptAbandoned
+    | Planned
+    | UnitStays
     | UnitChosen
     | Compared
     | RepairBegun

@@ -36,8 +36,19 @@ class Candidate:
         return self.unit.last_line - self.unit.first_line + 1
 
 
+@dataclass(frozen=True)
+class Ranked:
+    unit: Unit
+    nats: float  # how much speaks for it: the model's score and the instruction's words
+
+
 async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruction: str) -> Unit:
     """Return the unit to rewrite, or the place for a new one."""
+    return (await rank(scorer, source, units, instruction))[0].unit
+
+
+async def rank(scorer: Scorer, source: SourceFile, units: list[Unit], instruction: str) -> list[Ranked]:
+    """Return all that may be rewritten, or the place for something new, the likeliest first."""
     short = shortlist(source, units, instruction)
     found = candidates(source, short)
     if not found:
@@ -47,15 +58,20 @@ async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruct
         )
     may_add = bool(short) and evidence.may_add(instruction)
     if len(found) == 1 and not may_add:
-        return found[0].unit
+        return [Ranked(found[0].unit, 0.0)]
     messages = locate_messages(source, short, instruction)
     labels = [f"{candidate.label}`" for candidate in found] + (["new after"] if may_add else [])
     said = await scorer.score(messages, labels)
     scores = [nats + more for nats, more in zip(said, _evidence(source, found, instruction), strict=False)]
     best = best_candidate(found, scores)
-    if may_add and said[-1] + evidence.nats_for_new(instruction) > scores[found.index(best)]:
-        return await _place_for_new(scorer, messages, short, instruction)
-    return best.unit
+    ranked = [Ranked(each.unit, nats) for each, nats in zip(found, scores, strict=False)]
+    ranked.sort(key=lambda each: (each.unit is not best.unit, -each.nats))
+    if may_add:
+        new_nats = said[-1] + evidence.nats_for_new(instruction)
+        if new_nats > ranked[0].nats:
+            place = await _place_for_new(scorer, messages, short, instruction)
+            ranked.insert(0, Ranked(place, new_nats))
+    return ranked
 
 
 def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
@@ -82,7 +98,7 @@ def candidates(source: SourceFile, units: list[Unit]) -> list[Candidate]:
         seen[unit.qualified_name] += 1
         again = f"#{seen[unit.qualified_name]}" if seen[unit.qualified_name] > 1 else ""
         found.append(Candidate(unit.qualified_name + again, unit))
-    if top := _top(source, units):
+    if top := top_unit(source, units):
         found.append(Candidate("top", top))
     if len(source.lines) <= WHOLE_FILE_LINES:
         found.append(Candidate("all", file_unit(source)))
@@ -107,7 +123,7 @@ def locate_messages(source: SourceFile, units: list[Unit], instruction: str) -> 
 def outline(source: SourceFile, units: list[Unit]) -> str:
     """Return the file's structure in few tokens: one line for each unit, indented by nesting."""
     rows = [f"{'    ' * unit.qualified_name.count('.')}{unit.signature.rstrip(' {:')}" for unit in units]
-    if top := _top(source, units):
+    if top := top_unit(source, units):
         rows.insert(0, f"top: {_summary(source.lines[: top.last_line])}")
     return "\n".join(rows)
 
@@ -121,7 +137,7 @@ def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[U
     return [units[index] for index in sorted(kept)]
 
 
-def _top(source: SourceFile, units: list[Unit]) -> Unit | None:
+def top_unit(source: SourceFile, units: list[Unit]) -> Unit | None:
     """Return the lines above the first unit as a unit: imports, constants."""
     last = min((unit.first_line for unit in units), default=1) - 1
     while last > 0 and not source.lines[last - 1].strip():

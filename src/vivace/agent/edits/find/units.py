@@ -67,6 +67,11 @@ def file_unit(source: SourceFile) -> Unit:
     return Unit("file", source.path.name, source.path.name, 1, len(source.lines))
 
 
+def new_file_unit(source: SourceFile) -> Unit:
+    """Return the content of a file that is yet to be made."""
+    return Unit("new", source.path.name, source.path.name, 1, 0)
+
+
 def new_unit_after(unit: Unit) -> Unit:
     """Return a place for something new, directly below `unit` and at its indentation."""
     name = f"new after {unit.qualified_name}"

@@ -32,7 +32,10 @@ class Rewrite:
         return [f"\n{self.fence}"]
 
 
-def rewrite_request(source: SourceFile, units: list[Unit], unit: Unit, instruction: str) -> Rewrite:
+def rewrite_request(
+    source: SourceFile, units: list[Unit], unit: Unit, instruction: str, done: str = ""
+) -> Rewrite:
+    """Return the request. `done` is a diff of what the same instruction has changed already."""
     old = source.text_of(unit.first_line, unit.last_line)
     is_prose = not units and unit.kind in ("file", "lines")
     fence = fence_for(source.text, least=4 if is_prose else 3)
@@ -41,7 +44,11 @@ def rewrite_request(source: SourceFile, units: list[Unit], unit: Unit, instructi
     opening = opening_for(source, unit, instruction)
     name = source.path.name
     parts = [f"The rest of {name}, for orientation:\n{tag}{around}\n{fence}"] if around else []
-    if unit.kind == "new":
+    if done:
+        parts.append(f"Done already for this task:\n{fence}diff\n{done}\n{fence}")
+    if unit.kind == "new" and not source.exists:
+        parts.append(f"{name} is a new file, and still empty.")
+    elif unit.kind == "new":
         neighbour = _neighbour(units, unit)
         below = source.text_of(neighbour.first_line, neighbour.last_line) if neighbour else ""
         parts.append(f"The new piece comes directly after this one in {name}:\n{tag}{below}{fence}")

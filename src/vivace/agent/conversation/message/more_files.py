@@ -1,0 +1,72 @@
+"""Files that an edit needs beside the chosen one: those to be made, and those that use a changed name.
+
+Owns how they are found, by words and by the code. Does not own which file is chosen first (`repository`).
+"""
+
+import re
+from pathlib import Path
+
+from vivace.agent.conversation.message.repository import list_files
+from vivace.agent.edits.apply.source import read_source
+from vivace.agent.edits.find.evidence import may_add
+from vivace.agent.edits.find.languages import LANGUAGES, language_for
+from vivace.agent.edits.plan.uses import units_using
+from vivace.agent.edits.plan.wording import Renaming, renamings
+from vivace.agent.edits.scope import EditScope
+from vivace.errors import FileProblem
+
+MAX_FILES = 8  # that a renaming reaches beside the chosen one
+_PATH = re.compile(r"(?<![\w@/.-])((?:[\w.-]+/)*[\w-]+(\.[a-z]{1,5}))\b(?!/)")
+_CODE = {suffix for language in LANGUAGES for suffix in language.suffixes}
+_MADE = re.compile(  # what follows is a file to make
+    r"(?:\b(?:create|write|generate|add|make)\s+(?:(?:an?|the)\s+)?(?:new\s+)?"
+    r"|\b(?:file|module|script|page)\s+(?:(?:called|named)\s+)?)[`\"']?$",
+    re.I,
+)
+_WRITTEN_INTO = re.compile(
+    r"\b(?:in|into|to)\s+(?:(?:an?|the)\s+)?(?:new\s+)?(?:(?:file|module)\s+)?[`\"']?$", re.I
+)
+
+
+def paths_to_make(instruction: str, folder: Path) -> list[Path]:
+    """Return the files that the instruction names, wants to be written, and that are not there.
+
+    A name that is only spoken of ("reads settings.json") is none of them.
+    """
+    if not may_add(instruction):
+        return []
+    found = []
+    for match in _PATH.finditer(instruction):
+        path, before = folder / match[1], instruction[: match.start()]
+        is_meant = _MADE.search(before) or (match[2] in _CODE and _WRITTEN_INTO.search(before))
+        if is_meant and path.parent.is_dir() and not path.exists():
+            found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def files_using(folder: Path, chosen: EditScope, instruction: str) -> list[Path]:
+    """Return the other files of the folder that use what is renamed, if the chosen file defines it."""
+    changed = [each for each in renamings(instruction) if _is_defined(each, chosen)]
+    if not changed:
+        return []
+    found = []
+    for listed in list_files(folder):
+        path = folder / listed.path
+        if path != chosen.source.path and any(_uses(path, chosen, each.old) for each in changed):
+            found.append(path)
+    return found[:MAX_FILES]
+
+
+def _is_defined(renaming: Renaming, scope: EditScope) -> bool:
+    return any(unit.name == renaming.old and not unit.parent for unit in scope.units)
+
+
+def _uses(path: Path, chosen: EditScope, name: str) -> bool:
+    """Return whether a file uses a name and speaks of the module that has it."""
+    language = language_for(path)
+    try:
+        source = read_source(path)
+    except FileProblem:
+        return False
+    is_near = name in source.text and chosen.source.path.stem in source.text
+    return is_near and language is not None and bool(units_using(source, language, [], name))

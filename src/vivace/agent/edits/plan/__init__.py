@@ -1,0 +1,1 @@
+"""Which units an edit rewrites when one is not enough, and in which order."""
