@@ -52,7 +52,7 @@ async def propose(
             yield _planned(steps)
     files = []
     for file in draft.proposal(instruction).files:
-        added = await _with_imports(model, file)
+        added = await _with_imports(model, file) if not missing else None  # a name may be a missing unit's
         if added:
             yield added[0]
         files.append(added[1] if added else file)

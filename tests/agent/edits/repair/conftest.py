@@ -10,9 +10,9 @@ import pytest
 from tests.agent.edits.test_flow import HANG_S, Recorder
 from tests.server.serving import script
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.edit import read_scope
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.scope import read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
