@@ -12,7 +12,7 @@ from pathlib import Path
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.more_files import files_using, paths_to_make
 from vivace.agent.conversation.message.repository import choose_file
-from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
@@ -75,9 +75,10 @@ async def _scopes(
         return tuple(made)
     before = edit_before(history)
     if before and before.edits and refers_back(instruction):
-        last = before.edits[-1]
-        presenter.show(FileChosen(folder / last.path, "recent"))
-        return (_scope_of(folder / last.path, last.unit, to_write=to_write),)
+        last = [edit for edit in before.edits if edit.attempt == before.edits[-1].attempt]
+        for edit in last:
+            presenter.show(FileChosen(folder / edit.path, "recent"))
+        return tuple(scope for edit in last for scope in _scopes_of(folder, edit, to_write=to_write))
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
     chosen = await choose_file(model, folder, instruction, recent)
     presenter.show(chosen)
@@ -86,12 +87,13 @@ async def _scopes(
     return (scope, *(read_scope(Target(path, None), to_write=to_write) for path in others))
 
 
-def _scope_of(path: Path, unit: str, *, to_write: bool) -> EditScope:
-    """Return the unit that was edited before, or the whole file to choose from if it is not there now."""
+def _scopes_of(folder: Path, edit: EditResult, *, to_write: bool) -> list[EditScope]:
+    """Return the units that were edited before, or the whole file to choose from if one is not there now."""
+    path = folder / edit.path
     try:
-        return read_scope(Target(path, unit), to_write=to_write)
+        return [read_scope(Target(path, name), to_write=to_write) for name in edit.unit.split(", ")]
     except UnitNotFound:
-        return read_scope(Target(path, None), to_write=to_write)
+        return [read_scope(Target(path, None), to_write=to_write)]
 
 
 def draft_messages(folder: Path, text: str, mention: str) -> list[Message]:
