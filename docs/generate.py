@@ -254,13 +254,24 @@ def _sentence(given: ast.expr) -> str:
 
 def transcript_records() -> str:
     """Return the lines of a transcript, in the order of the union that lists them."""
-    from vivace.agent.conversation.transcript import records as module
+    from vivace.agent.conversation.transcript import records
 
-    known = shapes("agent/conversation/transcript/records.py")
+    return _lines("agent/conversation/transcript/records.py", (*records.AnyRecord.__args__, records.Result))
+
+
+def task_steps() -> str:
+    """Return the lines of a task, in the order of the union that lists them."""
+    from vivace.agent.loop import steps
+
+    return _lines("agent/loop/steps.py", steps.AnyStep.__args__)
+
+
+def _lines(file: str, kinds: tuple[Any, ...]) -> str:
+    known = shapes(file)
     parts = []
-    for kind in (*module.AnyRecord.__args__, module.Result):
+    for kind in kinds:
         shape = known[kind.__name__]
-        assert shape.text, f"records.{kind.__name__} has no docstring"
+        assert shape.text, f"{file}: {kind.__name__} has no docstring"
         fields = told_table(shape.fields) if shape.fields else ""
         parts.append("\n\n".join(filter(None, [f"### `{kind.__struct_config__.tag}`", shape.text, fields])))
     return "\n\n".join(parts)
@@ -290,6 +301,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "socket events": socket_events,
     "refusals": refusals,
     "transcript records": transcript_records,
+    "task steps": task_steps,
     "metrics": metrics,
 }
 

@@ -23,6 +23,7 @@ from vivace.cli.commands import (
     keys,
     models,
     prompt,
+    run,
     serve,
     undo,
 )
@@ -53,6 +54,7 @@ for command in (
     undo.undo,
     undo.redo,
     ask.ask,
+    run.run,
     models.models,
     keys.keys,
     extras.extras,

@@ -1,0 +1,73 @@
+"""`vivace run "TASK"`: a task for a model that calls tools. Its arguments.
+
+Owns the options. Does not own what they start (`tasking`).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from vivace.cli.commands.edit import model_option
+
+OutputFormat = Literal["text", "stream-json"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options as they were given."""
+
+    task: str
+    access: Literal["read-only", "workspace-write", "full"]
+    asking: Literal["ask", "on-request", "never"]
+    output_format: OutputFormat
+    max_turns: int
+    max_tokens: int
+    max_minutes: float
+    model: str | None
+
+
+@click.command()
+@click.argument("task")
+@click.option(
+    "--access",
+    type=click.Choice(["read-only", "workspace-write", "full"]),
+    default="workspace-write",
+    show_default=True,
+    help="What it may change by itself: nothing, files in this folder, or anything.",
+)
+@click.option(
+    "--ask",
+    "asking",
+    type=click.Choice(["ask", "on-request", "never"]),
+    default="on-request",
+    show_default=True,
+    help="When you are asked: before every change and command, for what the access does not cover, or never.",
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "stream-json"]),
+    default="text",
+    help="Text for people, or steps, one a line.",
+)
+@click.option("--max-turns", type=click.IntRange(min=1), default=50, show_default=True, help="Of the model.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Read anew and written, in all turns.",
+)
+@click.option(
+    "--max-minutes", type=click.FloatRange(min=0), default=60.0, show_default=True, help="On the clock."
+)
+@model_option
+def run(**given: Any) -> int:
+    """Work on a task with tools: read, search, edit, run commands.
+
+    Needs a model that can call tools. Commands run in a sandbox. `vivace undo` takes changes back.
+    """
+    from vivace.cli.tasking import run_task
+    from vivace.config import load_settings
+
+    return run_task(load_settings().having(model=given["model"]), Given(**given))

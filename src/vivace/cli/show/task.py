@@ -1,0 +1,128 @@
+"""A task on a terminal, in a pipe or for a program: text, or a line of JSON for every step.
+
+Owns what goes to stdout and stderr, and the question whether a call may run. Where nobody can be asked the
+answer is no. Text of tools and models is printed without control characters and without known secrets.
+"""
+
+import asyncio
+import sys
+
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.steps import (
+    AnyStep,
+    ApprovalAsked,
+    CallEnded,
+    CallStarted,
+    FilesWritten,
+    PlanUpdated,
+    Steered,
+    TaskEnded,
+    TextGrew,
+    encode_step,
+)
+from vivace.agent.tools.bounded import printable
+from vivace.cli.commands.run import OutputFormat
+from vivace.cli.show.screen import complain
+from vivace.redaction import redact
+
+MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+REASONS = {
+    "stopped": "The task was stopped.",
+    "turns": "The task had as many turns as were allowed, and is not done.",
+    "tokens": "The task had as many tokens as were allowed, and is not done.",
+    "time": "The task had as much time as was allowed, and is not done.",
+    "context": "The task is too long for the model's context.",
+    "malformed_calls": "The model called its tools wrongly three times in a row, and was stopped.",
+    "failed": "The task failed.",
+}
+NOBODY = "Nobody is here to ask."
+
+
+class TaskFace:
+    def __init__(self, output_format: OutputFormat) -> None:
+        self._format = output_format
+        self._is_mid_line = False
+
+    def show(self, step: AnyStep) -> None:
+        if self._format == "stream-json":
+            sys.stdout.write(encode_step(step) + "\n")
+            sys.stdout.flush()
+        else:
+            self._show_text(step)
+
+    def _show_text(self, step: AnyStep) -> None:
+        match step:
+            case TextGrew(text=text):
+                self._write(printable(text))
+            case CallStarted(tool=tool, title=title):
+                self._line(f"· {tool} {_one_line(title)}")
+            case CallEnded(tool=tool, status=status, summary=summary) if status != "done":
+                self._line(f"  {tool} {status}: {_one_line(summary)}")
+            case CallEnded(summary=summary):
+                self._line(f"  {_one_line(summary)}")
+            case FilesWritten(diff=diff):
+                self._line(redact(printable(diff)).rstrip("\n"))
+            case PlanUpdated(steps=steps):
+                for each in steps:
+                    self._line(f"  {MARKS.get(each.status, '[ ]')} {_one_line(each.step)}")
+            case Steered(text=text):
+                self._line(f"> {_one_line(text)}")
+            case TaskEnded():
+                self._end(step)
+
+    def _end(self, step: TaskEnded) -> None:
+        self._end_line()
+        if step.entries:
+            edits = "an edit" if len(step.entries) == 1 else f"{len(step.entries)} edits"
+            self.progress(f"Wrote {edits} (`vivace undo` takes the last one back).")
+        if step.refused:
+            self.progress(f"{step.refused} of its calls were not allowed.")
+        if step.error:
+            complain(step.error.message, step.error.hint)
+        elif step.reason in REASONS:
+            complain(REASONS[step.reason])
+
+    async def approve(self, asked: ApprovalAsked) -> Approval:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return Approval(is_allowed=False, reason=NOBODY)
+        self._end_line()
+        title = redact(printable(asked.title))
+        print(f"{asked.reason}\n\n    {asked.tool} {title}\n", file=sys.stderr)
+        print("Allow it, this once? [y/N] ", end="", file=sys.stderr, flush=True)
+        answer = await _typed_line()
+        return Approval(is_allowed=answer.strip().lower() in ("y", "yes"))
+
+    def progress(self, text: str) -> None:
+        """Tell a person something that is not part of the output."""
+        print(text, file=sys.stderr, flush=True)
+
+    def _line(self, text: str) -> None:
+        self._end_line()
+        self._write(f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._is_mid_line = bool(text) and not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._is_mid_line:
+            self._write("\n")
+
+
+def _one_line(text: str) -> str:
+    """Return the first line, without secrets, of a width that a terminal shows."""
+    first, _, rest = redact(printable(text)).strip().partition("\n")
+    return f"{first[:200]} …" if rest or len(first) > 200 else first
+
+
+async def _typed_line() -> str:
+    """Wait for a line from the terminal. No thread waits for it: a stopped task leaves none behind."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    return sys.stdin.readline()

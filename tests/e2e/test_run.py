@@ -1,0 +1,99 @@
+"""`vivace run`: a task in the foreground, as text or as lines of JSON, on a pipe and on a terminal."""
+
+import json
+import signal
+from pathlib import Path
+
+from tests.agent.loop.working import call, calls
+from tests.e2e.terminal import Home, Terminal, wait_until
+from tests.sandboxes import needs_sandbox
+
+EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
+OUTSIDE = call("edit", path="../b.py", old_text="", new_text="y = 1\n")
+
+
+def prepared(home: Home, *steps: str) -> Path:
+    (home.work / "a.py").write_text("x = 1\n")
+    home.script({"": "Nothing more."}, steps=list(steps), context_tokens=60000)
+    return home.work / "a.py"
+
+
+@needs_sandbox
+def test_a_task_is_shown_as_text_and_can_be_undone(home: Home) -> None:
+    """Calls and diffs stand on stdout as they happen; one undo takes the turn's edit back."""
+    file = prepared(
+        home, calls(call("read", path="a.py")), calls(EDIT, call("shell", command="cat a.py")), "Done."
+    )
+    done = home.run("run", "Make x two.")
+    assert done.code == 0, done.err
+    assert "· read a.py\n" in done.out
+    assert "-x = 1\n+x = 2\n" in done.out
+    assert "· shell cat a.py\n  exit code 0\n" in done.out
+    assert done.out.endswith("Done.\n")
+    assert "vivace undo" in done.err
+    assert file.read_text() == "x = 2\n"
+    assert home.run("undo").code == 0
+    assert file.read_text() == "x = 1\n"
+
+
+def test_every_step_is_a_line_of_json(home: Home) -> None:
+    """From its start, with the schema's version, to its end, with the exit code."""
+    prepared(home, calls("I change it.", EDIT), "Done.")
+    done = home.run("run", "Make x two.", "--output-format", "stream-json")
+    kinds = [event["type"] for event in done.events]
+    assert (kinds[0], kinds[-1]) == ("task.started", "task.ended")
+    assert (
+        done.events[0] | {"schema": 1, "access": "workspace-write", "asking": "on-request"} == done.events[0]
+    )
+    assert {"task.turn", "text.delta", "tool.started", "tool.ended", "files.written"} <= set(kinds)
+    ended = done.event("task.ended")
+    assert (ended["reason"], ended["exit_code"], ended["text"], done.code) == ("completed", 0, "Done.", 0)
+
+
+def test_where_nobody_can_be_asked_the_answer_is_no(home: Home) -> None:
+    """The model is told, and the exit code says that a yes was missing."""
+    prepared(home, OUTSIDE, "Then not.")
+    done = home.run("run", "Write outside.")
+    assert (done.code, "1 of its calls were not allowed" in done.err) == (4, True)
+    assert not (home.work.parent / "b.py").exists()
+
+
+def test_a_person_at_a_terminal_says_yes_or_no(home: Home) -> None:
+    """The reason and the call are shown; yes lets this one through."""
+    for typed, is_written in (("n\n", False), ("y\n", True)):
+        prepared(home, OUTSIDE, "That was it.")
+        terminal = Terminal(home, "run", "Write outside.")
+        terminal.wait_for("[y/N]")
+        assert "outside of the workspace" in terminal.shown
+        terminal.type(typed)
+        terminal.wait_for("That was it.")
+        assert terminal.end() == (0 if is_written else 4)
+        assert (home.work.parent / "b.py").exists() == is_written
+        home.run("stop")
+
+
+def test_a_small_model_is_not_given_tools(home: Home) -> None:
+    """It is said before anything is fetched or woken, with what to do instead."""
+    done = home.run("run", "Do it.", "--model", "smollm2-135m")
+    assert (done.code, "too small" in done.err, "vivace edit" in done.err) == (2, True, True)
+
+
+def test_a_limit_has_its_exit_code(home: Home) -> None:
+    """And a sentence."""
+    prepared(home, *[call("list")] * 5)
+    done = home.run("run", "Look around.", "--max-turns", "2")
+    assert (done.code, "as many turns as were allowed" in done.err) == (5, True)
+
+
+@needs_sandbox
+def test_ctrl_c_ends_the_task_and_its_command(home: Home) -> None:
+    """With its own exit code, an honest last line, and nothing that goes on."""
+    prepared(home, call("shell", command="touch began; sleep 600; touch survived"))
+    with home.start("run", "Wait.", "--output-format", "stream-json") as process:
+        wait_until(lambda: (home.work / "began").exists(), "the command began")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(out.splitlines()[-1])["reason"] == "stopped"
+    assert not (home.work / "survived").exists()
+    assert sorted(each.name for each in home.work.iterdir()) == ["a.py", "began"]
