@@ -166,3 +166,18 @@ def test_conversations_are_listed_by_their_last_use(tmp_path: Path) -> None:
         os.utime(file, (number, number))
     (tmp_path / "empty.jsonl").write_text("")
     assert [each.id for each in list_conversations(tmp_path)] == ["new", "old"]
+
+
+def test_secrets_are_not_written(tmp_path: Path) -> None:
+    """What is appended and told on has none; other lines are as they were."""
+    secret = "sk-" + "abcdefghijklmnopqrstuvwxyz0123456789"
+    told: list[AnyRecord] = []
+    transcript = Transcript(tmp_path / "x.jsonl", told.append, began=BEGAN)
+    transcript.append(records.TurnBegun(turn=1, text=f"use {secret}"))
+    transcript.append(records.AnswerDelta(text="Hello"))
+    transcript.close()
+    assert secret not in (tmp_path / "x.jsonl").read_text()
+    assert told[1:] == [
+        records.TurnBegun(turn=1, text="use [redacted:api-key]"),
+        records.AnswerDelta(text="Hello"),
+    ]

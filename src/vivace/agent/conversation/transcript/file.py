@@ -18,6 +18,7 @@ import msgspec
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord, ConversationStarted
 from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
+from vivace.redaction import redact_values
 
 SUFFIX = ".jsonl"
 
@@ -25,6 +26,13 @@ OnAppend = Callable[[AnyRecord], None]
 
 encode_record = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyRecord).decode
+
+
+def redacted(record: AnyRecord) -> AnyRecord:
+    """Return the record with known secrets taken out of every text in it."""
+    plain = msgspec.to_builtins(record)
+    clean = redact_values(plain)
+    return record if clean == plain else msgspec.convert(clean, type(record))
 
 
 def new_id() -> str:
@@ -66,7 +74,8 @@ class Transcript:
             ) from error
 
     def append(self, record: AnyRecord) -> None:
-        """Write one line. Raise `WriteProblem` if the disk does not take it."""
+        """Write one line, without known secrets. Raise `WriteProblem` if the disk does not take it."""
+        record = redacted(record)
         if self._fd < 0:
             self._open()
         if self._began is not None:
