@@ -7,6 +7,7 @@ for one that does, since one for each message would cost 10 µs. Does not own me
 
 import asyncio
 import logging
+import struct
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -16,6 +17,7 @@ BLOCKED_S = 10.0  # a client that takes nothing for so long is given up
 CUT_S = 10.0  # for a client to take what it was sent before a connection was closed
 WIRE = "vivace.wire"  # the extension of a WebSocket's scope that is its `WebSocketProtocol`
 WHOLE_TEXT = 0x81  # the first byte of a frame that is a whole text message
+_short_head, _head, _long_head = (struct.Struct(form).pack for form in (">BB", ">BBH", ">BBQ"))
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +99,7 @@ def framed(text: bytes) -> bytes:
     """Return a text message in one WebSocket frame, unmasked as servers send it."""
     length = len(text)
     if length < 126:
-        return bytes((WHOLE_TEXT, length)) + text
+        return _short_head(WHOLE_TEXT, length) + text
     if length < 1 << 16:
-        return bytes((WHOLE_TEXT, 126)) + length.to_bytes(2, "big") + text
-    return bytes((WHOLE_TEXT, 127)) + length.to_bytes(8, "big") + text
+        return _head(WHOLE_TEXT, 126, length) + text
+    return _long_head(WHOLE_TEXT, 127, length) + text

@@ -156,23 +156,11 @@ class EngineProcess:
 
     def _receive_all(self, frames: list[FromEngine]) -> None:
         """Handle what came in one read. Each turn gets all of its tokens at once."""
-        tokens: dict[str, Tokens] = {}
-        for frame in frames:
+        for frame in _merged(frames) if len(frames) > 1 else frames:
             if type(frame) is not Tokens:
-                self._hand_over(tokens)
                 self._receive(frame)
-            elif before := tokens.get(frame.turn):
-                before.tokens += frame.tokens
-                before.logprobs += frame.logprobs
-            else:
-                tokens[frame.turn] = frame
-        self._hand_over(tokens)
-
-    def _hand_over(self, tokens: dict[str, Tokens]) -> None:
-        for turn, frame in tokens.items():
-            if handler := self._handlers.get(turn):
+            elif handler := self._handlers.get(frame.turn):
                 handler(frame)
-        tokens.clear()
 
     def _receive(self, frame: FromEngine) -> None:
         match frame:
@@ -208,6 +196,23 @@ class EngineProcess:
             f"The engine could not start (exit code {code}): {words}",
             "`vivace doctor` checks the machine, `vivace models` the model's file.",
         )
+
+
+def _merged(frames: list[FromEngine]) -> list[FromEngine]:
+    """Return the frames with the tokens of each turn in one, where nothing else comes in between."""
+    kept: list[FromEngine] = []
+    tokens: dict[str, Tokens] = {}
+    for frame in frames:
+        if type(frame) is not Tokens:
+            tokens.clear()
+            kept.append(frame)
+        elif before := tokens.get(frame.turn):
+            before.tokens += frame.tokens
+            before.logprobs += frame.logprobs
+        else:
+            tokens[frame.turn] = frame
+            kept.append(frame)
+    return kept
 
 
 def _stuck(job: Job, silent_s: float, loading_s: float) -> StartError:

@@ -60,12 +60,12 @@ class Submission:
             self.end.set_result(frame)
         else:
             try:
-                self._turn.add_tokens(frame.tokens, frame.logprobs)
+                is_stopped = self._turn.add_tokens(frame.tokens, frame.logprobs)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
                 self._model.close_session(self._session, self._process)  # which ends the turn there
                 self.end.set_exception(error)
                 return
-            if self._turn.decoder and self._turn.decoder.is_stopped:  # the engine saw it too, or died before
+            if is_stopped:  # the engine saw it too, or died before
                 self._process.send(Interrupt(self._turn.id))
 
     def _pause(self) -> None:

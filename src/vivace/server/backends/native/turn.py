@@ -167,8 +167,8 @@ class NativeTurn:
         if limit is not None and decoder and decoder.is_reasoning and decoder.reasoning_tokens >= limit:
             self.answer_now()
 
-    def add_tokens(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs]) -> None:
-        """Add tokens of the engine to the log, and put out what they say."""
+    def add_tokens(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs]) -> bool:
+        """Add tokens of the engine to the log, and put out what they say. Return whether to stop there."""
         session, decoder = self.session, self.decoder
         assert session is not None
         assert decoder is not None
@@ -178,7 +178,10 @@ class NativeTurn:
         self.output_tokens += len(tokens)
         delta = None if logprobs else decoder.decode_plain(tokens)
         if delta is not None:
-            self._mark(delta, len(session.log))
+            if type(delta) is self._item:
+                self._said_length = len(session.log)
+            else:
+                self._mark(delta, len(session.log))
             self._outbox.offer(delta, self._taker)
         else:
             self._decode(decoder, tokens, logprobs, len(session.log) - len(tokens))
@@ -186,6 +189,7 @@ class NativeTurn:
             self._check_thinking()
         if self.watch:
             self.watch.tokens(len(tokens))
+        return delta is None and decoder.is_stopped
 
     def _decode(
         self,
