@@ -44,7 +44,7 @@ def other():
 """
 APP = "from shop import total\n\n\ndef main():\n    return total([1])\n"
 RENAMED = SHOP.replace("total", "amount")
-RENAME = "rename total to amount"
+RENAME = "rename total to amount, for which the model is asked"
 
 
 def piece(file: str, begins: str) -> str:
@@ -232,6 +232,14 @@ async def test_callers_that_no_longer_fit_join_the_plan(play: Callable[..., Shop
     assert "rate * sum" in shop.texts[0]
 
 
+async def test_a_step_changes_its_own_unit_only(play: Callable[..., Shop]) -> None:
+    """What an answer defines beside its unit is left out: it is for another step, or for none."""
+    more = "def amount(items):\n    return sum(items)\n\ndef extra():\n    return 0\n"
+    shop, presenter = play({("shop.py", "def total"): answer(more)}), Recorder(Accept())
+    await shop.edit(presenter, RENAME)
+    assert shop.texts[0] == RENAMED
+
+
 async def test_later_units_see_what_earlier_ones_became(play: Callable[..., Shop]) -> None:
     """The second unit's prompt has the changes of the first."""
     seen = {"+def amount(items):": answer("def report(items):\n    print(amount(items), 2)\n")}
@@ -264,3 +272,14 @@ def test_a_slip_of_the_pen_is_no_new_file(tmp_path: Path, name: str, instruction
     (tmp_path / "shop.py").write_text(SHOP)
     with pytest.raises(FileProblem, match="does not exist"):
         read_scope(parse_target(str(tmp_path / name)), to_write=True, instruction=instruction)
+
+
+async def test_a_renaming_alone_needs_no_model(play: Callable[..., Shop]) -> None:
+    """Nothing is generated; the plan, the proposal and the undo are as ever."""
+    shop, presenter = play(), Recorder(Accept())
+    await shop.edit(presenter, "rename total to amount", shop.shop, shop.app)
+    assert not any(isinstance(event, DiffGrew | TimesMeasured) for event in presenter.events)
+    assert shop.texts == (RENAMED, APP.replace("total", "amount"))
+    assert shop.model.waterfalls == []
+    shop.journal.undo()
+    assert shop.texts == (SHOP, APP)

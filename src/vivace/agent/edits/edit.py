@@ -7,7 +7,9 @@ there. Does not own which units (`plan`), how one is rewritten (`rewriting`), no
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.find.languages import language_for
+from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.plan.callers import callers_left_behind
 from vivace.agent.edits.plan.draft import Draft
 from vivace.agent.edits.plan.plan import MAX_STEPS, Step, overlap
@@ -68,6 +70,9 @@ async def _carry_out(
     is_alone = step_count == 1
     unit = draft.moved(path, step.unit)
     yield UnitLocated(draft.source(path), unit, was_ranked=step.was_ranked)
+    if step.new_text is not None and is_usable(known := _known(step, draft, unit, instruction)):
+        draft.take(step.unit, known)
+        return
     task = UnitTask(
         draft.source(path),
         scope.language,
@@ -75,7 +80,8 @@ async def _carry_out(
         unit,
         instruction,
         may_stay=step.need != "must",
-        done="" if is_alone else draft.diff(),
+        done=draft.diff(),
+        is_alone=is_alone,
     )
     budget = BUDGETS[effort] if step.need != "guess" else BUDGETS["low"]
     problem = ""
@@ -94,6 +100,14 @@ async def _carry_out(
             raise
         problem = error.message
     yield UnitLeft(path, step.unit, problem)
+
+
+def _known(step: Step, draft: Draft, unit: Unit, instruction: str) -> FileProposal:
+    """Return what a file becomes with a new text that needs no model."""
+    assert step.new_text is not None
+    source = draft.source(step.scope.source.path)
+    new_bytes = splice(source, unit.first_line, unit.last_line, step.new_text)
+    return make_proposal(source, unit, instruction, new_bytes)
 
 
 async def _with_imports(model: Model, file: FileProposal) -> tuple[ImportsAdded, FileProposal] | None:

@@ -89,7 +89,8 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
     presenter.show(last)
     _check_usable(last.proposal, task.approval)
     times = _named(model.waterfalls[turns_before:], located - turns_before)
-    presenter.show(TimesMeasured(model.name, times, first_token_ms))
+    if times:  # the model was needed
+        presenter.show(TimesMeasured(model.name, times, first_token_ms))
     return last.proposal
 
 

@@ -45,13 +45,16 @@ class UnitTask:
     instruction: str
     may_stay: bool = False  # an answer that changes nothing is as good as another
     done: str = ""  # what earlier steps of the same edit changed, as a diff
+    is_alone: bool = True  # otherwise other units are for other steps
 
 
 async def rewrite_unit(
     model: Model, task: UnitTask, budget: Budget
 ) -> AsyncGenerator[Writing | FileProposal]:
     """Yield what happens, and the proposal last. It may have problems, or change nothing."""
-    request = rewrite_request(task.source, task.units, task.unit, task.instruction, task.done)
+    request = rewrite_request(
+        task.source, task.units, task.unit, task.instruction, done=task.done, is_alone=task.is_alone
+    )
     first = ""
     async for event in _stream(model, task, request):
         first += event.delta
@@ -142,7 +145,7 @@ def _proposal(task: UnitTask, request: Rewrite, answer: str) -> FileProposal:
     reader = FenceReader(request.fence, request.opening)
     reader.feed(answer)
     reader.finish()
-    new_text = tidy(source, task.language, unit, reader.text)
+    new_text = tidy(source, task.language, unit, reader.text, may_add=task.is_alone)
     new_bytes = splice(source, unit.first_line, unit.last_line, new_text)
     return make_proposal(source, unit, task.instruction, new_bytes)
 

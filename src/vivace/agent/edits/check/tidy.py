@@ -21,8 +21,13 @@ _FENCE = re.compile(r"\s*`{3,}\w*\s*")
 _CLOSERS = ("}", ")", "]", "end", "fi", "done")
 
 
-def tidy(source: SourceFile, language: Language | None, unit: Unit, new_text: str) -> str:
-    """Return `new_text` as it should replace `unit`: every line closed by "\\n", empty if nothing is left."""
+def tidy(
+    source: SourceFile, language: Language | None, unit: Unit, new_text: str, *, may_add: bool = True
+) -> str:
+    """Return `new_text` as it should replace `unit`: every line closed by "\\n", empty if nothing is left.
+
+    `may_add`: keep definitions beside the unit that the file does not have yet.
+    """
     old = list(source.lines[unit.first_line - 1 : unit.last_line])
     lines = _without_fences(list(split_lines(new_text)[0]), old)
     lines = _with_blank_edges_of(old, lines)
@@ -30,7 +35,7 @@ def tidy(source: SourceFile, language: Language | None, unit: Unit, new_text: st
         lines = _with_tabs_of(_neighbourhood(source, unit), lines)
         lines = _at_indent(unit, language, lines)
     if language is not None and unit.kind in (*_DEFINITIONS, "new"):
-        lines = _without_known_definitions(source, language, unit, lines)
+        lines = _without_known_definitions(source, language, unit, lines, may_add=may_add)
     if unit.kind == "new":
         lines = _with_gaps(source, language, unit, lines)
     return "".join(f"{line}\n" for line in lines)
@@ -143,7 +148,7 @@ def _moved(line: str, from_indent: str, to_indent: str) -> str:
 
 
 def _without_known_definitions(
-    source: SourceFile, language: Language, unit: Unit, lines: list[str]
+    source: SourceFile, language: Language, unit: Unit, lines: list[str], *, may_add: bool
 ) -> list[str]:
     """Drop definitions that the file has elsewhere, and lines after the unit that merely repeat the file."""
     tops = _top_units(source, language, unit, lines)
@@ -153,6 +158,8 @@ def _without_known_definitions(
     known = {key(old) for old in outside}
     own = next((top for top in tops if top.qualified_name == unit.qualified_name), None)
     kept = [top for top in tops if top is own or (key(top) not in known and not _is_again(top, own))]
+    if not may_add and unit.kind != "new":
+        kept = [own] if own else tops[:1]  # a unit that was renamed comes first
     if not tops or (own is None and unit.kind != "new" and tops[0] not in kept):
         return lines
     if len(kept) < len(tops):

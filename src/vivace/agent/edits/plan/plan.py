@@ -25,6 +25,7 @@ class Step:
     unit: Unit
     why: str  # for people, such as "calls load"
     need: Need
+    new_text: str | None = None  # if it is known without the model
 
     @property
     def was_ranked(self) -> bool:

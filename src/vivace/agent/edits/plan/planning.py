@@ -5,17 +5,21 @@ what it did: the scores that choose it say too whether others are near. Does not
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from vivace.agent.edits.find.locate import Ranked, Scorer, rank, top_unit
 from vivace.agent.edits.find.units import Unit, new_unit_after
 from vivace.agent.edits.plan.plan import CHOSEN, MAX_STEPS, NAMED, NEAR, Need, Step, without_overlaps
+from vivace.agent.edits.plan.renaming import can_rename, renamed
 from vivace.agent.edits.plan.uses import units_passing, units_using
 from vivace.agent.edits.plan.wording import (
+    LOCAL_KINDS,
     Renaming,
     adds_and_uses,
     every_unit,
     listed_units,
     names_everywhere,
+    only_renames,
     renamings,
     speaks_of_top,
     spoken_units,
@@ -25,7 +29,6 @@ from vivace.agent.edits.scope import EditScope
 SPOKEN_NATS = 6.0  # a unit that the instruction names is meant, if the model's score is so near the best
 NEAR_NATS = 0.5  # the same for one that it does not name
 MAX_NEAR = 2  # of those
-_LOCAL = ("variable", "parameter", "param", "argument", "arg", "keyword")
 
 
 async def make_plan(scorer: Scorer, scopes: Sequence[EditScope], instruction: str) -> list[Step]:
@@ -45,8 +48,18 @@ def plan_by_evidence(scopes: Sequence[EditScope], instruction: str) -> list[Step
     for find in (_renamed, _listed, _every, _everywhere):
         steps = without_overlaps(step for scope in scopes for step in find(scope, instruction))
         if steps:
+            steps = _with_texts(scopes, steps, instruction) if find is _renamed else steps
             return steps if len(steps) <= MAX_STEPS else []
     return []
+
+
+def _with_texts(scopes: Sequence[EditScope], steps: list[Step], instruction: str) -> list[Step]:
+    """Return the steps of a renaming with their new texts, if it is nothing but a renaming."""
+    wanted = renamings(instruction)
+    if not only_renames(instruction) or not can_rename(scopes, wanted):
+        return steps
+    names = {each.old: each.new for each in wanted}
+    return [replace(step, new_text=renamed(step.scope, step.unit, names)) for step in steps]
 
 
 def _renamed(scope: EditScope, instruction: str) -> Iterable[Step]:
@@ -62,7 +75,7 @@ def _users(scope: EditScope, renaming: Renaming, instruction: str) -> list[Unit]
         return []
     users = units_using(scope.source, scope.language, scope.units, renaming.old)
     owners = [each.unit for each in spoken_units(instruction, scope.units) if each.unit.name != renaming.old]
-    if not renaming.kind.startswith(_LOCAL) or not owners:
+    if not renaming.kind.startswith(LOCAL_KINDS) or not owners:
         return users
     inside = [unit for unit in users if any(_is_in(unit, owner) for owner in owners)]
     if renaming.kind.startswith("variable"):

@@ -54,6 +54,12 @@ _EVERYWHERE = re.compile(
 )
 
 
+_FILLER = re.compile(  # what says nothing beside a renaming
+    r"\b(?:everywhere|throughout|please|in (?:this|the|both|all)(?: \w+)?|in [\w./-]+\.\w+"
+    r"|(?:and|with) (?:all )?(?:its|their) (?:uses?|callers?|usages?))(?!\w)|[`'\".,!]",
+    re.I,
+)
+LOCAL_KINDS = ("variable", "param", "arg", "keyword")
 _MAKING = re.compile(
     r"\b(?:add|create|write|introduce|define|extract)\b[^.;]{0,40}?\b(?:function|helper|class|type|constant)\b",
     re.I,
@@ -94,6 +100,14 @@ def renamings(instruction: str) -> list[Renaming]:
         for each in _ANOTHER.finditer(found["rest"])
     ]
     return [Renaming(old, found["new"], kind.lower(), within), *more]
+
+
+def only_renames(instruction: str) -> bool:
+    """Return whether the instruction asks for a renaming and nothing else."""
+    found = _RENAMING.match(instruction.strip())
+    if found is None:
+        return False
+    return not _FILLER.sub("", _ANOTHER.sub("", found["rest"])).strip()
 
 
 def spoken_units(instruction: str, units: Sequence[Unit]) -> list[Spoken]:

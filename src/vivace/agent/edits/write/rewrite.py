@@ -26,16 +26,26 @@ class Rewrite:
     opening: str  # text of the new unit that we wrote ourselves; the model goes on behind it
     max_tokens: int
     prediction: str = ""  # what the answer will resemble, behind the opening
+    other_stops: tuple[str, ...] = ()
 
     @property
     def stop(self) -> list[str]:
-        return [f"\n{self.fence}"]
+        return [f"\n{self.fence}", *self.other_stops]
 
 
 def rewrite_request(
-    source: SourceFile, units: list[Unit], unit: Unit, instruction: str, done: str = ""
+    source: SourceFile,
+    units: list[Unit],
+    unit: Unit,
+    instruction: str,
+    *,
+    done: str = "",
+    is_alone: bool = True,
 ) -> Rewrite:
-    """Return the request. `done` is a diff of what the same instruction has changed already."""
+    """Return the request. `done` is a diff of what the same instruction has changed already.
+
+    `is_alone`: the unit is all that is rewritten. Otherwise the answer ends where another one begins.
+    """
     old = source.text_of(unit.first_line, unit.last_line)
     is_prose = not units and unit.kind in ("file", "lines")
     fence = fence_for(source.text, least=4 if is_prose else 3)
@@ -54,12 +64,27 @@ def rewrite_request(
         parts.append(f"The new piece comes directly after this one in {name}:\n{tag}{below}{fence}")
     else:
         parts.append(f"The piece of {name} to rewrite:\n{tag}{old}{fence}")
-    parts.append(f"Task: {instruction}")
+    parts.append(f"Task: {instruction}" + ("" if is_alone else _share(unit)))
     prompt = "add" if unit.kind == "new" else "revise" if is_prose else "rewrite"
     messages = [*read_prompt(prompt), user("\n\n".join(parts)), begun_answer(tag + opening)]
     max_tokens = int(len(old) / CHARS_PER_TOKEN) + SPARE_TOKENS
     rest = "" if unit.kind == "new" else old.removeprefix(opening) + fence
-    return Rewrite(messages, fence, opening, max_tokens, rest)
+    return Rewrite(messages, fence, opening, max_tokens, rest, () if is_alone else _next_units(unit))
+
+
+def _share(unit: Unit) -> str:
+    """Return which part of the task this answer is for: a small model does all of it in one place else."""
+    if unit.kind == "new":
+        return "\nHere, write only the new piece: the rest of the task is done elsewhere."
+    name = "this piece" if unit.kind == "lines" else unit.qualified_name
+    return f"\nHere, rewrite only {name}: the rest of the task is done elsewhere."
+
+
+def _next_units(unit: Unit) -> tuple[str, ...]:
+    """Return how another unit begins behind this one."""
+    if unit.kind not in ("function", "method", "class"):
+        return ()
+    return tuple(f"\n\n{unit.indent}{word} " for word in ("def", "class", "function"))
 
 
 def opening_for(source: SourceFile, unit: Unit, instruction: str) -> str:
