@@ -55,6 +55,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub_url: str = "https://huggingface.co"  # asked first for models; a mirror may be named
     offline: bool = False  # never download: what is missing is an error
     allow_scripted: bool = False  # load models `scripted:FILE`: for tests and benchmarks only
+    # Tests that an edit may run, a line for the shell: in the sandbox, over a copy of the folder where you
+    # work, before the change is shown. "": nothing is run.
+    test_command: str = ""
     theme: Literal["dark", "light", "terminal"] = "dark"  # of `vivace`; terminal: the terminal's own colours
     # Keys of `vivace`, a table `[keys]`: ACTION = "KEY, KEY". `?` on an empty line shows the actions.
     keys: dict[str, str] = {}

@@ -140,6 +140,31 @@ class ImportsAdded:
 
 
 @dataclass(frozen=True)
+class UserTestsStarted:
+    """The tests that the user allowed run over a copy of the workspace with the change in it."""
+
+    command: str
+
+
+@dataclass(frozen=True)
+class UserTestsEnded:
+    """The tests have run, or could not. `EditProposed` follows, with the answer that passed or the best."""
+
+    has_passed: bool
+    tried: int  # answers, the best first; 0: nothing was run
+    why_not: str = ""  # they were not run
+    output: str = ""  # the end of what they said about the best answer, if none passed
+
+    @property
+    def in_words(self) -> str:
+        """Say what came of the tests, or plainly that they were not run."""
+        if not self.tried:
+            return f"Tests not run: {self.why_not}"
+        answers = f"{self.tried} answer{'' if self.tried == 1 else 's'} tried"
+        return f"Tests passed: {answers}." if self.has_passed else f"Tests failed: {answers}.\n{self.output}"
+
+
+@dataclass(frozen=True)
 class AnswerStarted:
     """A question was asked; the model reads it now."""
 
@@ -434,6 +459,8 @@ AgentEvent = (
     | AnswersCompared
     | RepairStarted
     | ImportsAdded
+    | UserTestsStarted
+    | UserTestsEnded
     | AnswerStarted
     | AnswerGrew
     | WritingEnded

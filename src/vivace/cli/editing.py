@@ -12,6 +12,7 @@ from vivace.agent.ask import read_question, run_ask
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.events import Failed
@@ -71,7 +72,8 @@ def _edit(
     to_write = approval != "never"
     scopes = tuple(read_scope(each, to_write=to_write, instruction=instruction) for each in parsed)
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
-    task = EditTask(scopes, instruction, approval, effort)
+    tests = AllowedTests(settings.test_command, Path.cwd()) if settings.test_command else None
+    task = EditTask(scopes, instruction, approval, effort, tests)
 
     async def work(model: Model) -> Entry | None:
         return await run_edit(task, model, presenter, journal)

@@ -73,6 +73,16 @@ async def choose_effort(app: "VivaceApp", session: "Session", argument: str) -> 
         app.menu.open(entries, lambda name: app.run_command(f"/effort {name}"), title="Effort:")
 
 
+async def choose_tests(app: "VivaceApp", session: "Session", argument: str) -> None:
+    if argument:
+        session.use_tests("" if argument == "off" else argument)
+    line = session.settings.test_command
+    words = (
+        f"Edits run this over a copy of the folder, in the sandbox: {line}" if line else "Edits run no tests."
+    )
+    app.transcript.add(Note(words, "" if line else "/test COMMAND lets them."))
+
+
 async def show_status(app: "VivaceApp", session: "Session", argument: str) -> None:
     from vivace.client.warm import read_status
 
@@ -262,6 +272,7 @@ COMMANDS = (
     Command("/help", "", "commands and keys", show_help),
     Command("/model", "[NAME]", "choose the model", choose_model),
     Command("/effort", "[LEVEL]", f"how hard to try: {', '.join(EFFORTS)}", choose_effort),
+    Command("/test", "[COMMAND|off]", "tests that edits may run, in the sandbox", choose_tests),
     Command("/status", "", "conversation, server, engine", show_status),
     Command("/context", "", "what is in the prompt, token by token", show_context),
     Command("/compact", "[undo]", "let the model summarise what was said, or take that back", compact),

@@ -168,6 +168,11 @@ class ScreenPresenter:
             case events.RepairStarted(complaint=complaint):
                 self._transcript.add(Note(complaint))
                 self._say("telling the model what is wrong")
+            case events.UserTestsStarted(command=command):
+                self._say(f"running {command}")
+            case events.UserTestsEnded():
+                self._was_run = self._was_run or event.tried > 0
+                self._transcript.add(Note(event.in_words))
             case events.ImportsAdded():
                 self._transcript.add(Note(event.in_words))
             case events.EditProposed(proposal=proposal):

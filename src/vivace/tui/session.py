@@ -178,6 +178,10 @@ class Session:
         self._status.effort = effort
         self._on_change()
 
+    def use_tests(self, line: str) -> None:
+        """Let edits run these tests from the next turn on; none if the line is empty."""
+        self.settings = self.talk.connection.settings = self.settings.having(test_command=line)
+
     async def use_model(self, name: str) -> None:
         """Let another model answer from the next turn on; fetch it first if it is not here."""
         self.settings = self.settings.having(model=name)

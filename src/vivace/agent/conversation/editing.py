@@ -17,6 +17,7 @@ from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
@@ -40,12 +41,14 @@ async def edit_in_turn(
     mentions: Sequence[str],
     approval: Approval,
     effort: Effort,
+    test_command: str = "",
 ) -> None:
     """Find the file that the message is about, and do the edit."""
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
     scopes = await _scopes(history, model, presenter, instruction, mentions, to_write=approval != "never")
-    task = EditTask(scopes, with_reference(history, instruction), approval, effort)
+    tests = AllowedTests(test_command, Path(history.folder)) if test_command else None
+    task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests)
     await run_edit(task, model, presenter, journal)
 
 

@@ -145,6 +145,7 @@ class TurnWork:
             mentions=mentions,
             approval=self.approval,
             effort=self.effort,
+            test_command=self._connection.settings.test_command,
         )
         return Ending("completed")
 

@@ -6,6 +6,7 @@ there. Does not own which units (`plan`), how one is rewritten (`rewriting`), no
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.find.languages import language_for
@@ -118,7 +119,9 @@ async def _with_imports(model: Model, file: FileProposal) -> tuple[ImportsAdded,
     if added is None:
         return None
     whole = make_proposal(file.source, file.unit, file.instruction, added.new_bytes)
-    return None if whole.problems else (ImportsAdded(file.source, added.unit, added.lines), whole)
+    if whole.problems:
+        return None
+    return ImportsAdded(file.source, added.unit, added.lines), replace(whole, others=file.others)
 
 
 def _left_behind(step: Step, draft: Draft, steps: Sequence[Step]) -> list[Step]:

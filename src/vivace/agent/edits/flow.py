@@ -14,8 +14,9 @@ from typing import Literal
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
 from vivace.agent.edits.edit import propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.repair.user_tests import AllowedTests, run_tests
 from vivace.agent.edits.scope import EditScope
-from vivace.agent.effort import DEFAULT_EFFORT, Effort
+from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
 from vivace.agent.events import (
     AgentEvent,
     DiffGrew,
@@ -28,6 +29,8 @@ from vivace.agent.events import (
     TimesMeasured,
     TurnTimes,
     UnitLocated,
+    UserTestsEnded,
+    UserTestsStarted,
     WritingEnded,
 )
 from vivace.agent.model import Model
@@ -44,6 +47,7 @@ class EditTask:
     instruction: str
     approval: Approval
     effort: Effort = DEFAULT_EFFORT
+    tests: AllowedTests | None = None  # None: the user allowed none to be run
     asked_at_s: float = field(default_factory=time.perf_counter)  # when the user pressed Enter
 
 
@@ -86,6 +90,8 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
     finally:
         presenter.show(WritingEnded())
     assert isinstance(last, EditProposed), "the last event, if nothing was raised"
+    if task.tests and last.proposal.hunks and not last.proposal.problems:
+        last = EditProposed(await _tested(task.tests, task.effort, last.proposal, presenter), by="model")
     presenter.show(last)
     _check_usable(last.proposal, task.approval)
     times = _named(model.waterfalls[turns_before:], located - turns_before)
@@ -98,6 +104,31 @@ def _named(waterfalls: list[Waterfall], located: int) -> tuple[TurnTimes, ...]:
     """Name the turns. The first `located` of them chose the unit, all others wrote."""
     names = ["locate" if index < located else "rewrite" for index in range(len(waterfalls))]
     return tuple(TurnTimes(name, each) for name, each in zip(names, waterfalls, strict=True))
+
+
+async def _tested(tests: AllowedTests, effort: Effort, proposal: Proposal, presenter: Presenter) -> Proposal:
+    """Return the first proposal that the user's tests pass for, or the best one. Other answers come after it.
+
+    There are others only where one unit of one file is changed.
+    """
+    presenter.show(UserTestsStarted(tests.line))
+    others = [Proposal((each,)) for each in proposal.files[0].others] if len(proposal.files) == 1 else []
+    output = ""
+    tried = 0
+    for candidate in [proposal, *others][: BUDGETS[effort].trials]:
+        outcome = await run_tests(tests, candidate)
+        if outcome.why_not:
+            presenter.show(
+                UserTestsEnded(has_passed=False, tried=tried, why_not=outcome.why_not, output=output)
+            )
+            return proposal
+        tried += 1
+        output = output or outcome.output
+        if outcome.has_passed:
+            presenter.show(UserTestsEnded(has_passed=True, tried=tried))
+            return candidate
+    presenter.show(UserTestsEnded(has_passed=False, tried=tried, output=output))
+    return proposal
 
 
 def _check_usable(proposal: Proposal, approval: Approval) -> None:

@@ -53,6 +53,7 @@ class FileProposal:
     new_bytes: bytes
     hunks: tuple[Hunk, ...]
     problems: tuple[str, ...]  # why it should not be written; empty when it may
+    others: tuple["FileProposal", ...] = ()  # what other answers would make of it, the best first
 
     @property
     def rows(self) -> list[Row]:

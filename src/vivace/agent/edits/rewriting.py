@@ -6,7 +6,7 @@ would become. Does not choose the unit (`edit`), ask the user or write the file 
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from vivace.agent.edits.apply.source import SourceFile, splice
@@ -110,7 +110,7 @@ async def _compare(
             candidates.append(Candidate(made, answer.nats_per_token))
             texts.setdefault(made.new_bytes, answer.text)
     choice = await choose(candidates, runs_examples=budget.runs_examples)
-    best, answered = choice.proposal, choice.answers
+    best, others, answered = choice.proposal, choice.others, choice.answers
     runs_examples = budget.runs_examples and is_usable(best)
     held = Held(choice.examples)  # all of them, unless a look says otherwise
     if runs_examples and (not choice.examples or choice.held < choice.examples):
@@ -123,9 +123,10 @@ async def _compare(
         now_held = await try_examples(mended) if mended and runs_examples else Held()
         answered += mended is not None
         if mended and (not is_usable(best) or now_held.count > held.count):
+            others = (best, *others) if is_usable(best) else others
             best, held = mended, now_held
     yield AnswersCompared(answered, held.examples, held.count, choice.calls)
-    yield best
+    yield replace(best, others=others)
 
 
 def is_usable(proposal: FileProposal) -> bool:

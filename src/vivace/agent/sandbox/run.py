@@ -86,11 +86,13 @@ async def run_sandboxed(
     environment: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     workspace: Workspace | None = None,
+    mounts: Sequence[str] = (),
 ) -> Outcome:
     """Run a command in a sandbox of its own and return what came of it. Cancelled, it ends the program.
 
     `files` are put into the private folder, where the command starts unless there is a workspace. `read_only`
-    are paths that it may read, besides the system's programs and this Python.
+    are paths that it may read, besides the system's programs and this Python. `mounts` are further options of
+    bubblewrap's for folders, without a workspace.
     """
     limits = limits or Limits()
     bubblewrap = find_bubblewrap()
@@ -103,7 +105,7 @@ async def run_sandboxed(
             {*python_folders(), *read_only},
             descriptors,
             limits.folder_bytes,
-            mounts=stack.enter_context(mounted(workspace)) if workspace else (),
+            mounts=stack.enter_context(mounted(workspace)) if workspace else mounts,
             starts_in=str(workspace.path) if workspace else FOLDER,
         )
         starting = asyncio.create_subprocess_exec(

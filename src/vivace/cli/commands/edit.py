@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 model_option = click.option(
     "--model", help="A name from `vivace models`, a .gguf file, or a folder of safetensors."
 )
+test_option = click.option(
+    "--test",
+    "test_command",
+    metavar="COMMAND",
+    help="Run this over a copy of the folder with the change, in the sandbox; prefer an answer that passes.",
+)
 verbose_option = click.option("--verbose", is_flag=True, help="Show every stage of the time.")
 
 
@@ -32,6 +38,7 @@ verbose_option = click.option("--verbose", is_flag=True, help="Show every stage 
     show_default=True,
     help="How hard to try: low is one answer, high compares several.",
 )
+@test_option
 @model_option
 @verbose_option
 def edit(
@@ -41,6 +48,7 @@ def edit(
     diff: bool,
     as_json: bool,
     effort: "Effort",
+    test_command: str | None,
     model: str | None,
     verbose: bool,
 ) -> int:
@@ -50,4 +58,5 @@ def edit(
 
     presenter = choose_presenter(as_json=as_json, verbose=verbose)
     approval: Approval = "never" if diff or (as_json and not yes) else "always" if yes else "ask"
-    return edit_file(load_settings().having(model=model), presenter, approval, effort, targets, instruction)
+    settings = load_settings().having(model=model, test_command=test_command)
+    return edit_file(settings, presenter, approval, effort, targets, instruction)

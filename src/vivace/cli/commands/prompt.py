@@ -11,7 +11,7 @@ from typing import Any, Literal
 import click
 
 from vivace.agent.effort import DEFAULT_EFFORT, EFFORTS, Effort
-from vivace.cli.commands.edit import model_option
+from vivace.cli.commands.edit import model_option, test_option
 from vivace.errors import DONE, USAGE, UsageError
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -28,6 +28,7 @@ class Given:
     max_turns: int | None = None
     yes: bool = False
     effort: Effort | None = None
+    test_command: str | None = None
     model: str | None = None
 
 
@@ -37,6 +38,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         model_option,
         click.option("--yes", "-y", is_flag=True, help="With -p: write changes without asking."),
         click.option("--effort", type=click.Choice(EFFORTS), help="How hard to try at an edit."),
+        test_option,
         click.option(
             "--max-turns",
             type=click.IntRange(min=1),
@@ -84,7 +86,7 @@ def run(context: click.Context, given: Given) -> int:
     from vivace.cli.headless import run_prompt
     from vivace.config import load_settings
 
-    return run_prompt(load_settings().having(model=given.model), given)
+    return run_prompt(load_settings().having(model=given.model, test_command=given.test_command), given)
 
 
 def _open_terminal(given: Given) -> int:
@@ -99,7 +101,7 @@ def _open_terminal(given: Given) -> int:
             from vivace.config import load_settings
             from vivace.tui.app import run
 
-        settings = load_settings().having(model=given.model)
+        settings = load_settings().having(model=given.model, test_command=given.test_command)
         resume = given.resume
         if given.continue_:
             from vivace.agent.conversation.opening import last_conversation

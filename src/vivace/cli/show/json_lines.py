@@ -26,6 +26,8 @@ from vivace.agent.events import (
     TimesMeasured,
     UnitLeft,
     UnitLocated,
+    UserTestsEnded,
+    UserTestsStarted,
 )
 
 
@@ -59,6 +61,10 @@ class JsonPresenter:
                 _emit("repairing", complaint=complaint)
             case ImportsAdded(source=source, unit=unit, lines=lines):
                 _emit("imports", path=str(source.path), lines=unit.lines_text, imports=lines)
+            case UserTestsStarted(command=command):
+                _emit("testing", command=command)
+            case UserTestsEnded(has_passed=passed, tried=tried, why_not=why_not, output=output):
+                _emit("tested", passed=passed, tried=tried, why_not=why_not, output=output)
             case EditProposed(proposal=proposal):
                 _emit("proposal", diff=_unified(proposal), problems=[*proposal.problems, *proposal.missing])
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):

@@ -31,6 +31,8 @@ from vivace.agent.events import (
     TimesMeasured,
     UnitLeft,
     UnitLocated,
+    UserTestsEnded,
+    UserTestsStarted,
     WritingEnded,
 )
 from vivace.cli.show.screen import Screen, complain
@@ -71,7 +73,9 @@ class TerminalPresenter:
             case RepairStarted(complaint=complaint):
                 screen.dim(complaint)
                 self._spinner.wait_for("Telling the model what is wrong")
-            case AnswersCompared() | ImportsAdded():
+            case UserTestsStarted(command=command):
+                self._spinner.wait_for(f"Running {command}")
+            case AnswersCompared() | ImportsAdded() | UserTestsEnded():
                 screen.dim(event.in_words)
             case AnswerStarted():
                 self._is_answering = True

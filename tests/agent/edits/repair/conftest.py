@@ -12,6 +12,7 @@ from tests.server.serving import script
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.model import Model
@@ -26,9 +27,10 @@ class Bench:
     model: Model
     shown: Recorder
 
-    async def edit(self, instruction: str, effort: Effort, unit: str = "double") -> object:
-        scope = read_scope(parse_target(f"{self.file}:{unit}"), to_write=True)
-        task = EditTask((scope,), instruction, "always", effort)
+    async def edit(self, instruction: str, effort: Effort, *, test_command: str = "") -> object:
+        scope = read_scope(parse_target(f"{self.file}:double"), to_write=True)
+        tests = AllowedTests(test_command, self.file.parent) if test_command else None
+        task = EditTask((scope,), instruction, "always", effort, tests)
         async with asyncio.timeout(HANG_S):
             return await run_edit(task, self.model, self.shown, self.journal)
 

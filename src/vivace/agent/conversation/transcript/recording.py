@@ -108,6 +108,8 @@ def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
             return records.Compared(answers=answers, examples=examples, held=held, calls=calls)
         case events.RepairStarted(complaint=complaint):
             return records.RepairBegun(complaint=complaint)
+        case events.UserTestsEnded(has_passed=passed, tried=tried, why_not=why_not, output=output):
+            return records.Tested(passed=passed, tried=tried, why_not=why_not, output=output)
         case events.ImportsAdded(lines=lines):
             return records.Imported(imports=list(lines))
         case events.EditDecided(decision=decision):

@@ -158,6 +158,15 @@ class Imported(Record, frozen=True, tag="edit.imports"):
     imports: list[str]  # the lines that were added or changed
 
 
+class Tested(Record, frozen=True, tag="edit.tested"):
+    """The tests that the user allowed were run over a copy of the folder with the change, or could not be."""
+
+    passed: bool
+    tried: int  # answers, the best first; 0: nothing was run
+    why_not: str = ""  # they were not run
+    output: str = ""  # the end of what they said about the best answer, if none passed
+
+
 class EditShown(Record, frozen=True, tag="edit.proposed"):
     """The change as a whole, before the user's decision. It comes again when the user has changed it."""
 
@@ -343,6 +352,7 @@ AnyRecord = (
     | Compared
     | RepairBegun
     | Imported
+    | Tested
     | EditShown
     | Decided
     | EditWritten

@@ -48,6 +48,7 @@ class Choice:
     examples: int  # that were run; 0: none were
     held: int  # of them, for the chosen one
     calls: int = 0  # made-up ones, by which candidates were compared with the old code
+    others: tuple[FileProposal, ...] = ()  # those that could be used and were not chosen, the best first
 
 
 async def choose(candidates: Sequence[Candidate], *, runs_examples: bool) -> Choice:
@@ -59,15 +60,21 @@ async def choose(candidates: Sequence[Candidate], *, runs_examples: bool) -> Cho
     examples = examples_for(first) if runs_examples else []
     trials = await _try(usable, examples) if runs_examples and len(usable) > 1 else None
     if trials is None:
-        best = max(usable, key=lambda each: each.nats_per_token)
-        return Choice(best.proposal, len(usable), 0, 0)
+        best, *others = _ordered(usable, [(each.nats_per_token,) for each in usable])
+        return Choice(best, len(usable), 0, 0, others=tuple(others))
     expects_other = expects_other_results(first.instruction)
     ranks = [
         (sum(trial.held), does_as_expected(trial, expects_other), each.nats_per_token)
         for trial, each in zip(trials.each, usable, strict=True)
     ]
-    index = ranks.index(max(ranks))
-    return Choice(usable[index].proposal, len(usable), len(examples), ranks[index][0], trials.calls)
+    best, *others = _ordered(usable, ranks)
+    return Choice(best, len(usable), len(examples), max(ranks)[0], trials.calls, tuple(others))
+
+
+def _ordered(usable: Sequence[Candidate], ranks: Sequence[tuple[float, ...]]) -> list[FileProposal]:
+    """Return the proposals by their ranks, the best first."""
+    order = sorted(range(len(usable)), key=lambda index: ranks[index], reverse=True)
+    return [usable[index].proposal for index in order]
 
 
 async def _try(usable: Sequence[Candidate], examples: Sequence[Example]) -> Trials | None:

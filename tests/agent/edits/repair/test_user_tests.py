@@ -1,0 +1,132 @@
+"""The user's own tests: run only if allowed, over a copy, and the first answer that passes is taken."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.agent.edits.repair.conftest import Bench
+from tests.agent.edits.test_flow import Recorder
+from vivace.agent.edits.apply.source import read_source
+from vivace.agent.edits.find.languages import PYTHON
+from vivace.agent.edits.find.outline import list_units
+from vivace.agent.edits.find.units import find_unit
+from vivace.agent.edits.flow import _tested
+from vivace.agent.edits.proposal import Proposal, make_proposal
+from vivace.agent.edits.repair.user_tests import AllowedTests, RanTests, run_tests
+from vivace.agent.events import EditProposed, UserTestsEnded, UserTestsStarted
+
+needs_sandbox = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+OLD = "def double(x):\n    return x\n"
+GOOD = "def double(x):\n    return x * 2\n"
+WRONG = "def double(x):\n    return x + 1\n"
+CHECK = f"{sys.executable} -B -c 'import app; assert app.double(4) == 8, app.double(4)'"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "app.py").write_text(OLD)
+    return folder
+
+
+def proposal(folder: Path, new: str) -> Proposal:
+    source = read_source(folder / "app.py")
+    unit = find_unit(list_units(source, PYTHON), "double")
+    return Proposal((make_proposal(source, unit, "double it", new.encode()),))
+
+
+def run(folder: Path, line: str, new: str = GOOD) -> RanTests:
+    return asyncio.run(run_tests(AllowedTests(line, folder), proposal(folder, new)))
+
+
+@needs_sandbox
+def test_the_change_is_in_the_copy_and_nowhere_else(folder: Path) -> None:
+    """The tests see the new text at the file's own path; the workspace stays as it was, whatever they do."""
+    (folder / "data").mkdir()
+    (folder / "data" / "x.txt").write_text("kept")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    line = f"grep -q 'x \\* 2' {folder}/app.py && rm -r data && echo no > app.py && touch new.txt"
+    assert run(folder, line) == RanTests(has_passed=True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@needs_sandbox
+def test_a_test_that_fails_says_why(folder: Path) -> None:
+    """The end of its output is kept; an exit code other than 0 is a failure."""
+    outcome = run(folder, CHECK, WRONG)
+    assert not outcome.has_passed
+    assert outcome.why_not == ""
+    assert "AssertionError: 5" in outcome.output
+    assert run(folder, CHECK, GOOD).has_passed
+
+
+@needs_sandbox
+def test_large_folders_are_seen_and_not_copied(folder: Path) -> None:
+    """An environment or a repository's history can be read, and not be written."""
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("ref")
+    assert run(folder, "grep -q ref .git/HEAD && ! touch .git/x").has_passed
+    assert not (folder / ".git" / "x").exists()
+
+
+@needs_sandbox
+def test_there_is_no_network_and_nothing_else_of_the_user(folder: Path, tmp_path: Path) -> None:
+    """What the tests can reach is the copy and the system's programs."""
+    connect = 'import socket; socket.create_connection(("127.0.0.1", 22), 2)'
+    (tmp_path / "secret").write_text("s")
+    assert run(folder, f"! cat {tmp_path}/secret && ! {sys.executable} -c '{connect}'").has_passed
+
+
+def test_what_cannot_be_run_is_said(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file outside of the folder, or no sandbox, is a reason in words, and nothing is run."""
+    outside = run_tests(AllowedTests("true", tmp_path / "other"), proposal(folder, GOOD))
+    assert "is not below" in asyncio.run(outside).why_not
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run(folder, "true").why_not
+
+
+@needs_sandbox
+async def test_an_answer_that_passes_is_proposed(bench: Callable[..., Bench]) -> None:
+    """The tests run before the proposal is shown, and it says how many answers were tried."""
+    desk = bench(OLD, GOOD)
+    await desk.edit("double it", "low", test_command=CHECK)
+    [ended] = [event for event in desk.shown.events if isinstance(event, UserTestsEnded)]
+    assert (ended.has_passed, ended.tried) == (True, 1)
+    assert ended.in_words == "Tests passed: 1 answer tried."
+    kinds = desk.shown.kinds
+    assert kinds.index(UserTestsStarted) < kinds.index(UserTestsEnded) < kinds.index(EditProposed)
+
+
+@needs_sandbox
+async def test_a_failure_is_told_and_the_best_answer_stays(bench: Callable[..., Bench]) -> None:
+    """Nothing passes: the user reads that, and decides."""
+    desk = bench(OLD, WRONG)
+    await desk.edit("double it", "low", test_command=CHECK)
+    [ended] = [event for event in desk.shown.events if isinstance(event, UserTestsEnded)]
+    assert ended.in_words.startswith("Tests failed: 1 answer tried.")
+    assert desk.file.read_text() == WRONG
+
+
+async def test_nothing_is_run_unless_it_was_allowed(bench: Callable[..., Bench]) -> None:
+    """Without a command no test is started, at any effort."""
+    desk = bench(OLD, GOOD)
+    await desk.edit("double it", "xhigh")
+    assert UserTestsStarted not in desk.shown.kinds
+
+
+@needs_sandbox
+async def test_another_answer_is_taken_if_it_passes(folder: Path) -> None:
+    """The best answer fails and the next one passes: that one is returned."""
+    best, other = proposal(folder, WRONG).files[0], proposal(folder, GOOD).files[0]
+    shown = Recorder()
+    tests = AllowedTests(CHECK, folder)
+    found = await _tested(tests, "high", Proposal((replace(best, others=(other,)),)), shown)
+    assert found.files[0].new_bytes == GOOD.encode()
+    [ended] = [event for event in shown.events if isinstance(event, UserTestsEnded)]
+    assert (ended.has_passed, ended.tried) == (True, 2)
