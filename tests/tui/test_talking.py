@@ -137,3 +137,31 @@ async def test_a_key_lets_a_model_that_thinks_answer(open_screen: Open) -> None:
         await screen.until(lambda: any(isinstance(each, Answer) and each.text for each in answers))
         await screen.press("escape")
         await screen.idle()
+
+
+async def test_thinking_is_folded_and_a_key_unfolds_it(open_screen: Open) -> None:
+    """A dim line says how long the model thought; Ctrl+T shows what, and hides it again."""
+    replies = {"": "<think>\nHm, a secret.\n</think>\n\nThe answer."}
+    async with open_screen(replies, family="qwen3") as screen:
+        await screen.ready()
+        await screen.say("why?")
+        await screen.sees("thought 0 s", "The answer.")
+        await screen.idle()
+        assert "secret" not in screen.text
+        await screen.press("ctrl+t")
+        await screen.sees("│ Hm, a secret.", "The answer.")
+        await screen.press("ctrl+t")
+        await screen.is_gone("secret")
+
+
+async def test_thinking_that_lasts_is_said_while_it_lasts(open_screen: Open) -> None:
+    """Before the answer there is a line that the model thinks, which can be unfolded already."""
+    replies = {"": "<think>\n" + "a thought " * 300}
+    async with open_screen(replies, step_ms=2, family="qwen3") as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("thinking 0 s …")
+        await screen.press("ctrl+t")
+        await screen.sees("│ a thought a thought")
+        await screen.press("escape")
+        await screen.sees("thought", "Stopped.")

@@ -170,6 +170,13 @@ class AnswerStarted:
 
 
 @dataclass(frozen=True)
+class ReasoningGrew:
+    """The model thinks, before its answer. It is shown folded, and is no part of the answer."""
+
+    delta: str
+
+
+@dataclass(frozen=True)
 class AnswerGrew:
     """The model wrote more of its answer."""
 
@@ -462,6 +469,7 @@ AgentEvent = (
     | UserTestsStarted
     | UserTestsEnded
     | AnswerStarted
+    | ReasoningGrew
     | AnswerGrew
     | WritingEnded
     | EditProposed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vivace.tui.prompt.completion import Candidate, complete
 from vivace.tui.prompt.menu import Entry
-from vivace.tui.transcript.blocks import Output, Table, Times
+from vivace.tui.transcript.blocks import Output, Table, Thinking, Times
 
 if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
@@ -117,7 +117,9 @@ class Controls:
             case "scroll_end":
                 app.transcript.follow()
             case "details":
-                self._toggle_details()
+                self._toggle_last(Times, Output)
+            case "thinking":
+                self._toggle_last(Thinking)
             case "help":
                 app.transcript.add(Table(app.key_map.help(), "Keys"))
         return True
@@ -223,10 +225,10 @@ class Controls:
         entries = [Entry(each.label, each, each.hint) for each in found.candidates]
         app.menu.open(entries, take, is_filtering=False)
 
-    def _toggle_details(self) -> None:
-        """Show or hide all stages of the last turn's time, or the whole of the last output."""
+    def _toggle_last(self, *kinds: type[Times | Output | Thinking]) -> None:
+        """Unfold or fold the last block of these kinds."""
         for block in reversed(self._app.transcript.blocks):
-            if isinstance(block, Times | Output):
+            if isinstance(block, Times | Output | Thinking) and isinstance(block, kinds):
                 block.toggle()
                 self._app.transcript.touch()
                 return

@@ -36,6 +36,7 @@ ACTIONS = (
     Action("scroll_down", ("pagedown", "shift+down"), "scroll down"),
     Action("scroll_end", ("ctrl+end",), "to the end, and follow"),
     Action("details", ("ctrl+o",), "all stages of the last turn's time, whole output"),
+    Action("thinking", ("ctrl+t",), "what the model thought before its last answer"),
     Action("help", ("question_mark",), "on an empty line: these keys"),
     Action("accept", ("y",), "take the change, or this hunk", "review"),
     Action("reject", ("n",), "leave it, or this hunk", "review"),

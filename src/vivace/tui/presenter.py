@@ -14,7 +14,7 @@ from vivace.agent import events, waterfall
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
 from vivace.tui.status import Status
 from vivace.tui.transcript.answer import Answer
-from vivace.tui.transcript.blocks import Note, Said, Times
+from vivace.tui.transcript.blocks import Note, Said, Thinking, Times
 from vivace.tui.transcript.diff import EditBlock
 from vivace.tui.transcript.view import Transcript
 
@@ -61,6 +61,7 @@ class ScreenPresenter:
         self._transcript, self._status, self._folder = transcript, status, folder
         self._on_change = on_change
         self._answer: Answer | None = None
+        self._thinking: Thinking | None = None  # while the model thinks
         self._edit: EditBlock | None = None
         self._side: Answer | None = None
         self.starts: dict[int, int] = {}  # turn -> the block at which it begins
@@ -81,7 +82,12 @@ class ScreenPresenter:
 
     def show(self, event: events.AgentEvent) -> None:
         match event:
+            case events.ReasoningGrew(delta=delta):
+                self._thinking = self._thinking or self._transcript.add(Thinking())
+                self._thinking.grow(delta)
+                self._say("thinking")
             case events.AnswerGrew(delta=delta):
+                self._end_thinking()
                 self._answer = self._answer or self._transcript.add(Answer())
                 self._answer.grow(delta)
                 self._say("writing")
@@ -116,6 +122,7 @@ class ScreenPresenter:
                 self._status.warm_percent = None
                 self._say("thinking")
             case events.AnswerStarted():
+                self._end_thinking()
                 self._answer = None
                 self._say("reading")
             case events.CodeRead():
@@ -231,12 +238,18 @@ class ScreenPresenter:
                 block.strike()
         self._answer = self._edit = None
 
+    def _end_thinking(self) -> None:
+        if self._thinking is not None:
+            self._thinking.end()
+        self._thinking = None
+
     def _end_edit(self, words: str) -> None:
         if self._edit is not None:
             self._edit.end(words)
         self._edit = None
 
     def _end_turn(self, status: str, total_tokens: int) -> None:
+        self._end_thinking()
         if status == "stopped":
             self._transcript.add(Note("Stopped. What is there is kept."))
         elif status == "cut":
@@ -270,6 +283,8 @@ class ScreenPresenter:
             if turn.code:
                 self._transcript.add(Note(events.CodeRead(turn.code).in_words))
             for attempt in turn.attempts:
+                if attempt.thoughts:
+                    self._transcript.add(Thinking.past(attempt.reasoning))
                 if turn.kind == "question" and attempt.text:
                     answer = self._transcript.add(Answer())
                     answer.grow(attempt.text)

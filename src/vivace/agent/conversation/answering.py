@@ -12,6 +12,7 @@ from vivace.agent.events import (
     Abandoned,
     AnswerGrew,
     AnswerStarted,
+    ReasoningGrew,
     ResponseBegan,
     SteerQueued,
     TimesMeasured,
@@ -25,6 +26,7 @@ from vivace.client.turn import Turn
 from vivace.protocol.shapes.events import (
     AnyEvent,
     OutputTextDelta,
+    ReasoningTextDelta,
     Response,
     ResponseCompleted,
     ResponseCreated,
@@ -113,6 +115,8 @@ class Answering:
                 self._first_token_ms = self._first_token_ms or (time.perf_counter() - self._asked_at_s) * 1e3
                 self._chars += len(delta)
                 self._presenter.show(AnswerGrew(delta))
+            case ReasoningTextDelta(delta=delta):
+                self._presenter.show(ReasoningGrew(delta))
             case SteerFailed(steer=steer):
                 self._give_back(str(steer.input))
             case ResponseCompleted(response=response) | ResponseIncomplete(response=response):

@@ -5,6 +5,7 @@ made when the block is in view. Does not own answers (`answer`) and diffs (`diff
 (`view`).
 """
 
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -116,6 +117,51 @@ class Output(Cached):
             rows += wrap_code([Span(line, "code")], width, (Span("  "),), (Span("  "),))
         if self.code:
             rows.append((Span(f"  exit code {self.code}", "error"),))
+        return rows
+
+
+class Thinking(Cached):
+    """What the model thinks before its answer: one dim line with its time, and all of it when unfolded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[str] = []
+        self._began_s = self._last_s = time.monotonic()
+        self._is_timed, self._is_over = True, False
+        self.is_open = False
+
+    @classmethod
+    def past(cls, text: str) -> "Thinking":
+        """Return the thinking of an earlier turn, whose time is not known."""
+        block = cls()
+        block._pieces, block._is_timed, block._is_over = [text], False, True
+        return block
+
+    def grow(self, delta: str) -> None:
+        self._pieces.append(delta)
+        self._last_s = time.monotonic()
+        self.version += 1
+
+    def end(self) -> None:
+        self._is_over = True
+        self.version += 1
+
+    def toggle(self) -> None:
+        self.is_open = not self.is_open
+        self.version += 1
+
+    @property
+    def title(self) -> str:
+        took = f" {self._last_s - self._began_s:.0f} s" if self._is_timed else ""
+        return f"thought{took}" if self._is_over else f"thinking{took} …"
+
+    def make_rows(self, width: int) -> list[Row]:
+        rows: list[Row] = [(Span(f"  {self.title}"[: max(1, width)], "dim"),)]
+        if self.is_open:
+            for line in clean("".join(self._pieces)).strip().splitlines():
+                rows += wrap_words(
+                    [Span(line, "dim")], width, (Span("  │ ", "rule"),), (Span("  │ ", "rule"),)
+                )
         return rows
 
 

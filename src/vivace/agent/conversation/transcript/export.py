@@ -42,10 +42,12 @@ def _turn(turn: Turn) -> str:
 
 
 def _attempt(attempt: Attempt) -> str:
+    thoughts = attempt.reasoning.strip()
+    thought = f"<details><summary>Thinking</summary>\n\n{thoughts}\n\n</details>" if thoughts else ""
     if not attempt.is_abandoned:
-        return attempt.text
+        return "\n\n".join(filter(None, [thought, attempt.text]))
     struck = "\n".join(f"> {line}" for line in attempt.text.splitlines())
-    return "\n\n".join(filter(None, ["*Abandoned:*", struck, f"**You:** {attempt.steer}"]))
+    return "\n\n".join(filter(None, [thought, "*Abandoned:*", struck, f"**You:** {attempt.steer}"]))
 
 
 def _edit(edit: EditResult) -> str:

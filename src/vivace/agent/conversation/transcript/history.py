@@ -21,6 +21,11 @@ class Attempt:
     pieces: list[str] = field(default_factory=list)
     is_abandoned: bool = False
     steer: str = ""  # what the user said instead of it
+    thoughts: list[str] = field(default_factory=list)  # before the text
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self.thoughts)
 
     @property
     def text(self) -> str:
@@ -113,6 +118,9 @@ class History:
             case records.AnswerDelta(text=text) | records.EditDelta(text=text):  # first: most lines are these
                 if self.turns:
                     _last(self.turns[-1].attempts, Attempt()).pieces.append(text)
+            case records.ReasoningDelta(text=text):
+                if self.turns:
+                    _last(self.turns[-1].attempts, Attempt()).thoughts.append(text)
             case records.ConversationStarted():
                 self.id, self.folder, self.model = record.id, record.folder, record.model
                 self.started_at_s, self.forked_from = record.at_s, record.forked_from

@@ -77,6 +77,8 @@ def _record_of(event: events.AgentEvent) -> AnyRecord | None:
             return records.AttemptBegun()
         case events.ResponseBegan(response_id=response_id):
             return records.ResponseKnown(response_id=response_id)
+        case events.ReasoningGrew(delta=delta):
+            return records.ReasoningDelta(text=delta)
         case events.AnswerGrew(delta=delta):
             return records.AnswerDelta(text=delta)
         case events.DiffGrew(delta=delta):

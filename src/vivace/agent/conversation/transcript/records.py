@@ -11,7 +11,7 @@ import msgspec
 
 from vivace.agent.events import CodePiece, QueuedMessage, TurnKind, TurnStatus
 
-SCHEMA = 1
+SCHEMA = 2  # 1: without `reasoning.delta`, `turn.code`, `turn.retold` and edits of several files
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -81,6 +81,13 @@ class ResponseKnown(Record, frozen=True, tag="response.started"):
     """The server's response, which can be continued as `previous_response_id`."""
 
     response_id: str
+
+
+class ReasoningDelta(Record, frozen=True, tag="reasoning.delta"):
+    """More of what the model thinks before its answer. It is no part of the answer."""
+
+    is_delta: ClassVar[bool] = True
+    text: str
 
 
 class AnswerDelta(Record, frozen=True, tag="answer.delta"):
@@ -343,6 +350,7 @@ AnyRecord = (
     | CodeGiven
     | AttemptBegun
     | ResponseKnown
+    | ReasoningDelta
     | AnswerDelta
     | EditDelta
     | AttemptAbandoned
