@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conversation.talking import Face
+from tests.agent.edits.test_flow import OLD
 from tests.server.serving import LONG, script
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import open_conversation
@@ -18,6 +19,14 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def task(folder: Path) -> Path:
+    """A file that a model with the replies `EDITING` can edit."""
+    file = folder / "task.py"
+    file.write_text(OLD)
+    return file
 
 
 @pytest.fixture

@@ -1,14 +1,32 @@
-"""A face for tests: it keeps what it is shown, answers as it was told, and can be waited on."""
+"""A face for tests, which keeps what it is shown and can be waited on; and a model that edits `task.py`."""
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
+from tests.agent.edits.test_flow import ANSWER
 from vivace.agent.edits.proposal import Accept, Decision, Proposal
 from vivace.agent.events import AgentEvent, AnswerGrew
 
 HANG_S = 60.0
 E = TypeVar("E")
+EDITING = {
+    "You locate code": "`show`",
+    "accepted that change": "I know it was accepted.",
+    "rejected that change": "I know it was rejected.",
+    "took back": "I know it was taken back.",
+    "Task: ": ANSWER,
+    "": "Hello there.",
+}
+
+
+def read(path: Path) -> str:
+    return path.read_text()
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 class Face:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.conversation.talking import Face
-from tests.agent.edits.test_flow import ANSWER, NEW, OLD
+from tests.agent.conversation.talking import EDITING, Face, read, write
+from tests.agent.edits.test_flow import NEW, OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.editing import refers_back
 from vivace.agent.edits.proposal import Reject
@@ -23,29 +23,6 @@ from vivace.agent.events import (
 from vivace.errors import NothingToUndo, UsageError
 
 Begin = Callable[..., Conversation]
-EDITING = {
-    "You locate code": "`show`",
-    "accepted that change": "I know it was accepted.",
-    "rejected that change": "I know it was rejected.",
-    "took back": "I know it was taken back.",
-    "Task: ": ANSWER,
-    "": "Hello there.",
-}
-
-
-@pytest.fixture
-def task(folder: Path) -> Path:
-    file = folder / "task.py"
-    file.write_text(OLD)
-    return file
-
-
-def read(path: Path) -> str:
-    return path.read_text()
-
-
-def write(path: Path, text: str) -> None:
-    path.write_text(text)
 
 
 async def test_an_instruction_becomes_an_edit(begin: Begin, face: Face, task: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.conversation.talking import Face
-from tests.agent.edits.test_flow import ANSWER, OLD
+from tests.agent.conversation.talking import EDITING, Face, write
+from tests.agent.edits.test_flow import OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import conversations_dir, last_conversation, resume_conversation
 from vivace.agent.conversation.transcript import records
@@ -22,29 +22,6 @@ from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound
 
 Begin = Callable[..., Conversation]
-EDITING = {
-    "You locate code": "`show`",
-    "accepted that change": "I know it was accepted.",
-    "rejected that change": "I know it was rejected.",
-    "took back": "I know it was taken back.",
-    "Task: ": ANSWER,
-    "": "Hello there.",
-}
-
-
-@pytest.fixture
-def task(folder: Path) -> Path:
-    file = folder / "task.py"
-    file.write_text(OLD)
-    return file
-
-
-def read(path: Path) -> str:
-    return path.read_text()
-
-
-def write(path: Path, text: str) -> None:
-    path.write_text(text)
 
 
 async def test_a_question_beside_leaves_the_talk_alone(begin: Begin, face: Face) -> None:

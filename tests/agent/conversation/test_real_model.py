@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.conversation.talking import Face
+from tests.agent.conversation.talking import Face, write
 from vivace.agent.conversation import turn_work
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.editing import draft_messages
@@ -27,10 +27,6 @@ async def talk(
     (folder / "add.py").write_text("def add(a, b):\n    return a + b\n")
     async with open_conversation(smol_served, folder, face) as talk:
         yield talk
-
-
-def write(path: Path, text: str) -> None:
-    path.write_text(text)
 
 
 def last_times(face: Face) -> Waterfall:

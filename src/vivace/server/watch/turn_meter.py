@@ -43,7 +43,13 @@ class TurnFamilies:
     """All metrics of turns."""
 
     def __init__(self, page: Page) -> None:
-        by = TURN_LABELS
+        self._add_times(page, *TURN_LABELS)
+        self._add_tokens(page, *TURN_LABELS)
+        self._add_ends(page, *TURN_LABELS)
+        self._codes: set[str] = set()
+
+    def _add_times(self, page: Page, *by: str) -> None:
+        """Add how many turns run and wait, and how long each part of a turn takes."""
         self.running = page.gauge("num_requests_running", "Turns that an engine or upstream works on.", *by)
         self.waiting = page.gauge("num_requests_waiting", "Turns that were accepted and have not begun.", *by)
         self.first_token = page.histogram(
@@ -88,6 +94,9 @@ class TurnFamilies:
             REQUEST_S,
             *by,
         )
+
+    def _add_tokens(self, page: Page, *by: str) -> None:
+        """Add tokens: prompts and answers, those found in the KV, and drafts."""
         self.prompt_size = page.histogram(
             "request_prompt_tokens", "Prompt tokens of a turn, cached ones too.", TOKENS, *by
         )
@@ -119,6 +128,9 @@ class TurnFamilies:
             "Forward passes that turns took part in; one that two turns share counts for both.",
             *by,
         )
+
+    def _add_ends(self, page: Page, *by: str) -> None:
+        """Add how turns end, and how soon after an abort."""
         self.success = page.counter(
             "request_success_total",
             "Turns that are over: stop, length, abort, error, prefill (nothing was to be generated), score.",
@@ -141,7 +153,6 @@ class TurnFamilies:
             SHORT_S,
             *by,
         )
-        self._codes: set[str] = set()
 
     def code(self, code: str) -> str:
         """Return a failure's code as a label; `other` if it is no code, or one too many."""
