@@ -185,6 +185,19 @@ class TestSteering:
         said = "".join(step.text for step in face.seen(TextGrew))
         assert len(said) < len(LONG)
 
+    async def test_a_steer_behind_a_whole_call_waits_for_its_output(
+        self, begin: Begin, folder: Path, face: Face
+    ) -> None:
+        """The call is answered, and the steer goes along, once."""
+        (folder / "a").write_text("text\n")
+        task = await begin(calls(call("read", path="a"), LONG), replies={"say cheese": "Cheese."}, step_ms=3)
+        running = asyncio.create_task(task.run())
+        await face.until(lambda: bool(face.seen(CallStarted)))
+        await task.steer("say cheese")
+        ended = await running
+        assert (ended.reason, ended.text, ended.turns) == ("completed", "Cheese.", 2)
+        assert face.ended == [("read", "done")]
+
     @needs_sandbox
     async def test_a_steer_while_a_tool_runs_goes_with_its_output(
         self, begin: Begin, folder: Path, face: Face
@@ -244,23 +257,24 @@ class TestPermissions:
         assert len(face.seen(ApprovalAsked)) == 2
         assert ((folder / "a").exists(), (folder / "b").exists()) == (True, False)
 
+    @pytest.mark.parametrize("target", [".git", "elsewhere", "../outside"])
     async def test_a_way_that_turns_while_a_person_thinks_is_refused(
-        self, begin: Begin, folder: Path, face: Face
+        self, begin: Begin, folder: Path, face: Face, target: str
     ) -> None:
         """What was asked for is not what would be written."""
         (folder / "sub").mkdir()
-        (folder / ".git").mkdir()
+        (folder / target).mkdir()
 
         def turn_away() -> None:
             (folder / "sub").rmdir()
-            (folder / "sub").symlink_to(folder / ".git")
+            (folder / "sub").symlink_to(folder / target)
 
         face.before_answer = turn_away
         face.answers = [Approval(is_allowed=True)]
         write = call("edit", path="sub/config", old_text="", new_text="[core]")
         ended = await (await begin(write, "Done.", policy=Policy("workspace-write", "ask"))).run()
         assert (ended.refused, face.ended) == (1, [("edit", "refused")])
-        assert not (folder / ".git" / "config").exists()
+        assert not (folder / target / "config").exists()
 
     async def test_protected_paths_are_refused_in_every_mode(
         self, begin: Begin, folder: Path, face: Face

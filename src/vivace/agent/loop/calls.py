@@ -25,7 +25,7 @@ from vivace.agent.loop.steps import (
     FilesWritten,
     PlanUpdated,
 )
-from vivace.agent.permissions.decision import Situation, Verdict, decide
+from vivace.agent.permissions.decision import Need, Situation, Verdict, decide
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.tools.toolbox import tool_named
@@ -152,10 +152,14 @@ class Calls:
         return call
 
     def _verdict(self, call: Call) -> Verdict:
-        assert call.tool is not None
         context = self._desk.context
         situation = Situation(is_tainted=self._desk.is_tainted, has_sandbox=context.has_sandbox)
-        return decide(call.tool.needs(call.arguments, context), context.policies, situation)
+        return decide(self._needs(call), context.policies, situation)
+
+    def _needs(self, call: Call) -> list[Need]:
+        """Return what the call needs by what its paths lead to now."""
+        assert call.tool is not None
+        return call.tool.needs(call.arguments, self._desk.context)
 
     async def _is_started(self, call: Call) -> bool:
         """Decide anew, by what is so now, and ask if need be. Write what stands before it, then start it."""
@@ -178,6 +182,7 @@ class Calls:
         asked = ApprovalAsked(
             call_id=call.item.call_id, tool=call.item.name, title=call.title, reason=call.verdict.reason
         )
+        needs = self._needs(call)
         self._desk.presenter.show(asked)
         answer = await self._desk.presenter.approve(asked)
         self._desk.presenter.show(
@@ -186,7 +191,9 @@ class Calls:
         if not answer.is_allowed:
             self._desk.unapproved += 1
             return Verdict("refuse", f"{call.verdict.reason} {answer.reason or 'The user said no.'}")
-        return Verdict("allow") if self._verdict(call).kind != "refuse" else self._verdict(call)
+        if self._needs(call) != needs:
+            return Verdict("refuse", "What it leads to has changed since it was allowed.")
+        return Verdict("allow")
 
     def _start(self, call: Call) -> None:
         assert call.tool is not None
