@@ -172,6 +172,8 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         secrets = tmp_path / "secrets"
         secrets.mkdir()
         (secrets / "key").write_text("hush")
+        for name, text in {"gitdir": f"{tmp_path}/other/.git", "commondir": ".", "HEAD": "x"}.items():
+            (secrets / name).write_text(text)
         (root / ".git").write_text(f"gitdir: {secrets}\n")
         outcome = await sh(root, f"cat {secrets}/key")
         assert b"hush" not in outcome.output

@@ -121,10 +121,12 @@ def _made(path: Path) -> Path:
 
 @contextmanager
 def _shared(root: Path) -> Iterator[None]:
-    """Hold the folder with others. Remove what stands in for missing files if nobody else holds it."""
+    """Hold the folder with others. At the end, if nobody else holds it, remove what stood in for files.
+
+    That is also what a process has left that was killed.
+    """
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _sweep_if_alone(folder, root)  # of a process that was killed
         fcntl.flock(folder, fcntl.LOCK_SH)
         try:
             yield
