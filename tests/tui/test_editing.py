@@ -141,3 +141,25 @@ async def test_undo_redo_and_rewind(open_screen: Open, file: Path) -> None:
         assert read(file) == OLD
         assert screen.app.editor.text == ASK
         assert not screen.app.session.talk.turns
+
+
+async def test_an_edit_of_two_files_is_one_question(open_screen: Open, file: Path) -> None:
+    """The plan and the diff of each file are shown; hunks are counted through; undo takes both back."""
+    user = file.with_name("user.py")
+    user.write_text("from task import other\n\nprint(other())\n")
+    async with open_screen(REPLIES) as screen:
+        await screen.ready()
+        await screen.say("rename other to another in @task.py and @user.py")
+        await screen.decides()
+        await screen.sees("task.py:15-16  other (uses other)", "user.py:1  line 1 (uses other)")
+        await screen.press("h")
+        await screen.sees("Hunk 1 of 2")
+        await screen.press("y")
+        await screen.sees("Hunk 2 of 2")
+        await screen.press("y")
+        await screen.sees("written, not run")
+        assert read(file) == OLD.replace("other", "another")
+        assert read(user) == "from task import another\n\nprint(another())\n"
+        await screen.say("/undo")
+        await screen.sees("Took back the change")
+        assert (read(file), "another" in read(user)) == (OLD, False)

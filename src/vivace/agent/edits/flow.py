@@ -140,7 +140,7 @@ def _check_usable(proposal: Proposal, approval: Approval) -> None:
         )
     if proposal.missing and (not proposal.hunks or approval == "always"):
         raise EditRejected(
-            "A part of the edit failed. " + " ".join(proposal.missing),
+            "A part of the edit failed: " + "; ".join(proposal.missing),
             "Nothing was written. Say it in other words; where you are asked, you can take the rest alone.",
         )
     if not proposal.hunks:

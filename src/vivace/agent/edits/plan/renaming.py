@@ -23,7 +23,9 @@ def can_rename(scopes: Sequence[EditScope], renamings: Sequence[Renaming]) -> bo
     new = {each.new for each in renamings}
     if any(text_of(leaf) in new for scope in scopes for leaf in _identifiers(scope)):
         return False
-    return all(_is_the_only_one(scope, each) for scope in scopes for each in renamings if each.within)
+    names = {unit.name for scope in scopes for unit in scope.units}
+    members = [each for each in renamings if each.within in names]
+    return all(_is_the_only_one(scope, each) for scope in scopes for each in members)
 
 
 def _is_the_only_one(scope: EditScope, renaming: Renaming) -> bool:

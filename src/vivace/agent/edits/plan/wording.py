@@ -55,7 +55,7 @@ _EVERYWHERE = re.compile(
 
 
 _FILLER = re.compile(  # what says nothing beside a renaming
-    r"\b(?:everywhere|throughout|please|in (?:this|the|both|all)(?: \w+)?|in [\w./-]+\.\w+"
+    r"\b(?:everywhere|throughout|please|in (?:this|the|both|all)(?: \w+)?|(?:in|and) [\w./-]+\.\w+"
     r"|(?:and|with) (?:all )?(?:its|their) (?:uses?|callers?|usages?))(?!\w)|[`'\".,!]",
     re.I,
 )
