@@ -50,6 +50,14 @@ async def test_every_mention_is_edited(begin: Begin, shop: Path) -> None:
     assert texts(shop.parent) == (SHOP, APP)
 
 
+async def test_a_mention_that_is_only_spoken_of_is_not_edited(begin: Begin, face: Face, shop: Path) -> None:
+    """What is used or copied from is read by the user, and stays as it is."""
+    talk = begin(TALK)
+    await talk.send("change @shop.py:other, using @app.py:main")
+    assert [event.path.name for event in face.seen(FileChosen)] == ["shop.py"]
+    assert texts(shop.parent)[1] == APP
+
+
 async def test_a_renamed_function_is_renamed_where_it_is_used(begin: Begin, face: Face, shop: Path) -> None:
     """Without a mention the files that use the name are in the plan; one with a name of its own is not."""
     talk = begin(TALK)

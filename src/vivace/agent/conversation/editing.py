@@ -17,6 +17,7 @@ from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.plan.wording import is_spoken_of
 from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.write.rewrite import rewrite_request
@@ -68,7 +69,7 @@ async def _scopes(
         for path in paths_to_make(instruction, folder)
     ]
     if mentions:
-        targets = [target_of(mention, folder) for mention in mentions]
+        targets = [target_of(mention, folder) for mention in _to_change(mentions, instruction)]
         for path in dict.fromkeys(target.path for target in targets):
             presenter.show(FileChosen(path, "mention"))
         return (*(read_scope(target, to_write=to_write) for target in targets), *made)
@@ -88,6 +89,16 @@ async def _scopes(
     scope = read_scope(Target(chosen.path, None), to_write=to_write)
     others = await asyncio.to_thread(files_using, folder, scope, instruction)
     return (scope, *(read_scope(Target(path, None), to_write=to_write) for path in others))
+
+
+def _to_change(mentions: Sequence[str], instruction: str) -> Sequence[str]:
+    """Return the mentions without those that are only spoken of ("like the one in @b.py"); at least one."""
+    meant = []
+    for mention in mentions:
+        at = instruction.find(without_mentions(f"@{mention}", [mention]))
+        if at < 0 or not is_spoken_of(instruction, at):
+            meant.append(mention)
+    return meant or mentions[:1]
 
 
 def _scopes_of(folder: Path, edit: EditResult, *, to_write: bool) -> list[EditScope]:

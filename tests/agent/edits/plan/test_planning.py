@@ -135,6 +135,13 @@ async def test_a_named_unit_may_score_less() -> None:
     assert [step.unit.qualified_name for step in steps] == ["Item", "report"]
 
 
+async def test_the_class_of_a_method_is_only_where_it_stands() -> None:
+    """ "show in Item" means the method, though the class is named, too; a verb is no name."""
+    scores = Scores(Item_show=0.0, Item=-1.0, load=-1.0)
+    steps = await make_plan(scores, [scope_of()], "Item.show in Item should load the count first")
+    assert [step.unit.qualified_name for step in steps] == ["Item.show"]
+
+
 async def test_a_class_covers_its_methods() -> None:
     """A method is not rewritten apart from its class."""
     scores = Scores(Item=0.0, Item_show=-0.1)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from vivace.agent.edits.find.locate import Ranked, Scorer, rank, top_unit
 from vivace.agent.edits.find.units import Unit, new_unit_after
-from vivace.agent.edits.plan.plan import CHOSEN, MAX_STEPS, NAMED, NEAR, Need, Step, without_overlaps
+from vivace.agent.edits.plan.plan import CHOSEN, MAX_STEPS, NAMED, NEAR, Need, Step, covers, without_overlaps
 from vivace.agent.edits.plan.renaming import can_rename, renamed
 from vivace.agent.edits.plan.uses import units_passing, units_using
 from vivace.agent.edits.plan.wording import (
@@ -132,7 +132,11 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
     if is_new:
         best = others[0]  # how well the place scores says nothing about the others
         others = [best, *others[1:]]
-    spoken = [each.unit for each in spoken_units(instruction, scope.units) if not each.is_reference]
+    spoken = [
+        each.unit
+        for each in spoken_units(instruction, scope.units)
+        if not each.is_reference and not (each.is_place and covers(each.unit, best.unit))
+    ]
     near = [
         Step(
             scope,
@@ -153,7 +157,7 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
 
 
 def _is_meant(best: Ranked, other: Ranked, *, is_spoken: bool) -> bool:
-    if other.unit.kind in ("file", "lines"):
+    if other.unit.kind in ("file", "lines") or (covers(other.unit, best.unit) and not is_spoken):
         return False
     return other.nats >= best.nats - (SPOKEN_NATS if is_spoken else NEAR_NATS)
 

@@ -41,6 +41,8 @@ _REFERENCE = re.compile(  # what follows is spoken of, and not to be changed
     r"\s+(?:(?:the|both|existing|helper|function|method)\s+)*`?$",
     re.I,
 )
+_PLACE = re.compile(r"\b(?:in|of|inside|within)\s+(?:(?:the|class|struct)\s+)*`?$", re.I)
+_OBJECT = re.compile(r"\s+(?:the|an?|it|its|this|that|these|each|all|every|any)\b", re.I)  # behind a verb
 _EVERY = re.compile(
     r"\b(?:all|every|each|both)(?:\s+of)?(?:\s+the)?\s+(?:[\w-]+\s+){0,2}?"
     r"(?P<kind>functions?|methods?|class(?:es)?|tests?|handlers?|getters?|setters?)\b"
@@ -85,6 +87,7 @@ class Spoken:
     end: int
     is_code: bool  # it cannot be an English word
     is_reference: bool  # it is called, used or copied there, and not changed
+    is_place: bool  # something in it is meant: "the method pop of Queue"
 
 
 def renamings(instruction: str) -> list[Renaming]:
@@ -119,11 +122,18 @@ def spoken_units(instruction: str, units: Sequence[Unit]) -> list[Spoken]:
     found = []
     for match in _SPOKEN.finditer(instruction):
         meant = by_name.get(match[1], [])
-        if len(meant) == 1:
-            is_reference = _REFERENCE.search(instruction[: match.start()]) is not None
-            is_code = _is_code(match[1], match[0])
-            found.append(Spoken(meant[0], match.start(), match.end(), is_code, is_reference))
+        is_code = _is_code(match[1], match[0])
+        is_verb = not is_code and match[1].islower() and _OBJECT.match(instruction, match.end())
+        if len(meant) == 1 and not is_verb:
+            is_reference = is_spoken_of(instruction, match.start())
+            is_place = _PLACE.search(instruction[: match.start()]) is not None
+            found.append(Spoken(meant[0], match.start(), match.end(), is_code, is_reference, is_place))
     return found
+
+
+def is_spoken_of(instruction: str, at: int) -> bool:
+    """Return whether what stands there is called, used or copied, and not to be changed."""
+    return _REFERENCE.search(instruction[:at]) is not None
 
 
 def listed_units(instruction: str, spoken: Sequence[Spoken]) -> list[Unit]:
