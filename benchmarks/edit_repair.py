@@ -4,8 +4,9 @@
     judge --data FOLDER FILE                 in the sandbox: which answers are right
     show FILE                                the tables
 
-Owns the measurement only: requests and words are those of the product (`agent.edits.repair`). What is done is
-not done again. The figures are in benchmarks/results.
+Owns the measurement, and the review, which the product does not use: it did not tell right from wrong. The
+requests and words of a repair are those of the product (`agent.edits.repair`). What is done is not done
+again. The figures are in benchmarks/results.
 """
 
 import argparse
@@ -24,12 +25,12 @@ from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import file_unit
 from vivace.agent.edits.proposal import FileProposal, make_proposal
 from vivace.agent.edits.repair.failing import failed_examples
-from vivace.agent.edits.repair.review import review
 from vivace.agent.edits.repair.told import rewrite_told, what_failed, what_is_wrong
 from vivace.agent.edits.write.answer import FenceReader
 from vivace.agent.edits.write.branches import write_others
 from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
 from vivace.agent.model import Model
+from vivace.agent.prompting import begun_answer, user
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import load_settings
@@ -38,6 +39,10 @@ from vivace.eval.edits.scoring import judge
 from vivace.eval.edits.tasks import SetName, Task, choose_tasks, read_tasks
 
 SETS: tuple[SetName, ...] = ("humanevalfix", "humanevalfix-doc", "editeval")
+
+
+NOTHING_CHANGED = "Your answer is the same as the piece was before. It must be changed."
+QUESTION = "Is this right? Does the piece now do what the task says, without a mistake? Answer yes or no."
 
 
 class Tried(msgspec.Struct):
@@ -88,7 +93,16 @@ class Work:
         except FileProblem as error:
             return Tried(origin, text, nats_per_token, problem=error.message)
         code = proposal.new_bytes.decode()
-        return Tried(origin, text, nats_per_token, code, what_is_wrong(proposal))
+        wrong = what_is_wrong(proposal) or ("" if proposal.hunks else NOTHING_CHANGED)
+        return Tried(origin, text, nats_per_token, code, wrong)
+
+
+async def review(model: Model, request: Rewrite, answer: str) -> float:
+    """Return the log-odds that the answer is right, as the model scores yes and no."""
+    *asked, begun = request.messages
+    whole = {"role": "assistant", "content": f"{begun['content']}{answer}\n{request.fence}"}
+    yes, no = await model.score([*asked, whole, user(QUESTION), begun_answer("")], ["yes", "no"])
+    return yes - no
 
 
 async def collect(model: Model, set_name: SetName, task: Task, branches: int) -> Case:

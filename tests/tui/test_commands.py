@@ -137,3 +137,18 @@ async def test_exit_leaves(open_screen: Open) -> None:
         await screen.ready()
         await screen.say("/exit")
         await screen.until(lambda: not screen.app.is_running, "the end")
+
+
+async def test_tests_are_allowed_and_forbidden(open_screen: Open) -> None:
+    """/test says what edits may run: nothing at first, then the command, and nothing again after off."""
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.say("/test")
+        await screen.sees("Edits run no tests.")
+        await screen.say("/test make check")
+        await screen.sees("in the sandbox: make check")
+        session = screen.app.session
+        assert session is not None
+        assert session.talk.connection.settings.test_command == "make check"
+        await screen.say("/test off")
+        await screen.until(lambda: session.talk.connection.settings.test_command == "")

@@ -161,7 +161,9 @@ class UserTestsEnded:
         if not self.tried:
             return f"Tests not run: {self.why_not}"
         answers = f"{self.tried} answer{'' if self.tried == 1 else 's'} tried"
-        return f"Tests passed: {answers}." if self.has_passed else f"Tests failed: {answers}.\n{self.output}"
+        if self.has_passed:
+            return f"Tests passed: {answers}."
+        return f"Tests failed: {answers}.\n{self.output}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ async def _compare(
             texts.setdefault(made.new_bytes, answer.text)
     choice = await choose(candidates, runs_examples=budget.runs_examples)
     best, others, answered = choice.proposal, choice.others, choice.answers
-    runs_examples = budget.runs_examples and is_usable(best)
+    runs_examples = budget.runs_examples and not best.problems
     held = Held(choice.examples)  # all of them, unless a look says otherwise
     if runs_examples and (not choice.examples or choice.held < choice.examples):
         held = await try_examples(best)

@@ -14,7 +14,6 @@ from vivace.agent.edits.write.rewrite import Rewrite
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
 
-NOTHING_CHANGED = "Your answer is the same as the piece was before. It must be changed."
 MAX_VALUE_CHARS = 200  # of a result that is quoted
 MAX_FAILED = 4  # examples that are quoted
 _LINE = re.compile(r"\bline (\d+)")
@@ -34,12 +33,14 @@ class FailedExample:
 
 
 def what_is_wrong(proposal: FileProposal) -> str:
-    """Return the complaint about an answer that cannot be used; "" if it can.
+    """Return the complaint about an answer that has problems; "" if it has none.
 
-    Lines are counted from the first one of the piece, which is all that the model has seen.
+    Lines are counted from the first one of the piece, which is all that the model has seen. An answer that
+    changes nothing is not complained about: told so, a small model gives the same one again
+    (benchmarks/results).
     """
     if not proposal.problems:
-        return "" if proposal.hunks else NOTHING_CHANGED
+        return ""
     above = proposal.unit.first_line - 1
     said = _LINE.sub(lambda found: f"line {max(1, int(found[1]) - above)}", " ".join(proposal.problems))
     return f"Your answer cannot be used. {said}"
