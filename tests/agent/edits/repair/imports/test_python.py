@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
+from vivace.agent.edits.apply.source import SourceFile, new_source, source_from_bytes
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.repair.imports.block import edit_for
 from vivace.agent.edits.repair.imports.origins import Import, imports_in
@@ -222,3 +222,12 @@ def test_names_of_inner_scopes_and_stars() -> None:
     assert undefined_names("from os import *\nprint(q)\n") is None
     source = source_from_bytes(Path("x.py"), b"from os import *\n")
     assert added(source, "from os import *\njson.loads('')\n") is None
+
+
+def test_a_new_file_gets_its_imports(tmp_path: Path) -> None:
+    """Of a file that is yet to be made, all that it lacks is imported."""
+    found = added(
+        new_source(tmp_path / "new.py"), "def read(path):\n    return json.loads(Path(path).read_text())\n"
+    )
+    assert found is not None
+    assert found.new_bytes.decode().startswith("import json\nfrom pathlib import Path\n\n\ndef read")

@@ -38,7 +38,7 @@ async def add_imports(
     scorer: Scorer, source: SourceFile, language: Language | None, new_bytes: bytes
 ) -> AddedImports | None:
     """Return the file with the imports that its new text needs, or None if it needs none that is known."""
-    if language is None or not source.exists:
+    if language is None:
         return None
     after = replace(source_from_bytes(source.path, new_bytes), newline=source.newline)
     edits: list[LineEdit] = []
