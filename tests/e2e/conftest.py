@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.terminal import Home
+from tests.e2e.tmux import Tmux
 
 TASK = '''"""Tasks."""
 
@@ -34,3 +35,10 @@ def task_home(home: Home) -> Home:
     (home.work / "task.py").write_text(TASK)
     home.script({"You locate code": "`show`", "Task: shout": SHOUTED})
     return home
+
+
+@pytest.fixture
+def tmux(home: Home, tmp_path: Path) -> Iterator[Tmux]:
+    terminal = Tmux(home, tmp_path)
+    yield terminal
+    terminal.close()

@@ -1,14 +1,12 @@
 """`vivace` in tmux, as a user has it: real program, real server; a scripted model, then the default one."""
 
 import shutil
-import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.terminal import DEADLINE_S, PROGRAM, Home, kill_hard, wait_until
+from tests.e2e.terminal import Home, kill_hard, wait_until
+from tests.e2e.tmux import Tmux
 from vivace.config import load_settings
 from vivace.models.store import is_present
 
@@ -16,64 +14,6 @@ pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux
 
 OLD = "def show(task):\n    # one\n    print(task.title)\n"
 NEW = "def show(task):\n    # two\n    print(task.title)\n"
-
-
-class Tmux:
-    """A terminal of its own, on a server of its own."""
-
-    def __init__(self, home: Home, folder: Path) -> None:
-        self.home, self._folder, self._opened = home, folder, 0
-
-    @property
-    def socket(self) -> Path:
-        """One for each time it is opened: a server that is about to end may still answer on its own."""
-        return self._folder / f"tmux{self._opened}.sock"
-
-    def open(self, *arguments: str, columns: int = 90, rows: int = 28) -> None:
-        self._opened += 1
-        command = ["env", "TERM=screen-256color", "LC_ALL=C.UTF-8", *PROGRAM, *arguments]
-        self._tmux(
-            "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(self.home.work), *command
-        )
-
-    def _tmux(self, *arguments: str) -> str:
-        command = ["tmux", "-S", str(self.socket), "-f", "/dev/null", *arguments]
-        environment = self.home.env() | {"LC_ALL": "C.UTF-8"}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
-
-    @property
-    def text(self) -> str:
-        return self._tmux("capture-pane", "-p")
-
-    @property
-    def pid(self) -> int:
-        return int(self._tmux("list-panes", "-F", "#{pane_pid}"))
-
-    def type(self, text: str) -> None:
-        self._tmux("send-keys", "-l", text)
-
-    def press(self, *keys: str) -> None:
-        self._tmux("send-keys", *keys)
-
-    def say(self, text: str) -> None:
-        self.type(text)
-        self.press("Enter")
-
-    def sees(self, *words: str) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not all(word in (text := self.text) for word in words):
-            assert time.monotonic() < deadline, f"waited in vain for {words!r} in:\n{text}"
-            time.sleep(0.05)
-
-    def close(self) -> None:
-        self._tmux("kill-server")  # the one of this socket alone
-
-
-@pytest.fixture
-def tmux(home: Home, tmp_path: Path) -> Iterator[Tmux]:
-    terminal = Tmux(home, tmp_path)
-    yield terminal
-    terminal.close()
 
 
 def test_a_morning_in_the_terminal(home: Home, tmux: Tmux) -> None:
@@ -147,3 +87,17 @@ def test_the_default_model_edits(home: Home, tmux: Tmux) -> None:
     tmux.say("/undo")
     tmux.sees("Took back the change")
     assert file.read_text() == old
+
+
+@pytest.mark.skipif(not is_present(load_settings(), load_settings().model), reason="needs the default model")
+def test_the_default_model_is_turned_around_and_stopped(home: Home, tmux: Tmux) -> None:
+    """With the real model: Enter in the middle of an answer steers it, and Esc keeps what it said."""
+    home.extra = {"VIVACE_CACHE_DIR": str(load_settings().cache_dir), "VIVACE_TUNE": "never"}
+    tmux.open()
+    tmux.say("What happens in the story of a lighthouse? Tell it in a thousand words.")
+    tmux.sees("writing")
+    tmux.say("No lighthouse: tell of a ship, also in a thousand words.")
+    tmux.sees("↪ No lighthouse: tell of a ship")
+    tmux.sees("writing", "ship")
+    tmux.press("Escape")
+    tmux.sees("Stopped. What is there is kept.", "ready")

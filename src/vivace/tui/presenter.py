@@ -216,9 +216,9 @@ class ScreenPresenter:
             case events.CompactionUndone():
                 add(Note("The model reads the whole conversation again."))
             case events.EditsUndone(paths=paths):
-                add(Note(f"Took back the change to {', '.join(paths)}. /redo brings it back."))
+                add(Note(f"Took back the change to {self._names(paths)}. /redo brings it back."))
             case events.EditsRedone(paths=paths):
-                add(Note(f"Brought back the change to {', '.join(paths)}. /undo takes it back."))
+                add(Note(f"Brought back the change to {self._names(paths)}. /undo takes it back."))
             case events.Rewound():
                 self._rewind(event)
             case events.SideStarted(question=question):
@@ -230,6 +230,9 @@ class ScreenPresenter:
     def _named(self, path: Path) -> str:
         """Return the path as a person in this folder writes it."""
         return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
+
+    def _names(self, paths: Sequence[str]) -> str:
+        return ", ".join(self._named(Path(path)) for path in paths)
 
     def _strike(self) -> None:
         """Show that what stands here was turned around."""
@@ -272,7 +275,7 @@ class ScreenPresenter:
         what = " and ".join(
             name for name, is_so in (("talk", event.is_talk), ("code", event.is_code)) if is_so
         )
-        files = f": {', '.join(event.paths)}" if event.paths else "."
+        files = f": {self._names(event.paths)}" if event.paths else "."
         self._transcript.add(Note(f"Back to before turn {event.turn}, {what}{files}"))
 
     def show_past(self, turns: "Sequence[Turn]") -> None:
