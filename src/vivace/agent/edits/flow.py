@@ -8,7 +8,7 @@ cannot be interrupted, by the journal, and nothing is awaited behind it.
 import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
@@ -112,7 +112,8 @@ async def _tested(tests: AllowedTests, effort: Effort, proposal: Proposal, prese
     There are others only where one unit of one file is changed.
     """
     presenter.show(UserTestsStarted(tests.line))
-    others = [Proposal((each,)) for each in proposal.files[0].others] if len(proposal.files) == 1 else []
+    alone = proposal.files[0].others if len(proposal.files) == 1 else ()
+    others = [replace(proposal, files=(each,)) for each in alone]  # what is missing stays missing
     output = ""
     tried = 0
     for candidate in [proposal, *others][: BUDGETS[effort].trials]:
