@@ -6,7 +6,7 @@ import pytest
 
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
 from vivace.agent.edits.check.tidy import tidy
-from vivace.agent.edits.find.languages import language_for
+from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit, file_unit, find_unit, lines_unit, new_unit_after
 
@@ -59,6 +59,15 @@ DONE = "    def done(self):\n        return 1\n"
 def test_method_lands_at_its_indentation(answer: str) -> None:
     """A method written at another column, or with fences and blank lines around it, is put right."""
     assert tidied("a.py", TASKS, "done", answer) == DONE
+
+
+def test_statements_of_several_parts_bring_no_definitions() -> None:
+    """The top of a file gets its constant; the function that came along is for another part, or for none."""
+    source = source_from_bytes(Path("rows.py"), b'"""Rows."""\n\n\ndef read():\n    return 1\n')
+    answer = '"""Rows."""\nLOG = []\n\ndef extra():\n    return LOG\n'
+    top = lines_unit(source, 1, 1)
+    assert tidy(source, PYTHON, top, answer, may_add=False) == '"""Rows."""\nLOG = []\n'
+    assert "extra" in tidy(source, PYTHON, top, answer)
 
 
 def test_longer_declaration_is_not_mistaken_for_a_body() -> None:

@@ -36,6 +36,8 @@ def tidy(
         lines = _at_indent(unit, language, lines)
     if language is not None and unit.kind in (*_DEFINITIONS, "new"):
         lines = _without_known_definitions(source, language, unit, lines, may_add=may_add)
+    if language is not None and unit.kind == "lines" and not may_add:
+        lines = _without_new_definitions(source, language, unit, lines)
     if unit.kind == "new":
         lines = _with_gaps(source, language, unit, lines)
     return "".join(f"{line}\n" for line in lines)
@@ -167,6 +169,22 @@ def _without_known_definitions(
     elif unit.kind != "new":
         lines = _without_repeated_tail(source, unit, lines, tops[-1].last_line - unit.first_line + 1)
     return lines
+
+
+def _without_new_definitions(
+    source: SourceFile, language: Language, unit: Unit, lines: list[str]
+) -> list[str]:
+    """Drop definitions that were not in these lines before: imports and constants need none."""
+    old = {known.name for known in list_units(source, language) if _covers(unit, known)}
+    for top in reversed(_top_units(source, language, unit, lines)):
+        if top.name not in old:
+            start, stop = top.first_line - unit.first_line, top.last_line - unit.first_line + 1
+            lines = lines[:start] + lines[stop:]
+    return _with_blank_edges_of(list(source.lines[unit.first_line - 1 : unit.last_line]), lines)
+
+
+def _covers(unit: Unit, inner: Unit) -> bool:
+    return unit.first_line <= inner.first_line and inner.last_line <= unit.last_line
 
 
 def _top_units(source: SourceFile, language: Language, unit: Unit, lines: list[str]) -> list[Unit]:
