@@ -190,10 +190,10 @@ class TestReadOnly:
 
 @needs_sandbox
 class TestExhaustion:
-    async def test_a_fork_bomb_is_ended(self, root: Path) -> None:
-        """By the number of its processes, and nothing of it is left."""
-        outcome = await sh(root, "f() { f | f & }; f; sleep 30")
-        assert outcome.stopped_by in ("processes", "memory") or b"ork" in outcome.output
+    async def test_endless_processes_are_ended(self, root: Path) -> None:
+        """By their number. They come one by one here: as root only we count them, and not the kernel."""
+        outcome = await sh(root, "while true; do sleep 60 & sleep 0.01; done")
+        assert outcome.stopped_by == "processes"
 
     async def test_endless_output_is_ended(self, root: Path) -> None:
         """At its limit, of which no more than that is kept."""
