@@ -137,12 +137,10 @@ def test_silent_hub_is_given_up_soon(settings: Settings, monkeypatch: pytest.Mon
     """A network that answers nothing, not even for a name, costs no more than the time set for reaching."""
     monkeypatch.setattr(sources, "REACH_SECONDS", 0.2)
     held = threading.Event()
-    monkeypatch.setattr(sources, "_connect", lambda *_: held.wait(10))
-    began = time.monotonic()
+    monkeypatch.setattr(sources, "_connect", lambda *_: held.wait())
     with pytest.raises(ModelUnavailable, match="no answer within"):
         pull(settings, tiny_card(wheels=()), Silent())
     held.set()
-    assert time.monotonic() - began < 8  # and not the ten that it would have held us
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])

@@ -6,10 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.server.backends.upstream.fake import Fake
-from tests.server.serving import LONG, script, until_ready
+from tests.server.serving import LONG, close_connections, script, until_ready
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
+
+
+@pytest.fixture(autouse=True)
+def no_connection_left() -> Iterator[None]:
+    yield
+    close_connections()
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,11 @@ def script(folder: Path, name: str = "script", **fields: Any) -> str:
     return f"scripted:{file}"
 
 
-def until(ask: Callable[[], T], timeout_s: float = 20.0) -> T:
+HANG_S = 120.0  # for what never comes; a busy machine may be ten times slower than an idle one
+_connections: list[http.client.HTTPConnection] = []
+
+
+def until(ask: Callable[[], T], timeout_s: float = HANG_S) -> T:
     """Wait until `ask` gives something true, and give that back."""
     deadline = time.monotonic() + timeout_s
     while not (answer := ask()):
@@ -46,7 +50,8 @@ def send(
     address: ServerAddress, method: str, path: str, body: Any = None, **headers: str
 ) -> http.client.HTTPResponse:
     """One request; give it back before its body is read. A header of "" is left out."""
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=HANG_S)
+    _connections.append(connection)
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     chosen = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
     chosen |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -58,6 +63,12 @@ def send(
     answer = connection.getresponse()
     answer.vivace_connection = connection  # type: ignore[attr-defined]
     return answer
+
+
+def close_connections() -> None:
+    """Close what tests have opened with `send`: a socket that a failed one left is a later one's failure."""
+    while _connections:
+        _connections.pop().close()
 
 
 def fetch(

@@ -11,6 +11,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from tests.server.serving import HANG_S
 from vivace.client.warm import ServerAddress
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
@@ -106,7 +107,7 @@ def post(address: ServerAddress, body: Any, path: str = "/v1/responses", **heade
 
 def ask(address: ServerAddress, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and JSON of one request, also if the server dies in it: then the connection is closed, too."""
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=HANG_S)
     with contextlib.closing(connection):
         headers = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)

@@ -19,6 +19,7 @@ from pathlib import Path
 from tests import REPOSITORY
 
 COPIED = ("vivace", "check", "setup", "pyproject.toml", "constraints.txt", "src/vivace/__init__.py")
+HANG_S = 120.0  # for what never comes
 WARM_TOOLS = ("uname", "cksum")
 COLD_TOOLS = (*WARM_TOOLS, "readlink", "dirname", "cat", "cp", "mkdir", "touch", "sleep", "date")
 
@@ -163,7 +164,7 @@ class FakeMachine:
         self, *arguments: str, script: str | Path = "vivace", **places: Path
     ) -> "subprocess.CompletedProcess[str]":
         process = self.begin(*arguments, script=script, **places)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=HANG_S)
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def press_ctrl_c(self, process: "subprocess.Popen[str]") -> None:
@@ -189,7 +190,7 @@ class FakeMachine:
         wait_until(lambda: (self.fake / name).exists())
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = HANG_S) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"

@@ -3,12 +3,11 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.setup.fake_machine import WARM_TOOLS, FakeMachine, wait_until
+from tests.setup.fake_machine import HANG_S, WARM_TOOLS, FakeMachine, wait_until
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_the_model_is_fetched_while_the_compiler_runs(machine: FakeMachine) -> N
     wait_until(lambda: bool(machine.calls("websockets")))
     assert machine.calls("prefetch edit a file.py --model smollm2-135m do it")
     machine.let_go("wheel")
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=HANG_S)
     assert output == "<edit><a file.py><--model><smollm2-135m><do it>\n", errors
     assert "Fetching the model beside it" in errors
 
@@ -90,7 +89,7 @@ def test_the_set_up_waits_for_the_model(machine: FakeMachine) -> None:
     wait_until(lambda: any(machine.clone.glob(".venvs/*/ready")))
     assert process.poll() is None
     machine.let_go("prefetch")
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=HANG_S)
     assert output == "<ask><why?>\n"
     assert "  Fetching the model …" in errors
 
@@ -109,7 +108,7 @@ def test_ctrl_c_ends_what_runs_beside(machine: FakeMachine) -> None:
     machine.wait_for("prefetch")
     machine.wait_for("wheel")
     machine.press_ctrl_c(process)
-    process.communicate(timeout=20)
+    process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     machine.let_go("prefetch")
     machine.let_go("wheel")
@@ -154,7 +153,7 @@ def test_ctrl_c_leaves_no_stamp_and_the_next_start_goes_on(machine: FakeMachine)
     process = machine.begin()
     machine.wait_for("wheel")
     machine.press_ctrl_c(process)
-    errors = process.communicate(timeout=20)[1]
+    errors = process.communicate(timeout=HANG_S)[1]
     assert process.returncode == 130
     assert "The next start goes on from here" in errors
     assert not list(machine.environments()[0].glob("ready*"))
@@ -169,11 +168,9 @@ def test_ctrl_c_ends_what_it_started(machine: FakeMachine) -> None:
     process = machine.begin()
     machine.wait_for("install")
     machine.press_ctrl_c(process)
-    process.communicate(timeout=20)
+    process.communicate(timeout=HANG_S)
     machine.let_go("install")
-    began = time.monotonic()
     assert "Waiting" not in machine.start().stderr
-    assert time.monotonic() - began < 20
 
 
 def test_two_first_starts_at_once(machine: FakeMachine) -> None:
@@ -184,8 +181,8 @@ def test_two_first_starts_at_once(machine: FakeMachine) -> None:
     second = machine.begin("second")
     assert_waits(second)
     machine.let_go("install")
-    assert first.communicate(timeout=30)[0] == "<first>\n"
-    assert second.communicate(timeout=30)[0] == "<second>\n"
+    assert first.communicate(timeout=HANG_S)[0] == "<first>\n"
+    assert second.communicate(timeout=HANG_S)[0] == "<second>\n"
     assert len(machine.calls(" install ")) == 3  # packages beside the compiler, the wheel, and what is left
 
 
@@ -300,4 +297,4 @@ def test_killed_set_up_leaves_its_lock_to_its_children(machine: FakeMachine) -> 
     second = machine.begin("x")
     assert_waits(second)
     machine.let_go("install")
-    assert second.communicate(timeout=30)[0] == "<x>\n"
+    assert second.communicate(timeout=HANG_S)[0] == "<x>\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
 
-from tests.server.serving import LONG, fetch, send, status_of, until
+from tests.server.serving import HANG_S, LONG, fetch, send, status_of, until
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 
@@ -95,7 +95,7 @@ def test_a_prompt_that_does_not_fit_has_a_status(address: ServerAddress) -> None
 def test_a_client_that_leaves_frees_the_engine(served: Settings, address: ServerAddress) -> None:
     """Its turn ends, whether it streams or not."""
     for is_streamed in (False, True):
-        connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=HANG_S)
         headers = {"Authorization": f"Bearer {address.token}", "Content-Type": "application/json"}
         body = json.dumps({"messages": said("long"), "stream": is_streamed})
         connection.request("POST", PATH, body, headers)

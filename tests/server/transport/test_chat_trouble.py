@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai import APIError, BadRequestError, InternalServerError, OpenAI
 
-from tests.server.serving import send, until
+from tests.server.serving import HANG_S, send, until
 from tests.server.transport.chat_stage import CALL, STOP, Stage, Wait, staged
 from vivace.client.warm import ServerAddress
 from vivace.errors import StartError
@@ -202,7 +202,7 @@ def test_a_client_that_leaves_ends_its_turn(
     stage, address = request.getfixturevalue(kind)
     wait = Wait()
     stage.play(*before, wait, STOP)
-    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=HANG_S)
     body = json.dumps({"messages": HI, "stream": is_streamed})
     connection.request("POST", PATH, body, {"Content-Type": "application/json"})
     until(wait.is_reached.is_set)

@@ -109,7 +109,7 @@ async def test_leaving_forgets_what_waits_on_the_socket(
     await asyncio.to_thread(until, lambda: running(served, slow))
     connection.transport.abort()
     await asyncio.to_thread(until, lambda: status_of(served).answers == 0)
-    assert status_of(served).engine.turns == 0
+    await asyncio.to_thread(until, lambda: status_of(served).engine.turns == 0)
 
 
 async def test_cancel_ends_the_turn_with_a_terminal_event(address: ServerAddress, slow: str) -> None:

@@ -295,4 +295,4 @@ def test_a_collector_that_does_not_answer_does_not_hold_the_server(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600")
     monkeypatch.setattr(tracing, "CLOSE_S", 0.1)
     traced(collector, monkeypatch).close()
-    assert collector.posts.get(timeout=15)
+    assert collector.posts.get(timeout=60)

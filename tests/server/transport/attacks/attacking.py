@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from starlette.routing import Route, WebSocketRoute
 
-from tests.server.serving import send
+from tests.server.serving import HANG_S, send
 from vivace.client.warm import ServerAddress
 from vivace.server.transport.app import build_app
 
@@ -83,7 +83,7 @@ def raw_status(address: ServerAddress, request: bytes) -> int:
 
 def raw(address: ServerAddress, request: bytes) -> bytes:
     """The head of the answer to these bytes."""
-    with socket.create_connection(("127.0.0.1", address.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", address.port), timeout=HANG_S) as connection:
         connection.sendall(request)
         answer = b""
         while b"\r\n\r\n" not in answer and (more := connection.recv(65536)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.serving import fetch
+from tests.server.serving import HANG_S, fetch
 from tests.server.talking import post
 from tests.server.transport.attacks.attacking import (
     DEEP,
@@ -183,7 +183,7 @@ def test_what_is_far_too_large_is_cut_off(address: ServerAddress) -> None:
     assert fetch(address, "POST", "/v1/responses", Content_Length=str(1 << 40))[0] == 413
     head = post(address, b"", Transfer_Encoding="chunked").replace(b"Content-Length: 0\r\n", b"")
     chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", address.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", address.port), timeout=HANG_S) as connection:
         connection.sendall(head)
         with contextlib.suppress(OSError):
             for _ in range(MAX_BODY_BYTES // 0x100000 + 2):
@@ -207,7 +207,7 @@ def test_dawdlers_hold_up_nobody(address: ServerAddress) -> None:
     )
     with contextlib.ExitStack() as stack:
         for number in range(300):
-            connection = socket.create_connection(("127.0.0.1", address.port), timeout=30)
+            connection = socket.create_connection(("127.0.0.1", address.port), timeout=HANG_S)
             stack.callback(connection.close)
             connection.sendall((begun, b"GET /hea", upgrade, b"")[number % 4])
         for _ in range(5):
