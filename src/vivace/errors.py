@@ -122,8 +122,12 @@ class WriteProblem(VivaceError):
 
 
 class EditConflict(WriteProblem):
-    """The file was changed, made or removed while we worked, and the edit cannot be merged with that."""
+    """The file was changed, made or removed while we worked, and the edit cannot be merged with that.
 
+    A person has to say which text to take.
+    """
+
+    exit_code = APPROVAL_NEEDED
     code = "edit_conflict"
 
 

@@ -94,3 +94,21 @@ def test_ctrl_c_at_the_question_ends_with_130(task_home: Home) -> None:
     terminal.type("\x03")
     assert terminal.end() in (130, -signal.SIGINT)
     assert (task_home.work / "task.py").read_text() == TASK
+
+
+def test_a_file_that_changed_meanwhile_is_asked_about(task_home: Home) -> None:
+    """Both changes are shown; merged in an editor, the file has what the user made of them."""
+    editor = task_home.folder / "editor.sh"
+    editor.write_text("#!/bin/sh\nsed -i.bak -e '/^[<=>]\\{7\\}/d' -e '/log(/d' \"$1\"\n")
+    editor.chmod(0o755)
+    task_home.extra["EDITOR"] = str(editor)
+    file = task_home.work / "task.py"
+    terminal = Terminal(task_home, "edit", "task.py", "shout")
+    terminal.wait_for("Apply?")
+    file.write_text("import os\n" + TASK.replace("print(task.title)", "log(task.title)"))
+    terminal.type("y\n")
+    terminal.wait_for("[s]top: ")
+    assert "+    log(task.title)" in terminal.shown
+    terminal.type("e\n")
+    assert terminal.end() == 0
+    assert file.read_text() == "import os\n" + NEW

@@ -73,7 +73,7 @@ def test_a_file_that_changes_meanwhile_keeps_the_users_change(task_home: Home) -
                 file.write_text("mine = 1\n")
                 break
         out, _ = process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 4
     assert "changed" in json.loads(out.splitlines()[-1])["message"]
     assert file.read_text() == "mine = 1\n"
 

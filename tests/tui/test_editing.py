@@ -18,6 +18,10 @@ def read(file: Path) -> str:
     return file.read_text()
 
 
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
 @pytest.fixture
 def file(folder: Path) -> Path:
     file = folder / "task.py"
@@ -163,3 +167,45 @@ async def test_an_edit_of_two_files_is_one_question(open_screen: Open, file: Pat
         await screen.say("/undo")
         await screen.sees("Took back the change")
         assert (read(file), "another" in read(user)) == (OLD, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "line"), [("m", "# two"), ("f", "# mine"), ("s", "# mine")], ids=["edit", "file", "stop"]
+)
+async def test_a_file_that_changed_meanwhile_is_asked_about(
+    open_screen: Open, file: Path, key: str, line: str
+) -> None:
+    """Both changes are shown, and a key says which one stands; nothing is written before."""
+    async with open_screen(REPLIES, size=(100, 60)) as screen:
+        await screen.ready()
+        await screen.say(ASK)
+        await screen.decides()
+        write(file, OLD.replace("# one", "# mine"))
+        await screen.press("y")
+        await screen.sees("m take mine", "in the same lines", "changed meanwhile", "# mine")
+        assert "# mine" in read(file)
+        await screen.press(key)
+        await screen.idle()
+        assert read(file).splitlines()[1].strip() == line
+        if key == "s":
+            await screen.sees("The proposed text is kept")
+
+
+async def test_a_conflict_is_merged_in_an_editor(
+    open_screen: Open, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor gets both between markers, and what is left of them is written."""
+    editor = tmp_path / "editor.sh"
+    write(editor, "#!/bin/sh\nsed -i.bak -e '/^[<=>]\\{7\\}/d' \"$1\"\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    async with open_screen(REPLIES, size=(100, 60)) as screen:
+        await screen.ready()
+        await screen.say(ASK)
+        await screen.decides()
+        write(file, OLD.replace("# one", "# mine"))
+        await screen.press("y")
+        await screen.sees("e merge both")
+        await screen.press("e")
+        await screen.sees("written, not run")
+        assert "    # two\n    # mine\n" in read(file)

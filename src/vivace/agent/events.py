@@ -12,6 +12,7 @@ from typing import Literal
 
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.apply.source import SourceFile
+from vivace.agent.edits.conflict import Resolution, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import Decision, Proposal
 from vivace.agent.edits.write.live_diff import LiveDiff, Row
@@ -219,6 +220,25 @@ class EditDecided:
 
     proposal: Proposal
     decision: Decision
+
+
+@dataclass(frozen=True)
+class ConflictResolved:
+    """A file changed meanwhile and could not be merged with the edit; the user has said what to do."""
+
+    path: Path
+    resolution: Resolution
+
+    @property
+    def choice(self) -> Literal["edit", "file", "text", "stop"]:
+        match self.resolution:
+            case TakeEdit():
+                return "edit"
+            case TakeFile():
+                return "file"
+            case TakeText():
+                return "text"
+        return "stop"
 
 
 @dataclass(frozen=True)
@@ -477,6 +497,7 @@ AgentEvent = (
     | EditProposed
     | TimesMeasured
     | EditDecided
+    | ConflictResolved
     | EditApplied
     | EditNotApplied
     | Failed

@@ -5,6 +5,7 @@ Owns the seam only. The agent knows no terminal, socket or editor; a face knows 
 
 from typing import Protocol
 
+from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Decision, Proposal
 from vivace.agent.events import AgentEvent
 
@@ -15,4 +16,8 @@ class Presenter(Protocol):
 
     async def decide(self, proposal: Proposal) -> Decision:
         """Ask the user about the proposal that was shown last. Cancelled when the edit is interrupted."""
+        ...
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        """Ask what to do about a file that changed meanwhile. Cancelled when the edit is interrupted."""
         ...

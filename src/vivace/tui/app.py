@@ -35,7 +35,7 @@ from vivace.tui.transcript.blocks import Note, Output
 from vivace.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
-    from vivace.tui.presenter import Review, ScreenPresenter
+    from vivace.tui.presenter import ConflictQuestion, Review, ScreenPresenter
     from vivace.tui.session import Session
 
 MAX_OUTPUT_BYTES = 1_000_000  # of a shell command; what follows is dropped
@@ -129,6 +129,10 @@ class VivaceApp(App[None], inherit_bindings=False):
     # ---- what is shown -----------------------------------------------------------------------------------
 
     @property
+    def conflict(self) -> "ConflictQuestion | None":
+        return self.session.presenter.conflict if self.session else None
+
+    @property
     def review(self) -> "Review | None":
         return self.session.presenter.review if self.session else None
 
@@ -162,6 +166,11 @@ class VivaceApp(App[None], inherit_bindings=False):
 
     def _question(self) -> str:
         review, shown = self.review, self.key_map.shown
+        if self.conflict is not None:
+            return (
+                f"{shown('take_edit')} take mine (the edit) · {shown('take_file')} leave the file"
+                f" · {shown('merge')} merge both · {shown('stop_edit')} stop"
+            )
         if review is None:
             return ""
         if review.is_by_hunk:
@@ -314,6 +323,20 @@ class VivaceApp(App[None], inherit_bindings=False):
                 files = review.proposal.write_to(Path(folder))
                 await self._open_editor(*files)
                 review.decide(UseText(tuple(file.read_bytes() for file in files)))
+        except OSError as error:
+            self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
+
+    async def merge_conflict(self, question: "ConflictQuestion") -> None:
+        from tempfile import TemporaryDirectory
+
+        from vivace.agent.edits.conflict import TakeText
+
+        try:
+            with TemporaryDirectory() as folder:
+                file = Path(folder) / question.conflict.path.name
+                file.write_bytes(question.conflict.marked)
+                await self._open_editor(file)
+                question.resolve(TakeText(file.read_bytes()))
         except OSError as error:
             self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
 

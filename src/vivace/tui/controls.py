@@ -7,6 +7,7 @@ own which key is which (`keys`), nor commands (`commands`).
 import time
 from typing import TYPE_CHECKING
 
+from vivace.tui.keys import Group
 from vivace.tui.prompt.completion import Candidate, complete
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.transcript.blocks import Output, Table, Thinking, Times
@@ -38,8 +39,9 @@ class Controls:
                 app.menu.type(key, character)
                 return True
         is_empty = not app.editor.text
-        if self.takes_decisions and (action := keys.action("review", key)):
-            return self._do_review(action)
+        group: Group = "review" if app.conflict is None else "conflict"
+        if self.takes_decisions and (action := keys.action(group, key)):
+            return self._do_review(action) if app.conflict is None else self._do_conflict(action)
         action = keys.action("prompt", key)
         if action is None or (action == "help" and not is_empty):
             self._last_typed_s = time.monotonic()
@@ -51,7 +53,7 @@ class Controls:
         """Return whether letters decide about a proposal: not while the user is typing."""
         is_typing = self._is_replying or bool(self._app.editor.text)
         return (
-            self._app.review is not None
+            (self._app.review is not None or self._app.conflict is not None)
             and not is_typing
             and time.monotonic() - self._last_typed_s > TYPING_S
         )
@@ -83,6 +85,19 @@ class Controls:
                 app.run_worker(app.edit_proposal(review), exit_on_error=False)
             case "reply":
                 self._is_replying = True
+        app.changed()
+        return True
+
+    def _do_conflict(self, action: str) -> bool:
+        from vivace.agent.edits.conflict import Resolution, Stop, TakeEdit, TakeFile
+
+        app, question = self._app, self._app.conflict
+        assert question is not None
+        if action == "merge":
+            app.run_worker(app.merge_conflict(question), exit_on_error=False)
+        else:
+            chosen: dict[str, Resolution] = {"take_edit": TakeEdit(), "take_file": TakeFile()}
+            question.resolve(chosen.get(action, Stop()))
         app.changed()
         return True
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from vivace.errors import ConfigError
 
-Group = Literal["prompt", "review", "menu"]
+Group = Literal["prompt", "review", "conflict", "menu"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ ACTIONS = (
     Action("by_hunk", ("h",), "decide hunk by hunk", "review"),
     Action("edit", ("e",), "change it in $EDITOR first", "review"),
     Action("reply", ("r",), "say what should be different", "review"),
+    Action("take_edit", ("m",), "take mine: the edit", "conflict"),
+    Action("take_file", ("f",), "leave the file as it is now", "conflict"),
+    Action("merge", ("e",), "merge both in $EDITOR", "conflict"),
+    Action("stop_edit", ("s",), "write nothing", "conflict"),
     Action("menu_up", ("up", "ctrl+p"), "the entry above", "menu"),
     Action("menu_down", ("down", "ctrl+n"), "the entry below", "menu"),
     Action("menu_choose", ("enter", "tab"), "take the entry", "menu"),
@@ -88,7 +92,12 @@ class KeyMap:
         """Return one line an action, aligned."""
         rows = [(" / ".join(map(_label, self._keys[each.name])) or "-", each) for each in ACTIONS]
         width = max(len(keys) for keys, _ in rows)
-        titles = {"prompt": "at the prompt", "review": "when a change is proposed", "menu": "in a list"}
+        titles = {
+            "prompt": "at the prompt",
+            "review": "when a change is proposed",
+            "conflict": "when the file changed meanwhile",
+            "menu": "in a list",
+        }
         lines: list[str] = []
         group = ""
         for keys, action in rows:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vivace.agent import events, waterfall
+from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
 from vivace.tui.status import Status
 from vivace.tui.transcript.answer import Answer
@@ -54,6 +55,18 @@ class Review:
         self.decide(AcceptHunks(taken) if taken else Reject())
 
 
+class ConflictQuestion:
+    """A file that changed meanwhile: the edit, the file or both, as the user says."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        self.conflict = conflict
+        self.answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
+
+    def resolve(self, resolution: Resolution) -> None:
+        if not self.answer.done():
+            self.answer.set_result(resolution)
+
+
 class ScreenPresenter:
     def __init__(
         self, transcript: Transcript, status: Status, folder: Path, on_change: Callable[[], None]
@@ -67,6 +80,7 @@ class ScreenPresenter:
         self.starts: dict[int, int] = {}  # turn -> the block at which it begins
         self._was_run = False  # in the sandbox, for the edit at hand
         self.review: Review | None = None
+        self.conflict: ConflictQuestion | None = None
         self.queued: Sequence[events.QueuedMessage] = ()
 
     async def decide(self, proposal: Proposal) -> Decision:
@@ -79,6 +93,29 @@ class ScreenPresenter:
         finally:
             self.review = None
             self._on_change()
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        self._show_conflict(conflict)
+        self.conflict = ConflictQuestion(conflict)
+        self._say("your decision")
+        self._on_change()
+        try:
+            return await self.conflict.answer
+        finally:
+            self.conflict = None
+            self._on_change()
+
+    def _show_conflict(self, conflict: Conflict) -> None:
+        """Show both changes, one below the other."""
+        self._transcript.add(Note(conflict.message, style="error"))
+        shown = self._transcript.add(Answer())
+        sides = [
+            ("changed meanwhile", conflict.file_rows),
+            ("what the edit would change", conflict.edit_rows),
+        ]
+        for title, rows in sides:
+            lines = [row.text if row.tag == "@" else row.tag + row.text for row in rows]
+            shown.grow("\n".join([f"**{conflict.path.name}, {title}**", "```diff", *lines, "```", ""]))
 
     def show(self, event: events.AgentEvent) -> None:
         match event:

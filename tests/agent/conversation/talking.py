@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.agent.edits.test_flow import ANSWER
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Accept, Decision, Proposal
 from vivace.agent.events import AgentEvent, AnswerGrew
 
@@ -33,6 +34,7 @@ class Face:
     def __init__(self) -> None:
         self.events: list[AgentEvent] = []
         self.decisions: list[Decision] = []  # taken in order; then everything is accepted
+        self.resolutions: list[Resolution] = []  # of conflicts, in order; then it is stopped
         self.is_thinking = False  # never decide
         self._changed = asyncio.Event()
 
@@ -46,6 +48,11 @@ class Face:
             await asyncio.Event().wait()
         await asyncio.sleep(0)
         return self.decisions.pop(0) if self.decisions else Accept()
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        del conflict
+        await asyncio.sleep(0)
+        return self.resolutions.pop(0) if self.resolutions else Stop()
 
     def seen(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

@@ -9,6 +9,7 @@ import pytest
 from tests.server.serving import script, status_of, until
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import Approval, EditTask, run_edit
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
@@ -31,7 +32,7 @@ from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
-from vivace.errors import EditConflict, EditRejected, NothingToUndo, UsageError
+from vivace.errors import APPROVAL_NEEDED, EditConflict, EditRejected, NothingToUndo, UsageError
 
 OLD = """def show(task):
     print(task.title)
@@ -60,6 +61,8 @@ class Recorder:
         self.asked: list[Proposal] = []
         self.stop_at: type | None = None
         self._decisions = list(decisions)
+        self.conflicts: list[Conflict] = []
+        self.resolutions: list[Resolution] = []  # in order; then it is stopped
 
     def show(self, event: AgentEvent) -> None:
         self.events.append(event)
@@ -74,6 +77,11 @@ class Recorder:
         self.asked.append(proposal)
         await asyncio.sleep(0)
         return self._decisions.pop(0)
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        self.conflicts.append(conflict)
+        await asyncio.sleep(0)
+        return self.resolutions.pop(0) if self.resolutions else Stop()
 
     @property
     def kinds(self) -> list[type]:
@@ -259,6 +267,105 @@ async def test_what_cannot_be_merged_is_kept(play: Callable[..., Desk]) -> None:
         await desk.edit(Meanwhile(desk.file, theirs))
     assert desk.file.read_text() == theirs
     assert [path.read_text() for path in error.value.kept] == [NEW]
+
+
+THEIRS = "import os\n\n" + OLD.replace("print(task.title)", "log(task.title)")
+BOTH = "import os\n\n" + OLD.replace("print(task.title)", "log(task.title.upper())")
+
+
+async def test_a_conflict_is_a_question(play: Callable[..., Desk]) -> None:
+    """Both changes are shown. The edit is taken over the same lines only, and undo brings back the file."""
+    desk = play()
+    presenter = Meanwhile(desk.file, THEIRS)
+    presenter.resolutions = [TakeEdit()]
+    await desk.edit(presenter)
+    assert desk.file.read_text() == "import os\n\n" + NEW
+    (conflict,) = presenter.conflicts
+    assert [row.text for row in conflict.file_rows if row.tag == "+"][-1].strip() == "log(task.title)"
+    assert {row.text.strip() for row in conflict.edit_rows if row.tag == "+"} == {"print(task.title.upper())"}
+    assert isinstance(presenter.events[-1], EditApplied)
+    assert desk.undo() == THEIRS
+
+
+async def test_the_file_can_be_left_as_it_is(play: Callable[..., Desk]) -> None:
+    """The user's text stays, and the edit ends as one that was rejected."""
+    desk = play()
+    presenter = Meanwhile(desk.file, THEIRS)
+    presenter.resolutions = [TakeFile()]
+    await desk.edit(presenter)
+    assert desk.file.read_text() == THEIRS
+    assert isinstance(presenter.events[-1], EditNotApplied)
+
+
+async def test_both_can_be_merged_by_hand(play: Callable[..., Desk]) -> None:
+    """The text has both between markers; with a marker left in it, it is asked again about the same text."""
+    desk = play()
+    presenter = Meanwhile(desk.file, THEIRS)
+    half = BOTH.encode() + b"=======\n"
+    presenter.resolutions = [TakeText(half), TakeText(BOTH.encode())]
+    await desk.edit(presenter)
+    first, second = presenter.conflicts
+    assert first.marked.decode().splitlines()[3:8] == [
+        "<<<<<<< the edit",
+        "    print(task.title.upper())",
+        "=======",
+        "    log(task.title)",
+        ">>>>>>> the file",
+    ]
+    assert second.marked == half
+    assert desk.file.read_text() == BOTH
+    assert desk.undo() == THEIRS
+
+
+class Restless(Meanwhile):
+    """A user who changes the file once more while the question stands."""
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        if not self.conflicts:
+            self._file.write_text(self._text.replace("log(", "trace("))
+        return await super().resolve(conflict)
+
+
+async def test_what_changes_while_it_is_asked_is_asked_again(play: Callable[..., Desk]) -> None:
+    """The answer was about another text: nothing is overwritten that the user was not shown."""
+    desk = play()
+    presenter = Restless(desk.file, THEIRS)
+    presenter.resolutions = [TakeEdit(), TakeFile()]
+    await desk.edit(presenter)
+    assert len(presenter.conflicts) == 2
+    assert desk.file.read_text() == THEIRS.replace("log(", "trace(")
+
+
+async def test_a_file_that_is_gone_can_be_made_again(play: Callable[..., Desk]) -> None:
+    """Taking the edit writes the file anew."""
+
+    class Removing(Recorder):
+        async def decide(self, proposal: Proposal) -> Decision:
+            desk.file.unlink()
+            return await super().decide(proposal)
+
+    desk, presenter = play(), Removing(Accept())
+    presenter.resolutions = [TakeEdit()]
+    await desk.edit(presenter)
+    assert desk.file.read_text() == NEW
+
+
+async def test_without_a_person_a_conflict_needs_one(play: Callable[..., Desk]) -> None:
+    """Yes was said beforehand, but not to this: nothing is asked or written, and the exit code says so."""
+    desk = play()
+
+    class Changing(Recorder):
+        def show(self, event: AgentEvent) -> None:
+            super().show(event)
+            if isinstance(event, EditProposed):
+                desk.file.write_text(THEIRS)
+
+    presenter = Changing()
+    with pytest.raises(EditConflict) as error:
+        await desk.edit(presenter, "always")
+    assert error.value.exit_code == APPROVAL_NEEDED
+    assert desk.file.read_text() == THEIRS
+    assert not presenter.conflicts
 
 
 async def test_a_question_is_answered_as_it_is_written(play: Callable[..., Desk]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
+from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
 from vivace.agent.edits.edit import propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.edits.repair.user_tests import AllowedTests, run_tests
@@ -19,6 +20,7 @@ from vivace.agent.edits.scope import EditScope
 from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
 from vivace.agent.events import (
     AgentEvent,
+    ConflictResolved,
     DiffGrew,
     EditApplied,
     EditDecided,
@@ -35,7 +37,7 @@ from vivace.agent.events import (
 )
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
-from vivace.errors import EditRejected
+from vivace.errors import EditConflict, EditRejected
 from vivace.protocol.shapes.events import Waterfall
 
 Approval = Literal["ask", "always", "never"]  # whether the user decides, or yes or no was said beforehand
@@ -62,12 +64,51 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
     if isinstance(decision, Reject) or not proposal.changed:
         presenter.show(EditNotApplied(proposal, _why_not(task, proposal)))
         return None
-    await asyncio.sleep(0)  # an interrupt that came meanwhile takes effect here, and not behind the write
     began_s = time.perf_counter()
     changes = [Change(file.source, file.new_bytes, file.unit) for file in proposal.changed]
-    entry = journal.apply_all(changes, task.instruction)
+    entry = await _apply(task, changes, presenter, journal)
+    if entry is None:
+        presenter.show(EditNotApplied(proposal, "rejected"))
+        return None
     presenter.show(EditApplied(proposal, entry, (time.perf_counter() - began_s) * 1e3))
     return entry
+
+
+async def _apply(
+    task: EditTask, changes: list[Change], presenter: Presenter, journal: Journal
+) -> Entry | None:
+    """Write the changes. Ask about a file that cannot be merged. Return None if all files are left."""
+    while changes:
+        await asyncio.sleep(0)  # an interrupt takes effect here, and not behind the write
+        try:
+            return journal.apply_all(changes, task.instruction)
+        except EditConflict as error:
+            if task.approval != "ask":
+                raise
+            changes = await _resolve(task, changes, presenter, error)
+    return None
+
+
+async def _resolve(
+    task: EditTask, changes: list[Change], presenter: Presenter, error: EditConflict
+) -> list[Change]:
+    """Return the changes as the user wants them now. Raise the error if the user wants none."""
+    resolved = []
+    for change in changes:
+        conflict = find_conflict(change, task.instruction)
+        if conflict is None:
+            resolved.append(change)
+            continue
+        resolution = await presenter.resolve(conflict)
+        while isinstance(resolution, TakeText) and not is_merged(resolution):
+            conflict = replace(conflict, draft=resolution.text)
+            resolution = await presenter.resolve(conflict)
+        presenter.show(ConflictResolved(conflict.path, resolution))
+        if isinstance(resolution, Stop):
+            raise error
+        if not isinstance(resolution, TakeFile) and (now := conflict.resolved(resolution)):
+            resolved.append(now)
+    return resolved
 
 
 async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal:

@@ -9,6 +9,7 @@ import sys
 from vivace.agent.conversation.transcript.file import encode_record
 from vivace.agent.conversation.transcript.recording import unified
 from vivace.agent.conversation.transcript.records import AnyRecord, Result
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import (
     Abandoned,
@@ -85,6 +86,10 @@ class HeadlessPresenter:
     async def decide(self, proposal: Proposal) -> Decision:
         del proposal
         return Reject()
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        del conflict
+        return Stop()
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)

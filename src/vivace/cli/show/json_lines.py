@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from vivace.agent.conversation.transcript.recording import unified
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import (
     AgentEvent,
@@ -83,6 +84,10 @@ class JsonPresenter:
     async def decide(self, proposal: Proposal) -> Decision:
         del proposal
         return Reject()
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        del conflict
+        return Stop()
 
 
 def _unified(proposal: Proposal) -> str:

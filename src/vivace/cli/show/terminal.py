@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from vivace.agent import waterfall
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.events import (
     AgentEvent,
@@ -133,6 +134,27 @@ class TerminalPresenter:
                 case "h" | "hunks" if several:
                     return await self._choose_hunks(proposal)
 
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        """Show both changes and ask which one to take; the end of the input stops."""
+        screen = self._screen
+        screen.say(conflict.message)
+        screen.bold("The file was changed so meanwhile:")
+        screen.show_diff(conflict.file_rows)
+        screen.bold("The edit would change it so now:")
+        screen.show_diff(conflict.edit_rows)
+        while True:
+            match await read_answer(
+                "Take [m]ine (the edit), the [f]ile as it is, m[e]rge in an editor, [s]top: "
+            ):
+                case "m" | "mine":
+                    return TakeEdit()
+                case "f" | "file":
+                    return TakeFile()
+                case "e" | "edit" | "merge":
+                    return TakeText(await _merged(conflict))
+                case "s" | "stop" | None:
+                    return Stop()
+
     def _show_proposal(self, event: EditProposed) -> None:
         proposal = event.proposal
         for file in proposal.files:
@@ -183,15 +205,25 @@ async def read_answer(question: str) -> str | None:
 
 async def _edited(proposal: Proposal) -> tuple[bytes, ...]:
     """Return the proposed files as the user left them in an editor."""
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory() as folder:
-        files = proposal.write_to(Path(folder))
-        try:
-            process = await asyncio.create_subprocess_exec(*shlex.split(editor), *map(str, files))
-            if code := await process.wait():
-                raise OSError(f"exit code {code}")
-            return tuple(file.read_bytes() for file in files)
-        except OSError as error:
-            raise UsageError(
-                f"The editor {editor} failed: {error}", "Set EDITOR to one that works."
-            ) from error
+        return await _in_editor(proposal.write_to(Path(folder)))
+
+
+async def _merged(conflict: Conflict) -> bytes:
+    """Return the file with both changes as the user left it in an editor."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / conflict.path.name
+        file.write_bytes(conflict.marked)
+        (text,) = await _in_editor([file])
+        return text
+
+
+async def _in_editor(files: list[Path]) -> tuple[bytes, ...]:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        process = await asyncio.create_subprocess_exec(*shlex.split(editor), *map(str, files))
+        if code := await process.wait():
+            raise OSError(f"exit code {code}")
+        return tuple(file.read_bytes() for file in files)
+    except OSError as error:
+        raise UsageError(f"The editor {editor} failed: {error}", "Set EDITOR to one that works.") from error

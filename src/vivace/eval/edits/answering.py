@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.find.languages import fence_tag_for
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.find.units import Unit
@@ -52,6 +53,10 @@ class Located:
     async def decide(self, proposal: Proposal) -> Decision:
         del proposal
         return Reject()
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        del conflict
+        return Stop()
 
 
 async def answer_task(set_name: SetName, task: Task, effort: Way, model: Model) -> Answer:

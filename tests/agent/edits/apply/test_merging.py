@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from tests.thorough import examples
 from vivace.agent.edits.apply import merging
-from vivace.agent.edits.apply.merging import diff_lines, merge, moved_range, split_bytes
+from vivace.agent.edits.apply.merging import (
+    diff_lines,
+    has_markers,
+    merge,
+    merge_ours_first,
+    merge_with_markers,
+    moved_range,
+    split_bytes,
+)
 
 ENDS = ["\n", "\r\n", "\r", ""]
 LINE = st.tuples(st.sampled_from(["", "a", "b", "c", "é", "\ufeffa"]), st.sampled_from(ENDS)).map("".join)
@@ -138,3 +146,27 @@ def test_a_range_moves_with_its_lines(above: int, below: int, data: st.DataObjec
     other = [*data.draw(fresh), *unit, *data.draw(fresh)]
     start, stop = moved_range(b"".join(base), b"".join(other), above, above + len(unit))
     assert other[start:stop] == unit
+
+
+@given(descendants())
+@settings(max_examples=examples(150))
+def test_a_conflict_takes_our_lines_or_marks_both(texts: tuple[bytes, bytes, bytes]) -> None:
+    """Where both merge, all three ways agree; else one has no line of a conflict twice, one has markers."""
+    base, ours, theirs = texts
+    merged = merge(base, ours, theirs)
+    first = merge_ours_first(base, ours, theirs, within=None)
+    marked = merge_with_markers(base, ours, theirs, within=None)
+    if merged is not None:
+        assert first == marked == merged
+        assert not has_markers(marked)
+        return
+    assert has_markers(marked)
+    known = set(split_bytes(base)) | set(split_bytes(ours)) | set(split_bytes(theirs))
+    assert set(split_bytes(first)) <= known
+    assert all(line in split_bytes(first) for line in split_bytes(ours) if line not in split_bytes(base))
+
+
+def test_markers_keep_the_files_line_ends() -> None:
+    """A file with CRLF gets markers with CRLF, also where the last line has no end."""
+    marked = merge_with_markers(b"a\r\nb", b"a\r\nB", b"a\r\nc", within=None)
+    assert marked == b"a\r\n<<<<<<< the edit\r\nB\r\n=======\r\nc\r\n>>>>>>> the file\r\n"

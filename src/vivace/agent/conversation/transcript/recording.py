@@ -13,6 +13,7 @@ from vivace.agent.conversation.transcript import records
 from vivace.agent.conversation.transcript.file import Transcript
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
+from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import AcceptHunks, Decision, FileProposal, Proposal, Reject, UseText
 from vivace.agent.presenter import Presenter
 from vivace.errors import WriteProblem
@@ -46,12 +47,17 @@ class RecordingPresenter:
     async def decide(self, proposal: Proposal) -> Decision:
         return await self._face.decide(proposal)
 
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        return await self._face.resolve(conflict)
+
 
 def records_of(event: events.AgentEvent) -> list[AnyRecord]:
     """Return the lines that an event leaves: none, one, or one for each file of an edit."""
     match event:
         case events.EditProposed(proposal=proposal, by=by):
             return [_shown(file, by) for file in proposal.files]
+        case events.ConflictResolved(path=path, choice=choice):
+            return [records.ConflictDecided(path=str(path), choice=choice)]
         case events.EditApplied(proposal=proposal, entry=entry):
             return [
                 records.EditWritten(path=str(file.source.path), diff=unified(file), entry=entry.number)

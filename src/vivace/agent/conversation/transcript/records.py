@@ -191,6 +191,13 @@ class Decided(Record, frozen=True, tag="edit.decided"):
     reason: str = ""  # of a rejection, in the user's words
 
 
+class ConflictDecided(Record, frozen=True, tag="edit.conflict"):
+    """The file had changed meanwhile, in the same lines. The user said what to do."""
+
+    path: str
+    choice: str  # edit, file, text (merged by the user) or stop
+
+
 class EditWritten(Record, frozen=True, tag="edit.applied"):
     """The file was written, and can be undone."""
 
@@ -363,6 +370,7 @@ AnyRecord = (
     | Tested
     | EditShown
     | Decided
+    | ConflictDecided
     | EditWritten
     | EditDropped
     | Times

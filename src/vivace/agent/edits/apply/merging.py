@@ -7,13 +7,16 @@ be missing and the package `merge3` is under the GPL. Reads and writes no files.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 MAX_EDITS = 1000  # lines removed and added in the middle of a text: beyond, all of the middle is one change
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 
+OURS, MIDDLE, THEIRS = b"<<<<<<< the edit", b"=======", b">>>>>>> the file"
+
 Lines = Sequence[bytes]
+OnConflict = Callable[[Lines, Lines], Lines | None]
 
 
 class Hunk(NamedTuple):
@@ -39,9 +42,46 @@ def merge(base: bytes, ours: bytes, theirs: bytes, *, within: tuple[int, int] | 
         return theirs
     if theirs == base:
         return ours
+    return _merged(base, ours, theirs, within, lambda _ours, _theirs: None)
+
+
+def merge_ours_first(base: bytes, ours: bytes, theirs: bytes, *, within: tuple[int, int] | None) -> bytes:
+    """Return the text with both changes, and ours where they are in conflict."""
+    merged = _merged(base, ours, theirs, within, lambda our_lines, _theirs: our_lines)
+    assert merged is not None, "no conflict is left"
+    return merged
+
+
+def merge_with_markers(base: bytes, ours: bytes, theirs: bytes, *, within: tuple[int, int] | None) -> bytes:
+    """Return the text with both changes, and both between markers where they are in conflict."""
+
+    def marked(our_lines: Lines, their_lines: Lines) -> Lines:
+        end = b"\r\n" if b"\r\n" in base + theirs else b"\n"
+        sides = [_ended(lines, end) for lines in (our_lines, their_lines)]
+        return [OURS + end, *sides[0], MIDDLE + end, *sides[1], THEIRS + end]
+
+    merged = _merged(base, ours, theirs, within, marked)
+    assert merged is not None, "no conflict is left"
+    return merged
+
+
+def has_markers(text: bytes) -> bool:
+    """Return whether a line of the text is a marker of ours."""
+    return any(line.rstrip(b"\r\n") in (OURS, MIDDLE, THEIRS) for line in split_bytes(text))
+
+
+def _ended(lines: Lines, end: bytes) -> Lines:
+    """Return the lines, the last one with a line end: a marker follows."""
+    return [*lines[:-1], lines[-1].rstrip(b"\r\n") + end] if lines else lines
+
+
+def _merged(
+    base: bytes, ours: bytes, theirs: bytes, within: tuple[int, int] | None, on_conflict: OnConflict
+) -> bytes | None:
     base_lines, our_lines = split_bytes(base), split_bytes(ours)
     our_hunks = _hunks_within(base_lines, our_lines, *(within or (0, len(base_lines))))
-    lines = _merge_lines(base_lines, our_hunks, diff_lines(base_lines, split_bytes(theirs)))
+    their_hunks = diff_lines(base_lines, split_bytes(theirs))
+    lines = _merge_lines(base_lines, our_hunks, their_hunks, on_conflict)
     return None if lines is None else b"".join(lines)
 
 
@@ -85,8 +125,13 @@ def _hunks_within(base: Lines, ours: Lines, start: int, stop: int) -> list[Hunk]
     return [Hunk(hunk.start + start, hunk.stop + start, hunk.lines) for hunk in hunks]
 
 
-def _merge_lines(base: Lines, ours: list[Hunk], theirs: list[Hunk]) -> list[bytes] | None:
-    """Take what is unchanged from the base, and each change from the side that made it."""
+def _merge_lines(
+    base: Lines, ours: list[Hunk], theirs: list[Hunk], on_conflict: OnConflict
+) -> list[bytes] | None:
+    """Take what is unchanged from the base, and each change from the side that made it.
+
+    `on_conflict` gets our lines and theirs, and returns what to take; None ends the merge.
+    """
     pending = sorted(
         [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs],
         key=lambda each: (each[0].start, each[0].stop),
@@ -98,9 +143,12 @@ def _merge_lines(base: Lines, ours: list[Hunk], theirs: list[Hunk]) -> list[byte
         start, stop = group[0][0].start, max(hunk.stop for hunk, _ in group)
         sides = [_side(base, group, side, start, stop) for side in (0, 1)]
         is_both = len({side for _, side in group}) == 2
+        taken: Lines | None = sides[group[0][1]]
         if is_both and sides[0] != sides[1]:
+            taken = on_conflict(sides[0], sides[1])
+        if taken is None:
             return None
-        merged += [*base[done:start], *sides[group[0][1]]]
+        merged += [*base[done:start], *taken]
         done = stop
     return [*merged, *base[done:]]
 
