@@ -178,10 +178,7 @@ class NativeTurn:
         self.output_tokens += len(tokens)
         delta = None if logprobs else decoder.decode_plain(tokens)
         if delta is not None:
-            if type(delta) is self._item:
-                self._said_length = len(session.log)
-            else:
-                self._mark(delta, len(session.log))
+            self._mark(delta, len(session.log))
             self._outbox.offer(delta, self._taker)
         else:
             self._decode(decoder, tokens, logprobs, len(session.log) - len(tokens))
