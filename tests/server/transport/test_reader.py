@@ -77,7 +77,7 @@ async def test_a_cancel_is_obeyed_while_another_lane_waits_for_the_client(
         slow = await until(lambda: turn_in(inside, "a"))
         other = await until(lambda: turn_in(inside, "b"))
         session = next(iter(inside.sockets._open))
-        await until(lambda: {"a", "b"} <= session._order.lanes)
+        await until(lambda: {"a", "b"} <= session._order.busy.keys())
         await talker.say("response.interrupt", response_id=slow.id)
         await talker.say("response.cancel", response_id=other.id)
         await until(lambda: other.interrupted, 20)

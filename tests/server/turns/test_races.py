@@ -65,7 +65,7 @@ async def test_a_steer_in_the_commit_is_answered_after_the_end(inside: Inside) -
         await inside.store.knocking.wait()
         await talker.say("response.steer", previous_response_id=response_id, input="more")
         (session,) = inside.sockets._open
-        await until(lambda: any(session._order._lines.values()))  # it was read, and its answer stands in line
+        await until(lambda: any(session._order.busy.values()))  # it was read, and its answer stands in line
         inside.store.gate.set()
         while {"response.steer.failed", "response.completed"} - {event["type"] for event in talker.heard}:
             await talker.hear()

@@ -26,7 +26,7 @@ class FrameReader:
         """Return the JSON of each event that is complete now."""
         buffer, at = self._buffer + data, 0
         events = []
-        while frame := _frame(buffer, at):
+        while at < len(buffer) and (frame := _frame(buffer, at)):
             kind, start, at = frame
             if kind == FINAL | TEXT:
                 events.append(buffer[start:at])

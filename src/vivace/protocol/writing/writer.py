@@ -81,16 +81,12 @@ class Numbering:
 
     def __init__(self, stream_id: str | None = None) -> None:
         self.stream_id: str | msgspec.UnsetType = msgspec.UNSET if stream_id is None else stream_id
-        self._next = 0
-
-    def next(self) -> int:
-        number = self._next
-        self._next = number + 1
-        return number
+        self.count = 0  # of events so far, and the number of the next one
 
     def number(self, kind: type[Kind], **fields: Any) -> Kind:
         """Return an event of this response with the next number."""
-        return kind(sequence_number=self.next(), stream_id=self.stream_id, **fields)
+        number, self.count = self.count, self.count + 1
+        return kind(sequence_number=number, stream_id=self.stream_id, **fields)
 
 
 class ResponseWriter:
@@ -140,15 +136,16 @@ class ResponseWriter:
 
         None changes nothing: then `write` makes the events.
         """
-        item = self._open
+        item, numbering = self._open, self.numbering
         if item is None or type(outcome) is not item.grows_by:
             return None
         if isinstance(outcome, TextDelta) and outcome.logprobs:
             return None
         if self._template is None:
-            self._template = DeltaTemplate(item.grown(""), self.numbering.stream_id)
+            self._template = DeltaTemplate(item.grown(""), numbering.stream_id)
         item.deltas.append(outcome.delta)
-        return self._template.fill(self.numbering.next(), outcome.delta)
+        number, numbering.count = numbering.count, numbering.count + 1
+        return self._template.fill(number, outcome.delta)
 
     def response(self, status: str, **fields: Any) -> Response:
         """Return the response as it stands."""

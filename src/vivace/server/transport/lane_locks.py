@@ -16,15 +16,7 @@ Place = asyncio.Future[None] | None  # None: it is its turn already
 
 class LaneLocks:
     def __init__(self) -> None:
-        self._lines: dict[Lane, deque[asyncio.Future[None]]] = {}  # lanes in use, and who waits for them
-
-    @property
-    def lanes(self) -> set[Lane]:
-        """Return the lanes in which something is under way."""
-        return set(self._lines)
-
-    def is_free(self, lane: Lane) -> bool:
-        return lane not in self._lines
+        self.busy: dict[Lane, deque[asyncio.Future[None]]] = {}  # lanes in use, and who waits for them
 
     def enter(self, lanes: Iterable[Lane]) -> dict[Lane, Place]:
         """Take a place in each of these lanes, at once. Leave them all, whatever happens."""
@@ -38,18 +30,18 @@ class LaneLocks:
                 place.cancel()  # its turn never came: who comes next passes it over
 
     def _enter(self, lane: Lane) -> Place:
-        line = self._lines.get(lane)
+        line = self.busy.get(lane)
         if line is None:
-            self._lines[lane] = deque()
+            self.busy[lane] = deque()
             return None
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line.append(place)
         return place
 
     def _advance(self, lane: Lane) -> None:
-        line = self._lines[lane]
+        line = self.busy[lane]
         while line:
             if not (place := line.popleft()).done():
                 return place.set_result(None)
-        del self._lines[lane]
+        del self.busy[lane]
         return None

@@ -175,7 +175,7 @@ class SocketSession:
     def _lanes_of(self, actions: Sequence[Action]) -> set[Lane]:
         """Return the lanes that these actions send in; all of them for a close, which comes last."""
         if any(isinstance(action, Close) for action in actions):
-            return self._order.lanes | {None}
+            return {*self._order.busy, None}
         return {action.message.stream_id or None for action in actions if isinstance(action, Send)}
 
     async def _do(self, action: Action, turn: Turn | None) -> None:
@@ -263,12 +263,7 @@ class SocketSession:
         first.
         """
         wire = self._wire
-        if (
-            not isinstance(outcome, TEXT)
-            or self._is_gone
-            or not wire.is_ready
-            or not self._order.is_free(lane)
-        ):
+        if not isinstance(outcome, TEXT) or self._is_gone or not wire.is_ready or lane in self._order.busy:
             return False
         if delta := writer.encode_delta(outcome):
             wire.write(delta)

@@ -174,12 +174,13 @@ class NativeTurn:
         assert decoder is not None
         if not self.first_token:
             self.first_token = time.perf_counter()
-        session.add_generated(tokens)
-        self.output_tokens += len(tokens)
         delta = None if logprobs else decoder.decode_plain(tokens)
         if delta is not None:
+            self._outbox.offer(delta, self._taker)  # before the books: the client waits for it
+        session.add_generated(tokens)
+        self.output_tokens += len(tokens)
+        if delta is not None:
             self._mark(delta, len(session.log))
-            self._outbox.offer(delta, self._taker)
         else:
             self._decode(decoder, tokens, logprobs, len(session.log) - len(tokens))
         if self._thinking_tokens is not None:
