@@ -1,8 +1,10 @@
 """Small, plain, slow and broken surroundings: clear words, and nothing is lost."""
 
 import os
+import resource
 import signal
 from functools import partial
+from pathlib import Path
 
 import pytest
 from textual import events
@@ -10,6 +12,7 @@ from textual.geometry import Size
 
 from tests.tui.conftest import REPLIES, Open
 from tests.tui.screen import Screen
+from vivace.agent.conversation.transcript.file import read_history
 from vivace.client import warm
 from vivace.config import Settings
 
@@ -112,3 +115,54 @@ async def test_a_model_that_cannot_be_had_leaves_the_message_in_the_queue(
         await screen.sees("no server: the next message tries again", "⏎ what now?")
         await screen.type("still typing")
         assert screen.app.editor.text == "still typing"
+
+
+async def test_a_file_that_is_deleted_under_an_edit(open_screen: Open, folder: Path) -> None:
+    """The file goes while the change waits: it is not brought back, the screen says why, the text is kept."""
+    old = "def show(task):\n    # one\n    print(task.title)\n"
+    new = old.replace("# one", "# two")
+    (folder / "task.py").write_text(old)
+    replies = {"You locate code": "`show`", "Task: change": f"```python\n{new}```", "": "Hello there."}
+    async with open_screen(replies, size=(100, 40)) as screen:
+        await screen.ready()
+        await screen.say("change @task.py:show")
+        await screen.decides()
+        (folder / "task.py").unlink()
+        await screen.press("y")
+        await screen.idle()
+        await screen.sees("task.py", "kept")
+        assert not (folder / "task.py").exists()
+        await screen.say("what now?")
+        await screen.sees("Hello there.")
+
+
+async def test_a_full_disk_ends_the_turn_in_words(open_screen: Open) -> None:
+    """When the transcript cannot be written, the screen says so and nothing that was shown is lost."""
+    async with open_screen(step_ms=5) as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("3 bottles")
+        (file,) = (screen.app.session.settings.state_dir / "conversations").glob(
+            f"{screen.app.session.talk.id}.jsonl"
+        )
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, limits[1]))
+        try:
+            await screen.sees("could not be written", "What was shown before is kept.")
+            await screen.idle()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert "3 bottles" in read_history(file).turns[-1].attempts[-1].text
+        await screen.say("which snippet?")
+        await screen.sees("return 1")
+
+
+async def test_a_paste_of_megabytes_keeps_the_prompt_quick(open_screen: Open) -> None:
+    """Three megabytes in one paste are one placeholder, and typing goes on behind it."""
+    async with open_screen() as screen:
+        await screen.ready()
+        screen.app.post_message(events.Paste("x = 1\n" * 500_000))
+        await screen.sees("[pasted #1: 500001 lines, 3.0 MB]")
+        await screen.type(" why?")
+        assert screen.app.editor.text.endswith("] why?")
+        assert len(screen.app.editor.whole_text) > 3_000_000

@@ -6,10 +6,11 @@ conversation (`session`).
 """
 
 import asyncio
+import contextlib
 import os
 import shlex
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from vivace.tui.session import Session
 
 MAX_OUTPUT_BYTES = 1_000_000  # of a shell command; what follows is dropped
+END_S = 1.0  # for a shell command to end when the user leaves
 QUEUE_SHOWN = 3
 LOW_ROWS = 10  # below this the screen is for the transcript and the prompt alone
 
@@ -273,6 +275,7 @@ class VivaceApp(App[None], inherit_bindings=False):
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
             )
             await self._show_output(command, process)
 
@@ -283,19 +286,25 @@ class VivaceApp(App[None], inherit_bindings=False):
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
         await self._show_output(f"vivace {shlex.join(arguments)}", process)
 
     async def _show_output(self, command: str, process: asyncio.subprocess.Process) -> None:
+        """Show what the program prints, to its end; whoever leaves meanwhile ends it."""
         block = self.transcript.add(Output(command))
         assert process.stdout is not None
         size_bytes = 0
-        while data := await process.stdout.read(65536):
-            if size_bytes < MAX_OUTPUT_BYTES:
-                block.grow(data.decode("utf-8", "replace"))
-                self.transcript.touch()
-            size_bytes += len(data)
-        block.end(await process.wait())
+        try:
+            while data := await process.stdout.read(65536):
+                if size_bytes < MAX_OUTPUT_BYTES:
+                    block.grow(data.decode("utf-8", "replace"))
+                    self.transcript.touch()
+                size_bytes += len(data)
+            block.end(await process.wait())
+        finally:
+            if process.returncode is None:
+                await _end(process)
         self.transcript.touch()
 
     async def write_in_editor(self) -> None:
@@ -347,7 +356,7 @@ class VivaceApp(App[None], inherit_bindings=False):
             if code := await process.wait():
                 raise OSError(f"{editor} ended with exit code {code}")
 
-    @contextmanager
+    @contextlib.contextmanager
     def _suspended(self) -> Iterator[None]:
         """Leave the terminal to another program; without a terminal there is nothing to leave."""
         if self._driver is None or not self._driver.can_suspend:
@@ -363,6 +372,16 @@ def _load() -> "tuple[type[ScreenPresenter], type[Session]]":
     from vivace.tui.session import Session
 
     return ScreenPresenter, Session
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a program and what it has started."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), END_S)
+            return
 
 
 def _is_utf8() -> bool:

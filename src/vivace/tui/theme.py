@@ -47,9 +47,9 @@ PALETTES = {
         background="#16181d", panel="#1e2128", added="#1b3324", removed="#3a2024",
     ),
     "light": Palette(
-        text="#24272d", dim="#7a7f89", accent="#1f5fbf", keyword="#7a3fb8", string="#2f7d32",
+        text="#24272d", dim="#646a74", accent="#1f5fbf", keyword="#7a3fb8", string="#2f7d32",
         number="#9a5b00",
-        comment="#7a7f89", declared="#1f5fbf", type="#8a6d00", good="#1d7a36", bad="#b3261e",
+        comment="#646a74", declared="#1f5fbf", type="#8a6d00", good="#1d7a36", bad="#b3261e",
         background="#fbfbf9", panel="#f0f0ec", added="#dcf3e0", removed="#fbe2e0",
     ),
     "terminal": Palette(

@@ -103,7 +103,8 @@ class Menu(Widget, can_focus=False):
         for index, entry in enumerate(entries[first : first + rows], first):
             is_chosen = index == self._chosen
             label = " ".join(entry.label.split())
-            line = Text("› " if is_chosen else "  ", theme.foreground(name, "mark"))
+            line = Text()  # without a style of its own, which all of it would have
+            line.append("› " if is_chosen else "  ", theme.foreground(name, "mark"))
             line.append(label, theme.foreground(name, "asked" if is_chosen else "text"))
             if entry.hint:
                 line.append(f"  {entry.hint}", theme.foreground(name, "dim"))
