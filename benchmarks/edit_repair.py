@@ -1,6 +1,7 @@
 """Whether it helps to tell a model what was wrong with its answer, and to ask it which answer is right.
 
     collect --data FOLDER --sample N FILE    with the default model on the warm server: answers and reviews
+    damaged --data FOLDER --sample N         the same model repairs a broken first answer, and the old code
     judge --data FOLDER FILE                 in the sandbox: which answers are right
     show FILE                                the tables
 
@@ -12,7 +13,7 @@ again. The figures are in benchmarks/results.
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -97,6 +98,12 @@ class Work:
         return Tried(origin, text, nats_per_token, code, wrong)
 
 
+def write_first(model: Model, request: Rewrite) -> AsyncGenerator[str]:
+    return model.write(
+        request.messages, max_tokens=request.max_tokens, stop=request.stop, prediction=request.prediction
+    )
+
+
 async def review(model: Model, request: Rewrite, answer: str) -> float:
     """Return the log-odds that the answer is right, as the model scores yes and no."""
     *asked, begun = request.messages
@@ -107,14 +114,7 @@ async def review(model: Model, request: Rewrite, answer: str) -> float:
 
 async def collect(model: Model, set_name: SetName, task: Task, branches: int) -> Case:
     work = Work(task)
-    first = ""
-    async for delta in model.write(
-        work.request.messages,
-        max_tokens=work.request.max_tokens,
-        stop=work.request.stop,
-        prediction=work.request.prediction,
-    ):
-        first += delta
+    first = "".join([delta async for delta in write_first(model, work.request)])
     answers = await write_others(model, work.request, first, branches)
     tried = [
         work.tried("branch" if n else "first", each.text, each.nats_per_token)
@@ -160,6 +160,33 @@ async def collect_all(data: Path, sample: int, branches: int, file: Path) -> Non
                     with file.open("ab") as out:
                         out.write(msgspec.json.encode(case) + b"\n")
                     print(set_name, task.name, [each.origin for each in case.answers], file=sys.stderr)
+
+
+async def repair_damaged(data: Path, sample: int) -> None:
+    """Print what comes of repairs of a first answer without its last bracket, and of the old code."""
+    settings = load_settings()
+    tasks = choose_tasks(read_tasks("humanevalfix-doc", data), sample, None)
+    async with ResponsesClient(ensure_server(settings)) as client:
+        model = Model(client, settings.model)
+        for task in tasks:
+            work = Work(task)
+            old = task.code.partition(work.request.opening)[2].rstrip("\n")
+            if failed := await failed_examples(task.code, examples_for(work.proposal(old))):
+                told = await rewrite_told(model, work.request, old, what_failed(failed))
+                print(task.name, "examples:", await _verdict(task, work, told), flush=True)
+            first = "".join([delta async for delta in write_first(model, work.request)])
+            bracket = first.rfind(")")
+            broken = first[:bracket] + first[bracket + 1 :]
+            if complaint := what_is_wrong(work.proposal(broken)):
+                told = await rewrite_told(model, work.request, broken, complaint)
+                print(task.name, "syntax:", await _verdict(task, work, told), flush=True)
+
+
+async def _verdict(task: Task, work: Work, answer: str | None) -> str:
+    proposal = work.proposal(answer) if answer is not None else None
+    if proposal is None or proposal.problems or not proposal.hunks:
+        return "cannot be used"
+    return (await judge(task, proposal.new_bytes.decode()))[0]
 
 
 async def judge_all(data: Path, cases: list[Case]) -> None:
@@ -236,8 +263,8 @@ def read(file: Path) -> list[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("collect", "judge", "show"))
-    parser.add_argument("file", type=Path)
+    parser.add_argument("what", choices=("collect", "damaged", "judge", "show"))
+    parser.add_argument("file", type=Path, nargs="?", default=Path("edit-repair.jsonl"))
     parser.add_argument("--data", type=Path, help="folder of the public tasks")
     parser.add_argument("--sample", type=int, default=12)
     parser.add_argument("--branches", type=int, default=9)
@@ -245,6 +272,8 @@ def main() -> None:
     match options.what:
         case "collect":
             asyncio.run(collect_all(options.data, options.sample, options.branches, options.file))
+        case "damaged":
+            asyncio.run(repair_damaged(options.data, options.sample))
         case "judge":
             cases = read(options.file)
             asyncio.run(judge_all(options.data, cases))

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.conftest import SHOUTED
 from tests.e2e.terminal import PROGRAM, Done, Home, kill_hard, wait_until
+from vivace.agent.conversation.transcript.records import SCHEMA
 
 LONG = "".join(f"{number} bottles of beer. " for number in range(70))
 
@@ -58,7 +59,7 @@ def test_one_object_and_one_line_each(home: Home) -> None:
     assert again.events[-1]["type"] == "result"
     assert answer_of(again.events) == "It is a test."
     kept = transcript(home)
-    assert kept[0] | {"type": "conversation.started", "schema": 1} == kept[0]
+    assert kept[0] | {"type": "conversation.started", "schema": SCHEMA} == kept[0]
     assert kept[-len(again.events) + 1 :] == again.events[:-1]
 
 

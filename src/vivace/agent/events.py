@@ -157,6 +157,10 @@ class UserTestsEnded:
     output: str = ""  # the end of what they said about the best answer, if none passed
 
     @property
+    def was_run(self) -> bool:
+        return self.tried > 0
+
+    @property
     def in_words(self) -> str:
         """Say what came of the tests, or plainly that they were not run."""
         if not self.tried:

@@ -215,7 +215,7 @@ class ScreenPresenter:
             case events.UserTestsStarted(command=command):
                 self._say(f"running {command}")
             case events.UserTestsEnded():
-                self._was_run = self._was_run or event.tried > 0
+                self._was_run = self._was_run or event.was_run
                 self._transcript.add(Note(event.in_words))
             case events.ImportsAdded():
                 self._transcript.add(Note(event.in_words))

@@ -15,14 +15,17 @@ from vivace.agent.events import (
     Abandoned,
     AgentEvent,
     AnswerGrew,
+    AnswersCompared,
     CodeRead,
     CompactionStarted,
     EditApplied,
     EditPlanned,
     EditProposed,
     Failed,
+    ImportsAdded,
     Retold,
     UnitLeft,
+    UserTestsEnded,
 )
 from vivace.cli.commands.prompt import OutputFormat
 from vivace.cli.show.screen import complain
@@ -33,6 +36,7 @@ class HeadlessPresenter:
     def __init__(self, output_format: OutputFormat) -> None:
         self._format = output_format
         self._is_mid_line = False
+        self._was_run = False  # something of the change, in the sandbox
         self.error: VivaceError | None = None  # with which the turn failed
 
     def take(self, record: AnyRecord) -> None:
@@ -66,8 +70,14 @@ class HeadlessPresenter:
                 self.progress(event.in_words)
             case EditProposed(proposal=proposal):
                 self._write("".join(map(unified, proposal.files)))
+            case AnswersCompared() | UserTestsEnded():
+                self._was_run = self._was_run or event.was_run
+                self.progress(event.in_words)
+            case ImportsAdded():
+                self.progress(event.in_words)
             case EditApplied(proposal=proposal):
-                self.progress(f"Wrote {proposal.paths_text} (`vivace undo` takes it back).")
+                run = "" if self._was_run else ", not run"
+                self.progress(f"Wrote {proposal.paths_text}{run} (`vivace undo` takes it back).")
 
     def finish(self, result: Result) -> None:
         """Print the end."""

@@ -46,6 +46,7 @@ class TerminalPresenter:
         self._verbose = verbose
         self._screen = Screen()
         self._spinner = Spinner(self._screen)
+        self._was_run = False  # something of the change, in the sandbox
         self._is_answering = False  # a question; otherwise an edit
         self._times: TimesMeasured | None = None  # shown at the end, below what came of the edit
 
@@ -76,7 +77,10 @@ class TerminalPresenter:
                 self._spinner.wait_for("Telling the model what is wrong")
             case UserTestsStarted(command=command):
                 self._spinner.wait_for(f"Running {command}")
-            case AnswersCompared() | ImportsAdded() | UserTestsEnded():
+            case AnswersCompared() | UserTestsEnded():
+                self._was_run = self._was_run or event.was_run
+                screen.dim(event.in_words)
+            case ImportsAdded():
                 screen.dim(event.in_words)
             case AnswerStarted():
                 self._is_answering = True
@@ -96,7 +100,8 @@ class TerminalPresenter:
                     screen.say()
                     self._show_times()
             case EditApplied(proposal=proposal, entry=entry, apply_ms=apply_ms):
-                screen.say(f"Wrote {proposal.paths_text} (`vivace undo` takes it back).")
+                run = "" if self._was_run else ", not run"
+                screen.say(f"Wrote {proposal.paths_text}{run} (`vivace undo` takes it back).")
                 for file in entry.files:
                     if file.is_merged:
                         screen.say(f"{file.path} had changed meanwhile: both changes are in it now.")
