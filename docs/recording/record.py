@@ -46,6 +46,7 @@ class Recording:
 
     shown: list[Shown]
     moments: dict[str, float]  # a name and the true time of each
+    load: float  # of the machine before, without the recording itself
 
 
 def record(settings: Settings, folder: Path, scene: Scene) -> Recording:
@@ -58,6 +59,7 @@ def record(settings: Settings, folder: Path, scene: Scene) -> Recording:
     environment = _environment(settings)
     warm.ensure_server(settings)
     moments: dict[str, float] = {}
+    load = os.getloadavg()[0]
     with RecordedTerminal(folder, work, environment, columns=COLUMNS, rows=ROWS) as terminal:
 
         def mark(name: str) -> None:
@@ -88,7 +90,7 @@ def record(settings: Settings, folder: Path, scene: Scene) -> Recording:
         terminal.rest(0.3)
         mark("Undone")
         assert file.read_bytes() == old, "the edit was not undone"
-        return Recording(timeline(terminal.frames), moments)
+        return Recording(timeline(terminal.frames), moments, load)
 
 
 def _behind(text: str, mark: str) -> str:
@@ -112,7 +114,9 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 def write(recording: Recording, out: Path, model: str) -> None:
     """Write the picture and the text."""
-    title = f"vivace · {model} · {os.cpu_count()} cores, {platform.machine()}, no GPU · a real run"
+    cores = os.cpu_count() or 1
+    busy = f" on a busy machine (load {recording.load:.0f})" if recording.load > cores else ""
+    title = f"vivace · {model} · {cores} cores, {platform.machine()}, no GPU · a real run{busy}"
     growing = min(recording.moments.values())
     shown = recording.shown
     poster = next((index for index, each in enumerate(shown) if each.frame.at_s >= growing), 0)
