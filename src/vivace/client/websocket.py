@@ -15,7 +15,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 CLOSE_S = 2.0  # for the server to answer a close
-READS_PER_S, BURST = 250, 16  # a flood is read this often, many messages at a time; a burst at once
+READS_PER_S, BURST = 125, 16  # a flood is read this often, many messages at a time; a burst at once
 REST_S = 1 / READS_PER_S
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # of every WebSocket, by the standard
