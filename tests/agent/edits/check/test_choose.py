@@ -110,11 +110,3 @@ def test_a_fault_that_is_mended_shows(instruction: str, taken: str) -> None:
     mended = Candidate(proposal(body("x * 2"), instruction), -0.9)
     choice = chosen(likely, mended, runs_examples=True)
     assert choice.proposal.new_bytes.decode() == body(taken)
-
-
-@needs_sandbox
-def test_a_tidying_that_changes_results_comes_last() -> None:
-    """Where code is only to be simplified, an answer that gives other results loses to one that does not."""
-    likely = Candidate(proposal(body("x * 2"), "Simplify double."), -0.1)
-    same = Candidate(proposal(body("(x)"), "Simplify double."), -0.9)
-    assert chosen(likely, same, runs_examples=True).proposal is same.proposal

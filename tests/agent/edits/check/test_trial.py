@@ -54,6 +54,16 @@ def test_the_same_in_other_words_does_not_differ(old: str, new: str) -> None:
         ("def f(s: str):\n    print(s)\n", "def f(s: str):\n    print(s, s)\n"),
         ("def f(n: int):\n    return n\n", "def f(n: int):\n    while n == 7:\n        pass\n    return n\n"),
         ("def f(n: int):\n    return n\n", "import os\nos._exit(0)\n"),
+        (
+            "def f(s: str, ch: str):\n    return s.replace(ch, '')\n",
+            "def f(s, ch):\n    return s.replace(ch, '', 1)\n",
+        ),
+        ("def f(arr, n):\n    return arr[n - 1]\n", "def f(arr, n):\n    return arr[n - 1] + 1\n"),
+        ("def f(a, b, c, d):\n    return a + b > c + d\n", "def f(a, b, c, d):\n    return a + b >= c + d\n"),
+        (
+            "def f(pairs):\n    return [a for a, b in pairs]\n",
+            "def f(pairs):\n    return [b for a, b in pairs]\n",
+        ),
     ],
 )
 def test_other_results_differ(old: str, new: str) -> None:

@@ -1,8 +1,8 @@
 """Which of several proposals to take: one that can be used, that does what was asked, that is likeliest.
 
-Owns the order of the signs: the examples that hold; whether it does other than the old code where a fault was
-to be mended, and the same where the code was only to be rearranged; the model's own likelihood. Code is run
-only in the sandbox (`trial`); without one likelihood decides, and the choice says so.
+Owns the order of the signs: the examples that hold; whether it does other than the old code, where that was
+said to be wrong; the model's own likelihood. Code is run only in the sandbox (`trial`); without one its
+likelihood decides, and the choice says so.
 """
 
 import ast
@@ -11,20 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vivace.agent.edits.check.examples import Example, find_examples
-from vivace.agent.edits.check.trial import Trial, Trials, try_out
+from vivace.agent.edits.check.trial import Trials, try_out
 from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.proposal import FileProposal
 
-_MENDING = re.compile(
+_FAULT = re.compile(
     r"\b(fix(es|ed|ing)?|bugs?|buggy|wrong(ly)?|incorrect(ly)?|correct(s|ed|ing|ly)?|broken|mistakes?|faults?"
     r"|faulty|mend(s|ed|ing)?|repair(s|ed|ing)?|crash(es|ed|ing)?|fails?|failing)\b",
-    re.IGNORECASE,
-)
-_KEEPING = re.compile(
-    r"\b(refactor\w*|simplif\w*|clean(s|ed|ing)?([ -]?up)?|tid(y|ied)|optimi[sz]\w*|speed(s|ing)? up|faster"
-    r"|efficien\w*|renam\w*|docstrings?|comments?|document(s|ed|ation)?|type hints?|annotat\w*|typed"
-    r"|format(ted|ting)?|reformat\w*|readab\w*|redundant|unused|without changing|comprehensions?)\b",
     re.IGNORECASE,
 )
 
@@ -62,9 +56,8 @@ async def choose(candidates: Sequence[Candidate], *, runs_examples: bool) -> Cho
     if trials is None:
         best, *others = _ordered(usable, [(each.nats_per_token,) for each in usable])
         return Choice(best, len(usable), 0, 0, others=tuple(others))
-    expects_other = expects_other_results(first.instruction)
     ranks = [
-        (sum(trial.held), does_as_expected(trial, expects_other), each.nats_per_token)
+        (sum(trial.held), trial.differing > 0, each.nats_per_token)
         for trial, each in zip(trials.each, usable, strict=True)
     ]
     best, *others = _ordered(usable, ranks)
@@ -80,21 +73,16 @@ def _ordered(usable: Sequence[Candidate], ranks: Sequence[tuple[float, ...]]) ->
 async def _try(usable: Sequence[Candidate], examples: Sequence[Example]) -> Trials | None:
     """Run the candidates, if there is anything to learn from that."""
     first = usable[0].proposal
-    functions = functions_of(first) if expects_other_results(first.instruction) is not None else []
+    functions = functions_of(first) if speaks_of_a_fault(first.instruction) else []
     if not examples and not functions:
         return None
     codes = [each.proposal.new_bytes.decode("utf-8", "replace") for each in usable]
     return await try_out(first.source.text, codes, examples, functions)
 
 
-def expects_other_results(instruction: str) -> bool | None:
-    """Return whether the code should do other than before: yes for a fault, no for a tidying, else None."""
-    mends, keeps = bool(_MENDING.search(instruction)), bool(_KEEPING.search(instruction))
-    return None if mends == keeps else mends
-
-
-def does_as_expected(trial: Trial, expects_other: bool | None) -> bool:
-    return expects_other is None or (trial.differing > 0) == expects_other
+def speaks_of_a_fault(instruction: str) -> bool:
+    """Return whether the code is said to be wrong, so that right code must do something else."""
+    return bool(_FAULT.search(instruction))
 
 
 def functions_of(proposal: FileProposal) -> list[str]:

@@ -16,13 +16,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable
 from itertools import cycle, islice, product
 from operator import ne
 from pathlib import Path
 from typing import Any
 
-CALLS = 40  # made-up ones, for each function
+CALLS = 60  # made-up ones, for each function
 EXAMPLE_S, CALL_S = 2.0, 0.1  # for one
 VERSION_S = 4.0  # for all calls of one version
 LONGEST = 20_000  # characters of a result that are compared
@@ -34,6 +33,7 @@ NOT_RUN: Result = ("not run", "")
 
 INTEGERS = [0, 1, 2, 3, 5, -1, 4, 7, 10, -3, 12, 15, 100, 6, 9, 13]
 FLOATS = [0.0, 1.5, 2.0, -1.25, 3.7, 0.1, 10.0]
+RANGES = [(1, 12), (-20, 20), (0, 200)]
 STRINGS = [
     "",
     "a",
@@ -49,7 +49,28 @@ STRINGS = [
 ]
 KINDS = (
     *("int", "str", "list[int]", "list[str]", "float", "list[list[int]]", "dict", "list[float]"),
-    *("tuple[int]", "bool"),
+    *("tuple[int]", "bool", "list[tuple[int]]"),
+)
+# What a parameter without an annotation mostly is, by its name. Others are tried after these.
+USUAL = (
+    (
+        "int",
+        r"[ijkmnxyabcdpq]|num(ber)?|count|size|index|limit|width|height|length|year|day|month|step|target",
+    ),
+    (
+        "str",
+        r"s|t|c|ch|char\w*|str\w*|\w*_str|\w*string|text|word|name|line|sentence|message|sep|prefix|suffix|key",
+    ),
+    (
+        "list[int]",
+        r"a|l|x|xs|arr\w*|lst\w*|li|\w*list|nums|numbers|values|items|elements|data|array|sequence",
+    ),
+    ("list[str]", r"words|strings|names|lines|strs|keys"),
+    ("float", r"x|y|r|radius|price|rate|area|weight|temp\w*|amount"),
+    ("list[list[int]]", r"grid|matrix|mat|board|rows|lists|table"),
+    ("dict", r"d|dict\w*|\w*dict|map\w*|counts"),
+    ("list[tuple[int]]", r"tup\w*|tuples|pairs|points|intervals|\w*tuples?"),
+    ("tuple[int]", r"t|tup\w*|pair|point|interval\d?|\w*tuple|\w*tup"),
 )
 RAISED = " raised"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
@@ -170,12 +191,19 @@ def made_up_calls(name: str, old: str, codes: list[str], ends_s: float) -> list[
     if function is None or function.args.kwonlyargs or not function.args.args:
         return []
     maker = Maker(old)
-    kinds = [[kind] if (kind := annotated_kind(each.annotation)) else KINDS for each in function.args.args]
-    choices = list(islice(maker.shuffled(product(*kinds)), PROBED_KINDS))
+    kinds = [likely_kinds(each.arg, each.annotation) for each in function.args.args]
+    choices = list(map(tuple, islice(_likeliest_first(kinds), PROBED_KINDS)))
     if len(choices) > 1:
         choices = _fitting(name, maker, choices, [old, *codes[:PROBED_VERSIONS]], ends_s)
     calls = (maker.call(name, kinds) for kinds in cycle(choices))
     return list(islice(dict.fromkeys(islice(calls, 10 * CALLS)), CALLS))
+
+
+def _likeliest_first(kinds: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the choices of a kind for each parameter, those first that are usual for most of them."""
+    ranked = product(*(enumerate(each) for each in kinds))
+    every = sorted(islice(ranked, 100_000), key=lambda choice: sum(rank for rank, _ in choice))
+    return [tuple(kind for _, kind in choice) for choice in every]
 
 
 def _fitting(
@@ -198,6 +226,7 @@ class Maker:
 
     def __init__(self, code: str) -> None:
         self._random = random.Random(0)
+        self._is_small = False  # the values of this call, so that some of them are equal
         constants = [node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant)]
         numbers = [each for each in constants if type(each) is int and abs(each) < 10**6]
         strings = [each for each in constants if isinstance(each, str) and 0 < len(each) < 40]
@@ -205,36 +234,64 @@ class Maker:
         self._strings = [*STRINGS, *(form for each in strings for form in (each, each * 2, f"a{each}b"))]
         self._letters = "abcdeABC 123()" + "".join(strings)[:40]
 
-    def shuffled(self, choices: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        every = list(islice(choices, 10_000))
-        if len(every) > PROBED_KINDS:
-            self._random.shuffle(every)
-        return every
-
     def call(self, name: str, kinds: tuple[str, ...]) -> str:
         """Return an expression that gives the function's result and what became of its arguments."""
-        arguments = ", ".join(repr(self.value(kind)) for kind in kinds)
-        return f"(lambda *given: ({name}(*given), given))({arguments})"
+        given: list[Any] = []
+        self._is_small = self._chance(0.3)
+        for kind in kinds:
+            given.append(self._related(kind, given) if given and self._chance(0.4) else self.value(kind))
+        return f"(lambda *given: ({name}(*given), given))({', '.join(map(repr, given))})"
 
-    def value(self, kind: str) -> object:
-        chance = self._random
+    def value(self, kind: str) -> Any:
+        pick = self._random.choice
         match kind.partition("["):
+            case ("int", _, _) if self._is_small:
+                return self._random.randint(0, 3)
             case ("int", _, _):
-                return chance.choice(self._integers) if chance.random() < 0.8 else chance.randint(-20, 200)
+                return pick(self._integers) if self._chance(0.7) else self._random.randint(*pick(RANGES))
             case ("float", _, _):
-                return chance.choice(FLOATS) if chance.random() < 0.6 else round(chance.uniform(-10, 10), 2)
+                return pick(FLOATS) if self._chance(0.6) else round(self._random.uniform(-10, 10), 2)
             case ("bool", _, _):
-                return chance.random() < 0.5
+                return self._chance(0.5)
             case ("dict", _, _):
-                return {chance.choice(STRINGS): chance.choice(STRINGS) for _ in range(chance.randint(0, 3))}
+                values = self._strings if self._chance(0.5) else self._integers
+                return {pick(STRINGS): pick(values) for _ in range(self._random.randint(0, 3))}
             case ("list", _, inner):
-                size = chance.choice([0, 1, 2, 3, 4, 5, 6, 8])
-                return [self.value(inner[:-1]) for _ in range(size)]
+                pool = [self.value(inner[:-1]) for _ in range(8)]
+                pool = pool[:3] if self._chance(0.4) else pool  # so that values come twice
+                return [pick(pool) for _ in range(pick([0, 1, 2, 3, 4, 5, 6, 8]))]
             case ("tuple", _, inner):
                 return tuple(self.value(inner[:-1]) for _ in range(2))
-        if chance.random() < 0.6:
-            return chance.choice(self._strings)
-        return "".join(chance.choice(self._letters) for _ in range(chance.randint(1, 9)))
+        if self._is_small:
+            return pick(["", "a", "ab"])
+        if self._chance(0.6):
+            return pick(self._strings)
+        return "".join(pick(self._letters) for _ in range(self._random.randint(1, 9)))
+
+    def _related(self, kind: str, before: list[Any]) -> Any:
+        """Return an argument that has to do with one before: its length, a part of it, an item of it."""
+        pick = self._random.choice
+        other = pick(before)
+        if isinstance(other, str | list | tuple) and kind == "int":
+            return pick([len(other), len(other) - 1, *(each for each in other if type(each) is int)])
+        if isinstance(other, str) and kind == "str" and other:
+            begin = self._random.randrange(len(other))
+            return other[begin : begin + pick([1, 1, 2, 3])]
+        if isinstance(other, list) and kind.startswith("list"):
+            return [each for each in other if self._chance(0.7)]
+        items = [each for each in other if isinstance(each, str)] if isinstance(other, list | dict) else []
+        return pick(items) if items and kind == "str" else self.value(kind)
+
+    def _chance(self, share: float) -> bool:
+        return self._random.random() < share
+
+
+def likely_kinds(name: str, annotation: ast.expr | None) -> tuple[str, ...]:
+    """Return the kinds that a parameter may be of, the likeliest first."""
+    if kind := annotated_kind(annotation):
+        return (kind,)
+    usual = [kind for kind, names in USUAL if re.fullmatch(names, name.lower().rstrip("0123456789"))]
+    return tuple(dict.fromkeys([*usual, *KINDS]))
 
 
 def annotated_kind(annotation: ast.expr | None) -> str:
