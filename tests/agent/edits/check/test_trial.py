@@ -98,9 +98,27 @@ def test_examples_tell_what_came() -> None:
         Example("f()", "1"),
     )
     double, broken = tried("", "def f(x):\n    print('!')\n    return x * 2\n", "(", examples=examples).each
-    assert double.came == ("4", "0.2", "[1, 1]", "TypeError raised")
+    assert double.came[:3] == ("4", "0.2", "[1, 1]")
+    assert double.came[3].startswith("TypeError: f() missing")
     assert double.held == (True, True, True, False)
     assert broken.held == (False,) * 4
+
+
+@needs_sandbox
+def test_a_candidate_is_known_by_how_many_examples_hold() -> None:
+    """One count for each candidate, and none that fails, hangs or ends the process takes others along."""
+    examples = [Example("double(2)", "4"), Example("double(0.1)", "0.2"), Example("double([1])", "[1, 1]")]
+    codes = [
+        "def double(x):\n    return x * 2\n",
+        "def double(x):\n    return 4\n",
+        "def double(x):\n    return [][1]\n",
+        "def double(x):\n    while True:\n        pass\n",
+        "import os\nos._exit(3)\n",
+        "print('noise')\ndef double(x):\n    print(x)\n    return x + x\n",
+        "def double(:\n",
+    ]
+    trials = tried("", *codes, examples=tuple(examples))
+    assert [sum(each.held) for each in trials.each] == [3, 1, 0, 0, 0, 3, 0]
 
 
 @needs_sandbox

@@ -1,19 +1,16 @@
 """Examples that a person wrote down, as checks of a candidate: doctests, and calls with their results.
 
-Owns reading them out of an instruction or a docstring, and the Python program that tries them. Does not run
-it (`sandbox`): without a sandbox nothing is run.
+Owns reading them out of an instruction or a docstring. Does not run them (`trial`).
 """
 
 import ast
 import doctest
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_EXAMPLES = 12
 MAX_TEXT = 20_000
-SECONDS = 2  # for one example
 # What may stand between a call and its result.
 _RESULT = re.compile(
     r"""\s*(?:==+>?|[-=]+>|➞|→|⇒|↦|=|\#\s*(?:=>|->|returns?:?)|(?:should|must|will|would)\s+(?:return|be|give|equal|produce)
@@ -127,64 +124,3 @@ def _has_constant_arguments(call: str) -> bool:
 def _called(expression: str) -> set[str]:
     nodes = ast.walk(ast.parse(expression, mode="eval"))
     return {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-
-
-def program_for(codes: list[str], examples: list[Example]) -> str:
-    """Return a program that prints, for each code, how many of the examples hold: a list in JSON.
-
-    Each code runs in a process of its own, which has a few seconds.
-    """
-    given = json.dumps({"codes": codes, "examples": [[each.call, each.expected] for each in examples]})
-    program = _PROGRAM.replace("CLOSE", CLOSE).replace("SECONDS", str(SECONDS))
-    return program.replace("GIVEN", repr(given))  # last: it has the user's own text
-
-
-# Whether a result is the expected one, up to the rounding of floats.
-CLOSE = """def close(one, other):
-    if isinstance(one, float) or isinstance(other, float):
-        try:
-            return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
-        except (TypeError, ValueError):
-            return False
-    if isinstance(one, (list, tuple)) and type(one) is type(other):
-        return len(one) == len(other) and all(map(close, one, other))
-    return one == other
-"""
-
-_PROGRAM = """
-import json, math, os, signal, sys
-
-given = json.loads(GIVEN)
-
-CLOSE
-
-
-def count(code, writer):
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    signal.alarm(SECONDS)
-    names = {"__name__": "candidate"}
-    exec(compile(code, "candidate", "exec"), names)
-    for call, expected in given["examples"]:
-        signal.alarm(SECONDS)
-        try:
-            if close(eval(call, dict(names)), eval(expected, {})):
-                os.write(writer, b"+")
-        except Exception:
-            pass
-
-
-held = []
-for code in given["codes"]:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            count(code, writer)
-        finally:
-            os._exit(0)
-    os.close(writer)
-    os.waitpid(child, 0)
-    held.append(len(os.read(reader, 1 << 16)))
-    os.close(reader)
-print(json.dumps(held))
-"""

@@ -28,7 +28,7 @@ MAX_FUNCTIONS = 3  # that are called with made-up arguments
 class Trial:
     """What came of one candidate."""
 
-    came: tuple[str, ...]  # of each example: the value as Python writes it, or which error was raised
+    came: tuple[str, ...]  # of each example: the value as Python writes it, or `ValueError: …`
     held: tuple[bool, ...]  # whether that is what the example says
     differing: int  # made-up calls on which it did other than the old code
 

@@ -19,7 +19,7 @@ import time
 from itertools import cycle, islice, product
 from operator import ne
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 CALLS = 60  # made-up ones, for each function
 EXAMPLE_S, CALL_S = 2.0, 0.1  # for one
@@ -28,8 +28,21 @@ LONGEST = 20_000  # characters of a result that are compared
 SHOWN = 2_000  # characters of an example's result that are printed
 PROBED_VERSIONS, PROBED_KINDS, PROBES = 5, 150, 3
 
-Result = tuple[str, str]  # a value as Python writes it, or the error; and what was printed
-NOT_RUN: Result = ("not run", "")
+
+class Result(NamedTuple):
+    """What a call gave."""
+
+    text: str  # the value as Python writes it, or the error
+    printed: str = ""
+    is_value: bool = False
+
+    @property
+    def in_short(self) -> tuple[str, str, bool]:
+        """Return what two versions are compared by: of an error only its kind."""
+        return self.text if self.is_value else self.text.partition(":")[0], self.printed, self.is_value
+
+
+NOT_RUN = Result("no result")
 
 INTEGERS = [0, 1, 2, 3, 5, -1, 4, 7, 10, -3, 12, 15, 100, 6, 9, 13]
 FLOATS = [0.0, 1.5, 2.0, -1.25, 3.7, 0.1, 10.0]
@@ -72,7 +85,6 @@ USUAL = (
     ("list[tuple[int]]", r"tup\w*|tuples|pairs|points|intervals|\w*tuples?"),
     ("tuple[int]", r"t|tup\w*|pair|point|interval\d?|\w*tuple|\w*tup"),
 )
-RAISED = " raised"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 
@@ -85,8 +97,8 @@ def main() -> None:
     calls = [call for name in names for call in made_up_calls(name, old, codes, ends_s)]
     differing, tried = compare(old, codes, calls, ends_s)
     trials = [
-        {"came": [value[:SHOWN] for value, _ in values], "differing": count}
-        for values, count in zip(came, differing, strict=True)
+        {"came": [result.text[:SHOWN] for result in results], "differing": count}
+        for results, count in zip(came, differing, strict=True)
     ]
     print(json.dumps({"calls": tried, "trials": trials}))
 
@@ -105,10 +117,12 @@ def compare(old: str, codes: list[str], calls: list[str], ends_s: float) -> tupl
     A call that the old version itself answers in two ways says nothing, and is left out.
     """
     before, again = (results(old, calls, CALL_S, ends_s) for _ in range(2))
-    steady = [n for n, call in enumerate(calls) if before[n] == again[n] != NOT_RUN]
+    steady = [
+        n for n, call in enumerate(calls) if before[n].in_short == again[n].in_short != NOT_RUN.in_short
+    ]
     after = [results(code, [calls[n] for n in steady], CALL_S, ends_s) for code in codes]
-    expected = [before[n] for n in steady]
-    return [sum(map(ne, expected, each)) for each in after], len(steady)
+    expected = [before[n].in_short for n in steady]
+    return [sum(map(ne, expected, (one.in_short for one in each))) for each in after], len(steady)
 
 
 class OutOfTime(BaseException):
@@ -138,10 +152,10 @@ def results(code: str, expressions: list[str], seconds: float, ends_s: float) ->
 def _read(line: bytes) -> Result:
     """Return the result on a line. Code that finds our pipe may write anything into it."""
     try:
-        value, printed = json.loads(line)
+        text, printed, is_value = json.loads(line)
     except (ValueError, TypeError):
         return NOT_RUN
-    return str(value), str(printed)
+    return Result(str(text), str(printed), bool(is_value))
 
 
 def _read_until(reader: int, ends_s: float) -> bytes:
@@ -174,12 +188,14 @@ def _result(expression: str, names: dict[str, Any], seconds: float) -> Result:
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         value = eval(expression, dict(names))
-        text = repr([*islice(value, 100)] if hasattr(value, "__next__") else value)
+        text, is_value = repr([*islice(value, 100)] if hasattr(value, "__next__") else value), True
+    except OutOfTime:
+        text, is_value = f"no result within {seconds:g} s", False
     except BaseException as error:  # noqa: BLE001 (code that nobody has read may raise anything)
-        text = f"{type(error).__name__}{RAISED}"
+        text, is_value = f"{type(error).__name__}: {error}", False
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return _ADDRESS.sub("0x", text)[:LONGEST], printed.getvalue()[:LONGEST]
+    return Result(_ADDRESS.sub("0x", text)[:LONGEST], printed.getvalue()[:LONGEST], is_value)
 
 
 def made_up_calls(name: str, old: str, codes: list[str], ends_s: float) -> list[str]:
@@ -214,8 +230,8 @@ def _fitting(
     values: list[list[str]] = [[] for _ in choices]
     for code in versions:
         for place, result in enumerate(results(code, calls, CALL_S, ends_s)):
-            if not result[0].endswith(RAISED) and result != NOT_RUN:
-                values[place // PROBES].append(result[0])
+            if result.is_value:
+                values[place // PROBES].append(result.text)
     fits = [len(texts) + len(set(texts)) / 2 for texts in values]
     ranked = sorted(range(len(choices)), key=lambda n: -fits[n])
     return [choices[n] for n in ranked[:3] if fits[n] and fits[n] >= 0.8 * fits[ranked[0]]] or choices[:1]
