@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.agent.loop.working import call, calls
 from tests.e2e.terminal import Home, Terminal, wait_until
 from tests.sandboxes import needs_sandbox
+from vivace.agent.conversation.transcript.records import SCHEMA
 
 EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
 OUTSIDE = call("edit", path="../b.py", old_text="", new_text="y = 1\n")
@@ -42,9 +43,8 @@ def test_every_step_is_a_line_of_json(home: Home) -> None:
     done = home.run("run", "Make x two.", "--output-format", "stream-json")
     kinds = [event["type"] for event in done.events]
     assert (kinds[0], kinds[-1]) == ("task.started", "task.ended")
-    assert (
-        done.events[0] | {"schema": 1, "access": "workspace-write", "asking": "on-request"} == done.events[0]
-    )
+    known = {"schema": SCHEMA, "access": "workspace-write", "asking": "on-request"}
+    assert done.events[0] | known == done.events[0]
     assert {"task.turn", "text.delta", "tool.started", "tool.ended", "files.written"} <= set(kinds)
     ended = done.event("task.ended")
     assert (ended["reason"], ended["exit_code"], ended["text"], done.code) == ("completed", 0, "Done.", 0)
