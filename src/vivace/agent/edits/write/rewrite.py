@@ -64,20 +64,12 @@ def rewrite_request(
         parts.append(f"The new piece comes directly after this one in {name}:\n{tag}{below}{fence}")
     else:
         parts.append(f"The piece of {name} to rewrite:\n{tag}{old}{fence}")
-    parts.append(f"Task: {instruction}" + ("" if is_alone else _share(unit)))
+    parts.append(f"Task: {instruction}")
     prompt = "add" if unit.kind == "new" else "revise" if is_prose else "rewrite"
     messages = [*read_prompt(prompt), user("\n\n".join(parts)), begun_answer(tag + opening)]
     max_tokens = int(len(old) / CHARS_PER_TOKEN) + SPARE_TOKENS
     rest = "" if unit.kind == "new" else old.removeprefix(opening) + fence
     return Rewrite(messages, fence, opening, max_tokens, rest, () if is_alone else _next_units(unit))
-
-
-def _share(unit: Unit) -> str:
-    """Return which part of the task this answer is for: a small model does all of it in one place else."""
-    if unit.kind == "new":
-        return "\nHere, write only the new piece: the rest of the task is done elsewhere."
-    name = "this piece" if unit.kind == "lines" else unit.qualified_name
-    return f"\nHere, rewrite only {name}: the rest of the task is done elsewhere."
 
 
 def _next_units(unit: Unit) -> tuple[str, ...]:
