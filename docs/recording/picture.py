@@ -36,6 +36,8 @@ def timeline(frames: Sequence[Frame]) -> list[Shown]:
     """Return when each frame is shown. Only long waits for the machine are shortened."""
     kept: list[Frame] = []
     for frame in frames:
+        if kept and frame.is_waiting and _text(frame) == _text(kept[-1]):
+            continue  # a cursor that blinks is no news
         if kept and frame.at_s - kept[-1].at_s < LEAST_S and len(kept) > 1:
             kept[-1] = Frame(kept[-1].at_s, frame.rows, frame.cursor, frame.is_waiting)
         else:
@@ -46,6 +48,10 @@ def timeline(frames: Sequence[Frame]) -> list[Shown]:
         is_faster = following is not None and following.is_waiting and seconds > LONG_WAIT_S
         shown.append(Shown(frame, seconds / FASTER if is_faster else seconds, is_faster))
     return shown
+
+
+def _text(frame: Frame) -> list[str]:
+    return ["".join(run.text for run in runs(row)).rstrip() for row in frame.rows]
 
 
 def draw(shown: Sequence[Shown], *, columns: int, rows: int, title: str, poster: int) -> str:

@@ -30,6 +30,16 @@ def test_only_long_waits_are_played_faster_and_it_is_said() -> None:
     assert svg.count("4× faster · 3.5 s") == svg.count("faster") == 1
 
 
+def test_a_cursor_that_blinks_does_not_lengthen_a_wait() -> None:
+    """While the machine is waited for, a change of colour alone is no news; of a person's typing it is."""
+    frames = [frame(0.0, "a")]
+    frames += [
+        frame(number / 2, "a" if number % 2 else "\x1b[7ma", is_waiting=True) for number in range(1, 8)
+    ]
+    frames += [frame(4.0, "b", is_waiting=True), frame(4.5, "\x1b[7mb")]
+    assert [each.seconds for each in picture.timeline(frames)] == [1.0, 0.5, picture.END_S]
+
+
 def test_a_row_is_written_once() -> None:
     """Rows that stay are references, whatever changes around them."""
     frames = [frame(float(number), "the same row", f"row {number}") for number in range(20)]
