@@ -26,7 +26,7 @@ def test_a_tuned_model_makes_sense(home: Home, smol: Path) -> None:
 
 def tune_and_ask(home: Home, model: Path) -> str:
     """Tune the model, look at what is told of it, and return what it answers."""
-    home.model = str(model)
+    home.model, home.extra["VIVACE_CONTEXT_TOKENS"] = str(model), "512"  # however long it would talk
     done = home.run("doctor", "--tune", "--json")
     assert done.code == 0, done.err
     profile = json.loads(done.out)
