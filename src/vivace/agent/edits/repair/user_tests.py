@@ -7,7 +7,7 @@ user named a command. Does not own the walls (`sandbox`), nor which proposals ar
 
 import json
 import os
-import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def _environment(folder: Path) -> dict[str, str]:
         if (folder / name / "bin").is_dir():
             path = f"{folder / name / 'bin'}:/usr/local/bin:/usr/bin:/bin"
             return {"PATH": path, "VIRTUAL_ENV": str(folder / name)}
-    return {"PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"}
+    return {"PATH": f"{sysconfig.get_path('scripts')}:/usr/local/bin:/usr/bin:/bin"}
 
 
 def _interpreters(folder: Path) -> list[Path]:
