@@ -115,7 +115,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 def write(recording: Recording, out: Path, model: str) -> None:
     """Write the picture and the text."""
     cores = os.cpu_count() or 1
-    busy = f" on a busy machine (load {recording.load:.0f})" if recording.load > cores else ""
+    busy = f", load {recording.load:.0f}" if recording.load > cores else ""
     title = f"vivace · {model} · {cores} cores, {platform.machine()}, no GPU · a real run{busy}"
     growing = min(recording.moments.values())
     shown = recording.shown
