@@ -231,3 +231,15 @@ def test_a_new_file_gets_its_imports(tmp_path: Path) -> None:
     )
     assert found is not None
     assert found.new_bytes.decode().startswith("import json\nfrom pathlib import Path\n\n\ndef read")
+
+
+@pytest.mark.parametrize("module", ["shop", "pkg.shop", ".shop"])
+def test_a_file_does_not_import_from_itself(tmp_path: Path, module: str) -> None:
+    """A name that other files have from this very file is not imported into it when it is gone."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "pkg" / "app.py").write_text(f"from {module} import total\n")
+    path = tmp_path / "pkg" / "shop.py"
+    path.write_text("def total():\n    return 1\n\n\ndef show():\n    return total()\n")
+    new = "def amount():\n    return 1\n\n\ndef show():\n    return total()\n"
+    assert added(source_from_bytes(path, path.read_bytes()), new) is None

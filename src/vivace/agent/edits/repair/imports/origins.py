@@ -85,9 +85,23 @@ def in_repository(path: Path, name: str) -> list[Import]:
             is_near = file.parent.resolve() == path.parent.resolve()
             imports = imports_in(raw.decode("utf-8", "replace"))
             found.update(
-                {each for each in imports if each.bound == name and (is_near or each.module[0] != ".")}
+                {
+                    each
+                    for each in imports
+                    if each.bound == name
+                    and (is_near or each.module[0] != ".")
+                    and not _is_module(path, each.module)
+                }
             )
     return [each for each, _ in found.most_common()]
+
+
+def _is_module(path: Path, module: str) -> bool:
+    """Return whether a file is this module, as others import it: it cannot import from itself."""
+    here = path.resolve().with_suffix("")
+    parts = (here.parent if here.name == "__init__" else here).parts
+    named = tuple(module.strip(".").split("."))
+    return parts[-len(named) :] == named
 
 
 def imports_in(text: str) -> Iterator[Import]:
