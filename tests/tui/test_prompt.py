@@ -56,7 +56,7 @@ def test_all_commands_are_there() -> None:
 
 async def test_commands_are_completed(open_screen: Open) -> None:
     """A slash lists commands; Tab takes the marked one; help lists all."""
-    async with open_screen(size=(100, 60)) as screen:
+    async with open_screen(size=(100, 90)) as screen:
         await screen.ready()
         await screen.type("/he")
         await screen.sees("› /help")
@@ -77,6 +77,18 @@ async def test_files_and_names_are_completed(open_screen: Open, folder: Path) ->
         await screen.sees("› Engine.step", "method, lines 2-3")
         await screen.press("enter")
         assert screen.app.editor.text == "look at @src/engine.py:Engine.step "
+
+
+async def test_a_whole_name_is_sent_by_enter(open_screen: Open, folder: Path) -> None:
+    """Where the name is typed to its end there is nothing to complete, though others contain it."""
+    (folder / "engine.py").write_text("class Engine:\n    def step(self):\n        pass\n")
+    async with open_screen() as screen:
+        await screen.type("look at @engine.py:Engin")
+        await screen.sees("› Engine")
+        await screen.type("e")
+        await screen.until(lambda: not screen.app.menu.is_open)
+        await screen.press("enter")
+        await screen.until(lambda: not screen.app.editor.text)
 
 
 async def test_history_is_kept_and_searched(open_screen: Open) -> None:

@@ -42,7 +42,7 @@ def complete(before: str, folder: Path, commands: Callable[[], Sequence[Candidat
     typed = word[1]
     found = _symbols(folder, typed) if ":" in typed else _paths(folder, typed)
     candidates = tuple(found[:MAX_SHOWN])
-    if not candidates or (len(candidates) == 1 and candidates[0].text == f"@{typed}"):
+    if not candidates or any(each.text == f"@{typed}" for each in found):  # whole: Enter sends it
         return None
     return Completion(len(typed) + 1, candidates)
 
