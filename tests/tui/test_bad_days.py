@@ -118,7 +118,7 @@ async def test_a_model_that_cannot_be_had_leaves_the_message_in_the_queue(
 
 
 async def test_a_file_that_is_deleted_under_an_edit(open_screen: Open, folder: Path) -> None:
-    """The file goes while the change waits: it is not brought back, the screen says why, the text is kept."""
+    """The file goes while the change waits: it is asked about, and brought back only if the user says so."""
     old = "def show(task):\n    # one\n    print(task.title)\n"
     new = old.replace("# one", "# two")
     (folder / "task.py").write_text(old)
@@ -129,8 +129,10 @@ async def test_a_file_that_is_deleted_under_an_edit(open_screen: Open, folder: P
         await screen.decides()
         (folder / "task.py").unlink()
         await screen.press("y")
+        await screen.sees("task.py", "f leave the file")
+        assert not (folder / "task.py").exists()
+        await screen.press("f")
         await screen.idle()
-        await screen.sees("task.py", "kept")
         assert not (folder / "task.py").exists()
         await screen.say("what now?")
         await screen.sees("Hello there.")
