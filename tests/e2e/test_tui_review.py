@@ -25,6 +25,15 @@ def file(home: Home) -> Path:
     return file
 
 
+def test_an_exported_size_is_not_believed(tmux: Tmux, home: Home) -> None:
+    """COLUMNS and LINES of another window do not matter: the screen is as large as it is."""
+    home.script({"": "Hello there."})
+    home.extra |= {"COLUMNS": "40", "LINES": "10"}
+    tmux.open(rows=30)
+    tmux.sees("ready")
+    assert "? keys" in tmux.text.splitlines()[29]
+
+
 def ask(tmux: Tmux) -> None:
     tmux.open(rows=40)
     tmux.say(ASK)

@@ -109,7 +109,7 @@ async def test_letters_are_text_while_the_user_types(open_screen: Open, file: Pa
 async def test_a_message_instead_of_a_decision_turns_the_edit_around(open_screen: Open, file: Path) -> None:
     """Enter with words while a proposal waits strikes it, and the model writes again."""
     replies = {"quietly": f"```python\n{NEW.replace('two', 'quiet')}```"} | REPLIES
-    async with open_screen(replies) as screen:
+    async with open_screen(replies, size=(100, 40)) as screen:
         await screen.ready()
         await screen.say(ASK)
         await screen.decides()

@@ -17,7 +17,12 @@ _ECHOING, _READING = termios.ECHO | termios.ICANON, termios.ICRNL
 
 @contextlib.contextmanager
 def keys_as_typed() -> Iterator[str]:
-    """Keep keys as they are until the end of the block. Yield what was typed before it."""
+    """Keep keys as they are until the end of the block. Yield what was typed before it.
+
+    An exported COLUMNS or LINES is forgotten: it is the size that some window had, and not this one.
+    """
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     if not sys.stdin.isatty():
         yield ""
         return

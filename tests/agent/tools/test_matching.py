@@ -69,7 +69,7 @@ def test_nothing_alike_is_said_plainly() -> None:
 def test_exact_places_are_where_the_text_is(lines: list[str], wanted: str) -> None:
     """Each place, cut out of the file, is the text; there are as many as Python counts."""
     file = [part for line in lines for part in line.split("\n")]
-    text = "\n".join(file) + "\n"
+    text = "".join(f"{line}\n" for line in file)
     places = find_exact(file, wanted)
     assert len(places) == text.count(wanted)
     for place in places:

@@ -202,8 +202,16 @@ class Conversation:
         rewound = Rewound(turn, talk, code, *_named(edits))
         self._show(rewound)
         if edits and not talk:
-            self.note(f"(I took back your changes to {', '.join(rewound.paths)}.)")
+            self.note(f"(I took back your changes to {self._names(rewound.paths)}.)")
         return rewound
+
+    def _names(self, paths: Sequence[str]) -> str:
+        """Return the files as they are named in this folder."""
+        inside = [Path(path) for path in paths]
+        return ", ".join(
+            str(path.relative_to(self.folder) if path.is_relative_to(self.folder) else path)
+            for path in inside
+        )
 
     def undo(self) -> EditsUndone:
         """Take back the newest edit of this conversation. Raise `NothingToUndo` if that cannot be done."""
@@ -215,7 +223,7 @@ class Conversation:
         self._journal.undo(number=edits[0].entry)
         undone = EditsUndone(*_named(edits))
         self._show(undone)
-        self.note(f"(I took back your change to {', '.join(undone.paths)}.)")
+        self.note(f"(I took back your change to {self._names(undone.paths)}.)")
         return undone
 
     def redo(self) -> EditsRedone:
@@ -229,7 +237,7 @@ class Conversation:
         standing = self._journal.standing()
         redone = EditsRedone(*_named([edit for edit in edits if edit.entry in standing]))
         self._show(redone)
-        self.note(f"(I brought back your change to {', '.join(redone.paths)}.)")
+        self.note(f"(I brought back your change to {self._names(redone.paths)}.)")
         return redone
 
     def fork(self, face: Presenter | None = None) -> "Conversation":

@@ -56,7 +56,7 @@ def find(lines: Sequence[str], wanted: str) -> Match:
 
 def find_exact(lines: Sequence[str], wanted: str) -> list[Match]:
     """Return every place where the text stands as it is, without overlap."""
-    text = "\n".join(lines) + "\n"
+    text = "".join(f"{line}\n" for line in lines)
     places, at = [], text.find(wanted)
     while at >= 0:
         places.append(_exact(text, at, at + len(wanted)))
