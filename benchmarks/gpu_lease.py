@@ -25,7 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 LEASE = ROOT / "dist" / "lease"
-PIECE_BYTES = 58 << 20
+PIECE_BYTES = 52 << 20
 LANGUAGES = ("bash", "c", "cpp", "go", "java", "javascript", "python", "rust", "typescript")
 WHEELS = (
     *("msgspec", "gguf", "click", "llguidance", "pytest", "pluggy", "iniconfig", "packaging"),
