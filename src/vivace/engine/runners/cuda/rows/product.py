@@ -1,0 +1,103 @@
+"""The product of 32 or 64 rows with 8-bit weights, in Triton: the sums of kernels/product.cuh, to the bit.
+
+An activation is two digits of 8 bits. A slice of columns is summed in integers, which is exact in any order;
+the slices are added in fp32, in their order. So Hopper's large matrix instructions give the sums that the
+kernel for one token gives. The weights are read as they lie (`weights/layout.py`): 64 columns of a row are
+64 bytes in another order, and the digits come in that order too. Owns the multiplication, not the scales.
+"""
+
+from typing import NamedTuple
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+BLOCK = 64  # columns that lie together
+TILE_BYTES = 512  # 8 rows of such a block
+
+
+class Cut(NamedTuple):
+    """How columns are summed: `parts` with a sum each, of `slices` that are added in order."""
+
+    parts: int
+    slices: int
+    columns: int  # of a slice
+
+
+class Tile(NamedTuple):
+    """What one block of the GPU computes."""
+
+    rows: int = 64  # of the weights
+    warps: int = 4
+    stages: int = 3
+
+
+def multiply(
+    digits: torch.Tensor,  # [2][rows][columns] int8: high digits, low digits
+    weights: torch.Tensor,  # as `layout.tile` made them
+    sums: torch.Tensor,  # [parts][rows][weight rows] fp32
+    cut: Cut,
+    tile: Tile,
+) -> None:
+    """Write for each part the sum over its columns, in the unit of weights and activations."""
+    _, rows, columns = digits.shape
+    count = sums.shape[2]
+    if not digits.is_cuda and not _is_interpreted():
+        sums.copy_(plain_sums(digits, weights, cut))
+        return
+    _multiply[(triton.cdiv(count, tile.rows), cut.parts)](
+        *(digits, weights, sums, count),
+        *(rows, columns, cut.slices, cut.columns // BLOCK, tile.rows),
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+
+
+def _is_interpreted() -> bool:
+    return not isinstance(_multiply, triton.JITFunction)
+
+
+def plain_sums(digits: torch.Tensor, weights: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """Return the same in plain torch."""
+    _, rows, columns = digits.shape
+    lying = weights.view(-1, columns // BLOCK, 8, BLOCK).transpose(1, 2)
+    plain = lying.reshape(-1, cut.parts, cut.slices, cut.columns).double()
+    each = digits.view(2, rows, cut.parts, cut.slices, cut.columns).double()
+    exact = torch.einsum("drpsc,npsc->dsprn", each, plain)  # of integers below 2^53
+    slices = 256.0 * exact[0].float() + exact[1].float()
+    total = torch.zeros_like(slices[0])
+    for index in range(cut.slices):
+        total += slices[index]
+    return total
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _multiply(  # type: ignore[no-untyped-def]
+    digits, weights, sums, count,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLICES: tl.constexpr, BLOCKS: tl.constexpr,
+    TILE: tl.constexpr,
+):  # fmt: skip
+    """Sum one part of the columns for TILE rows of the weights and all rows of the digits."""
+    part = tl.program_id(1)
+    n = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    k = tl.arange(0, 64)
+    m = tl.arange(0, ROWS)
+    known = tl.minimum(n, count - 1)  # past the end the last row again
+    first = part * SLICES * BLOCKS
+    left = (
+        weights + (known // 8).to(tl.int64)[:, None] * (8 * COLUMNS) + (known % 8 * 64)[:, None] + k[None, :]
+    )
+    high = digits + m[None, :] * COLUMNS + k[:, None]
+    low = high + ROWS * COLUMNS
+    total = tl.zeros([TILE, ROWS], tl.float32)
+    for index in tl.range(0, SLICES):
+        upper = tl.zeros([TILE, ROWS], tl.int32)
+        lower = tl.zeros([TILE, ROWS], tl.int32)
+        for block in tl.static_range(BLOCKS):
+            at = first + index * BLOCKS + block
+            w = tl.load(left + at * 512)
+            upper = tl.dot(w, tl.load(high + at * 64), upper)
+            lower = tl.dot(w, tl.load(low + at * 64), lower)
+        total += upper.to(tl.float32) * 256.0 + lower.to(tl.float32)
+    out = sums + (part * ROWS + m)[None, :].to(tl.int64) * count + n[:, None]
+    tl.store(out, total, mask=(n < count)[:, None])
