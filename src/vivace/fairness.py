@@ -68,6 +68,11 @@ class RealtimeShare:
         """Whether the next pick belongs to work that is not realtime."""
         return self._in_a_row >= REALTIME_IN_A_ROW
 
+    @property
+    def realtime_left(self) -> int:
+        """Return how many realtime picks come before other work is due."""
+        return max(0, REALTIME_IN_A_ROW - self._in_a_row)
+
     def count(self, *, is_realtime: bool, is_other_waiting: bool) -> None:
         """Count one pick."""
         self._in_a_row = self._in_a_row + 1 if is_realtime and is_other_waiting else 0

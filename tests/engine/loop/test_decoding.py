@@ -175,3 +175,23 @@ def test_steps_are_begun_ahead_for_one_turn_without_drafts() -> None:
     desk.give(Open("r"), Generate("r", "a", [5, 6], max_tokens=9, use_drafts=False))
     desk.run(Generate("s", "b", [9], max_tokens=4, use_drafts=False))
     assert 0 in [steps_ahead for _, steps_ahead in runner.asked]
+
+
+def test_steps_are_begun_ahead_beside_background_work() -> None:
+    """A lone realtime turn runs ahead up to the pass that belongs to the background, and never past it."""
+    runner = DecodingRunner()
+    desk = Desk(runner)
+    desk.give(Open("b"), Generate("b", "work", [5, 6], max_tokens=50, use_drafts=False, tier="background"))
+    desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=45, use_drafts=False))
+    desk.engine.step()  # reads the prompt: the first of 19
+    runner.asked.clear()
+    while len(runner.asked) < 18:
+        desk.engine.step()
+    assert [steps_ahead for _, steps_ahead in runner.asked] == [2] * 16 + [1, 0]
+    assert not desk.tokens("work")
+    desk.engine.step()
+    assert len(desk.tokens("work")) == 1
+    desk.run()
+    alone = Desk(DecodingRunner())
+    alone.run(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=45, use_drafts=False))
+    assert desk.tokens("t") == alone.tokens("t")

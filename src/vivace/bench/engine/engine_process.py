@@ -112,6 +112,17 @@ class EngineProcess:
         assert self._ready is not None, "enter it first"
         return self._ready.limit_tokens
 
+    @property
+    def device(self) -> str:
+        """Return what computes."""
+        assert self._ready is not None, "enter it first"
+        return self._ready.device
+
+    @property
+    def threads(self) -> int:
+        assert self._ready is not None, "enter it first"
+        return self._ready.threads
+
     def close(self) -> None:
         """Close its socket, which ends it; kill it if it is not gone in time."""
         self._link.close()

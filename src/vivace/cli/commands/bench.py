@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from vivace.cli.commands.bench_tempos import tempos
 from vivace.cli.commands.bench_wire import wire
 
 DEFAULT_PLOT = Path("vivace-bench-engine.png")
@@ -108,3 +109,4 @@ def _print(report: dict[str, Any], *, as_json: bool, plot: Path | None) -> None:
 
 
 bench.add_command(wire)
+bench.add_command(tempos)

@@ -12,6 +12,7 @@ from vivace.engine.wire.frames import Append, Close, Generate, Interrupt, Rewind
 from vivace.fairness import FairCounters, RealtimeShare
 
 OUTPUT_WEIGHT = 2.0  # an output token counts as 2 prompt tokens: about what they cost
+UNCONTENDED_PASSES = 1 << 16  # of a turn that is alone: more than any runner begins ahead
 
 
 class Scheduler:
@@ -58,6 +59,15 @@ class Scheduler:
         if rest and self._share.is_other_due:
             return rest + realtime
         return realtime + rest
+
+    def passes_in_a_row(self, turn: Turn) -> int:
+        """Return how many passes the turn has from now on before another turn is due, itself included."""
+        others = [each for each in self._turns if each is not turn]
+        if not others:
+            return UNCONTENDED_PASSES
+        if not turn.is_realtime or any(each.is_realtime for each in others):
+            return 1
+        return max(1, self._share.realtime_left)
 
     def is_contended(self, turn: Turn) -> bool:
         """Return whether a realtime turn waits while this one runs."""

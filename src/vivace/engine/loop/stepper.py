@@ -128,7 +128,7 @@ class Stepper:
         session = turn.session
         self._sessions.assign_sequence(session, turn.claim)
         (span,) = turn.spans(self._limit(turn))
-        steps_ahead = turn.steps_ahead if len(self._scheduler) == 1 else 0
+        steps_ahead = min(turn.steps_ahead, self._scheduler.passes_in_a_row(turn) - 1)
         passed = time.perf_counter()
         while_running = self._sender.flush
         try:

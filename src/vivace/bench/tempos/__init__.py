@@ -1,0 +1,1 @@
+"""`vivace bench tempos`: a realtime turn beside background turns, and alone."""
