@@ -47,3 +47,38 @@ def test_numbers_and_truths_come_from_the_environment(tmp_path: Path) -> None:
     """Variables are text; they become what the setting is."""
     settings = load_settings(home(tmp_path) | {"VIVACE_PORT": "9000", "VIVACE_OFFLINE": "1"})
     assert (settings.port, settings.offline) == (9000, True)
+
+
+def test_tiers_name_a_model_each(tmp_path: Path) -> None:
+    """The realtime tier's model is `model`, the background tier's works on tasks, and a flag goes first."""
+    upstream = '[upstreams.box]\nurl = "http://127.0.0.1:1/v1"\n'
+    env = home(tmp_path, upstream + '[tiers]\nrealtime = "small"\nbackground = "box/big"\n')
+    settings = load_settings(env)
+    assert (settings.model, settings.model_of("background")) == ("small", "box/big")
+    assert settings.for_tier("background").model == "box/big"
+    assert settings.for_tier("background").having(model="flag").model == "flag"
+    assert load_settings(env | {"VIVACE_MODEL": "other"}).model == "other"
+
+
+def test_without_tiers_one_model_serves_both(tmp_path: Path) -> None:
+    """A model that was named serves both tiers; a background tier alone leaves realtime as it is."""
+    settings = load_settings(home(tmp_path, 'model = "one"\n'))
+    assert settings.for_tier("background") == settings
+    assert settings.model_of("realtime") == "one"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[tiers]\nbackground = "box/big"\n', 'there is no upstream "box"'),
+        ('[tiers]\nfast = "small"\n', "tiers"),
+        ('[tiers]\nbackground = 3\n[upstreams.box]\nurl = "x"\n', "tiers"),
+        ('model = "a"\n[tiers]\nrealtime = "b"\n', "two models for realtime"),
+        ('tiers = "b"\n', "tiers"),
+    ],
+)
+def test_tiers_that_cannot_be_served_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    """An upstream that is not there, an unknown tier and two models for one tier are errors."""
+    with pytest.raises(ConfigError) as caught:
+        load_settings(home(tmp_path, text))
+    assert said in caught.value.message

@@ -17,6 +17,7 @@ from vivace.errors import ConfigError
 DEFAULT_MODEL = "qwen2.5-coder-1.5b"
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Tier = Literal["realtime", "background"]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +64,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: dict[str, str] = {}
     # Other servers that answer for their own models, each a table `[upstreams.NAME]`.
     upstreams: dict[str, Any] = {}
+    # Which model serves which tier, a table `[tiers]`: `realtime` answers you, and is the same as `model`;
+    # `background` works on tasks. A model of an upstream is UPSTREAM/NAME. Default: `model` for both.
+    tiers: dict[Tier, str] = {}
 
     @property
     def models_dir(self) -> Path:
@@ -95,6 +99,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         upstream, slash, _ = model.partition("/")
         return bool(slash) and upstream in self.upstreams
 
+    def model_of(self, tier: Tier) -> str:
+        """Return the model that serves a tier."""
+        return self.model if tier == "realtime" else self.tiers.get(tier, self.model)
+
+    def for_tier(self, tier: Tier) -> "Settings":
+        """Return the settings of a command that works in this tier. A `--model` given to it goes first."""
+        return self.having(model=self.model_of(tier))
+
     def having(self, **changes: Any) -> "Settings":
         """The same settings with `changes`, checked again; None means unchanged."""
         values = msgspec.structs.asdict(self) | {k: v for k, v in changes.items() if v is not None}
@@ -110,7 +122,7 @@ def load_settings(environ: dict[str, str] | None = None) -> Settings:
     }
     file = _base(env, "XDG_CONFIG_HOME", ".config") / "config.toml"
     if file.exists():
-        values |= _read_toml(file)
+        values |= _with_realtime_model(_read_toml(file), file)
     return _checked(values | _from_environment(env), f"{file} or VIVACE_* variables")
 
 
@@ -124,6 +136,27 @@ def _read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", "Correct it or move it away.") from error
+
+
+def _with_realtime_model(values: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return the file's settings with the realtime tier's model as `model`. Check that upstreams exist."""
+    tiers = values.get("tiers")
+    if not isinstance(tiers, dict):
+        return values
+    for tier, model in tiers.items():
+        upstream, slash, _ = str(model).partition("/")
+        is_path = upstream in ("", ".", "..", "~") or ":" in upstream or Path(str(model)).exists()
+        if not model or (slash and not is_path and upstream not in values.get("upstreams", {})):
+            raise ConfigError(
+                f'{file}: tiers.{tier} = "{model}" names no model: there is no upstream "{upstream}".',
+                f"Add a table [upstreams.{upstream or 'NAME'}] with its url, or choose from `vivace models`.",
+            )
+    realtime = tiers.get("realtime", values.get("model"))
+    if values.get("model", realtime) != realtime:
+        raise ConfigError(
+            f"{file} names two models for realtime: model and tiers.realtime.", "Keep one of them."
+        )
+    return values | ({"model": realtime} if realtime else {})
 
 
 def _from_environment(env: dict[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.agent.loop.working import call, calls
 from tests.e2e.terminal import Home, Terminal, wait_until
 from tests.sandboxes import needs_sandbox
+from tests.server.backends.upstream.fake import Fake, chat, chunk, says, tool_call
 from vivace.agent.conversation.transcript.records import SCHEMA
 
 EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
@@ -97,3 +98,27 @@ def test_ctrl_c_ends_the_task_and_its_command(home: Home) -> None:
     assert json.loads(out.splitlines()[-1])["reason"] == "stopped"
     assert not (home.work / "survived").exists()
     assert sorted(each.name for each in home.work.iterdir()) == ["a.py", "began"]
+
+
+def test_tiers_choose_the_model_of_a_task_and_of_a_question(home: Home) -> None:
+    """A task goes to the background tier's upstream, a question to the realtime tier's own model."""
+    home.script({"": "From here."})
+    read = tool_call(0, json.dumps({"path": "a.py"}), "read", "c1")
+    box = Fake()
+    box.play(chat(chunk(read), chunk(finish="tool_calls")), says("From the box."))
+    (home.work / "a.py").write_text("x = 1\n")
+    config = home.folder / "config" / "vivace"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(
+        f'[upstreams.box]\nurl = "{box.url}"\napi = "chat"\nmodels = ["big"]\n'
+        f'[tiers]\nrealtime = "{home.model}"\nbackground = "box/big"\n'
+    )
+    home.model = ""
+    try:
+        done = home.run("run", "Read it.")
+        assert (done.code, done.out) == (0, "· read a.py\n  1 lines\nFrom the box.\n"), done.err
+        assert home.run("-p", "What is here?").out == "From here.\n"
+        assert "background box/big" in home.run("status").out
+        assert f"background box/big at 127.0.0.1:{box.port}" in home.run("doctor", "--quick").out
+    finally:
+        box.close()

@@ -49,8 +49,8 @@ def doctor(as_json: bool, quick: bool, tunes: bool, with_costly: bool) -> int:
         return DONE
     if with_costly:
         raise UsageError("--all goes with --tune.", "Run `vivace doctor --tune --all`.")
-    findings = [*_machine(), *_places(settings), *_model(settings), *_server(settings)]
-    if not quick:
+    findings = [*_machine(), *_places(settings), *_model(settings), *_tiers(settings), *_server(settings)]
+    if not quick and not settings.is_elsewhere(settings.model):
         findings += _speed(settings)
     problems = [finding for finding in findings if finding.remedy]
     if as_json:
@@ -109,6 +109,8 @@ def _places(settings: "Settings") -> list[Finding]:
 def _model(settings: "Settings") -> list[Finding]:
     from vivace.models.store import is_present, model_path
 
+    if settings.is_elsewhere(settings.model):
+        return [Finding("model", _placed(settings, settings.model))]
     path = model_path(settings, settings.model)
     if is_present(settings, settings.model):
         files = [path] if path.is_file() else list(path.glob("*.safetensors"))
@@ -117,6 +119,35 @@ def _model(settings: "Settings") -> list[Finding]:
         return [here, *_tuning(settings, path)] if path.is_file() else [here]
     remedy = f"Pull it: vivace models pull {settings.model}"
     return [Finding("model", f"{settings.model} is not here", remedy), Finding("threads", _threads(settings))]
+
+
+def _tiers(settings: "Settings") -> list[Finding]:
+    """Return which model serves which tier, if the settings say so."""
+    if not settings.tiers:
+        return []
+    from vivace.models.store import is_present
+    from vivace.models.tokenizer import SCRIPTED
+
+    names = {"realtime": settings.model, "background": settings.model_of("background")}
+    missing = [
+        name
+        for name in names.values()
+        if not (settings.is_elsewhere(name) or name.startswith(SCRIPTED) or is_present(settings, name))
+    ]
+    value = ", ".join(f"{tier} {_placed(settings, name)}" for tier, name in names.items())
+    return [Finding("tiers", value, f"Pull it: vivace models pull {missing[0]}" if missing else "")]
+
+
+def _placed(settings: "Settings", model: str) -> str:
+    """Return a model's name, with the address if an upstream has it."""
+    if not settings.is_elsewhere(model):
+        return model
+    from vivace.server.backends.upstream.settings import read_upstreams
+
+    named = model.partition("/")[0]
+    return next(
+        f"{model} at {each.host}" for each in read_upstreams(settings.upstreams) if each.name == named
+    )
 
 
 def _tuning(settings: "Settings", path: "Path") -> list[Finding]:

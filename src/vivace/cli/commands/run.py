@@ -70,4 +70,4 @@ def run(**given: Any) -> int:
     from vivace.cli.tasking import run_task
     from vivace.config import load_settings
 
-    return run_task(load_settings().having(model=given["model"]), Given(**given))
+    return run_task(load_settings().for_tier("background").having(model=given["model"]), Given(**given))

@@ -79,6 +79,8 @@ def status(as_json: bool) -> None:
         click.echo("No server runs. One starts by itself when it is needed, or with `vivace serve`.")
     else:
         _show(found, str(settings.token_file), str(log_file(settings)))
+    if settings.tiers and not as_json:
+        click.echo(f"{'tiers':<7} realtime {settings.model}, background {settings.model_of('background')}")
 
 
 @click.command()
