@@ -108,8 +108,9 @@ def _places(settings: "Settings") -> list[Finding]:
 
 def _model(settings: "Settings") -> list[Finding]:
     from vivace.models.store import is_present, model_path
+    from vivace.models.tokenizer import SCRIPTED
 
-    if settings.is_elsewhere(settings.model):
+    if settings.is_elsewhere(settings.model) or settings.model.startswith(SCRIPTED):
         return [Finding("model", _placed(settings, settings.model))]
     path = model_path(settings, settings.model)
     if is_present(settings, settings.model):
