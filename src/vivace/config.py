@@ -67,6 +67,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Which model serves which tier, a table `[tiers]`: `realtime` answers you, and is the same as `model`;
     # `background` works on tasks. A model of an upstream is UPSTREAM/NAME. Default: `model` for both.
     tiers: dict[Tier, str] = {}
+    # Servers whose tools a task may call (MCP), each a table `[mcp_servers.NAME]`: `command`, `args` and
+    # `env`, or `url` and `headers`.
+    mcp_servers: dict[str, Any] = {}
 
     @property
     def models_dir(self) -> Path:

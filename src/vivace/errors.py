@@ -144,6 +144,12 @@ class ApprovalNeeded(VivaceError):
     code = "approval_needed"
 
 
+class ProjectNotTrusted(ApprovalNeeded):
+    """A project's configuration would start something, and its user has not seen and allowed it."""
+
+    code = "project_not_trusted"
+
+
 class LimitReached(VivaceError):
     """It took as many turns or tokens as were allowed, and is not finished."""
 

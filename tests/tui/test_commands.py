@@ -152,3 +152,21 @@ async def test_tests_are_allowed_and_forbidden(open_screen: Open) -> None:
         assert session.talk.connection.settings.test_command == "make check"
         await screen.say("/test off")
         await screen.until(lambda: session.talk.connection.settings.test_command == "")
+
+
+async def test_trust_shows_what_would_run_and_asks(open_screen: Open) -> None:
+    """A yes is kept for just this content, and can be taken back."""
+    async with open_screen() as screen:
+        await screen.ready()
+        folder = screen.app.session.folder
+        (folder / ".mcp.json").write_text('{"mcpServers": {"one": {"command": "serve-one"}}}')
+        await screen.say("/trust")
+        await screen.sees("serve-one", "Trust it?")
+        await screen.press("down", "enter")
+        await screen.sees("Trusted. A change asks again.")
+        await screen.say("/trust")
+        await screen.sees("You trust it, as it is now.")
+        await screen.say("/trust revoke")
+        await screen.sees("Trust it?")
+        await screen.press("enter")
+        await screen.sees("Not trusted")

@@ -18,6 +18,7 @@ from vivace.agent.effort import Effort
 from vivace.agent.events import Failed
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
+from vivace.agent.trust.settings import with_project_settings
 from vivace.cli.connection import with_model, with_model_here
 from vivace.cli.show.json_lines import JsonPresenter
 from vivace.cli.show.terminal import TerminalPresenter
@@ -72,6 +73,7 @@ def _edit(
     to_write = approval != "never"
     scopes = tuple(read_scope(each, to_write=to_write, instruction=instruction) for each in parsed)
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
+    settings = with_project_settings(settings, Path.cwd())
     tests = AllowedTests(settings.test_command, Path.cwd()) if settings.test_command else None
     task = EditTask(scopes, instruction, approval, effort, tests)
 

@@ -17,6 +17,7 @@ from vivace.agent.conversation.opening import last_conversation, open_conversati
 from vivace.agent.conversation.transcript.history import Turn
 from vivace.agent.conversation.transcript.records import SCHEMA, Error, FileEdit, Result
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.trust.settings import with_project_settings
 from vivace.cli.commands.prompt import Given
 from vivace.cli.connection import with_model_here
 from vivace.cli.show.headless import HeadlessPresenter
@@ -49,7 +50,9 @@ async def _run(settings: Settings, given: Given, face: HeadlessPresenter, text: 
 def _opened(settings: Settings, given: Given, face: HeadlessPresenter) -> Conversation:
     here = Path.cwd()
     known = last_conversation(settings, here) if given.continue_ else given.resume
-    ready = with_model_here(settings)  # only now: what is wrong with the request needs no model
+    ready = with_model_here(
+        with_project_settings(settings, here)
+    )  # only now: what is wrong with the request needs no model
     connection = Connection(ready, face.progress, max_turns=given.max_turns)
     if known is None:
         return open_conversation(ready, here, face, connection, face.take)

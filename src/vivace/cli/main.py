@@ -25,6 +25,7 @@ from vivace.cli.commands import (
     prompt,
     run,
     serve,
+    trust,
     undo,
 )
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
@@ -55,6 +56,7 @@ for command in (
     undo.redo,
     ask.ask,
     run.run,
+    trust.trust,
     models.models,
     keys.keys,
     extras.extras,

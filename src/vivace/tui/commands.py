@@ -258,6 +258,35 @@ async def choose_theme(app: "VivaceApp", session: "Session", argument: str) -> N
         )
 
 
+async def trust(app: "VivaceApp", session: "Session", argument: str) -> None:
+    """Show what the project's configuration would run, and trust it by a choice."""
+    from vivace.agent.trust.describe import described
+    from vivace.agent.trust.project import read_project
+    from vivace.agent.trust.settings import with_project_settings
+    from vivace.agent.trust.store import TrustStore
+
+    store, project = TrustStore(session.settings.state_dir), read_project(session.folder)
+    if argument == "revoke":
+        store.revoke(session.folder)
+    if not project:
+        app.transcript.add(Note("This folder has no configuration that needs trust."))
+        return
+    app.transcript.add(Table(described(project), f"The configuration of {project.root}"))
+    if store.is_trusted(project):
+        app.transcript.add(Note("You trust it, as it is now.", "/trust revoke takes that back."))
+        return
+
+    def chosen(is_yes: object) -> None:
+        if is_yes:
+            store.trust(project)
+            session.use_tests(with_project_settings(session.settings, session.folder).test_command)
+        words = "Trusted. A change asks again." if is_yes else "Not trusted: nothing of it is used."
+        app.transcript.add(Note(words))
+
+    entries = [Entry("No", False, "nothing of it is used"), Entry("Yes", True, "I know who wrote it")]
+    app.menu.open(entries, chosen, title="Trust it?")
+
+
 async def run_doctor(app: "VivaceApp", session: "Session", argument: str) -> None:
     del session, argument
     await app.run_program("doctor")
@@ -287,6 +316,7 @@ COMMANDS = (
     Command("/btw", "QUESTION", "a question beside, which the conversation does not know of", ask_beside),
     Command("/export", "[FILE]", "write the conversation as Markdown", export),
     Command("/theme", "[NAME]", f"colours: {', '.join(PALETTES)}", choose_theme),
+    Command("/trust", "[revoke]", "what this folder's configuration would run, and whether it may", trust),
     Command("/doctor", "", "check this machine", run_doctor),
     Command("/exit", "", "leave; the conversation is kept", leave),
 )

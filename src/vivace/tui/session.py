@@ -15,6 +15,7 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import Failed
+from vivace.agent.trust.settings import with_project_settings
 from vivace.config import Settings
 from vivace.errors import ServerGone, TurnFault, VivaceError
 from vivace.models.presence import with_model_present
@@ -34,7 +35,7 @@ class Session:
         on_change: Callable[[], None],
         effort: Effort = DEFAULT_EFFORT,
     ) -> None:
-        self.settings, self.folder, self.presenter = settings, folder, presenter
+        self.settings, self.folder, self.presenter = _with_project(settings, folder), folder, presenter
         self._status, self._on_change = status, on_change
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: asyncio.Task[None] | None = None
@@ -208,6 +209,14 @@ class Session:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _with_project(settings: Settings, folder: Path) -> Settings:
+    """Return the settings with what a trusted project adds. A file that is wrong is told by `/trust`."""
+    try:
+        return with_project_settings(settings, folder)
+    except VivaceError:
+        return settings
 
 
 class DownloadInWords:

@@ -1,0 +1,1 @@
+"""Tools of other programs (MCP servers) for our models, and our tools for other programs."""
