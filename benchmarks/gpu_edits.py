@@ -52,10 +52,17 @@ def make_folder(checkpoint: Path, gpu_folder: Path, folder: Path) -> None:
     save_file(stored, str(folder / "model.safetensors"))
 
 
-def answer_sets(folder: Path, data: Path, results: Path, work: Path, ways: list[str]) -> int:
+def answer_sets(
+    folder: Path,
+    data: Path,
+    results: Path,
+    work: Path,
+    ways: list[str],
+    how: tuple[str, ...] = ("--at-once", str(AT_ONCE)),
+) -> int:
     """Answer the tasks through a server of our own. Return the worst exit code. What is done is kept.
 
-    `ways` are efforts, `bare`, or SET:EFFORT for one set alone.
+    `ways` are efforts, `bare`, or SET:EFFORT for one set alone; `how`: more options of `vivace eval edits`.
     """
     state = {name: str(work / "vivace" / name.lower()) for name in ("CACHE_DIR", "STATE_DIR")}
     environment = os.environ | {f"VIVACE_{name}": value for name, value in state.items()}
@@ -69,15 +76,7 @@ def answer_sets(folder: Path, data: Path, results: Path, work: Path, ways: list[
         for name in [only] if only else SETS:
             command = [sys.executable, "-m", "vivace", "eval", "edits", "--set", name, "--model", str(folder)]
             command += ["--bare"] if effort == "bare" else ["--effort", effort]
-            command += [
-                "--data",
-                str(data),
-                "--results",
-                str(results),
-                "--at-once",
-                str(AT_ONCE),
-                "--no-score",
-            ]
+            command += ["--data", str(data), "--results", str(results), "--no-score", *how]
             print(f"-- {name} {effort}", flush=True)
             worst = max(worst, subprocess.run(command, env=environment, check=False).returncode)
     return worst

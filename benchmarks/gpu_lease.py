@@ -225,14 +225,21 @@ class Lease:
 
     def stage_edits(self) -> None:
         """Answer edits through the server; `EDITS` names efforts, or SET:EFFORT, else all."""
+        self._answer("edits.jsonl", os.environ.get("EDITS", "").split())
+
+    def stage_alone(self) -> None:
+        """Answer 20 edits of each set one after the other: the seconds that one user waits."""
+        self._answer("alone.jsonl", [], "--at-once", "1", "--sample", "20")
+
+    def _answer(self, name: str, ways: list[str], *how: str) -> None:
         from gpu_edits import answer_sets, make_folder  # type: ignore[import-not-found,unused-ignore]
 
         folder = self.work / "qwen2.5-coder-1.5b"
         if not folder.exists():
             make_folder(self.model, self.gpu_folder, folder)
-        ways = os.environ.get("EDITS", "").split()
-        results = self.work / "edits.jsonl"  # what is answered stays answered
-        self.found["edits"] = answer_sets(folder, self.things / "evals", results, self.work, ways)
+        results = self.work / name  # what is answered stays answered
+        given = (how,) if how else ()
+        self.found[name] = answer_sets(folder, self.things / "evals", results, self.work, ways, *given)
         shutil.copy(results, self.out)
 
     def stage_long(self) -> None:
@@ -266,6 +273,7 @@ class Lease:
                 "fixes",
                 "others",
                 "edits",
+                "alone",
                 "long",
             )
         }

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 
 from vivace.agent.edits.apply.source import SourceFile
+from vivace.agent.edits.find.request import request_in
 from vivace.agent.edits.find.units import Unit
 
 SHARED_NATS = 0.7  # times ln(units / units with that word)
@@ -35,24 +36,25 @@ _ENDINGS = ("ing", "ies", "ed", "es", "s", "e")
 
 def may_add(instruction: str) -> bool:
     """Return whether the instruction can mean something that does not exist yet."""
-    return _ADDING.search(instruction) is not None
+    return _ADDING.search(request_in(instruction)) is not None
 
 
 def nats_for_new(instruction: str) -> float:
-    return NEW_NATS if _NEW.search(instruction) else 0.0
+    return NEW_NATS if _NEW.search(request_in(instruction)) else 0.0
 
 
 def places_for_new(units: list[Unit], instruction: str) -> list[Unit]:
     """Return the units that something new may follow. A function does not follow a method."""
-    if _MEMBER.search(instruction):
+    asked = request_in(instruction)
+    if _MEMBER.search(asked):
         return [unit for unit in units if unit.parent] or units
-    if _TOP_LEVEL.search(instruction):
+    if _TOP_LEVEL.search(asked):
         return [unit for unit in units if not unit.parent] or units
     return units
 
 
 def nats_for_file(instruction: str) -> float:
-    return FILE_NATS if _WHOLE.search(instruction) else 0.0
+    return FILE_NATS if _WHOLE.search(request_in(instruction)) else 0.0
 
 
 def nats_for_units(source: SourceFile, units: list[Unit], instruction: str) -> list[float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vivace.agent.edits.find.locate import Ranked, Scorer, rank, top_unit
+from vivace.agent.edits.find.request import request_in
 from vivace.agent.edits.find.units import Unit, new_unit_after
 from vivace.agent.edits.plan.plan import CHOSEN, MAX_STEPS, NAMED, NEAR, Need, Step, covers, without_overlaps
 from vivace.agent.edits.plan.renaming import can_rename, renamed
@@ -45,10 +46,11 @@ def plan_by_evidence(scopes: Sequence[EditScope], instruction: str) -> list[Step
     named = [Step(scope, scope.unit, NAMED, "must") for scope in scopes if scope.unit]
     if named:
         return without_overlaps(named)
+    asked = request_in(instruction)
     for find in (_renamed, _listed, _every, _everywhere):
-        steps = without_overlaps(step for scope in scopes for step in find(scope, instruction))
+        steps = without_overlaps(step for scope in scopes for step in find(scope, asked))
         if steps:
-            steps = _with_texts(scopes, steps, instruction) if find is _renamed else steps
+            steps = _with_texts(scopes, steps, asked) if find is _renamed else steps
             return steps if len(steps) <= MAX_STEPS else []
     return []
 
@@ -127,14 +129,15 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
     need: Need = "must" if is_first else "may"
     steps = [Step(scope, best.unit, CHOSEN, need)]
     is_new = best.unit.kind == "new"
-    if best.unit.kind == "file" or (is_new and not adds_and_uses(instruction)):
+    asked = request_in(instruction)
+    if best.unit.kind == "file" or (is_new and not adds_and_uses(asked)):
         return steps
     if is_new:
         best = others[0]  # how well the place scores says nothing about the others
         others = [best, *others[1:]]
     spoken = [
         each.unit
-        for each in spoken_units(instruction, scope.units)
+        for each in spoken_units(asked, scope.units)
         if not each.is_reference and not (each.is_place and covers(each.unit, best.unit))
     ]
     near = [
