@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1_000_000  # of a shell command; what follows is dropped
 END_S = 1.0  # for a shell command to end when the user leaves
 QUEUE_SHOWN = 3
+MODE_HINT_S = 4.0  # how long it is said what a permission mode means
 LOW_ROWS = 10  # below this the screen is for the transcript and the prompt alone
 
 
@@ -249,6 +250,12 @@ class VivaceApp(App[None], inherit_bindings=False):
     def answer_now(self) -> None:
         if self.session is not None:
             self.session.talk.answer_now()
+
+    def next_mode(self) -> None:
+        """Go on to the next permission mode, and say what it means."""
+        if self.session is not None:
+            mode = self.session.next_mode()
+            self.hint(f"{mode.name}: {mode.help}", seconds=MODE_HINT_S)
 
     def leave(self) -> None:
         self.run_worker(self._leave(), exit_on_error=False)

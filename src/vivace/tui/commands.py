@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from vivace.agent.effort import EFFORTS
 from vivace.errors import UsageError
 from vivace.tui.prompt.menu import Entry
+from vivace.tui.task_commands import show_permissions
 from vivace.tui.theme import PALETTES
 from vivace.tui.transcript.blocks import Note, Table
 
@@ -302,6 +303,7 @@ COMMANDS = (
     Command("/model", "[NAME]", "choose the model", choose_model),
     Command("/effort", "[LEVEL]", f"how hard to try: {', '.join(EFFORTS)}", choose_effort),
     Command("/test", "[COMMAND|off]", "tests that edits may run, in the sandbox", choose_tests),
+    Command("/permissions", "[MODE]", "what a task may do, and what asks", show_permissions),
     Command("/status", "", "conversation, server, engine", show_status),
     Command("/context", "", "what is in the prompt, token by token", show_context),
     Command("/compact", "[undo]", "let the model summarise what was said, or take that back", compact),

@@ -126,6 +126,8 @@ class Controls:
                 app.run_worker(app.write_in_editor(), exit_on_error=False)
             case "choose_model":
                 app.run_command("/model")
+            case "next_mode":
+                app.next_mode()
             case "scroll_up" | "scroll_down":
                 page = max(1, app.transcript.size.height - 2)
                 app.transcript.scroll_rows(-page if action == "scroll_up" else page)

@@ -15,6 +15,7 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import Failed
+from vivace.agent.permissions.modes import DEFAULT_MODE, Mode, mode_after
 from vivace.agent.trust.settings import with_project_settings
 from vivace.config import Settings
 from vivace.errors import ServerGone, TurnFault, VivaceError
@@ -42,8 +43,10 @@ class Session:
         self._draft = ""  # what stands in the prompt
         self._warming: asyncio.Task[None] | None = None
         self.is_ready = False  # the server answers
+        self.mode = DEFAULT_MODE  # of permissions
         self.talk = self._open(None)
         self.use_effort(effort)
+        self.use_mode(self.mode)
         self.prepare()
 
     # ---- from nothing to a server that answers -----------------------------------------------------------
@@ -178,6 +181,16 @@ class Session:
         self.talk.effort = self._effort = effort
         self._status.effort = effort
         self._on_change()
+
+    def use_mode(self, mode: Mode) -> None:
+        """Let tasks do what this permission mode allows, from the next call on."""
+        self.mode = mode
+        self._status.mode = mode.name
+        self._on_change()
+
+    def next_mode(self) -> Mode:
+        self.use_mode(mode_after(self.mode))
+        return self.mode
 
     def use_tests(self, line: str) -> None:
         """Let edits run these tests from the next turn on; none if the line is empty."""

@@ -19,6 +19,7 @@ class Status:
     activity: str = ""  # what goes on; "" when it is the user's turn
     model: str = ""
     effort: str = ""
+    mode: str = ""  # of permissions
     warm_percent: int | None = None  # of the prompt that is being typed
     context_tokens: int = 0
     window_tokens: int = 0
@@ -28,7 +29,7 @@ class Status:
 
     def parts(self) -> list[tuple[int, str]]:
         """Return the parts from left to right, each with its rank: what has the highest goes first."""
-        parts = [(0, self.activity or "ready"), (3, self.model), (5, self.effort)]
+        parts = [(0, self.activity or "ready"), (3, self.model), (5, self.effort), (4, self.mode)]
         if self.queued:
             parts.insert(1, (1, f"{self.queued} queued"))
         if self.warm_percent is not None:
