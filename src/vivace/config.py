@@ -29,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Token, keys, stored responses, logs and the undo journal: what is deleted here is lost.
     # Default: `$XDG_STATE_HOME/vivace`, or `~/.local/state/vivace`.
     state_dir: Path
+    # Your own `AGENTS.md`, beside `config.toml`. Default: `$XDG_CONFIG_HOME/vivace`, or `~/.config/vivace`.
+    config_dir: Path | None = None
     # Where `vivace eval edits` finds its tasks, which it says how to get. Default: `evals` in `cache_dir`.
     evals_dir: Path | None = None
     model: str = DEFAULT_MODEL  # a name from `vivace models`, a .gguf file, or a folder of safetensors
@@ -122,8 +124,9 @@ def load_settings(environ: dict[str, str] | None = None) -> Settings:
     values: dict[str, Any] = {
         "cache_dir": _base(env, "XDG_CACHE_HOME", ".cache"),
         "state_dir": _base(env, "XDG_STATE_HOME", ".local/state"),
+        "config_dir": _base(env, "XDG_CONFIG_HOME", ".config"),
     }
-    file = _base(env, "XDG_CONFIG_HOME", ".config") / "config.toml"
+    file = values["config_dir"] / "config.toml"
     if file.exists():
         values |= _with_realtime_model(_read_toml(file), file)
     return _checked(values | _from_environment(env), f"{file} or VIVACE_* variables")

@@ -5,7 +5,7 @@ the connection (`model`).
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,16 @@ from pathlib import Path
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.languages import fence_tag_for
 from vivace.agent.edits.write.answer import fence_for
-from vivace.agent.events import AnswerGrew, AnswerStarted, TimesMeasured, TurnTimes, WritingEnded
+from vivace.agent.events import (
+    NO_MEMORY,
+    AnswerGrew,
+    AnswerStarted,
+    MemoryUsed,
+    TimesMeasured,
+    TurnTimes,
+    WritingEnded,
+)
+from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
 from vivace.agent.prompting import Message, read_prompt, user
@@ -25,23 +34,28 @@ MAX_ANSWER_TOKENS = 2048
 @dataclass(frozen=True)
 class Question:
     messages: list[Message]
+    memory: MemoryUsed = NO_MEMORY
     asked_at_s: float = field(default_factory=time.perf_counter)  # when the user pressed Enter
 
 
-def read_question(question: str, paths: Iterable[Path]) -> Question:
+def read_question(question: str, paths: Sequence[Path], memory: Memory | None = None) -> Question:
     """Read the files into the prompt. What is wrong with them is raised here, before a model is needed.
 
     The files come before the question: the next question about them finds them in the KV.
     """
     if not question.strip():
         raise UsageError("The question is empty.", 'Ask something: vivace ask "QUESTION" [PATH…].')
-    content = "\n\n".join([*map(_fenced, paths), question])
-    return Question([*read_prompt("ask"), user(content)])
+    recalled = memory.recall(question, paths) if memory else NOTHING
+    parts = [recalled.rules, *map(_fenced, paths), recalled.reminder, question]
+    content = "\n\n".join(filter(None, parts))
+    return Question([*read_prompt("ask"), user(content)], recalled.used())
 
 
 async def run_ask(question: Question, model: Model, presenter: Presenter) -> None:
     """Let the model answer, and show it as it comes."""
     turns_before, first_token_ms = len(model.waterfalls), 0.0
+    if question.memory.in_words:
+        presenter.show(question.memory)
     presenter.show(AnswerStarted())
     try:
         async with aclosing(model.write(question.messages, max_tokens=MAX_ANSWER_TOKENS)) as deltas:

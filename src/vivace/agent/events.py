@@ -329,6 +329,40 @@ class CodeRead:
 
 
 @dataclass(frozen=True)
+class GivenFile:
+    """An instruction file that the model reads."""
+
+    path: str  # with its folder
+    shown: str  # its name for people
+    digest: str  # of its text: another text has another one
+
+
+@dataclass(frozen=True)
+class MemoryUsed:
+    """The model reads these instruction files and notes of the user's with the message."""
+
+    files: tuple[GivenFile, ...]
+    notes: tuple[str, ...]
+    problem: str = ""  # why the notes could not be read
+
+    @property
+    def names(self) -> str:
+        """Return the files' names and the number of notes; "" if there is neither."""
+        count = len(self.notes)
+        notes = [f"{count} note{'' if count == 1 else 's'}"] if count else []
+        return ", ".join([*(file.shown for file in self.files), *notes])
+
+    @property
+    def in_words(self) -> str:
+        lines = [f"using {self.names}"] if self.names else []
+        lines += [f"  # {' '.join(note.split())}" for note in self.notes]
+        return "\n".join([*lines, *filter(None, [self.problem])])
+
+
+NO_MEMORY = MemoryUsed((), ())
+
+
+@dataclass(frozen=True)
 class ResponseBegan:
     """The server has begun a response. By its id the conversation can go on later."""
 
@@ -509,6 +543,7 @@ AgentEvent = (
     | IntentDecided
     | FileChosen
     | CodeRead
+    | MemoryUsed
     | ResponseBegan
     | Abandoned
     | SteerQueued

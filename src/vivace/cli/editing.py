@@ -16,6 +16,7 @@ from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.events import Failed
+from vivace.agent.memory.opening import memory_for
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
 from vivace.agent.trust.settings import with_project_settings
@@ -75,7 +76,8 @@ def _edit(
     settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
     settings = with_project_settings(settings, Path.cwd())
     tests = AllowedTests(settings.test_command, Path.cwd()) if settings.test_command else None
-    task = EditTask(scopes, instruction, approval, effort, tests)
+    memory = memory_for(settings, Path.cwd(), settings.model)
+    task = EditTask(scopes, instruction, approval, effort, tests, memory)
 
     async def work(model: Model) -> Entry | None:
         return await run_edit(task, model, presenter, journal)
@@ -84,8 +86,9 @@ def _edit(
 
 
 def _answer(settings: Settings, presenter: Presenter, question: str, paths: Sequence[Path]) -> None:
-    asked = read_question(question, paths)
+    read_question(question, paths)  # what is wrong with it is said before the model is there
     settings = with_model_here(settings)
+    asked = read_question(question, paths, memory_for(settings, Path.cwd(), settings.model))
 
     async def work(model: Model) -> None:
         await run_ask(asked, model, presenter)

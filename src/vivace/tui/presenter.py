@@ -162,7 +162,7 @@ class ScreenPresenter:
                 self._end_thinking()
                 self._answer = None
                 self._say("reading")
-            case events.CodeRead():
+            case events.CodeRead() | events.MemoryUsed():
                 add(Note(event.in_words))
                 self._say("reading")
             case events.Abandoned(steer=steer, why=why):
@@ -322,6 +322,8 @@ class ScreenPresenter:
             self._transcript.add(Said(shortened(turn.text)))
             if turn.code:
                 self._transcript.add(Note(events.CodeRead(turn.code).in_words))
+            if turn.memory.in_words:
+                self._transcript.add(Note(turn.memory.in_words))
             for attempt in turn.attempts:
                 if attempt.thoughts:
                     self._transcript.add(Thinking.past(attempt.reasoning))

@@ -17,7 +17,7 @@ from vivace.client.responses import ResponsesClient
 
 @dataclass(frozen=True)
 class ContextPart:
-    name: str  # instructions, summary, message 3, answer 3, code, next
+    name: str  # instructions, summary, message 3, answer 3, code, memory, next
     tokens: int
     text: str = ""  # how it begins
 
@@ -37,8 +37,17 @@ class NextRequest:
     """What would be sent now."""
 
     body: dict[str, Any]
-    body_without_code: dict[str, Any]  # the same without the code that was found for it
-    code: tuple[CodePiece, ...]
+    body_alone: dict[str, Any]  # the same without what was found for it
+    additions: tuple["Addition", ...] = ()  # what was found for it, in the order in which it is counted
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Something that the model reads with a message although the user did not write it there."""
+
+    name: str  # code or memory
+    label: str
+    body: dict[str, Any]  # with this and all additions before it
 
 
 async def count_context(
@@ -63,12 +72,11 @@ async def count_context(
     if "previous_response_id" in upcoming.body:
         turns, before = _turn_parts(history, before)
         parts += turns
-    if upcoming.code:
-        alone = await count(upcoming.body_without_code)
-        after = await count(upcoming.body)
-        parts.append(ContextPart("code", after - alone, _labels(upcoming.code)))
-    else:
-        alone = await count(upcoming.body)
+    counted = alone = await count(upcoming.body_alone)
+    for addition in upcoming.additions:
+        after = await count(addition.body)
+        parts.append(ContextPart(addition.name, after - counted, addition.label))
+        counted = after
     return ContextUse((*parts, ContextPart("next", max(0, alone - before))), window_tokens)
 
 
@@ -85,6 +93,7 @@ def _turn_parts(history: History, before: int) -> tuple[list[ContextPart], int]:
         message = turn.total_tokens - turn.answer_tokens - before
         read = ["the turns before it"] if turn.is_retold else []
         read += [_labels(turn.code)] if turn.code else []
+        read += [turn.memory.names] if turn.memory.names else []
         parts.append(ContextPart(f"message {turn.number}", message, " + ".join([*read, turn.text])))
         parts.append(ContextPart(f"answer {turn.number}", turn.answer_tokens, turn.answer))
         before = turn.total_tokens

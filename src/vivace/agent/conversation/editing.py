@@ -23,6 +23,7 @@ from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
 from vivace.agent.events import FileChosen
+from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
 from vivace.agent.prompting import Message
@@ -43,13 +44,14 @@ async def edit_in_turn(
     approval: Approval,
     effort: Effort,
     test_command: str = "",
+    memory: Memory | None = None,
 ) -> None:
     """Find the file that the message is about, and do the edit."""
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
     scopes = await _scopes(history, model, presenter, instruction, mentions, to_write=approval != "never")
     tests = AllowedTests(test_command, Path(history.folder)) if test_command else None
-    task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests)
+    task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests, memory)
     await run_edit(task, model, presenter, journal)
 
 
@@ -110,12 +112,14 @@ def _scopes_of(folder: Path, edit: EditResult, *, to_write: bool) -> list[EditSc
         return [read_scope(Target(path, None), to_write=to_write)]
 
 
-def draft_messages(folder: Path, text: str, mention: str) -> list[Message]:
+def draft_messages(folder: Path, text: str, mention: str, memory: Memory | None = None) -> list[Message]:
     """Return what the model will read first when this draft is sent as an edit of what it mentions."""
     scope = read_scope(target_of(mention, folder), to_write=False)
     instruction = without_mentions(text, [mention]).strip()
     if scope.unit:
-        messages = rewrite_request(scope.source, scope.units, scope.unit, instruction).messages
+        recalled = memory.recall(instruction, [scope.source.path]) if memory else NOTHING
+        request = rewrite_request(scope.source, scope.units, scope.unit, instruction, recalled=recalled)
+        messages = request.messages
     else:
         short = shortlist(scope.source, scope.units, instruction)
         messages = locate_messages(scope.source, short, instruction)

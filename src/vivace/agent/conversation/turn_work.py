@@ -6,20 +6,23 @@ turn's beginning and end (`conversation`), nor what is shown in it (`answering`,
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from vivace.agent.conversation import compaction
 from vivace.agent.conversation.answering import Answering, Ending
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.context import NextRequest
+from vivace.agent.conversation.context import Addition, NextRequest
 from vivace.agent.conversation.editing import draft_messages, edit_in_turn
 from vivace.agent.conversation.message.intent import decide_intent, intent_by_words
+from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.prompt import (
-    content_of,
+    Asked,
     latest_turns,
     next_input,
     previous_response,
+    told_memory,
     turns_since_summary,
 )
 from vivace.agent.conversation.message.relevant_code import find_code
@@ -29,7 +32,6 @@ from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import (
     Abandoned,
-    CodePiece,
     CodeRead,
     Compacted,
     CompactionStarted,
@@ -37,6 +39,8 @@ from vivace.agent.events import (
     Retold,
     TurnKind,
 )
+from vivace.agent.memory.opening import memory_for
+from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.presenter import Presenter
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
@@ -146,27 +150,31 @@ class TurnWork:
             approval=self.approval,
             effort=self.effort,
             test_command=self._connection.settings.test_command,
+            memory=self.memory,
         )
         return Ending("completed")
 
     async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:
-        content = await self._content_with_code(text, mentions)
+        asked = await self._asked(text, mentions)
+        content = asked.content(self._folder)  # what is wrong with its files is raised here
+        if asked.code:
+            self._presenter.show(CodeRead(asked.code))
         window = await self._connection.window_tokens(self._history.model) if self._can_compact else 0
         if compaction.is_due(self._history, content, window):
             await self.compact("window")
         if not previous_response(self._history):
-            return await self._answer_anew(content)
+            return await self._answer_anew(asked, content)
         try:
-            return await self._answer_to(self.request(content))
+            return await self._answer_to(asked)
         except RequestRefused as error:
             if error.code == NOT_KNOWN:
-                return await self._answer_anew(content)
+                return await self._answer_anew(asked, content)
             if error.code != ContextOverflow.code or not self._can_compact:
                 raise
         await self.compact("window")
-        return await self._answer_to(self.request(content))
+        return await self._answer_to(asked)
 
-    async def _answer_anew(self, content: str) -> Ending:
+    async def _answer_anew(self, asked: Asked, content: str) -> Ending:
         """Answer where the server has no response to go on from: tell it the latest turns that fit."""
         turns = await self._retold_turns(content)
         while True:
@@ -174,7 +182,7 @@ class TurnWork:
             if said:
                 self._presenter.show(Retold(turns[0].number if turns else 0, len(said) - len(turns)))
             try:
-                return await self._answer_to(self.request(content, turns))
+                return await self._answer_to(asked, turns)
             except RequestRefused as error:
                 if error.code != ContextOverflow.code or not turns:
                     raise
@@ -186,7 +194,11 @@ class TurnWork:
         share = int(compaction.WINDOW_SHARE * window * compaction.CHARS_PER_TOKEN)
         return latest_turns(self._history, max(0, share - len(content)) if window else None)
 
-    async def _answer_to(self, request: dict[str, Any]) -> Ending:
+    async def _answer_to(self, asked: Asked, retold: Sequence[Turn] | None = None) -> Ending:
+        used = self._untold(asked, retold).memory.used()
+        if used.in_words:
+            self._presenter.show(used)
+        request = self.request(asked, retold)
         self._answering = Answering(await self._connection.client(), self._presenter)
         try:
             return await self._answering.run(request, self._history.id)
@@ -220,41 +232,57 @@ class TurnWork:
             return await compaction.summarize(client, self._history, body, lane=self._history.id)
 
         try:
-            return await summarize(self.request(asked))
+            return await summarize(self.request(Asked(asked)))
         except RequestRefused as error:
             if error.code != NOT_KNOWN:
                 raise
-        return await summarize(self.request(asked, await self._retold_turns(asked)))
+        return await summarize(self.request(Asked(asked), await self._retold_turns(asked)))
 
-    async def _content_with_code(self, text: str, mentions: tuple[str, ...]) -> str:
-        """Return the message with its files, and show what else the model reads with it."""
-        code = await self._code_for(text, mentions)
-        if code:
-            self._presenter.show(CodeRead(code))
-        return content_of(text, mentions, Path(self._history.folder), code)
+    @property
+    def _folder(self) -> Path:
+        return Path(self._history.folder)
 
-    async def _code_for(self, text: str, mentions: tuple[str, ...]) -> tuple[CodePiece, ...]:
-        """Return the code that a question is about. Where something is mentioned, nothing else is read."""
-        return () if mentions else await asyncio.to_thread(find_code, self._history, text)
+    @property
+    def memory(self) -> Memory:
+        """Return where instruction files and notes are found, with the room that the model has for them."""
+        return memory_for(self._connection.settings, self._folder, self._history.model)
+
+    async def _asked(self, text: str, mentions: tuple[str, ...]) -> Asked:
+        """Return the message with what it is about: where something is mentioned, no other code is read."""
+        code = () if mentions else await asyncio.to_thread(find_code, self._history, text)
+        paths = [target_of(mention, self._folder).path for mention in mentions]
+        paths += [self._folder / piece.path for piece in code]
+        return Asked(text, mentions, code, await asyncio.to_thread(self.memory.recall, text, paths))
+
+    def _untold(self, asked: Asked, retold: Sequence[Turn] | None) -> Asked:
+        """Return the message with what the log does not have yet of files and notes."""
+        told = told_memory(self._history) if retold is None else []
+        return replace(asked, memory=asked.memory.untold(told))
 
     async def next_request(self, text: str, mentions: tuple[str, ...]) -> NextRequest:
         """Return what would be sent if this were asked now."""
-        folder, code = Path(self._history.folder), await self._code_for(text, mentions)
+        asked = await self._asked(text, mentions)
         is_new = not previous_response(self._history)
         retold = await self._retold_turns(text) if is_new else None
-        alone = self.request(content_of(text, mentions, folder), retold)
-        body = self.request(content_of(text, mentions, folder, code), retold) if code else alone
-        return NextRequest(body, alone, code)
+        without_memory = self.request(replace(asked, memory=NOTHING), retold)
+        alone = self.request(Asked(text, mentions), retold)
+        body = self.request(asked, retold)
+        additions = []
+        if asked.code:
+            labels = ", ".join(piece.label for piece in asked.code)
+            additions.append(Addition("code", labels, without_memory))
+        if used := self._untold(asked, retold).memory:
+            additions.append(Addition("memory", used.used().names, body))
+        return NextRequest(body, alone, tuple(additions))
 
     async def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
         """Return the body of what is read first if this draft is sent."""
-        folder = Path(self._history.folder)
         if mentions and intent_by_words(text) == "edit":
-            items = draft_messages(folder, text, mentions[0])
+            items = await asyncio.to_thread(draft_messages, self._folder, text, mentions[0], self.memory)
             return {"model": self._history.model, "input": items, "temperature": 0, "store": False}
         return (await self.next_request(text, mentions)).body
 
-    def request(self, content: str, retold: Sequence[Turn] | None = None) -> dict[str, Any]:
+    def request(self, asked: Asked, retold: Sequence[Turn] | None = None) -> dict[str, Any]:
         """Return the body of the next answer: what is new behind the last response.
 
         `retold`: a new log that begins with these turns.
@@ -262,7 +290,7 @@ class TurnWork:
         previous = previous_response(self._history) if retold is None else ""
         body: dict[str, Any] = {
             "model": self._history.model,
-            "input": next_input(self._history, content, retold),
+            "input": next_input(self._history, self._untold(asked, retold), retold),
             "temperature": 0,
             "max_output_tokens": MAX_ANSWER_TOKENS,
         }

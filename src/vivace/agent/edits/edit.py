@@ -4,9 +4,10 @@ Owns the order of the steps, what becomes of a unit that fails, and that imports
 there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor the files (`flow`).
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.find.languages import language_for
@@ -28,6 +29,7 @@ from vivace.agent.events import (
     UnitLeft,
     UnitLocated,
 )
+from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.model import Model
 from vivace.errors import EditRejected
 
@@ -35,16 +37,21 @@ Proposing = EditPlanned | UnitLocated | Writing | UnitLeft | ImportsAdded | Edit
 
 
 async def propose(
-    model: Model, scopes: Sequence[EditScope], instruction: str, effort: Effort
+    model: Model,
+    scopes: Sequence[EditScope],
+    instruction: str,
+    effort: Effort,
+    recalled: Mapping[Path, Recalled] | None = None,
 ) -> AsyncGenerator[Proposing]:
-    """Yield the events of one edit; the last is the proposal."""
+    """Yield the events of one edit; the last is the proposal. `recalled` is what is remembered of files."""
     steps = await make_plan(model, scopes, instruction)
     if len(steps) > 1:
         yield _planned(steps)
     draft, done, missing = Draft(), list[Step](), list[str]()
     while len(done) < len(steps):
         step = steps[len(done)]
-        async with aclosing(_carry_out(model, step, draft, instruction, effort, len(steps))) as events:
+        known = (recalled or {}).get(step.scope.source.path, NOTHING)
+        async with aclosing(_carry_out(model, step, draft, instruction, effort, len(steps), known)) as events:
             async for event in events:
                 if isinstance(event, UnitLeft) and event.problem and step.need != "guess":
                     missing.append(f"{step.unit.qualified_name}: {event.problem}")
@@ -63,7 +70,13 @@ async def propose(
 
 
 async def _carry_out(
-    model: Model, step: Step, draft: Draft, instruction: str, effort: Effort, step_count: int
+    model: Model,
+    step: Step,
+    draft: Draft,
+    instruction: str,
+    effort: Effort,
+    step_count: int,
+    recalled: Recalled,
 ) -> AsyncGenerator[UnitLocated | Writing | UnitLeft]:
     """Rewrite one unit in the draft. One of several that fails, or needs no change, stays as it is."""
     scope, path = step.scope, step.scope.source.path
@@ -83,6 +96,7 @@ async def _carry_out(
         may_stay=step.need != "must",
         done=draft.diff(),
         is_alone=is_alone,
+        recalled=recalled,
     )
     budget = BUDGETS[effort] if step.need != "guess" else BUDGETS["low"]
     problem = ""

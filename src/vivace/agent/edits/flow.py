@@ -9,6 +9,7 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
@@ -35,6 +36,7 @@ from vivace.agent.events import (
     UserTestsStarted,
     WritingEnded,
 )
+from vivace.agent.memory.recall import Memory, Recalled, joined
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
 from vivace.errors import EditConflict, EditRejected
@@ -50,6 +52,7 @@ class EditTask:
     approval: Approval
     effort: Effort = DEFAULT_EFFORT
     tests: AllowedTests | None = None  # None: the user allowed none to be run
+    memory: Memory | None = None  # None: without instruction files and notes
     asked_at_s: float = field(default_factory=time.perf_counter)  # when the user pressed Enter
 
 
@@ -117,9 +120,12 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
     located = turns_before  # turns after which the first unit is known
     last: AgentEvent | None = None
     first = task.scopes[0]
+    recalled = await asyncio.to_thread(_recall, task)
+    if (used := joined(recalled.values()).used()).in_words:
+        presenter.show(used)
     presenter.show(EditStarted(first.source, first.unit, task.instruction))
     try:
-        async with aclosing(propose(model, task.scopes, task.instruction, task.effort)) as events:
+        async with aclosing(propose(model, task.scopes, task.instruction, task.effort, recalled)) as events:
             async for event in events:
                 if isinstance(event, UnitLocated) and not first_token_ms:
                     located = len(model.waterfalls)
@@ -139,6 +145,15 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
     if times:  # the model was needed
         presenter.show(TimesMeasured(model.name, times, first_token_ms))
     return last.proposal
+
+
+def _recall(task: EditTask) -> dict[Path, Recalled]:
+    """Return what is remembered about the instruction, for each file of the edit."""
+    memory = task.memory
+    if memory is None:
+        return {}
+    paths = dict.fromkeys(scope.source.path for scope in task.scopes)
+    return {path: memory.recall(task.instruction, [path]) for path in paths}
 
 
 def _named(waterfalls: list[Waterfall], located: int) -> tuple[TurnTimes, ...]:

@@ -28,6 +28,7 @@ from vivace.agent.events import (
     DiffGrew,
     RepairStarted,
 )
+from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.model import Model
 from vivace.errors import ContextOverflow, EditRejected, FileProblem, RequestRefused
 
@@ -46,6 +47,7 @@ class UnitTask:
     may_stay: bool = False  # an answer that changes nothing is as good as another
     done: str = ""  # what earlier steps of the same edit changed, as a diff
     is_alone: bool = True  # otherwise other units are for other steps
+    recalled: Recalled = NOTHING  # instruction files and notes
 
 
 async def rewrite_unit(
@@ -53,7 +55,13 @@ async def rewrite_unit(
 ) -> AsyncGenerator[Writing | FileProposal]:
     """Yield what happens, and the proposal last. It may have problems, or change nothing."""
     request = rewrite_request(
-        task.source, task.units, task.unit, task.instruction, done=task.done, is_alone=task.is_alone
+        task.source,
+        task.units,
+        task.unit,
+        task.instruction,
+        done=task.done,
+        is_alone=task.is_alone,
+        recalled=task.recalled,
     )
     first = ""
     async for event in _stream(model, task, request):

@@ -25,6 +25,7 @@ from vivace.agent.loop.steps import (
     FilesWritten,
     PlanUpdated,
 )
+from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.permissions.decision import Need, Situation, Verdict, decide
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded
@@ -64,6 +65,7 @@ class Desk:
     journal: Journal
     instruction: str
     presenter: TaskPresenter
+    recalled: Recalled = NOTHING  # instruction files and notes, which stand in front of the task
     is_tainted: bool = False  # the model has read text that its user did not write
     entries: list[int] = field(default_factory=list)  # of the journal
     refused: int = 0  # calls that were not allowed

@@ -4,6 +4,7 @@ Owns which models can call tools, and what a task is begun with: tools, policies
 Does not run it (`task`).
 """
 
+import asyncio
 from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
@@ -11,6 +12,7 @@ from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.calls import Desk, TaskPresenter
 from vivace.agent.loop.task import Task, TaskLimits
+from vivace.agent.memory.recall import LARGE_CHARS, Memory
 from vivace.agent.permissions.policy import Policy, project_policy
 from vivace.agent.sandbox.run import run_sandboxed
 from vivace.agent.tools.base import ToolContext
@@ -67,7 +69,10 @@ async def open_task(
     context = ToolContext(folder, policies, has_sandbox=await has_sandbox())
     journal = Journal(settings.state_dir / "undo")
     journal.heal()
-    desk = Desk(own_tools(), context, journal, instruction, presenter)
+    memory = Memory(folder, settings.state_dir, settings.config_dir, LARGE_CHARS)
+    recalled = await asyncio.to_thread(memory.recall, instruction)
+    desk = Desk(own_tools(), context, journal, instruction, presenter, recalled=recalled)
+    desk.is_tainted = recalled.has_strangers_text
     return Task(new_id(), connection, settings.model, desk, limits)
 
 

@@ -32,6 +32,14 @@ class TaskStarted(Record, frozen=True, tag="task.started"):
     at_s: float  # Unix time
 
 
+class MemoryRead(Record, frozen=True, tag="task.memory"):
+    """The model reads these instruction files and notes in front of the task."""
+
+    files: tuple[str, ...] = ()  # their names
+    notes: tuple[str, ...] = ()  # of the user's, that fit the task
+    problem: str = ""  # why the notes could not be read
+
+
 class TurnBegan(Record, frozen=True, tag="task.turn"):
     """The model is asked what to do next."""
 
@@ -117,6 +125,7 @@ class TaskEnded(Record, frozen=True, tag="task.ended"):
 
 AnyStep = (
     TaskStarted
+    | MemoryRead
     | TurnBegan
     | TextGrew
     | CallStarted

@@ -14,7 +14,7 @@ from typing import Any
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.records import SCHEMA, Error
 from vivace.agent.loop.calls import Calls, Desk
-from vivace.agent.loop.steps import EndReason, Steered, TaskEnded, TaskStarted, TurnBegan
+from vivace.agent.loop.steps import EndReason, MemoryRead, Steered, TaskEnded, TaskStarted, TurnBegan
 from vivace.agent.loop.turn import ModelTurn
 from vivace.agent.prompting import read_prompt, user
 from vivace.client.turn import Turn
@@ -97,6 +97,9 @@ class Task:
     async def run(self) -> TaskEnded:
         """Work to the end, whatever it is."""
         self._desk.presenter.show(self._started())
+        if (used := self._desk.recalled.used()).in_words:
+            names = tuple(file.shown for file in used.files)
+            self._desk.presenter.show(MemoryRead(files=names, notes=used.notes, problem=used.problem))
         error: VivaceError | None = None
         self._work = asyncio.create_task(self._loop())
         try:
@@ -117,7 +120,7 @@ class Task:
         return ended
 
     async def _loop(self) -> EndReason:
-        items: list[dict[str, Any]] = [*read_prompt("task"), user(self._desk.instruction)]
+        items: list[dict[str, Any]] = [*read_prompt("task"), user(self._opening_message())]
         previous = ""
         while True:
             if reason := self._limit_reached():
@@ -136,6 +139,11 @@ class Task:
             self._steers = []
             if not items:
                 return "completed"
+
+    def _opening_message(self) -> str:
+        """Return the task behind the rules of its folder and the notes that fit it."""
+        recalled = self._desk.recalled
+        return "\n\n".join(filter(None, [recalled.rules, recalled.reminder, self._desk.instruction]))
 
     def _limit_reached(self) -> EndReason | None:
         if self._turns >= self._limits.turns:

@@ -23,6 +23,7 @@ from vivace.agent.events import (
     EditProposed,
     Failed,
     ImportsAdded,
+    MemoryUsed,
     Retold,
     UnitLeft,
     UserTestsEnded,
@@ -54,7 +55,7 @@ class HeadlessPresenter:
         match event:
             case AnswerGrew(delta=delta):
                 self._write(delta)
-            case CodeRead():
+            case CodeRead() | MemoryUsed():
                 self.progress(f"({event.in_words})")
             case Abandoned():
                 self._end_line()

@@ -23,6 +23,7 @@ from vivace.agent.events import (
     EditProposed,
     Failed,
     ImportsAdded,
+    MemoryUsed,
     RepairStarted,
     TimesMeasured,
     UnitLeft,
@@ -46,6 +47,8 @@ class JsonPresenter:
                     for each in units
                 ]
                 _emit("planned", units=steps)
+            case MemoryUsed(files=files, notes=notes):
+                _emit("memory", files=[file.shown for file in files], notes=notes, problem=event.problem)
             case UnitLeft(path=path, unit=unit, problem=problem):
                 _emit("left", path=str(path), unit=unit.qualified_name, problem=problem)
             case UnitLocated(source=source, unit=unit, was_ranked=was_ranked):

@@ -6,6 +6,7 @@ answer is no. Text of tools and models is printed without control characters and
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import (
@@ -14,6 +15,7 @@ from vivace.agent.loop.steps import (
     CallEnded,
     CallStarted,
     FilesWritten,
+    MemoryRead,
     PlanUpdated,
     Steered,
     TaskEnded,
@@ -54,6 +56,8 @@ class TaskFace:
         match step:
             case TextGrew(text=text):
                 self._write(printable(text))
+            case MemoryRead(files=files, notes=notes, problem=problem):
+                self.progress("\n".join(filter(None, [_memory_in_words(files, notes), problem])))
             case CallStarted(tool=tool, title=title):
                 self._line(f"· {tool} {_one_line(title)}")
             case CallEnded(tool=tool, status=status, summary=summary) if status != "done":
@@ -108,6 +112,11 @@ class TaskFace:
     def _end_line(self) -> None:
         if self._is_mid_line:
             self._write("\n")
+
+
+def _memory_in_words(files: Sequence[str], notes: Sequence[str]) -> str:
+    used = [*files, *(f"# {_one_line(note)}" for note in notes)]
+    return f"using {', '.join(used)}" if used else ""
 
 
 def _one_line(text: str) -> str:

@@ -28,6 +28,7 @@ from vivace.agent.events import (
     EditStarted,
     Failed,
     ImportsAdded,
+    MemoryUsed,
     RepairStarted,
     TimesMeasured,
     UnitLeft,
@@ -60,6 +61,8 @@ class TerminalPresenter:
                 screen.say("Plan:")
                 for planned in units:
                     screen.say(f"  {planned.path}:{planned.unit.lines_text}  {planned.in_words}")
+            case MemoryUsed():
+                screen.dim(event.in_words)
             case UnitLeft():
                 screen.end_live()
                 screen.dim(event.in_words)

@@ -5,6 +5,7 @@ from the last response. Does not own when a request is sent (`conversation`).
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from vivace.agent.conversation.message.mentions import read_mention
 from vivace.agent.conversation.message.relevant_code import read_piece
 from vivace.agent.conversation.transcript.history import Compaction, EditResult, History, Turn
 from vivace.agent.edits.write.answer import fence_for
-from vivace.agent.events import CodePiece
+from vivace.agent.events import CodePiece, MemoryUsed
+from vivace.agent.memory.recall import NOTHING, Recalled, reminder
 from vivace.agent.prompting import Message, read_prompt, user
 from vivace.errors import UsageError
 
@@ -25,13 +27,39 @@ MAX_DIFF_LINES = 60
 MAX_RETOLD = 4000  # turns of two items each; a request has at most 10,000 items
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A message with all that belongs to it, before it is put into words for the model."""
+
+    text: str
+    mentions: tuple[str, ...] = ()
+    code: tuple[CodePiece, ...] = ()  # that was found for it
+    memory: Recalled = NOTHING  # that fits it, told before or not
+
+    def content(self, folder: Path) -> str:
+        """Return the message in the words of the model's prompt, without the rules in front of it."""
+        text = "\n\n".join(filter(None, [self.memory.reminder, self.text]))
+        return content_of(text, self.mentions, folder, self.code)
+
+
 def previous_response(history: History) -> str:
     """Return the response to go on from; "" if the model has read nothing yet."""
     return next((turn.response_id for turn in reversed(turns_since_summary(history)) if turn.is_answered), "")
 
 
-def next_input(history: History, content: str, retold: Sequence[Turn] | None = None) -> list[Message]:
-    """Return the items of the next request.
+def told_memory(history: History) -> list[MemoryUsed]:
+    """Return what of files and notes is in the log that the next request goes on from."""
+    told: list[MemoryUsed] = []
+    for turn in turns_since_summary(history):
+        if turn.is_retold:  # the log began anew here
+            told = []
+        if turn.is_answered:
+            told.append(turn.memory)
+    return told
+
+
+def next_input(history: History, asked: Asked, retold: Sequence[Turn] | None = None) -> list[Message]:
+    """Return the items of the next request. What the message remembers is told as it is: see `told_memory`.
 
     `retold`: the log begins anew with these turns, for a server that does not know the last response.
     """
@@ -43,7 +71,8 @@ def next_input(history: History, content: str, retold: Sequence[Turn] | None = N
     said = list(told(untold if retold is None else retold, Path(history.folder)))
     outcome = _outcome(untold[-1]) if untold and said else ""
     notes = history.turns[-1].notes if history.is_running else history.notes
-    return [*items, *said, user("\n\n".join(filter(None, [outcome, *notes, content])))]
+    content = asked.content(Path(history.folder))
+    return [*items, *said, user("\n\n".join(filter(None, [asked.memory.rules, outcome, *notes, content])))]
 
 
 def latest_turns(history: History, room_chars: int | None) -> list[Turn]:
@@ -71,7 +100,9 @@ def told(turns: Iterable[Turn], folder: Path) -> Iterable[Message]:
         answer = _report(turn) if turn.kind == "edit" else turn.answer
         if not answer and not turn.attempts:
             continue  # nothing came of it
-        content = content_of(turn.text, turn.mentions, folder, turn.code, is_lenient=True)
+        notes = reminder(turn.memory.notes) if turn.kind == "question" else ""
+        text = "\n\n".join(filter(None, [notes, turn.text]))
+        content = content_of(text, turn.mentions, folder, turn.code, is_lenient=True)
         yield user("\n\n".join(filter(None, [outcome, *turn.notes, content])))
         yield _assistant(answer, is_cut_off=turn.status == "stopped" and turn.kind == "question")
         outcome = _outcome(turn)

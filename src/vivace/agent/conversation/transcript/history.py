@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from vivace.agent.conversation.transcript import records
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.events import CodePiece, QueuedMessage, TurnKind, TurnStatus
+from vivace.agent.events import NO_MEMORY, CodePiece, MemoryUsed, QueuedMessage, TurnKind, TurnStatus
 
 T = TypeVar("T")
 
@@ -63,6 +63,7 @@ class Turn:
     error: str = ""
     notes: list[str] = field(default_factory=list)  # what the model was told in front of the message
     code: tuple[CodePiece, ...] = ()  # what the model read with it beside the mentions
+    memory: MemoryUsed = NO_MEMORY  # what the model read with it of files and notes
     at_s: float = 0.0  # Unix time of its beginning
     is_retold: bool = False  # its log began anew, with the latest turns told again
 
@@ -200,6 +201,8 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
             turn.kind = kind
         case records.CodeGiven(pieces=pieces):
             turn.code = tuple(pieces)
+        case records.MemoryGiven(files=files, notes=notes, problem=problem):
+            turn.memory = MemoryUsed(tuple(files), tuple(notes), problem)
         case records.ToldAgain():
             turn.is_retold = True
         case records.AttemptBegun():

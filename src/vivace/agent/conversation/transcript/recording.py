@@ -79,6 +79,8 @@ def _record_of(event: events.AgentEvent) -> AnyRecord | None:
             return records.FileNamed(path=str(path), by=by)
         case events.CodeRead(pieces=pieces):
             return records.CodeGiven(pieces=list(pieces))
+        case events.MemoryUsed(files=files, notes=notes, problem=problem):
+            return records.MemoryGiven(files=list(files), notes=list(notes), problem=problem)
         case events.AnswerStarted() | events.EditStarted():
             return records.AttemptBegun()
         case events.ResponseBegan(response_id=response_id):

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from vivace.agent.events import CodePiece, QueuedMessage, TurnKind, TurnStatus
+from vivace.agent.events import CodePiece, GivenFile, QueuedMessage, TurnKind, TurnStatus
 
 SCHEMA = 2  # 1: without `reasoning.delta`, `turn.code`, `turn.retold` and edits of several files
 
@@ -71,6 +71,14 @@ class CodeGiven(Record, frozen=True, tag="turn.code"):
     """Code that the model reads with a question, found by the question's words or by the turns before."""
 
     pieces: list[CodePiece]  # each with path, unit, by, max_chars and is_shortened
+
+
+class MemoryGiven(Record, frozen=True, tag="turn.memory"):
+    """Instruction files and notes that the model reads with the message."""
+
+    files: list[GivenFile] = []  # each with path, shown and digest
+    notes: list[str] = []  # of the user's, that fit the message
+    problem: str = ""  # why the notes could not be read
 
 
 class AttemptBegun(Record, frozen=True, tag="attempt.started"):
@@ -355,6 +363,7 @@ AnyRecord = (
     | Intent
     | FileNamed
     | CodeGiven
+    | MemoryGiven
     | AttemptBegun
     | ResponseKnown
     | ReasoningDelta

@@ -12,6 +12,7 @@ from vivace.agent.edits.find.languages import fence_tag_for
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.edits.write.context import surroundings
+from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.prompting import Message, begun_answer, read_prompt, user
 
 CHARS_PER_TOKEN = 2.5  # few, to be safe: it bounds the answer's length
@@ -41,10 +42,12 @@ def rewrite_request(
     *,
     done: str = "",
     is_alone: bool = True,
+    recalled: Recalled = NOTHING,
 ) -> Rewrite:
     """Return the request. `done` is a diff of what the same instruction has changed already.
 
     `is_alone`: the unit is all that is rewritten. Otherwise the answer ends where another one begins.
+    `recalled`: rules come first, since they stay while the user types; notes that fit come before the task.
     """
     old = source.text_of(unit.first_line, unit.last_line)
     is_prose = not units and unit.kind in ("file", "lines")
@@ -53,7 +56,8 @@ def rewrite_request(
     around = surroundings(source, units, unit, instruction)
     opening = opening_for(source, unit, instruction)
     name = source.path.name
-    parts = [f"The rest of {name}, for orientation:\n{tag}{around}\n{fence}"] if around else []
+    parts = [recalled.plain_rules] if recalled.files else []
+    parts += [f"The rest of {name}, for orientation:\n{tag}{around}\n{fence}"] if around else []
     if done:
         parts.append(f"Done already for this task:\n{fence}diff\n{done}\n{fence}")
     if unit.kind == "new" and not source.exists:
@@ -64,6 +68,7 @@ def rewrite_request(
         parts.append(f"The new piece comes directly after this one in {name}:\n{tag}{below}{fence}")
     else:
         parts.append(f"The piece of {name} to rewrite:\n{tag}{old}{fence}")
+    parts += [recalled.reminder] if recalled.notes else []
     parts.append(f"Task: {instruction}")
     prompt = "add" if unit.kind == "new" else "revise" if is_prose else "rewrite"
     messages = [*read_prompt(prompt), user("\n\n".join(parts)), begun_answer(tag + opening)]

@@ -1,0 +1,1 @@
+"""What is remembered from one conversation to the next: instruction files, notes, past conversations."""

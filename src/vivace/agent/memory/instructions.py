@@ -1,0 +1,113 @@
+"""Instruction files: `AGENTS.md` or `CLAUDE.md`, of the user and at every level of a repository.
+
+Owns which files apply to a path, reading them within bounds, and how they share the room that a prompt has.
+A repository's file is text of strangers: it is read by the model, and by nothing else. Does not own where it
+stands in a prompt (`recall`).
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vivace.redaction import redact
+
+NAMES = ("AGENTS.md", "CLAUDE.md")  # the first one that a folder has
+MAX_READ_BYTES = 256 * 1024  # of one file
+LEAST_CHARS = 200  # less than this of a file says nothing
+CUT = "…"
+
+
+@dataclass(frozen=True)
+class InstructionFile:
+    path: Path
+    shown: str  # its name for people: relative to the repository, or with the home folder as ~
+    text: str
+    is_own: bool = False  # the user's, not the repository's
+
+    @property
+    def digest(self) -> str:
+        """Return a short name of the text: another text has another one."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+
+def project_root(folder: Path) -> Path:
+    """Return the nearest folder above, or this one, that has a `.git`; else this one."""
+    folder = folder.resolve()
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+
+
+def files_for(paths: Iterable[Path], folder: Path, user_dir: Path | None) -> list[InstructionFile]:
+    """Return the files that apply to work on these paths from `folder`, the nearest last.
+
+    The user's own comes first, then those from the repository's root down to `folder` and to each path.
+    """
+    root = project_root(folder)
+    own = _file_in(user_dir, user_dir, is_own=True) if user_dir else None
+    levels = dict.fromkeys(_levels(root, folder.resolve()))
+    for path in paths:
+        levels |= dict.fromkeys(_levels(root, path.resolve().parent))
+    ordered = sorted(levels, key=lambda level: (len(level.parts), str(level)))
+    found = [own, *(_file_in(level, root) for level in ordered)]
+    return [file for file in found if file is not None]
+
+
+def _levels(root: Path, folder: Path) -> list[Path]:
+    """Return the folders from the root down to this one; none if it is not below the root."""
+    if not folder.is_relative_to(root):
+        return []
+    inside = folder.relative_to(root).parts
+    return [root.joinpath(*inside[:count]) for count in range(len(inside) + 1)]
+
+
+def _file_in(folder: Path, root: Path, *, is_own: bool = False) -> InstructionFile | None:
+    for name in NAMES:
+        path = folder / name
+        text = _read(path, None if is_own else root)
+        if text.strip():
+            return InstructionFile(path, _shown(path, root, is_own=is_own), redact(text).strip(), is_own)
+    return None
+
+
+def _shown(path: Path, root: Path, *, is_own: bool) -> str:
+    if not is_own:
+        return str(path.relative_to(root))
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def _read(path: Path, root: Path | None) -> str:
+    """Return the text; "" for what is no file, cannot be read, or is a link that leads out of `root`."""
+    try:
+        if root is not None and not path.resolve().is_relative_to(root.resolve()):
+            return ""
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not stop us
+    except OSError:
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return ""
+        data = file.read(MAX_READ_BYTES)
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "")
+
+
+def fitted(files: Sequence[InstructionFile], max_chars: int) -> list[InstructionFile]:
+    """Return the files, cut so that all of them have at most `max_chars`. The nearest is cut last."""
+    kept: list[InstructionFile] = []
+    for file in reversed(files):
+        text = file.text if len(file.text) <= max_chars else _beginning(file.text, max_chars)
+        if text:
+            kept.append(replace(file, text=text))
+            max_chars -= len(text)
+    return kept[::-1]
+
+
+def _beginning(text: str, max_chars: int) -> str:
+    """Return whole lines of the beginning, with a mark that there is more; "" if that is too little."""
+    if max_chars < LEAST_CHARS:
+        return ""
+    room = text[: max_chars - len(CUT) - 1]
+    whole = room.rpartition("\n")[0] or room
+    return f"{whole.rstrip()}\n{CUT}"
