@@ -226,11 +226,17 @@ class VivaceApp(App[None], inherit_bindings=False):
         elif text.startswith("!"):
             self.run_worker(self._run_shell(text[1:].strip()), exit_on_error=False)
         elif text.startswith("#") and not text.startswith("##"):
-            self.session.talk.note(text[1:].strip())
+            self._remember(text[1:])
         elif is_queued:
             self.session.queue(text)
         else:
             self.session.send(text)
+
+    def _remember(self, text: str) -> None:
+        from vivace.tui.remembering import remember
+
+        assert self.session is not None
+        self.session.spawn_shown(remember(self, self.session, text))
 
     def run_command(self, line: str) -> None:
         from vivace.tui.commands import find
@@ -322,7 +328,7 @@ class VivaceApp(App[None], inherit_bindings=False):
             with TemporaryDirectory() as folder:
                 file = Path(folder) / "message.md"
                 file.write_bytes(self.editor.whole_text.encode())
-                await self._open_editor(file)
+                await self.open_editor(file)
                 data = file.read_bytes()
         except OSError as error:
             self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
@@ -337,7 +343,7 @@ class VivaceApp(App[None], inherit_bindings=False):
         try:
             with TemporaryDirectory() as folder:
                 files = review.proposal.write_to(Path(folder))
-                await self._open_editor(*files)
+                await self.open_editor(*files)
                 review.decide(UseText(tuple(file.read_bytes() for file in files)))
         except OSError as error:
             self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
@@ -351,12 +357,12 @@ class VivaceApp(App[None], inherit_bindings=False):
             with TemporaryDirectory() as folder:
                 file = Path(folder) / question.conflict.path.name
                 file.write_bytes(question.conflict.marked)
-                await self._open_editor(file)
+                await self.open_editor(file)
                 question.resolve(TakeText(file.read_bytes()))
         except OSError as error:
             self.transcript.add(Note(f"The editor failed: {error}", "Set EDITOR to one that works.", "error"))
 
-    async def _open_editor(self, *files: Path) -> None:
+    async def open_editor(self, *files: Path) -> None:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         with self._suspended():
             process = await asyncio.create_subprocess_exec(*shlex.split(editor), *map(str, files))

@@ -37,7 +37,7 @@ async def show_help(app: "VivaceApp", session: "Session", argument: str) -> None
     del session, argument
     width = max(len(f"{each.name} {each.argument}") for each in COMMANDS)
     rows = [f"{f'{each.name} {each.argument}':<{width}}  {each.help}" for each in COMMANDS]
-    rows += ["", "@file or @file:name points at code, !command runs a command, #text is a note for the model"]
+    rows += ["", "@file or @file:name points at code, !command runs a command, #text is a note that is kept"]
     app.transcript.add(Table(rows, "Commands"))
     app.transcript.add(Table(app.key_map.help(), "Keys"))
 
@@ -112,6 +112,13 @@ async def clear(app: "VivaceApp", session: "Session", argument: str) -> None:
 
 
 async def resume(app: "VivaceApp", session: "Session", argument: str) -> None:
+    from vivace.agent.conversation.transcript.file import is_id
+
+    if argument and not is_id(argument):
+        from vivace.tui.remembering import find_past
+
+        await find_past(app, session, argument)
+        return
     if argument:
         await session.switch(argument)
         app.forget_screen()
@@ -128,6 +135,12 @@ async def resume(app: "VivaceApp", session: "Session", argument: str) -> None:
             here = "" if began.folder == str(session.talk.folder) else f", {began.folder}"
             entries.append(Entry(turns[0].text[:200], began.id, f"{began.id}, {len(turns)} turns{here}"))
     app.menu.open(entries, lambda chosen: app.run_command(f"/resume {chosen}"), title="Resume:")
+
+
+async def use_memory(app: "VivaceApp", session: "Session", argument: str) -> None:
+    from vivace.tui import remembering
+
+    await remembering.use_memory(app, session, argument)
 
 
 async def show_context(app: "VivaceApp", session: "Session", argument: str) -> None:
@@ -308,7 +321,8 @@ COMMANDS = (
     Command("/context", "", "what is in the prompt, token by token", show_context),
     Command("/compact", "[undo]", "let the model summarise what was said, or take that back", compact),
     Command("/clear", "", "begin a new conversation", clear),
-    Command("/resume", "[ID]", "take up an earlier conversation", resume),
+    Command("/resume", "[ID|WORDS]", "take up an earlier conversation", resume),
+    Command("/memory", "[add|search|edit|remove …]", "notes, and the AGENTS.md that are read", use_memory),
     Command("/fork", "", "go on from here in a conversation of its own", fork),
     Command("/rewind", "[TURN [WHAT]]", "back to before a turn: code and talk, or either", rewind),
     Command("/undo", "", "take the last edit of this conversation back", undo),

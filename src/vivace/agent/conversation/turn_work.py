@@ -256,7 +256,7 @@ class TurnWork:
 
     def _untold(self, asked: Asked, retold: Sequence[Turn] | None) -> Asked:
         """Return the message with what the log does not have yet of files and notes."""
-        told = told_memory(self._history) if retold is None else []
+        told = told_memory(self._history, is_new=retold is not None)
         return replace(asked, memory=asked.memory.untold(told))
 
     async def next_request(self, text: str, mentions: tuple[str, ...]) -> NextRequest:

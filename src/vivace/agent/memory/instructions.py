@@ -6,7 +6,6 @@ stands in a prompt (`recall`).
 """
 
 import hashlib
-import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -83,13 +82,12 @@ def _read(path: Path, root: Path | None) -> str:
     try:
         if root is not None and not path.resolve().is_relative_to(root.resolve()):
             return ""
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not stop us
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would let us wait
+            return ""
+        with path.open("rb") as file:
+            data = file.read(MAX_READ_BYTES)
     except OSError:
         return ""
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return ""
-        data = file.read(MAX_READ_BYTES)
     return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "")
 
 

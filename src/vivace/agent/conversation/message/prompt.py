@@ -5,7 +5,7 @@ from the last response. Does not own when a request is sent (`conversation`).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -47,15 +47,20 @@ def previous_response(history: History) -> str:
     return next((turn.response_id for turn in reversed(turns_since_summary(history)) if turn.is_answered), "")
 
 
-def told_memory(history: History) -> list[MemoryUsed]:
-    """Return what of files and notes is in the log that the next request goes on from."""
+def told_memory(history: History, *, is_new: bool) -> list[MemoryUsed]:
+    """Return what of files and notes is in the log of the next request. A new log has pending notes only."""
     told: list[MemoryUsed] = []
-    for turn in turns_since_summary(history):
+    for turn in [] if is_new else turns_since_summary(history):
         if turn.is_retold:  # the log began anew here
             told = []
         if turn.is_answered:
-            told.append(turn.memory)
-    return told
+            told.append(replace(turn.memory, notes=(*turn.memory.notes, *turn.notes)))
+    return [*told, MemoryUsed((), tuple(pending_notes(history)))]
+
+
+def pending_notes(history: History) -> list[str]:
+    """Return what the next request tells in front of the message."""
+    return history.turns[-1].notes if history.is_running else history.notes
 
 
 def next_input(history: History, asked: Asked, retold: Sequence[Turn] | None = None) -> list[Message]:
@@ -70,7 +75,7 @@ def next_input(history: History, asked: Asked, retold: Sequence[Turn] | None = N
     items = opening(history.compaction) if is_new else []
     said = list(told(untold if retold is None else retold, Path(history.folder)))
     outcome = _outcome(untold[-1]) if untold and said else ""
-    notes = history.turns[-1].notes if history.is_running else history.notes
+    notes = pending_notes(history)
     content = asked.content(Path(history.folder))
     return [*items, *said, user("\n\n".join(filter(None, [asked.memory.rules, outcome, *notes, content])))]
 

@@ -8,6 +8,7 @@ Does not own what the lines mean (`records`, `history`).
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
 from vivace.redaction import redact_values
 
 SUFFIX = ".jsonl"
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 
 OnAppend = Callable[[AnyRecord], None]
 
@@ -38,6 +40,11 @@ def redacted(record: AnyRecord) -> AnyRecord:
 def new_id() -> str:
     """Return an id that sorts by time and that nobody else has."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def is_id(text: str) -> bool:
+    """Return whether this could be the id of a conversation, rather than words."""
+    return _ID.fullmatch(text) is not None
 
 
 class Transcript:

@@ -1,0 +1,65 @@
+"""`vivace memory` and `vivace sessions` from the command line."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.agent.memory.test_transcript_index import talk
+from vivace.cli.main import app
+from vivace.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CACHE", "STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), standalone_mode=False)
+
+
+def test_notes_are_added_listed_searched_changed_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one command keeps the next one finds."""
+    monkeypatch.setenv("EDITOR", "sed -i s/eight/nine/")
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert "Nothing is remembered here." in run("memory").output
+    assert run("memory", "add", "the", "pool", "has", "eight").output == (
+        "Remembered: 1  project  the pool has eight\n"
+    )
+    run("memory", "add", "--user", "speak French")
+    assert run("memory").output.splitlines() == [
+        "   1  project  the pool has eight",
+        "   2  user     speak French",
+    ]
+    assert run("memory", "edit", "1").output == "Changed: 1  project  the pool has nine\n"
+    assert run("memory", "search", "pool").output == "   1  project  the pool has nine\n"
+    run("memory", "remove", "1")
+    assert run("memory").output == "   2  user     speak French\n"
+    assert isinstance(run("memory", "remove", "1").exception, UsageError)
+
+
+def test_instruction_files_are_listed(home: Path) -> None:
+    """The user's own and the project's, as the model would read them."""
+    (home / "config" / "vivace").mkdir(parents=True)
+    (home / "config" / "vivace" / "AGENTS.md").write_text("mine")
+    (home / "work" / "CLAUDE.md").write_text("theirs!")
+    own, project = run("memory").output.splitlines()
+    assert own.endswith("AGENTS.md  (4 characters)")
+    assert project == "CLAUDE.md  (7 characters)"
+
+
+def test_past_conversations_are_listed_and_searched(home: Path) -> None:
+    """Found turns come with the id that --resume takes, without control characters."""
+    talk(home / "state" / "vivace" / "conversations", "a", ("how do leases\x1b]0;x\x07 expire?", "Soon."))
+    assert "/work/a  how do leases expire?" in run("sessions", "list").output
+    found = run("sessions", "search", "lease", "expire").output
+    assert found.startswith("a  turn 1")
+    assert "\x1b" not in found
+    assert "No conversation" in run("sessions", "search", "--here", "lease").output
+    assert "No conversation" in run("sessions", "search", '"NEAR(').output
