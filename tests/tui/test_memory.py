@@ -40,6 +40,7 @@ async def test_memory_lists_searches_edits_and_removes(
         await screen.ready()
         await screen.say("/memory add --user the pool is large")
         await screen.sees("Remembered:", "user     the pool is large")
+        assert screen.app.session is not None
         (note,) = notes_of(screen.app.session).search("pool large")
         await screen.say("/memory")
         await screen.sees("Memory", "AGENTS.md  8 characters", f"{note.id}  user     the pool is large")
