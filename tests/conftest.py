@@ -11,6 +11,11 @@ from vivace.config import Settings, load_settings
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
 
+# One thread for torch and numpy, here and in programs that tests start: there is a worker for every core,
+# and a second thread of either spins while it waits. Read when the libraries are loaded.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
 # The tier of a folder's tests; the longest path that fits decides. What is not named here is a unit test.
 TIERS = {
     "agent/conversation": "served",

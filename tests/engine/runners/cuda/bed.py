@@ -1,21 +1,30 @@
 """A test bed: one small model, its buffers and whatever can run its kernels, poisoned before every launch."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 
 from tests.engine.runners.cuda.emulator import Emulator
 from vivace.engine.runners.cuda.decode import launches
+from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.kv.pool import make_pool, pack_rows, read_pages, split_page
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.weights import layout
-from vivace.engine.runners.cuda.weights.build import build_model, random_weights
+from vivace.engine.runners.cuda.weights.build import Dense, build_model, random_weights
 
 NAN = float("nan")
 PAGES = 20
+
+
+@lru_cache(maxsize=2)
+def make_weights(shape: Shape, bits: int, seed: int, device: str) -> tuple[StateDict, Model, list[Dense]]:
+    """Return random weights, as they are and as the kernels read them. Passes of several sizes share them."""
+    plain = random_weights(shape, seed, device)
+    return (plain, *build_model(shape, plain, bits, device, PAGES * 64))
 
 
 class Bed:
@@ -27,8 +36,7 @@ class Bed:
         torch.manual_seed(seed)
         self.shape, self.bits, self.tokens, self.parts = shape, bits, tokens, parts
         self.plan = Plan(shape, bits, tokens, blocks, kv_bits=kv_bits)
-        self.plain: StateDict = random_weights(shape, seed, self.device)
-        self.model, self.dense = build_model(shape, self.plain, bits, self.device, PAGES * 64)
+        self.plain, self.model, self.dense = make_weights(shape, bits, seed, self.device)
         kv = make_pool(shape, PAGES, kv_bits, self.device)
         kv.view(torch.uint8).fill_(255)  # not a number in bf16, nor as a scale
         ring = torch.zeros(launches.RING_WORDS, dtype=torch.int64)

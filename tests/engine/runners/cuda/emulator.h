@@ -39,6 +39,7 @@ struct Barrier {
 struct Warp {
     Barrier barrier;
     alignas(16) u8 slots[2][32][32];
+    alignas(16) u8 sums[2][32][16]; // of a product: 4 numbers of each lane
 };
 struct Group {
     Index index;
@@ -52,11 +53,13 @@ struct Group {
 struct Fiber {
     ucontext_t context;
     jmp_buf place;
-    std::unique_ptr<u8[]> stack;
     Group* block;
     Index thread;
     bool done = false, started = false;
     int exchanges = 0;
+    // What the fiber waits for: this number to be another one. The scheduler passes it over until then.
+    const int* awaited = nullptr;
+    int seen = 0;
 };
 
 static Fiber* now;
@@ -76,13 +79,18 @@ extern "C" const char* take_problem() { return std::exchange(problem, nullptr); 
 inline void yield_fiber() {
     if (!_setjmp(now->place)) _longjmp(scheduler_place, 1);
 }
+inline void await_change(const int& number) {
+    now->awaited = &number;
+    now->seen = number;
+    yield_fiber();
+    now->awaited = nullptr;
+}
 inline void meet(Barrier& barrier) {
-    int generation = barrier.generation;
     if (++barrier.arrived == barrier.total) {
         barrier.arrived = 0;
         barrier.generation++;
     } else
-        while (barrier.generation == generation) yield_fiber();
+        await_change(barrier.generation);
     moves++;
 }
 
@@ -154,23 +162,37 @@ inline u16 pack_fp8(float low, float high) { return to_fp8(low) | (u16)(to_fp8(h
 
 // Fragments as the PTX manual lays them out: g = lane / 4, t = lane % 4.
 // A register holds `per` elements; lane t's come `per` apart in the first half of the columns, then in the second.
+// The lane that comes last multiplies for all 32. Each sum is over k in order, whatever the compiler makes of the loops.
 struct Operands { u32 a[4], b[2]; };
 template <int per, class Sum, class Left, class Right>
-void mma(Sum c[4], const Operands& mine, Left left, Right right) {
-    const Operands* lanes[32];
-    auto slots = show(mine);
-    for (int lane = 0; lane < 32; lane++) lanes[lane] = (const Operands*)slots[lane];
-    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
-    for (int e = 0; e < 4; e++) {
-        int row = g + 8 * (e >> 1), column = 2 * t + (e & 1);
-        Sum total = 0;
-        for (int k = 0; k < 8 * per; k++) {
-            int lane = k / per & 3, shift = 32 / per * (k % per), upper = k / (4 * per);
-            u32 x = lanes[(row & 7) * 4 + lane]->a[2 * upper + (row >> 3)], y = lanes[column * 4 + lane]->b[upper];
-            total += left(x >> shift) * right(y >> shift);
-        }
-        c[e] += total;
+void multiply(const u8 (*slots)[32], u8 (*sums)[16], Left left, Right right) {
+    Sum a[8 * per][16], b[8 * per][8], total[16][8] = {};
+    for (int lane = 0; lane < 32; lane++) {
+        const Operands& mine = *(const Operands*)slots[lane];
+        int g = lane >> 2, t = lane & 3;
+        for (int upper = 0; upper < 2; upper++)
+            for (int i = 0; i < per; i++) {
+                int k = (4 * upper + t) * per + i, shift = 32 / per * i;
+                a[k][g] = left(mine.a[2 * upper] >> shift);
+                a[k][g + 8] = left(mine.a[2 * upper + 1] >> shift);
+                b[k][g] = right(mine.b[upper] >> shift);
+            }
     }
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 8 * per; k++)
+            for (int column = 0; column < 8; column++) total[row][column] += a[k][row] * b[k][column];
+    for (int lane = 0; lane < 32; lane++)
+        for (int e = 0; e < 4; e++)
+            ((Sum*)sums[lane])[e] = total[(lane >> 2) + 8 * (e >> 1)][2 * (lane & 3) + (e & 1)];
+}
+template <int per, class Sum, class Left, class Right>
+void mma(Sum c[4], const Operands& mine, Left left, Right right) {
+    Warp& warp = now->block->warps[now->thread.x / 32];
+    int turn = now->exchanges++ & 1, lane = now->thread.x & 31;
+    memcpy(warp.slots[turn][lane], &mine, sizeof mine);
+    if (warp.barrier.arrived + 1 == warp.barrier.total) multiply<per, Sum>(warp.slots[turn], warp.sums[turn], left, right);
+    meet(warp.barrier);
+    for (int e = 0; e < 4; e++) c[e] += ((const Sum*)warp.sums[turn][lane])[e];
 }
 inline void mma_bf16(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     auto number = [](u32 h) { return as_float(h << 16); };
@@ -197,7 +219,7 @@ inline void prefetch_l2(const void*) {}
 inline void prefetch_l1(const void*) {}
 inline void publish(u64* p, u64 value) { *p = value; }
 // A barrier in shared memory: phases done, arrivals so far, arrivals wanted.
-struct Phases { u32 done; u16 arrived, wanted; };
+struct Phases { int done; u16 arrived, wanted; };
 inline void barrier_init(u64* barrier, u32 arrivals) { *(Phases*)barrier = {0, 0, (u16)arrivals}; }
 inline void barrier_arrive(u64* barrier) {
     Phases& phases = *(Phases*)barrier;
@@ -235,12 +257,13 @@ inline void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier)
 }
 inline bool barrier_is_past(u64* barrier, u32 parity) {
     yield_fiber();
-    return (((Phases*)barrier)->done & 1) != parity;
+    return (((Phases*)barrier)->done & 1) != (int)parity;
 }
 inline int load_shared(const int* p) { return *p; }
 inline void store_shared(int* p, int value) { *p = value; }
 inline void barrier_wait(u64* barrier, u32 parity) {
-    while ((((Phases*)barrier)->done & 1) == parity) yield_fiber();
+    Phases& phases = *(Phases*)barrier;
+    while ((phases.done & 1) == (int)parity) await_change(phases.done);
     moves++;
 }
 inline u32 cluster_rank() { return now->block->rank; }
@@ -264,6 +287,12 @@ static void enter() {
     _longjmp(scheduler_place, 1);
 }
 
+static u8* stack_of(size_t fiber) {
+    static std::vector<std::unique_ptr<u8[]>> stacks; // kept: memory that is new to the process costs more than a launch
+    while (stacks.size() <= fiber) stacks.emplace_back(new u8[1 << 16]);
+    return stacks[fiber].get();
+}
+
 // Run one cluster of blocks to its end.
 static void run_cluster(std::vector<Group*>& blocks, int threads) {
     std::vector<std::unique_ptr<Fiber>> fibers;
@@ -271,11 +300,10 @@ static void run_cluster(std::vector<Group*>& blocks, int threads) {
         for (int i = 0; i < threads; i++) {
             fibers.push_back(std::make_unique<Fiber>());
             Fiber& fiber = *fibers.back();
-            fiber.stack.reset(new u8[1 << 16]);
             fiber.block = block;
             fiber.thread = {i, 0, 0};
             getcontext(&fiber.context);
-            fiber.context.uc_stack.ss_sp = fiber.stack.get();
+            fiber.context.uc_stack.ss_sp = stack_of(fibers.size() - 1);
             fiber.context.uc_stack.ss_size = 1 << 16;
             makecontext(&fiber.context, enter, 0);
         }
@@ -285,6 +313,7 @@ static void run_cluster(std::vector<Group*>& blocks, int threads) {
         for (auto& fiber : fibers)
             if (!fiber->done) {
                 is_running = true;
+                if (fiber->awaited && *fiber->awaited == fiber->seen) continue;
                 now = fiber.get();
                 if (_setjmp(scheduler_place)) continue;
                 if (now->started) _longjmp(now->place, 1);

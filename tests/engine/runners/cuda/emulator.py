@@ -22,7 +22,7 @@ from vivace.engine.runners.cuda.kernels.driver import kernels, source
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 # Products and sums are rounded apart, so that every CPU gives the same.
-FLAGS = ("-O1", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC", "-w")
+FLAGS = ("-O1", "-ftree-vectorize", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC", "-w")
 EXPORT = """
 template <class... A> struct Unpack;
 template <class A> A argument(const u64*& at) { A value; memcpy(&value, at++, sizeof(A)); return value; }
