@@ -57,9 +57,10 @@ def test_ask_gives_events_to_programs(home: Home) -> None:
     assert (missing.code, missing.events[-1]["code"]) == (2, "file_problem")
 
 
-def test_a_model_may_be_a_file_named_from_here(home: Home, smol: Path) -> None:
+def test_a_model_may_be_a_file_named_from_here(home: Home, shallow: Path) -> None:
     """--model takes a file by a relative name, although the server works in another folder."""
-    (home.work / "small.gguf").symlink_to(smol)
+    (home.work / "small.gguf").symlink_to(shallow)
+    home.extra["VIVACE_CONTEXT_TOKENS"] = "256"  # two layers talk on to its end
     done = home.run("ask", "Say hello.", "--model", "small.gguf")
     assert done.code == 0, done.err
 
@@ -102,9 +103,9 @@ def test_doctor_names_each_problem_and_its_remedy(home: Home) -> None:
     assert {f["name"] for f in findings if f["remedy"]} == {"model"}
 
 
-def test_doctor_measures_a_real_model(home: Home, smol: Path) -> None:
+def test_doctor_measures_a_real_model(home: Home, shallow: Path) -> None:
     """With a model, doctor starts the server and says how fast it reads and writes."""
-    home.model = str(smol)
+    home.model = str(shallow)
     done = home.run("doctor")
     assert done.code == 0, done.out + done.err
     assert "tok/s" in done.out

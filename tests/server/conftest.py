@@ -28,9 +28,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     yield from _server(folder, model)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def smol_served(tmp_path_factory: pytest.TempPathFactory, smol: Path) -> Iterator[Settings]:
-    """A server with the small real model."""
+    """A server with the small real model, for all modules: it takes seconds to load and to be measured."""
     yield from _server(tmp_path_factory.mktemp("smol"), str(smol))
 
 
@@ -48,6 +48,7 @@ def _server(folder: Path, model: str) -> Iterator[Settings]:
         model=model,
         allow_scripted=True,
         context_tokens=4096,
+        tune="never",
         threads=1,  # on a busy machine two threads wait for each other: ten times slower
     )
     warm.ensure_server(settings)
@@ -61,7 +62,7 @@ def address(served: Settings) -> ServerAddress:
     return warm.ensure_server(served)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def smol_address(smol_served: Settings) -> ServerAddress:
     return warm.ensure_server(smol_served)
 

@@ -5,7 +5,6 @@ there. Does not know what is in them (`profile`).
 """
 
 import hashlib
-import importlib.metadata
 import os
 import platform
 from pathlib import Path
@@ -59,7 +58,9 @@ def usable_cpus() -> int:
 
 
 def library_version() -> str:
-    return importlib.metadata.version(LIBRARY)
+    from importlib.metadata import version  # takes a tenth of an engine's start: not before it is asked for
+
+    return version(LIBRARY)
 
 
 def _cpu_name() -> str:

@@ -75,9 +75,9 @@ def test_the_owner_may_name_a_file(scripted: Settings, tmp_path: Path) -> None:
     assert body["output"][0]["content"][0]["text"] == "Mine."
 
 
-def test_scripts_are_refused_unless_allowed(start: Start, smol: Path, tmp_path: Path) -> None:
+def test_scripts_are_refused_unless_allowed(start: Start, shallow: Path, tmp_path: Path) -> None:
     """A server of ordinary settings plays no script, not even for its owner."""
-    settings = start(model=str(smol), context_tokens=512, allow_scripted=False)
+    settings = start(model=str(shallow), context_tokens=512, allow_scripted=False)
     before = until_ready(settings).engine
     model = script(tmp_path, replies={"": "Hello there."})
     check_refused(ask(warm.ensure_server(settings), model), model)
