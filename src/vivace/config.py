@@ -1,4 +1,4 @@
-"""All settings in one frozen place, and the only reader of `VIVACE_*` and `XDG_*` variables.
+"""All settings in one frozen place, and the only reader of `VIVACE_*`, `XDG_*` and `HF_*` variables.
 
 Order, last wins: defaults, `config.toml`, `VIVACE_*` variables, command-line flags (`Settings.having`).
 An unknown key is an error. Does not own derived values such as thread counts: see `engine.tuning.profile`.
@@ -55,7 +55,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens_per_minute: Count = 0  # the same for tokens, read and written together
     background_requests_per_minute: Count = 0  # the same for background requests, which count apart
     background_tokens_per_minute: Count = 0  # the same for their tokens
-    hub_url: str = "https://huggingface.co"  # asked first for models; a mirror may be named
+    hub_url: str = (
+        "https://huggingface.co"  # asked first for models; a mirror may be named, also in HF_ENDPOINT
+    )
     offline: bool = False  # never download: what is missing is an error
     allow_scripted: bool = False  # load models `scripted:FILE`: for tests and benchmarks only
     # Tests that an edit may run, a line for the shell: in the sandbox, over a copy of the folder where you
@@ -126,10 +128,18 @@ def load_settings(environ: dict[str, str] | None = None) -> Settings:
         "state_dir": _base(env, "XDG_STATE_HOME", ".local/state"),
         "config_dir": _base(env, "XDG_CONFIG_HOME", ".config"),
     }
+    if env.get("HF_ENDPOINT"):
+        values["hub_url"] = env["HF_ENDPOINT"]
     file = values["config_dir"] / "config.toml"
     if file.exists():
         values |= _with_realtime_model(_read_toml(file), file)
     return _checked(values | _from_environment(env), f"{file} or VIVACE_* variables")
+
+
+def hub_token(environ: dict[str, str] | None = None) -> str:
+    """Return the user's token for the model hub, or "". It is no setting, so that nothing can print it."""
+    env = os.environ if environ is None else environ
+    return env.get("HF_TOKEN", "").strip()
 
 
 def _base(env: dict[str, str], variable: str, fallback: str) -> Path:

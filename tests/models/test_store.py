@@ -63,10 +63,10 @@ def test_remove_deletes_the_file_and_its_beginning(settings: Settings) -> None:
     """Removing takes away the file and what a stopped pull left, and says how much that was."""
     card = tiny_card()
     put(store.card_path(settings, card), len(CONTENT))
-    put(store.part_path(settings, card), 5)
+    put(store.part_path(settings, card.files[0]), 5)
     assert store.remove(settings, card) == len(CONTENT) + 5
     assert not store.card_path(settings, card).exists()
-    assert not store.part_path(settings, card).exists()
+    assert not store.part_path(settings, card.files[0]).exists()
     assert store.remove(settings, card) == 0
 
 
@@ -86,3 +86,29 @@ def test_unwritable_folder_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable) as caught:
         store.remove(settings, tiny_card())
     assert "VIVACE_CACHE_DIR" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("smollm", "smollm2-135m"), ("Qwen2.5-coder-1.5", "qwen2.5-coder-1.5b")]
+)
+def test_unknown_name_suggests_the_nearest(settings: Settings, wrong: str, right: str) -> None:
+    """A name a little off is refused with the nearest known one."""
+    with pytest.raises(UsageError) as caught:
+        store.find_card(settings, wrong)
+    assert f"Did you mean {right}?" in caught.value.hint
+
+
+def test_hopeless_name_lists_all(settings: Settings) -> None:
+    """A name like nothing we know is refused with the list of all, those of the hub too."""
+    with pytest.raises(UsageError) as caught:
+        store.find_card(settings, "xyzzy")
+    assert caught.value.hint.startswith("Known models: qwen2.5-coder-1.5b, smollm2-135m, qwen2.5-coder-3b")
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [("qwen2.5-coder:7b", "qwen2.5-coder-7b"), ("gpt-oss:20b", "gpt-oss-20b"), ("xyz:1", "xyz:1")],
+)
+def test_a_name_may_have_a_colon(settings: Settings, called: str, name: str) -> None:
+    """A size after a colon is as good as one after a dash."""
+    assert store.full_name(settings, called) == name

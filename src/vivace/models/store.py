@@ -1,11 +1,13 @@
 """Where model files are, whether one is present, and its removal.
 
 Owns the models folder's layout: `FILE` is always complete and checked; `FILE.part` is what a pull has so far,
-always a true beginning of `FILE`; `.FILE.lock` is held while someone changes either. And that of the tuned
-folder, where `STEM.FINGERPRINT.*` was made from the file of that stem, and `.STEM.lock` is held meanwhile.
+always a true beginning of `FILE`; `.FILE.lock` is held while someone changes either. What comes from a
+repository of the hub that the catalog does not know is in `hf/OWNER/REPO` (`hub.records`). And that of the
+tuned folder, where `STEM.FINGERPRINT.*` was made from the file of that stem; `.STEM.lock` is held meanwhile.
 Does not fetch (`download`) and does not tune (`engine.tuning`).
 """
 
+import difflib
 import fcntl
 import glob
 import os
@@ -15,15 +17,25 @@ from pathlib import Path
 
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable, UsageError
-from vivace.models.catalog import ModelCard, card
+from vivace.models.catalog import CATALOG, ModelCard, ModelFile, pinned
+from vivace.models.hub import records
+from vivace.models.hub.curated import CURATED, curated
+from vivace.models.hub.names import is_hub_name, read_name
 
 FINGERPRINT_DIGITS = 16  # hexadecimal, of a model file, in the names of what was made from it
 
 
 def model_path(settings: Settings, name: str) -> Path:
-    """Return the path of model `name`, present or not. A path of a `.gguf` file or folder is its own."""
+    """Return the path of model `name`, present or not. A path of a `.gguf` file or folder is its own.
+
+    Raise `ModelUnavailable` for a model of the hub that nobody has begun to pull: its file is not known yet.
+    """
     if not _is_path(name):
-        return card_path(settings, card(name))
+        if found := find_card(settings, name):
+            return card_path(settings, found)
+        raise ModelUnavailable(
+            f"The model {name} is not on this machine.", f"Run `vivace models pull {name}`."
+        )
     try:
         return _user_path(Path(name).expanduser())
     except (OSError, RuntimeError) as error:  # too long, not allowed, or the home of nobody
@@ -50,7 +62,73 @@ def _user_path(path: Path) -> Path:
 
 def is_present(settings: Settings, name: str) -> bool:
     """Return whether the complete file is there. It gets its name after its checksum held."""
-    return model_path(settings, name).exists() if _is_path(name) else is_complete(settings, card(name))
+    if _is_path(name):
+        return model_path(settings, name).exists()
+    found = find_card(settings, name)
+    return found is not None and is_complete(settings, found)
+
+
+def find_card(settings: Settings, name: str) -> ModelCard | None:
+    """Return the card of a model. None: it is on the hub, and nobody has begun to pull it.
+
+    Raise `UsageError` if there is no such model.
+    """
+    if model := pinned(name):
+        return model
+    if is_hub_name(name):
+        read_name(name)  # or raise
+    elif not curated(name):
+        raise _no_such_model(name)
+    return records.find(settings, name)
+
+
+def weights_bytes(settings: Settings, name: str) -> int | None:
+    """Return about how large the model's weights are, present or not. None: only the hub knows."""
+    if _is_path(name):
+        path = Path(name).expanduser()
+        files = path.rglob("*") if path.is_dir() else shards_of(path)
+        return sum(file.stat().st_size for file in files if file.is_file())
+    known = find_card(settings, name) or curated(name)
+    return known.size_bytes if known else None
+
+
+def shards_of(path: Path) -> list[Path]:
+    """Return all files of the model whose first file is `path`."""
+    stem, dash, count = path.stem.rpartition("-of-")
+    if not dash or not stem.endswith("-00001"):
+        return [path]
+    pattern = f"{glob.escape(stem.removesuffix('-00001'))}-*-of-{glob.escape(count)}{path.suffix}"
+    return sorted(path.parent.glob(pattern))
+
+
+def present_cards(settings: Settings) -> list[ModelCard]:
+    """Return the cards of all models whose files are complete: the catalog's, then those of the hub."""
+    return [model for model in (*CATALOG, *records.cards(settings)) if is_complete(settings, model)]
+
+
+def full_name(settings: Settings, name: str) -> str:
+    """Return the one name of a model that can be called by several; an unknown one as it is.
+
+    `qwen2.5-coder:7b` is `qwen2.5-coder-7b`, and `hf:OWNER/REPO` is whatever of it was pulled.
+    """
+    if is_hub_name(name):
+        wanted = read_name(name)
+        of_repo = [model for model in records.cards(settings) if model.hub_repo == wanted.repo]
+        fitting = [model for model in of_repo if wanted.wanted.lower() in model.files[0].hub_path.lower()]
+        return fitting[0].name if fitting else name
+    dashed = name.replace(":", "-").lower()
+    return dashed if dashed in _names() else name
+
+
+def _names() -> list[str]:
+    return [*(model.name for model in CATALOG), *(model.name for model in CURATED)]
+
+
+def _no_such_model(name: str) -> UsageError:
+    near = difflib.get_close_matches(name.lower(), _names(), n=1, cutoff=0.4)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    known = f"Known models: {', '.join(_names())}; any other as hf:OWNER/REPO."
+    return UsageError(f"There is no model called {name!r}.", f"{hint}{known}")
 
 
 def remove(settings: Settings, model: ModelCard) -> int:
@@ -60,10 +138,14 @@ def remove(settings: Settings, model: ModelCard) -> int:
         if not free or not untuned:
             what = "downloaded" if not free else "tuned"
             raise ModelUnavailable(f"{model.name} is being {what} now.", "Stop that first, then try again.")
-        for path in (card_path(settings, model), part_path(settings, model), *tuned_files(settings, model)):
+        ours = (
+            path for file in model.files for path in (file_path(settings, file), part_path(settings, file))
+        )
+        for path in (*ours, *tuned_files(settings, model)):
             if path.exists():
                 freed_bytes += path.stat().st_size
                 path.unlink()
+        records.forget(settings, model)
     return freed_bytes
 
 
@@ -79,18 +161,39 @@ def tuned_files(settings: Settings, model: ModelCard) -> list[Path]:
 
 
 def is_complete(settings: Settings, model: ModelCard) -> bool:
+    return all(has_file(settings, file) for file in model.files)
+
+
+def has_file(settings: Settings, file: ModelFile) -> bool:
     try:
-        return card_path(settings, model).stat().st_size == model.size_bytes
-    except FileNotFoundError:
+        return file_path(settings, file).stat().st_size == file.size_bytes
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
+def downloaded_bytes(settings: Settings, model: ModelCard) -> int:
+    """Return how much of the model is here, in whole files and in parts."""
+    done_bytes = 0
+    for file in model.files:
+        part = part_path(settings, file)
+        if has_file(settings, file):
+            done_bytes += file.size_bytes
+        elif part.exists():
+            done_bytes += part.stat().st_size
+    return done_bytes
+
+
 def card_path(settings: Settings, model: ModelCard) -> Path:
-    return settings.models_dir / model.file
+    """Return the path of the file that is loaded."""
+    return file_path(settings, model.files[0])
 
 
-def part_path(settings: Settings, model: ModelCard) -> Path:
-    return settings.models_dir / f"{model.file}.part"
+def file_path(settings: Settings, file: ModelFile) -> Path:
+    return settings.models_dir / file.name
+
+
+def part_path(settings: Settings, file: ModelFile) -> Path:
+    return settings.models_dir / f"{file.name}.part"
 
 
 @contextmanager
@@ -101,7 +204,8 @@ def locked(settings: Settings, model: ModelCard) -> Iterator[bool]:
 
 
 def open_lock(settings: Settings, model: ModelCard) -> int:
-    return _open_lock(settings.models_dir / f".{model.file}.lock")
+    path = card_path(settings, model)
+    return _open_lock(path.with_name(f".{path.name}.lock"))
 
 
 def open_tuning_lock(settings: Settings, stem: str) -> int:
@@ -136,4 +240,4 @@ def try_lock(descriptor: int) -> bool:
 
 
 def _is_path(name: str) -> bool:
-    return name.endswith(".gguf") or os.sep in name
+    return not is_hub_name(name) and (name.endswith(".gguf") or os.sep in name)

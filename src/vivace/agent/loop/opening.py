@@ -19,7 +19,7 @@ from vivace.agent.tools.base import ToolContext
 from vivace.agent.tools.toolbox import own_tools
 from vivace.config import Settings
 from vivace.errors import SandboxUnavailable, UsageError
-from vivace.models.catalog import card
+from vivace.models.store import weights_bytes
 from vivace.models.tokenizer import SCRIPTED
 
 LEAST_BYTES = (
@@ -34,12 +34,8 @@ def can_call_tools(settings: Settings, model: str) -> bool:
     """
     if settings.is_elsewhere(model) or model.startswith(SCRIPTED):
         return True
-    try:
-        return card(model).size_bytes >= LEAST_BYTES
-    except UsageError:
-        path = Path(model).expanduser()
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file()) >= LEAST_BYTES
+    size_bytes = weights_bytes(settings, model)
+    return size_bytes is None or size_bytes >= LEAST_BYTES  # None: on the hub, it is seen when it is here
 
 
 def check_can_call_tools(settings: Settings, model: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from vivace.config import Settings
 from vivace.engine.tuning.cpu import choose_threads, memory_bytes
 from vivace.engine.tuning.profile import weights_for
+from vivace.models.store import shards_of
 
 MEMORY_SHARE = 0.6  # of the machine's memory that all loaded models may take, unless the settings say
 PROCESS_BYTES = 300 * 2**20  # of an engine besides weights and KV
@@ -78,9 +79,15 @@ def needed_bytes(path: str, context_tokens: int) -> int:
     if not path:
         return 0
     where = Path(path)
-    files = where.rglob("*") if where.is_dir() else [where]
-    weights = sum(file.stat().st_size for file in files if file.is_file())
-    return weights + context_tokens * max(MIN_KV_BYTES, weights // TOKENS_PER_FILE) + PROCESS_BYTES
+    files = where.rglob("*") if where.is_dir() else shards_of(where)
+    return weights_with_kv_bytes(sum(file.stat().st_size for file in files if file.is_file()), context_tokens)
+
+
+def weights_with_kv_bytes(weights_bytes: int, context_tokens: int) -> int:
+    """Return about how much memory an engine with weights of this size takes."""
+    return (
+        weights_bytes + context_tokens * max(MIN_KV_BYTES, weights_bytes // TOKENS_PER_FILE) + PROCESS_BYTES
+    )
 
 
 def fits_beside(path: str, loaded: Sequence[str], context_tokens: int, limit_bytes: int) -> bool:

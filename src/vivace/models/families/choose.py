@@ -8,8 +8,8 @@ import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
-from vivace.errors import StartError, UsageError
-from vivace.models.catalog import card
+from vivace.errors import StartError
+from vivace.models.catalog import pinned
 from vivace.models.families.base import Family
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
@@ -60,12 +60,19 @@ def _kind(model_name: str, template: str) -> str:
     if model_name.startswith(SCRIPTED):
         has_script = Path(model_name.removeprefix(SCRIPTED)).is_file()
         return str(script_of(model_name).get("family", "chatml")) if has_script else "chatml"
-    if not template:
-        try:
-            return card(model_name).family
-        except UsageError:  # a file of the user's
-            template = template_of(Path(model_name).expanduser())
-    return kind_of(template)
+    if not template and (card := pinned(model_name)):
+        return card.family
+    return kind_of(template or template_of(Path(model_name).expanduser()))
+
+
+def is_known(template: str) -> bool:
+    """Return whether a chat template, or an architecture, is of a family that we speak."""
+    is_harmony = "<|start|>" in template and "<|channel|>" in template
+    return (
+        is_harmony
+        or any(mark in template for mark in ("<|im_start|>", "<|start_header_id|>"))
+        or template in ARCHITECTURES
+    )
 
 
 def kind_of(template: str) -> str:

@@ -13,7 +13,7 @@ from vivace.engine.wire.frames import Close, Open, Park
 from vivace.engine.wire.job import compute_alike, make_job
 from vivace.errors import UsageError
 from vivace.models import store
-from vivace.models.catalog import CATALOG
+from vivace.models.catalog import pinned
 from vivace.models.families.base import Family
 from vivace.models.families.choose import family_for
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
@@ -49,7 +49,7 @@ def find_model(settings: Settings, name: str) -> Path | None:
 
 
 def present_models(settings: Settings) -> list[str]:
-    return [card.name for card in CATALOG if store.is_complete(settings, card)]
+    return [card.name for card in store.present_cards(settings)]
 
 
 class LoadedModel:
@@ -76,7 +76,8 @@ class LoadedModel:
     async def load(self) -> None:
         """Load tokenizer and family. The engine process loads its model at the same time."""
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
-        self.family = family_for(self.tokenizer, self.name)
+        by_file = self._path is not None and not pinned(self.name)  # its chat template says which
+        self.family = family_for(self.tokenizer, str(self._path) if by_file else self.name)
         self.token_texts = TokenTexts(self.family, self.tokenizer)
 
     def open_session(self, session: Session, process: EngineProcess, *, is_whole: bool) -> None:

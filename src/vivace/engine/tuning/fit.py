@@ -1,0 +1,134 @@
+"""What this machine can run of a model that is not here yet: whether it fits, and about how fast.
+
+A token's weights are read once from memory, so tokens a second are about bandwidth by bytes read. Owns that
+estimate and the measured bandwidth, which is kept on disk. Tuning knows better once a model is here.
+"""
+
+import contextlib
+import shutil
+import subprocess
+import threading
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from vivace.config import Settings
+from vivace.engine.tuning.cpu import choose_threads, memory_bytes
+from vivace.engine.tuning.keys import machine_key
+from vivace.engine.tuning.profile import tuned
+from vivace.engine.wire.job import MEMORY_SHARE, weights_with_kv_bytes
+from vivace.models import store
+
+MEASURED_BYTES = 64 << 20  # by each thread: more than any cache it has for itself
+MEASURED_SECONDS = 0.15
+GPU_SECONDS = 5.0  # for nvidia-smi to answer
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What decides which models run here."""
+
+    key: str
+    memory_bytes: int
+    bytes_per_second: float  # of weights that are read while a token is made
+    measured_with: str  # a model's name; "": plain reading of memory, which no model exceeds
+    gpu_bytes: int = 0
+
+
+class Fit(NamedTuple):
+    """How a model would do on this machine."""
+
+    needed_bytes: int
+    room_bytes: int
+    tokens_per_second: float
+    is_on_gpu: bool
+
+    @property
+    def fits(self) -> bool:
+        return self.needed_bytes <= self.room_bytes
+
+    @property
+    def words(self) -> str:
+        """Return it in a few words for a list."""
+        if not self.fits:
+            return f"too large: {self.needed_bytes / 1e9:.1f} of {self.room_bytes / 1e9:.1f} GB"
+        if self.is_on_gpu:
+            return "fits the GPU"
+        speed = (
+            f"{self.tokens_per_second:.0f}"
+            if self.tokens_per_second >= 3
+            else f"{self.tokens_per_second:.1f}"
+        )
+        return f"about {speed} tok/s"
+
+
+def fit(machine: Machine, size_bytes: int, active_share: float, context_tokens: int) -> Fit:
+    """Return how a model of this size would do. `active_share`: of its bytes that are read for a token."""
+    needed = weights_with_kv_bytes(size_bytes, context_tokens)
+    speed = machine.bytes_per_second / max(1.0, size_bytes * active_share)
+    if needed <= machine.gpu_bytes:
+        return Fit(needed, machine.gpu_bytes, speed, is_on_gpu=True)
+    return Fit(needed, int(MEMORY_SHARE * machine.memory_bytes), speed, is_on_gpu=False)
+
+
+def this_machine(settings: Settings) -> Machine:
+    """Return what this machine has; its bandwidth is measured once, in a fraction of a second."""
+    file = settings.cache_dir / "machine.json"
+    key = machine_key()
+    speed = _speed_of_tuned(settings)
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        known = msgspec.json.decode(file.read_bytes(), type=Machine)
+        if known.key == key and known.measured_with == (speed[1] if speed else ""):
+            return msgspec.structs.replace(known, gpu_bytes=_gpu_bytes(settings))
+    bandwidth, model = speed or (read_bandwidth(choose_threads(settings.threads)), "")
+    machine = Machine(key, memory_bytes()[0], bandwidth, model, _gpu_bytes(settings))
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(msgspec.json.encode(machine))
+    return machine
+
+
+def read_bandwidth(threads: int) -> float:
+    """Return the bytes a second that this number of threads reads from memory together."""
+    import numpy as np
+
+    arrays = [np.ones(MEASURED_BYTES // 8, dtype=np.int64) for _ in range(threads)]
+    counts = [0] * threads
+    end = time.perf_counter() + MEASURED_SECONDS
+
+    def read(number: int) -> None:
+        while time.perf_counter() < end:
+            arrays[number].max()  # numpy lets the other threads run meanwhile
+            counts[number] += 1
+
+    began = time.perf_counter()
+    workers = [threading.Thread(target=read, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(counts) * MEASURED_BYTES / (time.perf_counter() - began)
+
+
+def _speed_of_tuned(settings: Settings) -> tuple[float, str] | None:
+    """Return the bytes a second of a model that was measured here, the largest one, and its name."""
+    found = []
+    for card in store.present_cards(settings):
+        path = store.card_path(settings, card)
+        profile = tuned(settings, path)
+        if profile and profile.step_costs.get(1):
+            size_bytes = profile.made_bytes or card.size_bytes
+            found.append((size_bytes, size_bytes * 1000 / profile.step_costs[1], card.name))
+    return max(found)[1:] if found else None
+
+
+def _gpu_bytes(settings: Settings) -> int:
+    """Return the memory of the NVIDIA GPU that may be used, or 0."""
+    if settings.device == "cpu" or not shutil.which("nvidia-smi"):
+        return 0
+    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=GPU_SECONDS, check=True)
+        return int(done.stdout.split()[0]) << 20
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return 0
