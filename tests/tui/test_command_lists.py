@@ -38,6 +38,22 @@ async def test_the_list_of_models_is_filtered_and_left(open_screen: Open) -> Non
         assert screen.app.session.talk.model == before
 
 
+async def test_a_large_download_is_asked_about(open_screen: Open) -> None:
+    """A model of the hub that is not here is told with size, licence and speed; staying changes nothing."""
+    async with open_screen(offline=True) as screen:
+        await screen.ready()
+        before = screen.app.session.talk.model
+        await screen.say("/model gpt-oss:20b")
+        await screen.sees("Download 12.1 GB", "licence Apache-2.0", "131,072 tokens")
+        await screen.press("escape")
+        await screen.is_gone("Download 12.1 GB")
+        assert screen.app.session.settings.model == before
+        await screen.say("/model gpt-oss-20b")
+        await screen.sees("Download 12.1 GB")
+        await screen.press("enter")
+        await screen.sees("gpt-oss-20b is not on this machine, and offline is set")
+
+
 async def test_a_model_that_is_not_there_is_said_and_the_old_one_comes_back(open_screen: Open) -> None:
     """A wrong name costs one error; the next /model with a right one answers again."""
     async with open_screen(offline=True) as screen:

@@ -79,7 +79,7 @@ def find_card(settings: Settings, name: str) -> ModelCard | None:
         read_name(name)  # or raise
     elif not curated(name):
         raise _no_such_model(name)
-    return records.find(settings, name)
+    return records.find(settings, full_name(settings, name))
 
 
 def weights_bytes(settings: Settings, name: str) -> int | None:
@@ -112,7 +112,10 @@ def full_name(settings: Settings, name: str) -> str:
     `qwen2.5-coder:7b` is `qwen2.5-coder-7b`, and `hf:OWNER/REPO` is whatever of it was pulled.
     """
     if is_hub_name(name):
-        wanted = read_name(name)
+        try:
+            wanted = read_name(name)
+        except UsageError:
+            return name
         of_repo = [model for model in records.cards(settings) if model.hub_repo == wanted.repo]
         fitting = [model for model in of_repo if wanted.wanted.lower() in model.files[0].hub_path.lower()]
         return fitting[0].name if fitting else name

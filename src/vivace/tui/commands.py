@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from vivace.agent.effort import EFFORTS
 from vivace.errors import UsageError
+from vivace.tui.models import choose_model
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.task_commands import show_permissions
 from vivace.tui.theme import PALETTES
@@ -40,27 +41,6 @@ async def show_help(app: "VivaceApp", session: "Session", argument: str) -> None
     rows += ["", "@file or @file:name points at code, !command runs a command, #text is a note that is kept"]
     app.transcript.add(Table(rows, "Commands"))
     app.transcript.add(Table(app.key_map.help(), "Keys"))
-
-
-async def choose_model(app: "VivaceApp", session: "Session", argument: str) -> None:
-    if argument:
-        await app.use_model(argument)
-        return
-    from vivace.models.catalog import CATALOG
-    from vivace.models.store import is_present
-
-    entries = [
-        Entry(
-            card.name,
-            card.name,
-            card.purpose + ("" if is_present(session.settings, card.name) else ", to be fetched"),
-        )
-        for card in CATALOG
-    ]
-    entries += [
-        Entry(f"{name}/…", f"{name}/", "type /model NAME/MODEL") for name in session.settings.upstreams
-    ]
-    app.menu.open(entries, lambda name: app.run_command(f"/model {name}"), title="Model:")
 
 
 async def choose_effort(app: "VivaceApp", session: "Session", argument: str) -> None:

@@ -107,14 +107,14 @@ def _places(settings: "Settings") -> list[Finding]:
 
 
 def _model(settings: "Settings") -> list[Finding]:
-    from vivace.models.store import is_present, model_path
+    from vivace.models.store import is_present, model_path, shards_of
     from vivace.models.tokenizer import SCRIPTED
 
     if settings.is_elsewhere(settings.model) or settings.model.startswith(SCRIPTED):
         return [Finding("model", _placed(settings, settings.model))]
-    path = model_path(settings, settings.model)
     if is_present(settings, settings.model):
-        files = [path] if path.is_file() else list(path.glob("*.safetensors"))
+        path = model_path(settings, settings.model)
+        files = shards_of(path) if path.is_file() else list(path.glob("*.safetensors"))
         size = f"{sum(file.stat().st_size for file in files) / 1e9:.2f} GB"
         here = Finding("model", f"{settings.model} ({size}) at {path}")
         return [here, *_tuning(settings, path)] if path.is_file() else [here]

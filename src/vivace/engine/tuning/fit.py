@@ -72,20 +72,19 @@ def fit(machine: Machine, size_bytes: int, active_share: float, context_tokens: 
 
 
 def this_machine(settings: Settings) -> Machine:
-    """Return what this machine has; its bandwidth is measured once, in a fraction of a second."""
-    file = settings.cache_dir / "machine.json"
-    key = machine_key()
-    speed = _speed_of_tuned(settings)
+    """Return what this machine has. Its bandwidth is the best that was measured: others may be busy now."""
+    key, tuned_speed = machine_key(), _speed_of_tuned(settings)
+    if tuned_speed:
+        return Machine(key, memory_bytes()[0], *tuned_speed, _gpu_bytes(settings))
+    file = settings.cache_dir / "bandwidth.json"
+    best: dict[str, float] = {}
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        known = msgspec.json.decode(file.read_bytes(), type=Machine)
-        if known.key == key and known.measured_with == (speed[1] if speed else ""):
-            return msgspec.structs.replace(known, gpu_bytes=_gpu_bytes(settings))
-    bandwidth, model = speed or (read_bandwidth(choose_threads(settings.threads)), "")
-    machine = Machine(key, memory_bytes()[0], bandwidth, model, _gpu_bytes(settings))
+        best = msgspec.json.decode(file.read_bytes(), type=dict[str, float])
+    bandwidth = max(best.get(key, 0.0), read_bandwidth(choose_threads(settings.threads)))
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(msgspec.json.encode(machine))
-    return machine
+        file.write_bytes(msgspec.json.encode(best | {key: bandwidth}))
+    return Machine(key, memory_bytes()[0], bandwidth, "", _gpu_bytes(settings))
 
 
 def read_bandwidth(threads: int) -> float:

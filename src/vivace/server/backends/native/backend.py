@@ -16,6 +16,7 @@ import msgspec
 from vivace.config import Settings
 from vivace.engine.wire.frames import Failed, Finished
 from vivace.errors import RequestRefused, VivaceError
+from vivace.models import store
 from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
@@ -84,7 +85,8 @@ class NativeBackend:
             previous = self._library.peek(request.previous_response_id, caller)
             if previous is None:
                 raise previous_not_found(request.previous_response_id)
-        model = request.model or (previous.model if previous else self._settings.model)
+        asked = store.full_name(self._settings, request.model) if request.model else ""
+        model = asked or (previous.model if previous else self._settings.model)
         self._check_model(model, caller)
         turn = NativeTurn(response_id, request, model, caller, previous, hooks)
         self._turns[turn] = task = turn.run(self._drive(turn))
