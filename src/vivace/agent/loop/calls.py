@@ -10,20 +10,25 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from vivace.agent.edits.apply.journal import Change, Journal
+from vivace.agent.edits.apply.replacing import sha256_of
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import (
     AnyStep,
     ApprovalAnswered,
     ApprovalAsked,
     CallEnded,
+    CallMade,
     CallStarted,
     CallStatus,
     FilesWritten,
+    FileWriting,
     PlanUpdated,
+    WritingBegan,
 )
 from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.permissions.decision import Need, Situation, Verdict, decide
@@ -70,6 +75,23 @@ class Desk:
     entries: list[int] = field(default_factory=list)  # of the journal
     refused: int = 0  # calls that were not allowed
     unapproved: int = 0  # those of them to which a person could have said yes
+    waited_s: float = 0.0  # for answers of a person
+    waits_since_s: float | None = None  # on the monotonic clock
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count how long a person takes: that is none of the task's own time."""
+        self.waits_since_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited_s, self.waits_since_s = self.all_waited_s, None
+
+    @property
+    def all_waited_s(self) -> float:
+        """Return how long people were waited for, up to now."""
+        since = self.waits_since_s
+        return self.waited_s + (0.0 if since is None else time.monotonic() - since)
 
 
 @dataclass
@@ -91,6 +113,13 @@ class Call:
     def is_read_only(self) -> bool:
         return self.tool is not None and self.tool.is_read_only
 
+    @property
+    def made(self) -> CallMade:
+        """Return the call as the model wrote it."""
+        item, is_custom = self.item, isinstance(self.item, CustomToolCall)
+        given = item.input if isinstance(item, CustomToolCall) else item.arguments
+        return CallMade(call_id=item.call_id, name=item.name, arguments=given, is_custom=is_custom)
+
     def output_item(self) -> dict[str, Any]:
         return {
             "type": OUTPUT_TYPES[type(self.item)],
@@ -108,6 +137,10 @@ class Calls:
     @property
     def has_faults(self) -> bool:
         return any(call.fault for call in self._calls)
+
+    @property
+    def made(self) -> list[CallMade]:
+        return [call.made for call in self._calls]
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -186,7 +219,8 @@ class Calls:
         )
         needs = self._needs(call)
         self._desk.presenter.show(asked)
-        answer = await self._desk.presenter.approve(asked)
+        with self._desk.waiting():
+            answer = await self._desk.presenter.approve(asked)
         self._desk.presenter.show(
             ApprovalAnswered(call_id=asked.call_id, is_allowed=answer.is_allowed, reason=answer.reason)
         )
@@ -226,6 +260,7 @@ class Calls:
         if not staged:
             return
         failure: ToolResult | None = None
+        self._desk.presenter.show(_writing(staged, self._desk.context))
         try:
             entry, changes = self._desk.context.writes.flush(self._desk.journal, self._desk.instruction)
         except VivaceError as error:
@@ -269,6 +304,24 @@ async def _run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
 def _failure(error: VivaceError) -> ToolResult:
     first = error.message.partition("\n")[0]
     return ToolResult(bounded(f"Error: {error.message} {error.hint}".strip()), first, is_error=True)
+
+
+def _writing(staged: list[Call], context: ToolContext) -> WritingBegan:
+    return WritingBegan(
+        call_ids=[call.item.call_id for call in staged],
+        files=[
+            FileWriting(
+                path=str(change.source.target),
+                before_sha256=_hash(change.old_bytes),
+                after_sha256=_hash(change.new_bytes),
+            )
+            for change in context.writes.changes()
+        ],
+    )
+
+
+def _hash(data: bytes | None) -> str | None:
+    return None if data is None else sha256_of(data)
 
 
 def _written(entry: int, changes: list[Change], context: ToolContext) -> FilesWritten:

@@ -11,8 +11,9 @@ from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.calls import Desk, TaskPresenter
+from vivace.agent.loop.checkpoint import new_checkpoint
 from vivace.agent.loop.task import Task, TaskLimits
-from vivace.agent.memory.recall import LARGE_CHARS, Memory
+from vivace.agent.memory.recall import LARGE_CHARS, Memory, Recalled
 from vivace.agent.permissions.policy import Policy, project_policy
 from vivace.agent.sandbox.run import run_sandboxed
 from vivace.agent.tools.base import ToolContext
@@ -58,18 +59,47 @@ async def open_task(
     limits: TaskLimits,
 ) -> Task:
     """Return a task in this folder. Nothing is asked yet."""
+    check_instruction(instruction)
+    journal = Journal(settings.state_dir / "undo")
+    desk = await open_desk(folder, instruction, presenter, policy, journal)
+    desk.recalled = await asyncio.to_thread(recall, settings, folder, instruction)
+    desk.is_tainted = desk.recalled.has_strangers_text
+    checkpoint = new_checkpoint(opening_message(desk.recalled, instruction))
+    return Task(new_id(), connection, settings.model, desk, limits, checkpoint)
+
+
+def recall(settings: Settings, folder: Path, instruction: str) -> Recalled:
+    """Return what is remembered about a task in this folder."""
+    return Memory(folder, settings.state_dir, settings.config_dir, LARGE_CHARS).recall(instruction)
+
+
+def opening_message(recalled: Recalled, instruction: str) -> str:
+    """Return the task behind the rules of its folder and the notes that fit it."""
+    return "\n\n".join(filter(None, [recalled.rules, recalled.reminder, instruction]))
+
+
+def check_instruction(instruction: str) -> None:
     if not instruction.strip():
         raise UsageError("The task is empty.", 'Say what is to be done: vivace run "TASK".')
-    project = project_policy(folder)
+
+
+async def open_desk(
+    folder: Path,
+    instruction: str,
+    presenter: TaskPresenter,
+    policy: Policy,
+    journal: Journal,
+    project_folder: Path | None = None,
+) -> Desk:
+    """Return what the turns of a task in this folder share. Finish what a killed one was writing.
+
+    `project_folder` has the project's own policy, if the task works on a copy of it.
+    """
+    project = project_policy(project_folder or folder)
     policies = (policy, project) if project else (policy,)
     context = ToolContext(folder, policies, has_sandbox=await has_sandbox())
-    journal = Journal(settings.state_dir / "undo")
     journal.heal()
-    memory = Memory(folder, settings.state_dir, settings.config_dir, LARGE_CHARS)
-    recalled = await asyncio.to_thread(memory.recall, instruction)
-    desk = Desk(own_tools(), context, journal, instruction, presenter, recalled=recalled)
-    desk.is_tainted = recalled.has_strangers_text
-    return Task(new_id(), connection, settings.model, desk, limits)
+    return Desk(own_tools(), context, journal, instruction, presenter)
 
 
 async def has_sandbox() -> bool:

@@ -40,10 +40,18 @@ class MemoryRead(Record, frozen=True, tag="task.memory"):
     problem: str = ""  # why the notes could not be read
 
 
+class TaskResumed(Record, frozen=True, tag="task.resumed"):
+    """A task that was interrupted, or had ended, goes on from its log."""
+
+    turns: int  # that the model has answered
+    at_s: float  # Unix time
+
+
 class TurnBegan(Record, frozen=True, tag="task.turn"):
-    """The model is asked what to do next."""
+    """The model is asked what to do next. It is told the outputs of its calls, and these messages."""
 
     turn: int  # 1 for the first
+    messages: tuple[str, ...] = ()  # what the user has said since the last turn, and what was wrong with it
 
 
 class TextGrew(Record, frozen=True, tag="text.delta"):
@@ -51,6 +59,27 @@ class TextGrew(Record, frozen=True, tag="text.delta"):
 
     is_delta: ClassVar[bool] = True
     text: str
+
+
+class CallMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call as the model wrote it."""
+
+    call_id: str
+    name: str  # of the tool
+    arguments: str  # JSON; of a custom tool, its input as text
+    is_custom: bool = False
+
+
+class ModelAnswered(Record, frozen=True, tag="task.answered"):
+    """The model has said all of a turn. Calls that change something run only after this."""
+
+    turn: int
+    response_id: str
+    text: str = ""
+    calls: tuple[CallMade, ...] = ()
+    steers: tuple[str, ...] = ()  # what the user said meanwhile, and the answer knows
+    fault: str = ""  # what is wrong with an answer that has no whole call
+    tokens: int = 0  # read anew and written
 
 
 class CallStarted(Record, frozen=True, tag="tool.started"):
@@ -95,6 +124,21 @@ class PlanUpdated(Record, frozen=True, tag="plan.updated"):
     steps: list[Step]  # each with step and status
 
 
+class FileWriting(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is about to be written. The hash None stands for "there is no file"."""
+
+    path: str  # absolute
+    before_sha256: str | None
+    after_sha256: str | None
+
+
+class WritingBegan(Record, frozen=True, tag="files.writing"):
+    """The changes of these calls are about to be written, all or none."""
+
+    call_ids: list[str]
+    files: list[FileWriting]
+
+
 class FilesWritten(Record, frozen=True, tag="files.written"):
     """The changes of a turn are on disk, as one entry that `vivace undo` takes back."""
 
@@ -126,13 +170,16 @@ class TaskEnded(Record, frozen=True, tag="task.ended"):
 AnyStep = (
     TaskStarted
     | MemoryRead
+    | TaskResumed
     | TurnBegan
+    | ModelAnswered
     | TextGrew
     | CallStarted
     | CallEnded
     | ApprovalAsked
     | ApprovalAnswered
     | PlanUpdated
+    | WritingBegan
     | FilesWritten
     | Steered
     | TaskEnded

@@ -9,14 +9,24 @@ its reason says honestly why. Does not own one turn (`turn`), its calls (`calls`
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.records import SCHEMA, Error
 from vivace.agent.loop.calls import Calls, Desk
-from vivace.agent.loop.steps import EndReason, MemoryRead, Steered, TaskEnded, TaskStarted, TurnBegan
+from vivace.agent.loop.checkpoint import Checkpoint, Item, answer_items
+from vivace.agent.loop.steps import (
+    EndReason,
+    MemoryRead,
+    ModelAnswered,
+    Steered,
+    TaskEnded,
+    TaskResumed,
+    TaskStarted,
+    TurnBegan,
+)
 from vivace.agent.loop.turn import ModelTurn
-from vivace.agent.prompting import read_prompt, user
+from vivace.agent.prompting import user
 from vivace.client.turn import Turn
 from vivace.errors import (
     APPROVAL_NEEDED,
@@ -24,12 +34,16 @@ from vivace.errors import (
     FAILED,
     INTERRUPTED,
     LIMIT_REACHED,
+    TOO_MANY,
     ContextOverflow,
+    ModelUnavailable,
     RequestRefused,
     ServerGone,
+    StartError,
     VivaceError,
 )
 
+NOT_KNOWN = "previous_response_not_found"
 MAX_FAULTS = 2  # of calls in a row that are answered; the next one ends the task
 EXIT_CODES: dict[EndReason, int] = {
     "completed": DONE,
@@ -51,19 +65,45 @@ class TaskLimits:
     answer_tokens: int = 4096  # of one response
 
 
+@dataclass(frozen=True)
+class Pace:
+    """Who waits for the task: which tier it is served in, and how long it waits for a server."""
+
+    tier: Literal["realtime", "background"]
+    delays_s: tuple[float, ...]  # before each further try of a turn whose server went away
+
+
+INTERACTIVE = Pace("realtime", (0.0,))
+UNATTENDED = Pace("background", (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0))
+
+
 class Task:
-    def __init__(self, id: str, connection: Connection, model: str, desk: Desk, limits: TaskLimits) -> None:
+    def __init__(
+        self,
+        id: str,
+        connection: Connection,
+        model: str,
+        desk: Desk,
+        limits: TaskLimits,
+        checkpoint: Checkpoint,
+        pace: Pace = INTERACTIVE,
+    ) -> None:
         self.id = id
         self._connection = connection
         self._model = model
         self._desk = desk
         self._limits = limits
-        self._began_s = time.monotonic()
-        self._turns = 0
-        self._tokens = 0
-        self._faults = 0  # in a row
-        self._text = ""  # the model's last words
+        self._pace = pace
+        self._checkpoint = checkpoint
+        self._began_s = time.monotonic() - checkpoint.seconds
+        self._turns = checkpoint.turns
+        self._tokens = checkpoint.tokens
+        self._faults = checkpoint.faults  # in a row
+        self._text = checkpoint.text  # the model's last words
+        self._told: list[Item] = list(checkpoint.told)  # all that was said, for a server that has lost it
         self._turn: Turn | None = None
+        self._taken: list[str] = []  # steers that the running response has accepted
+        self._lost: list[str] = []  # those that a response took with it when its server went away
         self._steers: list[str] = []  # for the next request
         self._is_over = False
         self._work: asyncio.Task[EndReason] | None = None
@@ -82,6 +122,7 @@ class Task:
             except (RequestRefused, ServerGone):
                 pass  # the response is over: it goes with the next request
             else:
+                self._taken.append(text)
                 return True
         self._steers.append(text)
         return True
@@ -96,19 +137,15 @@ class Task:
 
     async def run(self) -> TaskEnded:
         """Work to the end, whatever it is."""
-        self._desk.presenter.show(self._started())
-        if (used := self._desk.recalled.used()).in_words:
-            names = tuple(file.shown for file in used.files)
-            self._desk.presenter.show(MemoryRead(files=names, notes=used.notes, problem=used.problem))
+        self._show_beginning()
         error: VivaceError | None = None
         self._work = asyncio.create_task(self._loop())
         try:
-            async with asyncio.timeout(self._limits.seconds):
-                reason = await self._work
-        except TimeoutError:
-            reason = "time"
+            reason = await self._within_time(self._work)
         except asyncio.CancelledError:
             if not self._is_stopping:
+                self._work.cancel()
+                await asyncio.wait({self._work})
                 raise
             reason = "stopped"
         except VivaceError as problem:
@@ -119,53 +156,92 @@ class Task:
         self._desk.presenter.show(ended)
         return ended
 
+    async def _within_time(self, work: "asyncio.Task[EndReason]") -> EndReason:
+        """Wait for the work. Its time does not pass while a person is waited for."""
+        while (left_s := self._limits.seconds - self._used_s) > 0:
+            if (await asyncio.wait({work}, timeout=left_s))[0]:
+                return work.result()
+        work.cancel()
+        await asyncio.wait({work})
+        return "time"
+
+    @property
+    def _used_s(self) -> float:
+        return time.monotonic() - self._began_s - self._desk.all_waited_s
+
     async def _loop(self) -> EndReason:
-        items: list[dict[str, Any]] = [*read_prompt("task"), user(self._opening_message())]
-        previous = ""
-        while True:
+        at = self._checkpoint
+        items, messages, previous = list(at.items), list(at.messages), at.previous
+        while items or messages:
             if reason := self._limit_reached():
                 return reason
             self._turns += 1
-            self._desk.presenter.show(TurnBegan(turn=self._turns))
-            turn, outputs = await self._take_turn(items, previous)
-            self._tokens += turn.tokens
+            self._desk.presenter.show(TurnBegan(turn=self._turns, messages=tuple(messages)))
+            turn, items = await self._take_turn([*items, *map(user, messages)], previous)
             previous, self._text = turn.response_id, turn.text or self._text
             fault = turn.fault
             self._faults = self._faults + 1 if fault or turn.calls.has_faults else 0
             if self._faults > MAX_FAULTS:
                 return "malformed_calls"
-            items = outputs + ([user(f"Error: {fault}")] if fault else [])
-            items += [user(text) for text in turn.given_back + self._steers]
+            messages = [fault_message(fault)] if fault else []
+            messages += turn.given_back + self._steers
             self._steers = []
-            if not items:
-                return "completed"
-
-    def _opening_message(self) -> str:
-        """Return the task behind the rules of its folder and the notes that fit it."""
-        recalled = self._desk.recalled
-        return "\n\n".join(filter(None, [recalled.rules, recalled.reminder, self._desk.instruction]))
+        return "completed"
 
     def _limit_reached(self) -> EndReason | None:
         if self._turns >= self._limits.turns:
             return "turns"
         return "tokens" if self._tokens >= self._limits.tokens else None
 
-    async def _take_turn(
-        self, items: list[dict[str, Any]], previous: str
-    ) -> tuple[ModelTurn, list[dict[str, Any]]]:
-        """Ask the model and answer its calls. If the server goes away meanwhile, ask once more."""
+    async def _take_turn(self, items: list[Item], previous: str) -> tuple[ModelTurn, list[Item]]:
+        """Ask the model and answer its calls. Return the outputs."""
+        turn = await self._asked(items, previous)
+        steers = self._lost + [text for text in self._taken if text not in turn.given_back]
+        self._taken, self._lost = [], []
+        answered = ModelAnswered(
+            turn=self._turns,
+            response_id=turn.response_id,
+            text=turn.text,
+            calls=tuple(turn.calls.made),
+            steers=tuple(steers),
+            fault=turn.fault,
+            tokens=turn.tokens,
+        )
+        self._tokens += turn.tokens
+        self._told += [*items, *answer_items(answered)]
         try:
-            turn = await self._ask(items, previous)
-        except ServerGone:
-            await self._connection.renew()
-            turn = await self._ask(items, previous)
-        try:
+            self._desk.presenter.show(answered)
             return turn, await turn.calls.answer()
         except BaseException:
             await turn.calls.abandon()
             raise
 
-    async def _ask(self, items: list[dict[str, Any]], previous: str) -> ModelTurn:
+    async def _asked(self, items: list[Item], previous: str) -> ModelTurn:
+        """Ask the model, again if the server goes away meanwhile. Tell it everything if it has forgotten."""
+        delays = list(self._pace.delays_s)
+        while True:
+            try:
+                return await self._ask([*items, *map(user, self._lost)], previous)
+            except VivaceError as error:
+                self._lost += self._taken
+                self._taken = []
+                if previous and error.code == NOT_KNOWN:
+                    items, previous = [*self._told, *items], ""
+                    continue
+                if not delays or not self._may_pass(error):
+                    raise
+            await asyncio.sleep(delays.pop(0))
+            await self._connection.renew()
+
+    def _may_pass(self, error: VivaceError) -> bool:
+        """Return whether another try may go better. Nobody waits for a background task: it waits itself."""
+        if isinstance(error, ServerGone) or self._pace.tier == "realtime":
+            return isinstance(error, ServerGone)
+        if isinstance(error, RequestRefused):
+            return error.status >= 500 or error.status == TOO_MANY
+        return isinstance(error, StartError) and not isinstance(error, ModelUnavailable)
+
+    async def _ask(self, items: list[Item], previous: str) -> ModelTurn:
         """Return the model's turn, read to its end. Calls that only read may run already."""
         client = await self._connection.client()
         turn = ModelTurn(Calls(self._desk), self._desk.presenter)
@@ -179,7 +255,7 @@ class Task:
             self._turn = None
         return turn
 
-    def _request(self, items: list[dict[str, Any]], previous: str) -> dict[str, Any]:
+    def _request(self, items: list[Item], previous: str) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._model,
             "input": items,
@@ -188,9 +264,20 @@ class Task:
             "max_output_tokens": self._limits.answer_tokens,
             "temperature": 0,
         }
+        if self._pace.tier == "background":
+            body["service_tier"] = "flex"
         return body | {"previous_response_id": previous} if previous else body
 
     # ---- beginning and end ------------------------------------------------------------------------
+
+    def _show_beginning(self) -> None:
+        if self._turns:
+            self._desk.presenter.show(TaskResumed(turns=self._turns, at_s=time.time()))
+            return
+        self._desk.presenter.show(self._started())
+        if (used := self._desk.recalled.used()).in_words:
+            names = tuple(file.shown for file in used.files)
+            self._desk.presenter.show(MemoryRead(files=names, notes=used.notes, problem=used.problem))
 
     def _started(self) -> TaskStarted:
         context = self._desk.context
@@ -216,8 +303,13 @@ class Task:
             text=self._text,
             turns=self._turns,
             tokens=self._tokens,
-            seconds=round(time.monotonic() - self._began_s, 3),
+            seconds=round(self._used_s, 3),
             entries=tuple(self._desk.entries),
             refused=self._desk.refused,
             error=Error(code=error.code, message=error.message, hint=error.hint) if error else None,
         )
+
+
+def fault_message(fault: str) -> str:
+    """Return what the model is told of an answer that has no whole call."""
+    return f"Error: {fault}"
