@@ -162,3 +162,22 @@ class ConversationBusy(VivaceError):
 
     exit_code = BUSY
     code = "conversation_busy"
+
+
+class TaskNotFound(UsageError):
+    """No background task has that id, or more than one has."""
+
+    code = "task_not_found"
+
+
+class TaskBusy(VivaceError):
+    """A process works on the background task, so this cannot be done now."""
+
+    exit_code = BUSY
+    code = "task_busy"
+
+
+class TaskTooLarge(UsageError):
+    """The folder is too large to be copied for a background task."""
+
+    code = "task_too_large"

@@ -6,7 +6,7 @@ Owns the shape of the requests and the waterfalls of the turns. Does not own the
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from vivace.agent.prompting import Message
 from vivace.client.responses import ResponsesClient
@@ -17,6 +17,8 @@ from vivace.protocol.shapes.events import (
     ResponseIncomplete,
     Waterfall,
 )
+
+Tier = Literal["realtime", "background"]  # background: nobody waits for it, and who waits goes first
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,10 @@ class Written:
 
 
 class Model:
-    def __init__(self, client: ResponsesClient, name: str) -> None:
+    def __init__(self, client: ResponsesClient, name: str, tier: Tier = "realtime") -> None:
         self._client = client
         self.name = name
+        self._tier = tier
         self.waterfalls: list[Waterfall] = []  # one a turn, in order
         self.was_cut = False  # whether the last turn ended at its token limit
 
@@ -107,7 +110,8 @@ class Model:
         return Written(tuple(tokens), was_cut)
 
     def _body(self, messages: list[Message]) -> dict[str, Any]:
-        return {"model": self.name, "input": messages, "temperature": 0, "store": False}
+        body = {"model": self.name, "input": messages, "temperature": 0, "store": False}
+        return body if self._tier == "realtime" else body | {"service_tier": "flex"}
 
     def _keep(self, response: Response) -> None:
         self.was_cut = response.incomplete_details is not None

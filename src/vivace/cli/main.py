@@ -26,6 +26,7 @@ from vivace.cli.commands import (
     prompt,
     run,
     serve,
+    tasks,
     trust,
     undo,
 )
@@ -57,6 +58,7 @@ for command in (
     undo.redo,
     ask.ask,
     run.run,
+    tasks.tasks,
     trust.trust,
     memory.memory,
     memory.sessions,

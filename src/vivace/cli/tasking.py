@@ -1,27 +1,58 @@
-"""`vivace run` when it runs: one task in the foreground, from the arguments to an exit code.
+"""`vivace run` when it runs: one task, in the foreground from the arguments to an exit code, or started only.
 
-Owns how it is begun and how Ctrl-C ends it. Does not own the task (`agent.loop`) nor what is printed
-(`show.task`).
+Owns how it is begun and how Ctrl-C ends it. Does not own the task (`agent.loop`, `agent.tasks`) nor what is
+printed (`show.task`).
 """
 
 import asyncio
 import signal
 from pathlib import Path
 
+import click
+
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.loop.opening import check_can_call_tools, open_task
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
+from vivace.agent.tasks.control import start_task
+from vivace.agent.tasks.log import encode_record
 from vivace.cli.commands.run import Given
 from vivace.cli.connection import with_model_here
+from vivace.cli.show.screen import complain
 from vivace.cli.show.task import TaskFace
 from vivace.config import Settings
+from vivace.errors import DONE
 
 
 def run_task(settings: Settings, given: Given) -> int:
     """Work on the task; return the exit code."""
     check_can_call_tools(settings, settings.model)
     return asyncio.run(_run(with_model_here(settings), given))
+
+
+def start_in_background(settings: Settings, given: Given) -> int:
+    """Start the task and print its id."""
+    task = start_task(
+        with_model_here(settings),
+        Path.cwd(),
+        given.task,
+        policy=_policy(given),
+        limits=_limits(given),
+    )
+    if given.output_format == "text":
+        complain(f"`vivace tasks watch {task.id}` shows it, `vivace tasks take {task.id}` takes it over.")
+        click.echo(task.id)
+    else:
+        click.echo(encode_record(task.queued()))
+    return DONE
+
+
+def _policy(given: Given) -> Policy:
+    return Policy(given.access, given.asking)
+
+
+def _limits(given: Given) -> TaskLimits:
+    return TaskLimits(given.max_turns, given.max_tokens, given.max_minutes * 60)
 
 
 async def _run(settings: Settings, given: Given) -> int:
@@ -34,8 +65,8 @@ async def _run(settings: Settings, given: Given) -> int:
             given.task,
             face,
             connection,
-            policy=Policy(given.access, given.asking),
-            limits=TaskLimits(given.max_turns, given.max_tokens, given.max_minutes * 60),
+            policy=_policy(given),
+            limits=_limits(given),
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.stop)
         return (await task.run()).exit_code

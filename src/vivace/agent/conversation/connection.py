@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from vivace.agent.model import Model
+from vivace.agent.model import Model, Tier
 from vivace.client import warm
 from vivace.client.responses import ResponsesClient
 from vivace.client.turn import Turn
@@ -40,11 +40,17 @@ class LimitedClient(ResponsesClient):
 
 class Connection:
     def __init__(
-        self, settings: Settings, progress: Progress = lambda _: None, *, max_turns: int | None = None
+        self,
+        settings: Settings,
+        progress: Progress = lambda _: None,
+        *,
+        max_turns: int | None = None,
+        tier: Tier = "realtime",
     ) -> None:
         self.settings = settings
         self._progress = progress
         self._max_turns = max_turns  # of the model, on one connection; None: any number
+        self._tier = tier  # of what a `Model` is asked on it
         self._client: ResponsesClient | None = None
         self._windows: dict[str, int] = {}  # tokens, by model
         self._opening = asyncio.Lock()
@@ -60,7 +66,7 @@ class Connection:
             return self._client
 
     async def model(self, name: str) -> Model:
-        return Model(await self.client(), name)
+        return Model(await self.client(), name, self._tier)
 
     async def window_tokens(self, model: str) -> int:
         """Return how many tokens a conversation may have with this model, which was used; 0: not known."""

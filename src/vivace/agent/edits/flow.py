@@ -7,6 +7,7 @@ cannot be interrupted, by the journal, and nothing is awaited behind it.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,14 +63,29 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
     Raise `EditRejected` if the model's answer cannot be used.
     """
     proposal = await _write(task, model, presenter)
-    proposal, decision = await _decide(task, proposal, presenter)
+    return await offer(proposal, task.instruction, task.approval, presenter, journal)
+
+
+async def offer(
+    proposal: Proposal,
+    instruction: str,
+    approval: Approval,
+    presenter: Presenter,
+    journal: Journal,
+    wholes: Sequence[Change] = (),
+) -> Entry | None:
+    """Let the user decide about a proposal, and write what was taken. Return the journal's entry, if any.
+
+    `wholes` are changes without hunks, which go along with whatever is taken.
+    """
+    proposal, decision = await _decide(approval, proposal, presenter)
     presenter.show(EditDecided(proposal, decision))
-    if isinstance(decision, Reject) or not proposal.changed:
-        presenter.show(EditNotApplied(proposal, _why_not(task, proposal)))
+    changes = [*(file.change for file in proposal.changed), *wholes]
+    if isinstance(decision, Reject) or not changes:
+        presenter.show(EditNotApplied(proposal, _why_not(approval, proposal)))
         return None
     began_s = time.perf_counter()
-    changes = [Change(file.source, file.new_bytes, file.unit) for file in proposal.changed]
-    entry = await _apply(task, changes, presenter, journal)
+    entry = await _apply(instruction, approval, changes, presenter, journal)
     if entry is None:
         presenter.show(EditNotApplied(proposal, "rejected"))
         return None
@@ -78,27 +94,27 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
 
 
 async def _apply(
-    task: EditTask, changes: list[Change], presenter: Presenter, journal: Journal
+    instruction: str, approval: Approval, changes: list[Change], presenter: Presenter, journal: Journal
 ) -> Entry | None:
     """Write the changes. Ask about a file that cannot be merged. Return None if all files are left."""
     while changes:
         await asyncio.sleep(0)  # an interrupt takes effect here, and not behind the write
         try:
-            return journal.apply_all(changes, task.instruction)
+            return journal.apply_all(changes, instruction)
         except EditConflict as error:
-            if task.approval != "ask":
+            if approval != "ask":
                 raise
-            changes = await _resolve(task, changes, presenter, error)
+            changes = await _resolve(instruction, changes, presenter, error)
     return None
 
 
 async def _resolve(
-    task: EditTask, changes: list[Change], presenter: Presenter, error: EditConflict
+    instruction: str, changes: list[Change], presenter: Presenter, error: EditConflict
 ) -> list[Change]:
     """Return the changes as the user wants them now. Raise the error if the user wants none."""
     resolved = []
     for change in changes:
-        conflict = find_conflict(change, task.instruction)
+        conflict = find_conflict(change, instruction)
         if conflict is None:
             resolved.append(change)
             continue
@@ -206,10 +222,10 @@ def _check_usable(proposal: Proposal, approval: Approval) -> None:
         )
 
 
-async def _decide(task: EditTask, proposal: Proposal, presenter: Presenter) -> tuple[Proposal, Decision]:
+async def _decide(approval: Approval, proposal: Proposal, presenter: Presenter) -> tuple[Proposal, Decision]:
     """Return what is to be written, and the decision. Ask again where the user's own choice needs care."""
-    if task.approval != "ask":
-        return proposal, Accept() if task.approval == "always" else Reject()
+    if approval != "ask":
+        return proposal, Accept() if approval == "always" else Reject()
     while True:
         decision = await presenter.decide(proposal)
         match decision:
@@ -224,7 +240,7 @@ async def _decide(task: EditTask, proposal: Proposal, presenter: Presenter) -> t
         presenter.show(EditProposed(proposal, by="user"))
 
 
-def _why_not(task: EditTask, proposal: Proposal) -> Reason:
-    if task.approval == "never":
+def _why_not(approval: Approval, proposal: Proposal) -> Reason:
+    if approval == "never":
         return "shown_only"
     return "rejected" if proposal.changed else "nothing_to_change"

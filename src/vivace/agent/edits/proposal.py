@@ -7,6 +7,7 @@ hunks or gives texts of their own. Does not write the files (`apply.journal`) an
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.edits.apply.rebasing import Change
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
 from vivace.agent.edits.check.verify import verify
 from vivace.agent.edits.find.languages import language_for
@@ -54,6 +55,7 @@ class FileProposal:
     hunks: tuple[Hunk, ...]
     problems: tuple[str, ...]  # why it should not be written; empty when it may
     others: tuple["FileProposal", ...] = ()  # what other answers would make of it, the best first
+    is_removed: bool = False  # the file goes, and does not only become empty
 
     @property
     def rows(self) -> list[Row]:
@@ -64,6 +66,11 @@ class FileProposal:
     def changes_bytes(self) -> bool:
         """Return whether the file would differ at all. A change of line ends alone has no hunks."""
         return self.new_bytes != self.source.raw
+
+    @property
+    def change(self) -> Change:
+        """Return what the journal is to do."""
+        return Change(self.source, None if self.is_removed else self.new_bytes, self.unit)
 
     def with_bytes(self, new_bytes: bytes) -> "FileProposal":
         """Return the proposal with the user's own text, checked again."""

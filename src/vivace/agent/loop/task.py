@@ -9,7 +9,7 @@ its reason says honestly why. Does not own one turn (`turn`), its calls (`calls`
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.records import SCHEMA, Error
@@ -26,6 +26,7 @@ from vivace.agent.loop.steps import (
     TurnBegan,
 )
 from vivace.agent.loop.turn import ModelTurn
+from vivace.agent.model import Tier
 from vivace.agent.prompting import user
 from vivace.client.turn import Turn
 from vivace.errors import (
@@ -69,7 +70,7 @@ class TaskLimits:
 class Pace:
     """Who waits for the task: which tier it is served in, and how long it waits for a server."""
 
-    tier: Literal["realtime", "background"]
+    tier: Tier
     delays_s: tuple[float, ...]  # before each further try of a turn whose server went away
 
 

@@ -152,6 +152,15 @@ def _sweep_if_alone(folder: int, root: Path) -> None:
                 Path(entry.path).unlink()
 
 
+def is_stand_in(path: Path) -> bool:
+    """Return whether an empty file stands in for a missing one: a command that was killed has left it."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return status.st_mtime_ns == STUB_TIME_NS and stat.S_ISREG(status.st_mode) and status.st_size == 0
+
+
 # ---- a worktree of Git's ----------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ class Given:
     max_turns: int
     max_tokens: int
     max_minutes: float
+    background: bool
     model: str | None
 
 
@@ -61,13 +62,21 @@ class Given:
 @click.option(
     "--max-minutes", type=click.FloatRange(min=0), default=60.0, show_default=True, help="On the clock."
 )
+@click.option(
+    "--background",
+    "-b",
+    is_flag=True,
+    help="Work on a copy of this folder, beside everything else; see `vivace tasks`.",
+)
 @model_option
 def run(**given: Any) -> int:
     """Work on a task with tools: read, search, edit, run commands.
 
     Needs a model that can call tools. Commands run in a sandbox. `vivace undo` takes changes back.
+    In the background a small model works too, in its own way: it rewrites functions by a plan.
     """
-    from vivace.cli.tasking import run_task
+    from vivace.cli.tasking import run_task, start_in_background
     from vivace.config import load_settings
 
-    return run_task(load_settings().for_tier("background").having(model=given["model"]), Given(**given))
+    settings = load_settings().for_tier("background").having(model=given["model"])
+    return (start_in_background if given["background"] else run_task)(settings, Given(**given))

@@ -41,8 +41,11 @@ NOBODY = "Nobody is here to ask."
 
 
 class TaskFace:
-    def __init__(self, output_format: OutputFormat) -> None:
+    def __init__(
+        self, output_format: OutputFormat, about_edits: str = "`vivace undo` takes the last one back"
+    ) -> None:
         self._format = output_format
+        self._about_edits = about_edits  # what can be done about them
         self._is_mid_line = False
 
     def show(self, step: AnyStep) -> None:
@@ -78,7 +81,7 @@ class TaskFace:
         self._end_line()
         if step.entries:
             edits = "an edit" if len(step.entries) == 1 else f"{len(step.entries)} edits"
-            self.progress(f"Wrote {edits} (`vivace undo` takes the last one back).")
+            self.progress(f"Wrote {edits} ({self._about_edits}).")
         if step.refused:
             self.progress(f"{step.refused} of its calls were not allowed.")
         if step.error:

@@ -1,0 +1,188 @@
+"""What a task has changed: its workplace now against the picture of its beginning.
+
+Owns the comparison, the diff for people, and the proposal that can be taken over by hunks. Does not write
+anything (`taking`).
+"""
+
+import difflib
+import os
+import stat
+import zipfile
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vivace.agent.edits.apply.rebasing import Change, merge_problems
+from vivace.agent.edits.apply.replacing import sha256_of
+from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
+from vivace.agent.edits.find.units import file_unit
+from vivace.agent.edits.proposal import FileProposal, Proposal, whole_diff
+from vivace.agent.loop.diffs import unified_diff
+from vivace.agent.sandbox.workspace import is_stand_in
+from vivace.agent.tasks.store import TaskFolder
+from vivace.agent.tasks.workplace import path_of_entry, place_of, read_entry, top_of, visible_files
+from vivace.errors import FileProblem, TaskNotFound
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    path: str  # relative to the top of the repository, or to the folder
+    old: bytes | None  # None: it was not there
+    new: bytes | None  # None: it is removed
+    mode: int | None = None  # of the new file, if it can be executed now and could not before, or reversed
+    is_link: bool = False  # it was or is a symbolic link
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Return how many lines were added and removed."""
+        old, new = (text.splitlines() for text in ((self.old or b""), (self.new or b"")))
+        if self.is_binary:
+            return 0, 0
+        blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+        same = sum(block.size for block in blocks)
+        return len(new) - same, len(old) - same
+
+    @property
+    def is_binary(self) -> bool:
+        return not all(_is_text(each) for each in (self.old, self.new) if each is not None)
+
+
+@dataclass(frozen=True)
+class TaskChanges:
+    top: Path  # of the user's folder: what the paths are relative to
+    files: tuple[ChangedFile, ...]
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Return the paths of symbolic links, which are not taken over."""
+        return tuple(file.path for file in self.files if file.is_link)
+
+    def diff(self) -> str:
+        """Return all changes as Git would show them."""
+        return "".join(_diff_of(file, self.top) for file in self.files)
+
+    def summary(self) -> str:
+        """Return one line a file: its name, and how many lines were added and removed."""
+        return "\n".join(_line_of(file) for file in self.files)
+
+
+@dataclass(frozen=True)
+class TaskFile(FileProposal):
+    """A file that a task has changed. What the task did is not judged again, but for its syntax."""
+
+    @property
+    def change(self) -> Change:
+        return Change(self.source, None if self.is_removed else self.new_bytes, "task")
+
+    def with_bytes(self, new_bytes: bytes) -> "TaskFile":
+        return task_file(self.source, new_bytes, self.instruction)
+
+
+def read_changes(folder: TaskFolder) -> TaskChanges:
+    """Compare the workplace with how it began."""
+    place = place_of(folder.work)
+    if place is None or not folder.start_file.exists():
+        raise TaskNotFound(f"The workplace of the task {folder.id} is gone.", "Remove the task.")
+    found = []
+    with zipfile.ZipFile(folder.start_file) as picture:
+        before = {path_of_entry(info.filename): info for info in picture.infolist()}
+        now = {path for path in visible_files(place) if not is_stand_in(place / path)}
+        for path in sorted({*before, *now}):
+            changed = _compared(picture, before.get(path), place / path, path)
+            if changed is not None:
+                found.append(changed)
+    return TaskChanges(top_of(Path(folder.queued().folder)), tuple(found))
+
+
+def _compared(
+    picture: zipfile.ZipFile, info: zipfile.ZipInfo | None, file: Path, path: str
+) -> ChangedFile | None:
+    """Return the file if it differs."""
+    try:
+        mode, new = read_entry(file)
+    except OSError:
+        if info is None:
+            return None
+        return ChangedFile(path, picture.read(info), None, is_link=stat.S_ISLNK(info.external_attr >> 16))
+    if info is None:
+        return ChangedFile(path, None, new, _executable(mode, 0), is_link=stat.S_ISLNK(mode))
+    old_mode = info.external_attr >> 16
+    is_link = stat.S_ISLNK(mode) or stat.S_ISLNK(old_mode)
+    is_same = info.file_size == len(new) and zlib.crc32(new) == info.CRC
+    execution = None if is_link else _executable(mode, old_mode)
+    if is_same and stat.S_ISLNK(mode) == stat.S_ISLNK(old_mode) and execution is None:
+        return None
+    return ChangedFile(path, picture.read(info), new, execution, is_link)
+
+
+def _executable(mode: int, old_mode: int) -> int | None:
+    """Return the new permissions if whether the file can be executed has changed."""
+    return stat.S_IMODE(mode) & 0o777 if (mode ^ old_mode) & stat.S_IXUSR else None
+
+
+# ---- for the user's folder --------------------------------------------------------------------------
+
+
+def proposal_of(changes: TaskChanges, instruction: str) -> tuple[Proposal, list[Change]]:
+    """Return the texts as a proposal with hunks, and what has none: binary files and empty ones."""
+    texts, wholes = [], []
+    for file in changes.files:
+        source = source_of(changes.top / file.path, file.old)
+        if file.is_link or file.old == file.new:
+            continue
+        if file.is_binary or not (file.old or file.new):
+            wholes.append(Change(source, file.new, "task"))
+        else:
+            texts.append(
+                replace(task_file(source, file.new or b"", instruction), is_removed=file.new is None)
+            )
+    return Proposal(tuple(texts)), wholes
+
+
+def task_file(source: SourceFile, new_bytes: bytes, instruction: str) -> TaskFile:
+    problems = merge_problems(source.path, source.raw, new_bytes)
+    hunks = () if problems and not _is_text(new_bytes) else whole_diff(source, new_bytes)
+    return TaskFile(source, file_unit(source), instruction, new_bytes, hunks, tuple(problems))
+
+
+def source_of(path: Path, data: bytes | None) -> SourceFile:
+    """Return a file of the user's as it was when the task began."""
+    try:
+        source = source_from_bytes(path, data or b"")
+    except FileProblem:
+        raw = data or b""
+        source = SourceFile(
+            path, Path(os.path.realpath(path)), raw, (), (), "\n", bom=False, sha256=sha256_of(raw)
+        )
+    return replace(source, exists=data is not None)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        source_from_bytes(Path("text"), data)
+    except FileProblem:
+        return False
+    return True
+
+
+def _diff_of(file: ChangedFile, top: Path) -> str:
+    if file.is_link:
+        return f"Symbolic link {file.path} differs\n"
+    if file.is_binary:
+        return f"Binary file {file.path} {_verb(file)}\n"
+    if not (file.old or file.new):
+        return f"Empty file {file.path} {_verb(file)}\n"
+    path = top / file.path
+    diff = unified_diff(Change(source_of(path, file.old), file.new, "task"), top)[1]
+    return diff or f"{file.path} {'can' if (file.mode or 0) & stat.S_IXUSR else 'cannot'} be executed now\n"
+
+
+def _verb(file: ChangedFile) -> str:
+    return "is new" if file.old is None else "is removed" if file.new is None else "differs"
+
+
+def _line_of(file: ChangedFile) -> str:
+    added, removed = file.lines
+    count = " (binary)" if file.is_binary else f" +{added} -{removed}"
+    made = " (new)" if file.old is None else " (removed)" if file.new is None else ""
+    return f"{file.path}{count}{made}"

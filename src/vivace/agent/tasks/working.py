@@ -1,0 +1,138 @@
+"""A task at work in its process: from where its log ends to an end, while people may speak to it.
+
+Owns the order: say of every interrupted call what is known, then let the loop go on; and what a message does.
+Every step is in the log before its effect. Does not own the loop (`loop.task`, or `units` for small models),
+nor the process (`process`).
+"""
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+from typing import Protocol
+
+from vivace.agent.conversation.connection import Connection
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.loop.opening import open_desk
+from vivace.agent.loop.steps import (
+    Steered,
+    TaskEnded,
+)
+from vivace.agent.loop.task import UNATTENDED, Task
+from vivace.agent.permissions.policy import Policy
+from vivace.agent.tasks import resuming
+from vivace.agent.tasks.inbox import POLL_S, Message, read_after, size_of
+from vivace.agent.tasks.log import LogFace, TaskLog
+from vivace.agent.tasks.records import MessageTaken, RunnerBegan
+from vivace.agent.tasks.state import state_of
+from vivace.agent.tasks.store import TaskFolder
+from vivace.agent.tasks.units import UnitsTask
+from vivace.config import Settings
+
+
+class Worker(Protocol):
+    """What works on a task: a model with tools, or the unit loop of a small one."""
+
+    async def run(self) -> TaskEnded: ...
+
+    async def steer(self, text: str) -> bool: ...
+
+    def stop(self) -> None: ...
+
+
+class TaskWork:
+    """One process's work on one task. Only the holder of the task's lock makes one."""
+
+    def __init__(self, folder: TaskFolder, settings: Settings) -> None:
+        self._folder = folder
+        self._queued = folder.queued()
+        self._log = TaskLog(folder.log_file)
+        self._face = LogFace(self._log)
+        self._taken = state_of(folder.lines()).messages_taken
+        settings = settings.having(model=self._queued.model)
+        is_small, turns = self._queued.way == "units", self._queued.limits.turns
+        self._connection = Connection(settings, max_turns=turns if is_small else None, tier="background")
+        self._steering: set[asyncio.Task[bool]] = set()
+
+    async def run(self) -> TaskEnded:
+        """Work to the end. What is said while the last turn ends is still answered."""
+        try:
+            self._log.append(RunnerBegan(pid=os.getpid()))
+            self._read_earlier()
+            while True:
+                ended = await self._run_once()
+                if ended.reason != "completed" or not self._read_earlier():
+                    return ended
+        finally:
+            await self._connection.close()
+            self._log.close()
+
+    async def _run_once(self) -> TaskEnded:
+        worker = await self._worker()
+        listening = asyncio.create_task(self._listen(worker))
+        try:
+            return await worker.run()
+        finally:
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await listening
+
+    async def _worker(self) -> Worker:
+        """Return what goes on from the log's end."""
+        queued = self._queued
+        journal = Journal(self._folder.undo)
+        if queued.way == "units":
+            journal.heal()
+            return UnitsTask(queued, self._connection, self._face, journal, self._folder.lines())
+        workspace, project = Path(queued.workspace), Path(queued.folder)
+        policy = Policy(queued.access, queued.asking)
+        desk = await open_desk(workspace, queued.task, self._face, policy, journal, project)
+        resuming.close_calls(self._folder.lines(), desk)
+        lines = self._folder.lines()
+        progress = resuming.progress_of(lines)
+        desk.is_tainted, desk.entries = progress.is_tainted, progress.entries
+        checkpoint, limits = resuming.checkpoint_of(lines), resuming.limits_of(lines)
+        return Task(queued.id, self._connection, queued.model, desk, limits, checkpoint, UNATTENDED)
+
+    # ---- messages ---------------------------------------------------------------------------------
+
+    def _read_earlier(self) -> bool:
+        """Take what was said while nothing ran. Return whether there is something to tell the model."""
+        has_steer = False
+        for number, message in read_after(self._folder.inbox_file, self._taken):
+            if message.kind == "steer":
+                self._face.show(Steered(text=message.text))
+                has_steer = True
+            self._take(number, message)
+        return has_steer
+
+    async def _listen(self, worker: Worker) -> None:
+        """Act on each message as it comes."""
+        size = -1
+        while True:
+            now = size_of(self._folder.inbox_file)
+            if now != size:
+                size = now
+                for number, message in read_after(self._folder.inbox_file, self._taken):
+                    if not await self._act(worker, message):
+                        return  # the task is over: what is said now waits
+                    self._take(number, message)
+            await asyncio.sleep(POLL_S)
+
+    async def _act(self, worker: Worker, message: Message) -> bool:
+        match message.kind:
+            case "stop":
+                worker.stop()
+            case "answer":
+                self._face.answer(message)
+            case "steer":
+                steering = asyncio.create_task(worker.steer(message.text))
+                self._steering.add(steering)
+                steering.add_done_callback(self._steering.discard)
+                await asyncio.sleep(0)  # it is in the log now, or too late
+                return not steering.done() or steering.result()
+        return True
+
+    def _take(self, number: int, message: Message) -> None:
+        self._taken = number
+        self._log.append(MessageTaken(number=number, kind=message.kind))

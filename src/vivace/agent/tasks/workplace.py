@@ -1,0 +1,194 @@
+"""The folder in which a task works: a worktree of Git's, or a copy, with everything that the user sees.
+
+Owns making it, the picture of its beginning (`start.zip`), and removing it. Files are copied from the user's
+folder as they are there, changed and untracked ones too, so no filter, hook or checkout of a repository ever
+runs; what is ignored stays behind. A worktree has the user's HEAD, detached. Where Git cannot make one (no
+Git, no commit yet, a bare minimum of a version) it is a copy. Does not own what changed (`changes`).
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from vivace.agent.git import git_command
+from vivace.agent.tools.ignoring import walk
+from vivace.errors import TaskTooLarge
+
+MAX_FILES = 100_000
+MAX_BYTES = 1_000_000_000
+GIT_S = 60.0
+_SAFE_NAME = "/ !#$&'()+,;=@[]{}~"  # bytes that need no quoting in an entry's name
+
+
+def make_workplace(folder: Path, work: Path, start: Path) -> Path:
+    """Make the workplace in the new folder `work`, and the picture of its beginning. Return its folder.
+
+    `folder` is the user's; where it is a part of a repository, the whole repository is carried over, and the
+    part is returned. Raise TaskTooLarge if it is too much to copy.
+    """
+    folder = folder.resolve()
+    top = _top_of(folder) or folder
+    files = visible_files(top)
+    _check_size(top, files)
+    work.mkdir(mode=0o700)
+    place = work / (top.name or "work")
+    if not _add_worktree(top, place):
+        place.mkdir()
+    _copy(top, files, place, start)
+    if (place / ".git").is_file():
+        _git(place, "read-tree", "HEAD")  # so that Git sees what the user has changed, and no more
+    return place / folder.relative_to(top)
+
+
+def place_of(work: Path) -> Path | None:
+    """Return the top of the workplace that is in `work`."""
+    try:
+        return next((path for path in work.iterdir() if path.is_dir() and not path.is_symlink()), None)
+    except OSError:
+        return None
+
+
+def remove_workplace(work: Path) -> None:
+    """Remove the workplace, and let its repository forget it."""
+    place = place_of(work)
+    if place is not None and (place / ".git").is_file():
+        _git(place, "worktree", "remove", "--force", "--force", str(place))
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def top_of(folder: Path) -> Path:
+    """Return the user's folder that a workplace is a copy of: the repository's top, or the folder itself."""
+    folder = folder.resolve()
+    return _top_of(folder) or folder
+
+
+def visible_files(top: Path) -> list[str]:
+    """Return the files of a folder that are not ignored, relative to it, as Git or our own reading says."""
+    listed = _git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+    if listed is None:
+        listed = _git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed is None or not (top / ".git").exists():
+        return [path for path, is_folder in walk(top) if not is_folder]
+    found: dict[str, None] = {}
+    for name in listed.split(b"\0"):
+        path = os.fsdecode(name)
+        if path.endswith("/") or (path and (top / path).is_dir() and not (top / path).is_symlink()):
+            found.update(dict.fromkeys(_inside(top, path.rstrip("/"))))  # a submodule or another repository
+        elif path:
+            found[path] = None
+    return [path for path in found if ".git" not in Path(path).parts]
+
+
+def _inside(top: Path, folder: str) -> Iterator[str]:
+    return (f"{folder}/{path}" for path, is_folder in walk(top / folder) if not is_folder)
+
+
+def _top_of(folder: Path) -> Path | None:
+    """Return the top of the repository that a folder belongs to."""
+    shown = _git(folder, "rev-parse", "--show-toplevel")
+    if not shown:
+        return None
+    top = Path(os.fsdecode(shown.removesuffix(b"\n"))).resolve()
+    return top if folder.is_relative_to(top) and (top / ".git").exists() else None
+
+
+def _add_worktree(top: Path, place: Path) -> bool:
+    """Return whether Git has made a worktree, without files."""
+    if not (top / ".git").exists() or _git(top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
+        return False
+    if _git(top, "worktree", "add", "--detach", "--no-checkout", str(place), "HEAD") is None:
+        shutil.rmtree(place, ignore_errors=True)
+        return False
+    return (place / ".git").is_file()
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    """Return what Git says, or None if there is no Git, or it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            git_command(folder, *arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_S,
+            env=_environment(os.environ),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without those that lead Git to another repository or program."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
+    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+
+
+def _check_size(top: Path, files: list[str]) -> None:
+    if len(files) > MAX_FILES:
+        raise _too_large(top, f"{len(files)} files (the limit is {MAX_FILES})")
+    total = 0
+    for path in files:
+        try:
+            total += (top / path).lstat().st_size
+        except OSError:
+            continue
+        if total > MAX_BYTES:
+            raise _too_large(top, f"more than {MAX_BYTES // 10**6} MB")
+
+
+def _too_large(top: Path, what: str) -> TaskTooLarge:
+    return TaskTooLarge(
+        f"{top} is too large to work on a copy of it: {what} that are not ignored.",
+        "Name what is not needed in .gitignore, or run the task here without --background.",
+    )
+
+
+# ---- files ------------------------------------------------------------------------------------------
+
+
+def _copy(top: Path, files: list[str], place: Path, start: Path) -> None:
+    """Copy each file into the workplace and into the picture of the beginning: the same bytes, read once."""
+    with zipfile.ZipFile(start, "x", zipfile.ZIP_DEFLATED, compresslevel=1) as picture:
+        for path in files:
+            try:
+                mode, data = read_entry(top / path)
+            except OSError:  # it is gone, or no file: a pipe, a socket
+                continue
+            _write_entry(place / path, mode, data)
+            info = zipfile.ZipInfo(_entry_name(path))
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = mode << 16
+            picture.writestr(info, data)
+
+
+def read_entry(path: Path) -> tuple[int, bytes]:
+    """Return mode and bytes of a file; of a symbolic link, where it leads. Raise OSError for others."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return mode, os.fsencode(path.readlink())
+    if not stat.S_ISREG(mode):
+        raise OSError(f"{path} is no file")
+    return mode, path.read_bytes()
+
+
+def _write_entry(path: Path, mode: int, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if stat.S_ISLNK(mode):
+        path.symlink_to(os.fsdecode(data))
+        return
+    path.write_bytes(data)
+    path.chmod(stat.S_IMODE(mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
+
+
+def _entry_name(path: str) -> str:
+    return quote_from_bytes(os.fsencode(path), safe=_SAFE_NAME)
+
+
+def path_of_entry(name: str) -> str:
+    """Return the path of a file by its name in the picture of the beginning."""
+    return os.fsdecode(unquote_to_bytes(name))
