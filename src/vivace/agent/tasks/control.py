@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from vivace.agent.conversation.transcript.file import new_id
-from vivace.agent.loop.opening import can_call_tools, check_instruction
+from vivace.agent.loop.opening import can_call_tools, check_instruction, opening_message, recall
 from vivace.agent.loop.steps import TaskEnded
 from vivace.agent.loop.task import EXIT_CODES, TaskLimits
 from vivace.agent.permissions.policy import Policy
@@ -67,6 +67,7 @@ def start_task(
     lock = task.take_lock()
     try:
         workspace = make_workplace(folder, task.work, task.start_file)
+        recalled = recall(settings, folder, instruction)
         queued = TaskQueued(
             schema=SCHEMA,
             id=task.id,
@@ -80,6 +81,8 @@ def start_task(
             limits=limits,
             at_s=time.time(),
             context=tuple(context),
+            opening=opening_message(recalled, instruction),
+            is_tainted=recalled.has_strangers_text,
         )
         with TaskLog(task.log_file) as log:
             log.append(queued)

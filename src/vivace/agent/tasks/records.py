@@ -33,6 +33,8 @@ class TaskQueued(Record, frozen=True, tag="task.queued"):
     limits: TaskLimits
     at_s: float  # Unix time
     context: tuple[dict[str, Any], ...] = ()  # what was said before, as items of a request
+    opening: str = ""  # the task with what is remembered about it; "": the task as it is
+    is_tainted: bool = False  # a part of that was not written by the user
 
 
 class RunnerBegan(Record, frozen=True, tag="runner.started"):

@@ -91,8 +91,8 @@ def progress_of(lines: Sequence[Line]) -> Progress:
     """Return where the task stands. The first line is that of `TaskQueued`."""
     queued = lines[0].step
     assert isinstance(queued, TaskQueued)
-    progress = Progress(queued, list(new_checkpoint(queued.task, queued.context).items))
-    progress.is_tainted = bool(queued.context)
+    progress = Progress(queued, list(new_checkpoint(queued.opening or queued.task, queued.context).items))
+    progress.is_tainted = bool(queued.context) or queued.is_tainted
     for number, line in enumerate(lines):
         if isinstance(line.step, TaskEnded):
             progress.used = (progress.turns, progress.tokens, state_of(lines[: number + 1]).seconds)
