@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.rows.product import Cut, Tile, multiply, plain_sums
+from vivace.engine.runners.cuda.rows.launches import Cut
+from vivace.engine.runners.cuda.rows.product import Tile, multiply, plain_sums
 
 HIDDEN, FFN, QKV_ROWS, VOCAB = 1536, 8960, 2048, 151936
 COPIES = 12  # of the weights, so that they come from memory and not from a cache

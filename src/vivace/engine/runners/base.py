@@ -121,3 +121,30 @@ class DecodingRunner(Runner, Protocol):
         was launched and before it waits for the result.
         """
         ...
+
+
+class DecodeRow(NamedTuple):
+    """The next token of one sequence: `token` at `start` is the last of its log."""
+
+    seq: int
+    start: int
+    token: int
+    sampling: SamplingSpec
+
+
+@runtime_checkable
+class BatchDecodingRunner(DecodingRunner, Protocol):
+    """A runner that samples the next tokens of several sequences in one pass."""
+
+    max_rows: int  # that one pass takes
+
+    def decode_rows(
+        self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
+    ) -> list[int | None]:
+        """Run one pass over sequences that are all different. Return the token that follows each.
+
+        A row gets the token that it would get alone. It gets None if it has joined while a pass was in
+        flight: then it is in the next one. With `steps_ahead` the runner may start a pass on the tokens
+        that it sampled; later calls use it for the rows that continue there.
+        """
+        ...

@@ -125,6 +125,7 @@ inline float rsqrt_fast(float x) { return 1.0f / sqrtf(x); }
 inline float log_exact(float x) { return logf(x); }
 inline float log_one_plus(float x) { return log1pf(x); }
 inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+inline float multiply(float a, float b) { return a * b; }
 inline float divide(float a, float b) { return a / b; }
 
 inline float as_float(u32 bits) { float f; memcpy(&f, &bits, 4); return f; }

@@ -94,6 +94,7 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
     from vivace.engine.runners.cuda.kernels.driver import Modules
     from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
+    from vivace.engine.runners.cuda.rows.passes import batch_plans
     from vivace.engine.runners.cuda.runner import CudaRunner
     from vivace.engine.runners.cuda.weights.build import build_model
     from vivace.engine.runners.cuda.weights.cache import identity_of, read_through_cache
@@ -106,6 +107,7 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     modules = Modules(folder / "kernels" if folder else None)
     sizes = fitting_passes(shape, bits)
     modules.compile([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
+    modules.compile(batch_plans(shape, bits, blocks, kv_bits))
     shape, weights = read_through_cache(path, folder) if folder else read_checkpoint(path)
     yarn_factor = max(1.0, options.session_tokens / shape.trained_tokens)
     limit = min(options.cells, round(shape.trained_tokens * yarn_factor))

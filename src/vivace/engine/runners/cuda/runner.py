@@ -15,6 +15,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import (
+    DecodeRow,
     KVFull,
     Logits,
     ModelInfo,
@@ -33,9 +34,11 @@ from vivace.engine.runners.cuda.kv.pages import Pages
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS
 from vivace.engine.runners.cuda.prefill.chunks import PREFILLS
+from vivace.engine.runners.cuda.rows.flights import Flights
+from vivace.engine.runners.cuda.rows.passes import RowPasses
 from vivace.engine.runners.cuda.weights.build import Dense
 
-SEQUENCES = 64
+SEQUENCES = 128  # twice the rows of the largest pass: for sessions that are idle, and for candidates
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
 MAX_PINNED_ROWS = 64  # rows of logits in pinned memory; more are copied slower
 MARK_BYTES = 16  # at the beginning of saved KV: whose it is
@@ -75,6 +78,9 @@ class CudaRunner:
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
         self._max_decode_tokens = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
         self._stream: Stream | None = None
+        self._row_passes = RowPasses(model, bits, self._kv, max_pages, SEQUENCES, blocks, make_launcher)
+        self._flights = Flights(self._row_passes)
+        self.max_rows = self._row_passes.max_rows
         self._vocabulary = vocabulary
         rows = torch.empty(MAX_PINNED_ROWS, shape.vocab, dtype=torch.float32)
         self._rows = rows.pin_memory() if device.type == "cuda" else rows
@@ -103,6 +109,7 @@ class CudaRunner:
         self._synchronize()
         try:
             for span in spans:  # all or nothing: pages first
+                self._flights.forget(span.seq)
                 self._pages.reserve(span.seq, span.start, span.start + len(span.tokens))
             found = [self._forward_span(span, should_stop).copy() for span in spans[:-1]]
             found.append(self._forward_span(spans[-1], should_stop))  # in place: valid until the next call
@@ -179,6 +186,39 @@ class CudaRunner:
             self._step(span.seq, start + len(chosen), last, sampling, steps_ahead, while_running),
         ]
 
+    def decode_rows(
+        self,
+        rows: Sequence[DecodeRow],
+        steps_ahead: int = 0,
+        while_running: WhileRunning = lambda: None,
+    ) -> list[int | None]:
+        """Run one pass over several sequences. See `base.BatchDecodingRunner`."""
+        assert 0 < len(rows) <= self.max_rows
+        self._synchronize()
+        for row in rows:  # a page that is reserved for nothing is given back by the next `trim`
+            self._reserve_row(row.seq, row.start)
+        found = self._flights.decode(
+            rows, self._has_room, goes_ahead=steps_ahead > 0, while_running=while_running
+        )
+        for row, token in zip(rows, found, strict=True):
+            if token is not None:
+                self._lengths[row.seq] = row.start + 1
+        return found
+
+    def _reserve_row(self, seq: int, at: int) -> None:
+        self._pages.reserve(seq, at, at + 1)
+        self._row_passes.set_page_table(seq, self._pages.table(seq))
+
+    def _has_room(self, seq: int, at: int) -> bool:
+        """Make a position writable that no token is known for yet, if there is room."""
+        if at >= self.info.limit_tokens:
+            return False
+        try:
+            self._reserve_row(seq, at)
+        except KVFull:
+            return False
+        return True
+
     def _make_room(self, span: Span, steps_ahead: int) -> None:
         """Reserve pages for the pass, and for the steps ahead of it if there are free ones."""
         end = span.start + len(span.tokens)
@@ -230,11 +270,13 @@ class CudaRunner:
         stream, kept = self._stream, -(-length // PAGE_TOKENS) * PAGE_TOKENS
         if stream and stream.seq == seq and not stream.start <= length <= stream.end <= kept:
             self._synchronize()  # it continues elsewhere, or its steps write to pages that are freed here
+        self._flights.forget(seq)
         self._lengths[seq] = min(self._lengths[seq], length)
         self._pages.trim(seq, length)
 
     def share(self, source: int, target: int, length: int) -> None:
         self._synchronize()
+        self._flights.forget(target)
         self._lengths[target] = min(self._lengths[source], length)
         self._pages.share(source, target, length)
 
@@ -249,6 +291,7 @@ class CudaRunner:
 
     def load(self, seq: int, state: bytes) -> None:
         self._synchronize()
+        self._flights.forget(seq)
         count, rest = divmod(len(state) - MARK_BYTES, self._kv[:, :1].nbytes)
         if count < 1 or rest or state[:MARK_BYTES] != self._mark:
             raise ValueError("This is no KV of such a model.")
@@ -261,6 +304,7 @@ class CudaRunner:
     def warm_up(self) -> None:
         """Capture all graphs, and load what torch loads at its first use."""
         self._passes.warm_up(self.info.limit_tokens)
+        self._row_passes.warm_up(self.info.limit_tokens)
         self._prefill.warm_up()
 
     def known_costs(self) -> dict[int, float]:

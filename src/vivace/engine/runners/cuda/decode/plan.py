@@ -11,8 +11,11 @@ from functools import cached_property
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
+BATCH_ROWS = (2, 4, 8, 16, 32, 64)  # of passes over several sequences
+WIDE_ROWS = 32  # from here on products have large tiles, and what stands between them is done once
 PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
 STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, or all blocks queue for a few
+PICK_BLOCKS = 16  # that share the head's rows of one token; the kernel `pick` has the same number
 SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
 
 
@@ -34,6 +37,8 @@ class Tuning:
     pace_bytes: int = 24576
     attention_warps: int = 4
     attention_cluster: int = 8
+    attention_ranks: int = 1  # in a batch: so many of a cluster's blocks are one, which does the work of each
+    early_blocks: int = 1  # in a batch: runs of positions that are brought to L2 before the wait
     attention_tiles: int = 1  # of 16 rows that share a reading of keys and values; no more than there are
     # (tokens of context, clusters): up to this context as many clusters share a key head.
     attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
@@ -83,6 +88,22 @@ def verify_tuning(bits: int, tokens: int) -> Tuning:
     )
 
 
+# Blocks of the attention that are one in a batch of so many rows: many rows are blocks enough.
+RANKS = {2: 1, 4: 2, 8: 4, 16: 8, 32: 16, 64: 16}
+
+
+def batch_tuning(bits: int, rows: int) -> Tuning:
+    """Return the tuning of passes over several sequences. No field changes what a row's numbers are."""
+    tuning = verify_tuning(bits, rows)
+    ranks = min(RANKS[rows], tuning.attention_cluster)
+    return replace(
+        tuning,
+        attention_cluster=tuning.attention_cluster // ranks,
+        attention_ranks=ranks,
+        attention_tiles=1,
+    )
+
+
 def tile_bytes(columns: int, bits: int) -> int:
     """Return the bytes of 8 rows of weights; in 4 bits with step and zero of every 32."""
     return columns * bits if bits > 4 else columns * 9 // 2
@@ -111,13 +132,12 @@ class Plan:
     blocks: int = 132  # multiprocessors
     tuning: Tuning | None = field(default=None)
     kv_bits: int = 16  # of a key's or value's dimension: 8 or 16
+    is_batch: bool = False  # whether each token is of a sequence of its own
 
     @cached_property
     def tuned(self) -> Tuning:
         """Return the tuning with rings as deep as shared memory allows. Depth changes no arithmetic."""
-        tuning = self.tuning or (
-            TUNINGS[self.bits] if self.tokens == 1 else verify_tuning(self.bits, self.tokens)
-        )
+        tuning = self.tuning or self._default_tuning
         if self._down_bytes(replace(tuning, down_stages=2, down_group=2)) > SHARED_BYTES:
             tuning = replace(tuning, down_split=self._down_parts[0])
         for name, count in (
@@ -130,6 +150,17 @@ class Plan:
                 while count(tuning) > SHARED_BYTES and getattr(tuning, key) > 2:
                     tuning = replace(tuning, **{key: getattr(tuning, key) - step})
         return tuning
+
+    @property
+    def _default_tuning(self) -> Tuning:
+        if self.is_batch:
+            return batch_tuning(self.bits, self.tokens)
+        return TUNINGS[self.bits] if self.tokens == 1 else verify_tuning(self.bits, self.tokens)
+
+    @property
+    def is_wide(self) -> bool:
+        """Return whether the products are those for many rows (`rows/product.py`)."""
+        return self.is_batch and self.bits == 8 and self.tokens >= WIDE_ROWS
 
     def parts_for(self, length: int) -> int:
         """Return how many clusters share a key head in a pass that ends with this context."""
@@ -144,7 +175,8 @@ class Plan:
 
     @cached_property
     def _most_parts(self) -> int:
-        room = 2 * self.blocks // (self.shape.kv_heads * self.tuned.attention_cluster)  # two blocks each
+        cluster = self.tuned.attention_cluster * self.tuned.attention_ranks
+        room = 2 * self.blocks // (self.shape.kv_heads * cluster)  # two blocks each
         return max((parts for parts in PARTS if parts <= room), default=1)
 
     @cached_property
@@ -164,6 +196,11 @@ class Plan:
         parts, warps = self._down_parts
         split = tuning.down_split if self.tokens <= 4 and parts == 4 else parts
         return split, warps * parts // split
+
+    @property
+    def down_slices(self) -> tuple[int, int]:
+        """Return parts of the down projection's columns and slices of a part: the order of its sums."""
+        return self._down_parts
 
     @property
     def _down_parts(self) -> tuple[int, int]:
@@ -188,7 +225,9 @@ class Plan:
             "PACE_BYTES": tuned.pace_bytes,
             "TILES_AT_ONCE": tuned.tiles_at_once, "STATS_STRIDE": STATS_WORDS // 2,
             "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
-            "ATTENTION_TILES": self._attention_tiles,
+            "ATTENTION_TILES": self._attention_tiles, "BATCH": int(self.is_batch),
+            "WIDE": int(self.is_wide), "ATTENTION_RANKS": tuned.attention_ranks,
+            "EARLY_BLOCKS": tuned.early_blocks,
         }  # fmt: skip
 
     def sizes(self, parts: int) -> dict[str, Size]:
@@ -209,7 +248,7 @@ class Plan:
             "embed": Size((self.tokens, 1, 1), 256, 1, 0),
             "qkv": product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_stages, shape.hidden,
                            tuned.qkv_stages, tuned.qkv_stages),
-            "attention": Size((shape.kv_heads * splits, 1, -(-self._rows // 16 // self._attention_tiles)),
+            "attention": Size((shape.kv_heads * splits, 1, self._attention_depth),
                               tuned.attention_warps * 32, tuned.attention_cluster, self._attention_bytes),
             "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_stages,
                                       shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_stages),
@@ -219,6 +258,9 @@ class Plan:
                                     self._down_bytes(tuned)),
             "head": Size((min(self.blocks, head_tiles), token_tiles, 1), 288, 1, self._head_bytes(tuned)),
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
+            "row": Size((self.tokens, 1, 1), 256, 1, 64),
+            "row_parts": Size((self.tokens, self._down_parts[0], 1), 256, 1, 64),
+            "pick": Size((self.tokens, PICK_BLOCKS, 1), 256, 1, 2048),
         }  # fmt: skip
 
     def _down_tiles(self, split: int) -> int:
@@ -248,8 +290,12 @@ class Plan:
 
     @property
     def _rows(self) -> int:
-        """Return the rows of the attention: for every token, the heads that share a key head."""
-        return self.tokens * self.shape.heads // self.shape.kv_heads
+        """Return the attention's rows: the heads that share a key head, for every token of a sequence."""
+        return (1 if self.is_batch else self.tokens) * self.shape.heads // self.shape.kv_heads
+
+    @property
+    def _attention_depth(self) -> int:
+        return self.tokens if self.is_batch else -(-self._rows // 16 // self._attention_tiles)
 
     @property
     def _attention_tiles(self) -> int:
@@ -260,7 +306,8 @@ class Plan:
         """Return the shared memory of the scores, twice, and of a cluster's inbox."""
         rows = min(self._rows, 16)
         scores = 2 * (8 if rows <= 8 else 16) * (16 * self.tuned.attention_warps + 8)
-        tile = scores + rows * HEAD_DIM + self.tuned.attention_cluster * rows * 2
+        ranks = self.tuned.attention_ranks
+        tile = scores + ranks * rows * HEAD_DIM + ranks * self.tuned.attention_cluster * rows * 2
         return 4 * self._attention_tiles * tile + 16
 
     def _product_bytes(

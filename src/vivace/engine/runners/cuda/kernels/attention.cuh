@@ -5,7 +5,7 @@
 // others. Where there are, the out projection weighs them by their statistics. Rows are (token, head of the group), in
 // tiles of 16: a block takes ATTENTION_TILES of them, for which it reads keys and values once; blockIdx.z counts these.
 
-#define ROWS (GROUP_HEADS * TOKENS)
+#define ROWS (GROUP_HEADS * (BATCH ? 1 : TOKENS))           // of one block's tokens
 #define TILE_Q (ROWS < 16 ? ROWS : 16)
 #define HALVES (TILE_Q > 8 ? 2 : 1)                       // a tensor-core tile has rows g and g + 8
 #define SCORE_ROW (BLOCK_TOKENS + 8)                      // padded: no bank conflicts
@@ -90,6 +90,7 @@ DEVICE void push_part(Part& part, float* inbox, float* stats, u64* all_here, u32
     }
 }
 
+#if !BATCH
 // grid (KV_HEADS * parts * ATTENTION_CLUSTER, 1, row tiles), clusters along x
 KERNEL(ATTENTION_WARPS * 32, NEIGHBOURS(12 / ATTENTION_WARPS))
 attention(const State* state, const u16* q, const Kv* kv, const int* pages, int parts, float* part_out,
@@ -182,3 +183,4 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
         if (parts > 1 && rank == 0 && i % OWNED == 0) part_stats[out * STATS_STRIDE] = {most, total};
     }
 }
+#endif

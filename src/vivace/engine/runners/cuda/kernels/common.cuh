@@ -31,3 +31,30 @@ struct State {           // in device memory; stream.py writes it before the fir
     int stops;
     int stop[STOP_TOKENS];
 };
+
+// Where a token of the pass stands. With BATCH every row of a pass is a token with a place of its own, mostly the next
+// token of a sequence of its own; otherwise the tokens follow each other in one sequence.
+struct Row {             // in device memory; rows/passes.py writes it before each pass
+    int position;
+    int fresh;           // positions of its sequence from here on are written by this pass
+    int pages;           // where its sequence's pages begin; -1: padding
+    int token;           // its input; below 0: what row -1 - token of the pass before has chosen
+    int number;          // of the pass
+    int parts;           // of its attention
+    int seed[2];
+    float temperature;
+    int unused[3];
+};
+#if BATCH
+typedef Row Place;
+#define IS_REAL(rows, token0, token) (load_fresh(&(rows)[(token0) + (token)].pages) >= 0)
+#define POSITION_OF(rows, token0, token) load_fresh(&(rows)[(token0) + (token)].position)
+#define PAGE_OF(rows, pages, token, at) pages[load_fresh(&(rows)[token].pages) + (at) / PAGE_TOKENS]
+#define DRAW_OF(rows, token) ((rows) + (token))
+#else
+typedef State Place;
+#define IS_REAL(state, token0, token) ((token0) + (token) < load_fresh(&(state)->count))
+#define POSITION_OF(state, token0, token) (load_fresh(&(state)->position) + (token0) + (token))
+#define PAGE_OF(state, pages, token, at) pages[(at) / PAGE_TOKENS]
+#define DRAW_OF(state, token) (state)
+#endif

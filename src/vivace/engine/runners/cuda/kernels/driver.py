@@ -21,13 +21,17 @@ from vivace.engine.runners.cuda.decode.launches import Launch
 from vivace.engine.runners.cuda.decode.plan import Plan, Size
 from vivace.errors import StartError
 
-PARTS = ("common", "kv", "ring", "int4", "product", "projections", "block", "attention", "head")
+PARTS = (
+    *("common", "kv", "ring", "int4", "product", "projections"),
+    *("block", "attention", "row_attention", "head", "wide"),
+)
 KERNELS = ("embed", "qkv", "attention", "out_projection", "gate_up", "down_projection", "head", "choose")
 PREFILL_KERNELS = (
     *("read_tokens", "add_norm", "silu_product", "place"),
     *("add_norm_fp8", "silu_product_fp8"),
 )
 KV8_KERNELS = ("unpack_pages",)
+WIDE_KERNELS = ("add_and_norm", "place_rows", "stage_parts_of_rows", "silu_digits", "pick")
 _SHARED_BYTES_ATTRIBUTE, _CARVEOUT_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 9, 14
 _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
@@ -35,7 +39,7 @@ _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 def kernels(plan: Plan) -> tuple[str, ...]:
     """Return the kernels of a plan's module. Those of prefill are in the module for one token."""
     if plan.tokens > 1:
-        return KERNELS
+        return KERNELS + (WIDE_KERNELS if plan.is_wide else ())
     return KERNELS + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
 
 

@@ -34,7 +34,7 @@ DEVICE float gumbel(Key key, u32 token) {
     return -log_exact(surprise);
 }
 
-KERNEL(288, 1) head(const State* state, const float* x, const float* gain, const u8* weights, const float* scales,
+KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales,
                  float* logits, float* best_score, int* best_token, float epsilon) {
     SHARED_MEMORY(shared);
     int token0 = blockIdx.y * 16;
@@ -44,9 +44,10 @@ KERNEL(288, 1) head(const State* state, const float* x, const float* gain, const
     Float2 gains[HeadProduct::PAIRS];
     product.load_gain(gain, gains);
     product.ring.wait();
-    float temperature = load_fresh(&state->temperature);
-    Key key = key_of((u64)(u32)load_fresh(state->seed + 1) << 32 | (u32)load_fresh(state->seed),
-                     load_fresh(&state->position) + token0 + threadIdx.x / TILE_ROWS % TILE_TOKENS + 1);
+    const Place* draw = DRAW_OF(state, token0 + threadIdx.x / TILE_ROWS % TILE_TOKENS);  // of this thread's token
+    float temperature = load_fresh(&draw->temperature);
+    Key key = key_of((u64)(u32)load_fresh(draw->seed + 1) << 32 | (u32)load_fresh(draw->seed),
+                     POSITION_OF(state, token0, threadIdx.x / TILE_ROWS % TILE_TOKENS) + 1);
     product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
     Best best = {minus_infinity(), VOCAB};
     product.run([&](int base, int n, const float* group) {
@@ -56,7 +57,7 @@ KERNEL(288, 1) head(const State* state, const float* x, const float* gain, const
             int row = (product.first + base + slot) * TILE_ROWS + r;
             if (row >= VOCAB) continue;
             float score = product.sum(group, slot, token, r) * product.row_scale(scales, row);
-            logits[(u64)(token0 + token) * VOCAB + row] = score;
+            if (!BATCH) logits[(u64)(token0 + token) * VOCAB + row] = score;
             if (temperature > 0.0f) score = score / temperature + gumbel(key, row);
             if (is_better(score, row, best)) best = {score, row};
         }
@@ -84,6 +85,15 @@ DEVICE void embed_row(const u32* table, int token, float* x) {
     }
 }
 
+#if BATCH
+// x[row] = embedding of its token, or of what the pass before has chosen; one block a row
+KERNEL(256, 1) embed(const Row* rows, const int* chosen, const u32* table, float* x) {
+    let_next_start();
+    wait_for_previous();
+    int token = load_fresh(&rows[blockIdx.x].token);
+    embed_row(table, token < 0 ? load_fresh(chosen - 1 - token) : token, x + (u64)blockIdx.x * HIDDEN);
+}
+#else
 // x[token] = embedding of tokens[token]; one block a token
 KERNEL(256, 1) embed(const int* tokens, const u32* table, float* x) {
     let_next_start();
@@ -91,6 +101,43 @@ KERNEL(256, 1) embed(const int* tokens, const u32* table, float* x) {
     embed_row(table, load_fresh(tokens + blockIdx.x), x + (u64)blockIdx.x * HIDDEN);
 }
 
+#endif
+
+// The best of all blocks for every token of the pass; a warp takes a token.
+DEVICE void find_best(const float* best_score, const int* best_token, int blocks, int* chosen) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int token = warp; token < TOKENS; token += 8) {
+        Best best = {minus_infinity(), VOCAB};
+        for (int i = lane; i < blocks; i += 32) {
+            float score = load_fresh(best_score + token * blocks + i);
+            int row = load_fresh(best_token + token * blocks + i);
+            if (is_better(score, row, best)) best = {score, row};
+        }
+        UNROLL for (int mask = 16; mask; mask >>= 1) {
+            float score = shuffle_xor(best.score, mask);
+            int row = shuffle_xor(best.token, mask);
+            if (is_better(score, row, best)) best = {score, row};
+        }
+        if (lane == 0) chosen[token] = best.token < VOCAB ? best.token : 0;
+    }
+}
+
+#if BATCH
+// One block. Every row's token to the next pass and to the host, in one of two rings of `ring_size` words: two passes
+// may be in flight.
+KERNEL(256, 1) choose(const Row* rows, const float* best_score, const int* best_token, int blocks, int* all_chosen,
+                      u64* ring, int ring_size) {
+    SHARED_MEMORY(shared);
+    int* chosen = (int*)shared;  // [TOKENS]
+    wait_for_previous();
+    find_best(best_score, best_token, blocks, chosen);
+    block_sync();
+    if (threadIdx.x >= TOKENS) return;
+    int number = load_fresh(&rows[threadIdx.x].number);
+    all_chosen[threadIdx.x] = chosen[threadIdx.x];
+    publish(ring + number % 2 * ring_size + threadIdx.x, (u64)number << 32 | (u32)chosen[threadIdx.x]);
+}
+#else
 // The stream's step: one token to the host, then position, budget and stop tokens.
 DEVICE void advance(State* state, int token, u64* ring, int ring_size) {
     int step = state->step;
@@ -108,22 +155,8 @@ KERNEL(256, 1) choose(State* state, const float* best_score, const int* best_tok
                    float* x, u64* ring, int ring_size, int streams) {
     SHARED_MEMORY(shared);
     int* chosen = (int*)shared;  // [TOKENS]
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     wait_for_previous();  // and no early start for the next: whatever it reads of the state must be final
-    for (int token = warp; token < TOKENS; token += 8) {
-        Best best = {minus_infinity(), VOCAB};
-        for (int i = lane; i < blocks; i += 32) {
-            float score = load_fresh(best_score + token * blocks + i);
-            int row = load_fresh(best_token + token * blocks + i);
-            if (is_better(score, row, best)) best = {score, row};
-        }
-        UNROLL for (int mask = 16; mask; mask >>= 1) {
-            float score = shuffle_xor(best.score, mask);
-            int row = shuffle_xor(best.token, mask);
-            if (is_better(score, row, best)) best = {score, row};
-        }
-        if (lane == 0) chosen[token] = best.token < VOCAB ? best.token : 0;
-    }
+    find_best(best_score, best_token, blocks, chosen);
     int active = load_fresh(&state->active);
     block_sync();
     if (!streams) {
@@ -135,3 +168,4 @@ KERNEL(256, 1) choose(State* state, const float* best_score, const int* best_tok
     embed_row(table, chosen[0], x);
     if (threadIdx.x == 0) advance(state, chosen[0], ring, ring_size);
 }
+#endif

@@ -32,6 +32,7 @@ DEVICE float greater(float a, float b) { return fmaxf(a, b); }
 DEVICE float log_exact(float x) { return logf(x); }
 DEVICE float log_one_plus(float x) { return log1pf(x); }
 DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+DEVICE float multiply(float a, float b) { return __fmul_rn(a, b); }  // rounded, whatever is added to it
 DEVICE float divide(float a, float b) { return __fdividef(a, b); }
 
 // ---- 16-bit pairs: the low half is the even element

@@ -31,7 +31,7 @@ struct QkvItem {
 
 // q, k, v of the new tokens: norm, product, bias, rotation; q to its buffer, k and v into their page.
 KERNEL(288, NEIGHBOURS(2))
-qkv(const State* state, const float* x, const float* gain, const u8* weights, const float* scales, const float* bias,
+qkv(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales, const float* bias,
     const Float2* rotation, const int* pages, u16* q, Kv* kv, float epsilon) {
     SHARED_MEMORY(shared);
     static_assert(QKV_STAGES * TILE_TOKENS * 4 <= 256, "one item a thread");
@@ -52,10 +52,10 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
     item.token = threadIdx.x / 4 % TILE_TOKENS;
 #endif
     item.r = threadIdx.x % 4;
-    item.is_real = item.slot < product.count && token0 + item.token < load_fresh(&state->count);
+    item.is_real = item.slot < product.count && IS_REAL(state, token0, item.token);
     if (item.is_real) {
         int tile = product.first + item.slot, head = tile / 16, low = tile % 16 * 4 + item.r;
-        int row = tile * TILE_ROWS + item.r, at = load_fresh(&state->position) + token0 + item.token;
+        int row = tile * TILE_ROWS + item.r, at = POSITION_OF(state, token0, item.token);
         UNROLL for (int e = 0; e < 2; e++) {
             item.scale[e] = product.row_scale(scales, row + 4 * e);
             item.bias[e] = bias[row + 4 * e];
@@ -66,13 +66,14 @@ qkv(const State* state, const float* x, const float* gain, const u8* weights, co
 #if KV_BITS == 8
         item.out = low + q + ((u64)(token0 + item.token) * HEADS + head) * HEAD_DIM;
         if (head >= HEADS) {
-            int page = pages[at / PAGE_TOKENS], place = at % PAGE_TOKENS;
+            int page = PAGE_OF(state, pages, token0 + item.token, at), place = at % PAGE_TOKENS;
             item.group = kv + byte_row(page, is_value, kv_head, place) + low / 8 * 16;
             item.group_scale = (u16*)(kv + scale_at(page, is_value, kv_head, place, low / 8));
         }
 #else
         item.out = low + (head < HEADS ? q + ((u64)(token0 + item.token) * HEADS + head) * HEAD_DIM
-                                       : kv + kv_row(pages[at / PAGE_TOKENS], is_value, kv_head, at % PAGE_TOKENS));
+                                       : kv + kv_row(PAGE_OF(state, pages, token0 + item.token, at), is_value, kv_head,
+                                                     at % PAGE_TOKENS));
 #endif
     }
     product.ring.wait();
@@ -109,6 +110,11 @@ template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2
         value[p] = load_fresh((const Float2*)(part + row * HEAD_DIM) + pair % (HEAD_DIM / 2));
     }
     if (parts == 1) return value[0];
+#if BATCH  // a row may have fewer parts: below 0 is the total of one that is not there
+    if (stats[parts > 1].y < 0.0f) return value[0];
+    UNROLL for (int p = 0; p < parts; p++)
+        if (stats[p].y < 0.0f) stats[p] = {NO_MAXIMUM, 0.0f}, value[p] = {0.0f, 0.0f};
+#endif
     float most = NO_MAXIMUM, total = 0.0f;
     UNROLL for (int p = 0; p < parts; p++) most = greater(most, stats[p].x);
     UNROLL for (int p = 0; p < parts; p++) {

@@ -12,16 +12,10 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+from vivace.engine.runners.cuda.rows.launches import Cut
+
 BLOCK = 64  # columns that lie together
 TILE_BYTES = 512  # 8 rows of such a block
-
-
-class Cut(NamedTuple):
-    """How columns are summed: `parts` with a sum each, of `slices` that are added in order."""
-
-    parts: int
-    slices: int
-    columns: int  # of a slice
 
 
 class Tile(NamedTuple):
@@ -30,6 +24,17 @@ class Tile(NamedTuple):
     rows: int = 64  # of the weights
     warps: int = 4
     stages: int = 3
+
+
+TILES = {  # by what is multiplied and rows, as measured on an H200 (docs/gpu-notes.md)
+    ("qkv", 64): Tile(32, 4, 3),
+    ("out", 64): Tile(32, 4, 3),
+    ("down", 64): Tile(64, 4, 2),
+}
+
+
+def tile_for(name: str, rows: int) -> Tile:
+    return TILES.get((name, rows)) or TILES.get((name, 64)) or Tile()
 
 
 def multiply(
@@ -96,8 +101,8 @@ def _multiply(  # type: ignore[no-untyped-def]
         for block in tl.static_range(BLOCKS):
             at = first + index * BLOCKS + block
             w = tl.load(left + at * 512)
-            upper = tl.dot(w, tl.load(high + at * 64), upper)
-            lower = tl.dot(w, tl.load(low + at * 64), lower)
+            upper = tl.dot(w, tl.load(high + at * 64), upper, out_dtype=tl.int32)
+            lower = tl.dot(w, tl.load(low + at * 64), lower, out_dtype=tl.int32)
         total += upper.to(tl.float32) * 256.0 + lower.to(tl.float32)
     out = sums + (part * ROWS + m)[None, :].to(tl.int64) * count + n[:, None]
     tl.store(out, total, mask=(n < count)[:, None])

@@ -1,0 +1,190 @@
+"""Captured passes over rows of several sequences: inputs over in one copy, tokens back in a ring.
+
+Owns the compiled modules and graphs of each number of rows, the page tables of all sequences on the device,
+and what the host writes for a pass. A pass may be started while one is in flight: a row can take its input
+from what that one chooses. Does not own which rows are in a pass (`flights`).
+"""
+
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.engine.runners.base import SamplingSpec
+from vivace.engine.runners.cuda.decode.graphs import (
+    MAX_PASS_NUMBER,
+    ROUNDS_BETWEEN_LOOKS,
+    Launcher,
+    MakeLauncher,
+    Pool,
+    capture_work,
+)
+from vivace.engine.runners.cuda.decode.launches import Launch, Model
+from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS, SHARED_BYTES, Plan
+from vivace.engine.runners.cuda.kv.pool import bits_of
+from vivace.engine.runners.cuda.model.shape import Shape
+from vivace.engine.runners.cuda.rows.launches import (
+    MAX_ROWS,
+    RING_WORDS,
+    ROW_WORDS,
+    RowLaunch,
+    make_row_buffers,
+    row_launches,
+)
+
+ROW = struct.Struct("<6i2IfIII")  # `Row` in kernels/common.cuh
+PADDING = ROW.pack(0, 0, -1, 0, 0, 0, 0, 0, 0.0, 0, 0, 0)
+assert ROW.size == 4 * ROW_WORDS
+
+
+class RowInput(NamedTuple):
+    """One row of a pass. `source` is its row in the pass before, whose choice is its input, or None."""
+
+    seq: int
+    position: int
+    token: int
+    sampling: SamplingSpec
+    source: int | None = None
+
+
+def batch_plans(shape: Shape, bits: int, blocks: int, kv_bits: int) -> list[Plan]:
+    """Return a plan for each number of rows that this shape has room for."""
+    plans = [Plan(shape, bits, rows, blocks, kv_bits=kv_bits, is_batch=True) for rows in BATCH_ROWS]
+    return [plan for plan in plans if plan.shared_bytes <= SHARED_BYTES]
+
+
+class RowPasses:
+    def __init__(
+        self,
+        model: Model,
+        bits: int,
+        kv: torch.Tensor,
+        max_pages: int,
+        sequences: int,
+        blocks: int,
+        make_launcher: MakeLauncher,
+    ) -> None:
+        self._model, self._make_launcher, self._is_on_gpu = model, make_launcher, kv.is_cuda
+        self._plans = {plan.tokens: plan for plan in batch_plans(model.shape, bits, blocks, bits_of(kv))}
+        self.max_rows = max(self._plans, default=0)
+        self._launchers: dict[int, Launcher] = {}
+        self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
+        pages = torch.zeros(sequences, max_pages, dtype=torch.int32, device=kv.device)
+        self._tables: list[list[int]] = [[] for _ in range(sequences)]  # as the device has them
+        self._page_staging = self._host((sequences, max_pages), torch.int32)
+        self._ring = self._host((2 * RING_WORDS,), torch.int64)
+        self._ring_words = self._ring.numpy()
+        is_wide = any(plan.is_wide for plan in self._plans.values())
+        self._buffers = make_row_buffers(model.shape, kv, pages, self._ring, blocks, is_wide=is_wide)
+        # Two: the copy of one may not have happened when the next is written.
+        self._staging = [self._host((MAX_ROWS * ROW_WORDS,), torch.int32) for _ in range(2)]
+        self._staging_bytes = [each.numpy().view(np.uint8).data for each in self._staging]
+        self._number = 0
+
+    def _host(self, size: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        tensor = torch.zeros(size, dtype=dtype)
+        return tensor.pin_memory() if self._is_on_gpu else tensor
+
+    def enqueue(self, work: Callable[[], object]) -> None:
+        """Put work behind all that is in flight. The GPU's stream is the queue; a test may have its own."""
+        work()
+
+    def synchronize(self) -> None:
+        """Wait until nothing is in flight."""
+        if self._is_on_gpu:
+            torch.cuda.current_stream().synchronize()
+
+    def set_page_table(self, seq: int, table: Sequence[int]) -> None:
+        """Let later passes find the pages of a sequence."""
+        known = self._tables[seq]
+        if table == known:
+            return
+        first = len(known) if table[: len(known)] == known else 0
+        if not first:
+            self.synchronize()  # what a copy in flight reads must not change
+        self._tables[seq] = list(table)
+        source = self._page_staging[seq, first : len(table)]
+        source.numpy()[:] = table[first:]
+        target = self._buffers.pages[seq, first : len(table)]
+        self.enqueue(lambda: target.copy_(source, non_blocking=True))
+
+    def start(self, rows: Sequence[RowInput]) -> int:
+        """Start a pass. Return its number. Before a third one, the first must have been collected."""
+        self._number = number = self._number % MAX_PASS_NUMBER + 1
+        size = next(size for size in self._plans if size >= len(rows))
+        plan = self._plans[size]
+        most = max(plan.parts_for(row.position + 1) for row in rows)
+        self._prepare(size, most)
+        self._write(number, size, plan, rows)
+        self._replay(size, most)
+        return number
+
+    def _write(self, number: int, size: int, plan: Plan, rows: Sequence[RowInput]) -> None:
+        staging, stride = self._staging[number % 2], self._buffers.pages.shape[1]
+        view = self._staging_bytes[number % 2]
+        for index, (seq, position, token, sampling, source) in enumerate(rows):
+            ROW.pack_into(
+                view, index * ROW.size, position, position, seq * stride,
+                token if source is None else -1 - source, number, plan.parts_for(position + 1),
+                sampling.seed & 0xFFFFFFFF, sampling.seed >> 32 & 0xFFFFFFFF, sampling.temperature, 0, 0, 0,
+            )  # fmt: skip
+        for index in range(len(rows), size):
+            view[index * ROW.size : (index + 1) * ROW.size] = PADDING
+        inputs = self._buffers.inputs[: size * ROW_WORDS]
+        self.enqueue(lambda: inputs.copy_(staging[: size * ROW_WORDS], non_blocking=True))
+
+    def collect(self, number: int, rows: int) -> list[int]:
+        """Wait for a pass and return the tokens of its first `rows` rows."""
+        begin, rounds = number % 2 * RING_WORDS, 0
+        words = self._ring_words[begin : begin + rows]
+        while not bool((words >> 32 == number).all()):
+            rounds += 1
+            if rounds % ROUNDS_BETWEEN_LOOKS == 0 and self._is_over() and (words >> 32 != number).any():
+                raise RuntimeError("The GPU has ended its work without giving the tokens that it owes.")
+        found: list[int] = (words & 0xFFFFFFFF).tolist()
+        return found
+
+    def _is_over(self) -> bool:
+        """Return whether nothing is in flight. Raise if work on the device has failed."""
+        return not self._is_on_gpu or torch.cuda.current_stream().query()
+
+    def warm_up(self, most_tokens: int) -> None:
+        """Capture every pass up to this context, so that no turn waits for it."""
+        for size, plan in self._plans.items():
+            for parts in sorted({plan.parts_for(length) for length in range(1, most_tokens + 1, 64)}):
+                self._prepare(size, parts)
+
+    def _prepare(self, size: int, parts: int) -> None:
+        """Capture a graph if need be. Its trial run has no real row: it writes nothing that lasts."""
+        if not self._is_on_gpu or (size, parts) in self._graphs:
+            return
+        self.synchronize()
+        chosen = self._buffers.chosen.clone()
+        self._buffers.inputs.zero_().view(-1, ROW_WORDS)[:, 2] = -1
+        self._graphs[size, parts] = capture_work(functools.partial(self._run, size, parts), self._pool)
+        self._buffers.chosen.copy_(chosen)
+
+    def _replay(self, size: int, parts: int) -> None:
+        if self._is_on_gpu:
+            self._graphs[size, parts].replay()
+        else:
+            self.enqueue(functools.partial(self._run, size, parts))
+
+    def _run(self, size: int, parts: int) -> None:
+        plan = self._plans[size]
+        if size not in self._launchers:
+            self._launchers[size] = self._make_launcher(plan)
+        for launch in row_launches(plan, self._model, self._buffers, parts):
+            self._run_launch(self._launchers[size], launch)
+
+    def _run_launch(self, launcher: Launcher, launch: RowLaunch) -> None:
+        if isinstance(launch, Launch):
+            launcher.run(launch)
+        else:
+            from vivace.engine.runners.cuda.rows.product import multiply, tile_for
+
+            multiply(*launch[1:], tile_for(launch.name, launch.digits.shape[1]))
