@@ -63,3 +63,14 @@ def test_past_conversations_are_listed_and_searched(home: Path) -> None:
     assert "\x1b" not in found
     assert "No conversation" in run("sessions", "search", "--here", "lease").output
     assert "No conversation" in run("sessions", "search", '"NEAR(').output
+
+
+def test_init_writes_a_first_file_once(home: Path) -> None:
+    """`vivace init --yes` writes AGENTS.md; the second time it is refused; --diff writes nothing."""
+    (home / "work" / "cart.py").write_text("def total():\n    return 0\n")
+    assert "+- top level: 1 file; `total`" in run("init", "--diff").output
+    assert not (home / "work" / "AGENTS.md").exists()
+    assert run("init", "--yes").return_value == 0
+    assert (home / "work" / "AGENTS.md").read_text().startswith("# work\n")
+    assert run("init", "--yes").return_value == 2
+    assert run("init").return_value == 2

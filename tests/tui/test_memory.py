@@ -72,3 +72,28 @@ async def test_a_past_conversation_is_found_by_words(open_screen: Open) -> None:
         await screen.press("enter")
         await screen.sees("Hello there.")
         assert screen.app.session.talk.id == before
+
+
+async def test_init_is_a_proposal_that_can_be_undone(open_screen: Open, folder: Path) -> None:
+    """/init shows the file, y writes it, /undo takes it back; a second one is refused while it is there."""
+    (folder / "cart.py").write_text("def total():\n    return 0\n")
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.say("/init")
+        await screen.sees("+ - top level: 1 file; `total`", "y take it")
+        await screen.decides()
+        await screen.press("y")
+        await screen.idle()
+        assert "top level" in read(folder / "AGENTS.md")
+        await screen.say("/init")
+        await screen.sees("is there already.")
+        await screen.say("/undo")
+        await screen.until(lambda: not exists(folder / "AGENTS.md"))
+
+
+def read(path: Path) -> str:
+    return path.read_text()
+
+
+def exists(path: Path) -> bool:
+    return path.exists()

@@ -123,6 +123,14 @@ async def use_memory(app: "VivaceApp", session: "Session", argument: str) -> Non
     await remembering.use_memory(app, session, argument)
 
 
+async def write_instructions(app: "VivaceApp", session: "Session", argument: str) -> None:
+    from vivace.tui.remembering import write_first_draft
+
+    if argument not in ("", "describe"):
+        raise UsageError(f"There is no /init {argument}.", "/init, or /init describe")
+    await write_first_draft(app, session, is_described=argument == "describe")
+
+
 async def show_context(app: "VivaceApp", session: "Session", argument: str) -> None:
     """List what is in the prompt, each part with its tokens."""
     use = await session.talk.context(argument)
@@ -302,6 +310,7 @@ COMMANDS = (
     Command("/compact", "[undo]", "let the model summarise what was said, or take that back", compact),
     Command("/clear", "", "begin a new conversation", clear),
     Command("/resume", "[ID|WORDS]", "take up an earlier conversation", resume),
+    Command("/init", "[describe]", "write a first AGENTS.md from the repository", write_instructions),
     Command("/memory", "[add|search|edit|remove …]", "notes, and the AGENTS.md that are read", use_memory),
     Command("/fork", "", "go on from here in a conversation of its own", fork),
     Command("/rewind", "[TURN [WHAT]]", "back to before a turn: code and talk, or either", rewind),

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from vivace.agent.conversation.opening import conversations_dir
+from vivace.agent.memory.first_draft import INSTRUCTION, check_absent, draft, proposed, summarize
 from vivace.agent.memory.instructions import files_for, project_root
 from vivace.agent.memory.notes import Note as Remembered
 from vivace.agent.memory.notes import NoteStore
@@ -92,6 +93,21 @@ async def find_past(app: "VivaceApp", session: "Session", words: str) -> None:
         for each in found
     ]
     app.menu.open(entries, lambda chosen: app.run_command(f"/resume {chosen}"), title="Resume:")
+
+
+async def write_first_draft(app: "VivaceApp", session: "Session", *, is_described: bool) -> None:
+    """Offer an AGENTS.md as a turn of the conversation, so that it is taken, left or undone like any edit."""
+    root = project_root(session.folder)
+    check_absent(root)
+    summary = ""
+    if is_described:
+        app.hint("the model reads the project")
+        try:
+            summary = await summarize(await session.talk.connection.model(session.talk.model), root)
+        finally:
+            app.hint("")
+    proposal = proposed(root, await asyncio.to_thread(draft, root, summary))
+    await session.talk.offer(INSTRUCTION, proposal)
 
 
 def _line(note: Remembered) -> str:

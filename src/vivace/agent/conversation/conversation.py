@@ -29,6 +29,7 @@ from vivace.agent.conversation.transcript.records import SCHEMA, ConversationSta
 from vivace.agent.conversation.turn_work import TurnWork
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
+from vivace.agent.edits.proposal import Proposal
 from vivace.agent.effort import Effort
 from vivace.agent.events import (
     AgentEvent,
@@ -145,6 +146,15 @@ class Conversation:
         finally:
             self._is_idle.set()
         return turn
+
+    async def offer(self, text: str, proposal: Proposal) -> Turn:
+        """Run one turn that asks about a proposal which no model has to write. `text` is its message."""
+        self._check_idle()
+        self._is_idle.clear()
+        try:
+            return await self._run(text, (), "edit", proposal)
+        finally:
+            self._is_idle.set()
 
     def _goes_on_after(self, turn: Turn) -> bool:
         return turn.status in ("completed", "cut") and not self._is_stopped
@@ -295,7 +305,13 @@ class Conversation:
 
     # ---- one turn ---------------------------------------------------------------------------------
 
-    async def _run(self, text: str, mentions: Sequence[str] | None, kind: TurnKind | None) -> Turn:
+    async def _run(
+        self,
+        text: str,
+        mentions: Sequence[str] | None,
+        kind: TurnKind | None,
+        proposal: Proposal | None = None,
+    ) -> Turn:
         """Run one turn. It ends with `TurnEnded`, whatever happens."""
         if not text.strip():
             raise UsageError("The message is empty.", "Ask something, or say what to change.")
@@ -306,7 +322,7 @@ class Conversation:
         turn = self._history.turns[-1]
         ending = Ending("failed")
         try:
-            ending = await self._work.run(text, found, kind)
+            ending = await self._work.run(text, found, kind, proposal)
         except VivaceError as error:
             self._show(Failed(error))
         except asyncio.CancelledError:

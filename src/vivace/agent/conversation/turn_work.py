@@ -28,7 +28,8 @@ from vivace.agent.conversation.message.prompt import (
 from vivace.agent.conversation.message.relevant_code import find_code
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.flow import Approval
+from vivace.agent.edits.flow import Approval, show_and_offer
+from vivace.agent.edits.proposal import Proposal
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import (
     Abandoned,
@@ -108,12 +109,23 @@ class TurnWork:
 
     # ---- the work ---------------------------------------------------------------------------------
 
-    async def run(self, text: str, mentions: tuple[str, ...], kind: TurnKind | None) -> Ending:
-        """Do the work to its end; once more if the server went away, again if it was steered."""
+    async def run(
+        self,
+        text: str,
+        mentions: tuple[str, ...],
+        kind: TurnKind | None,
+        proposal: Proposal | None = None,
+    ) -> Ending:
+        """Do the work to its end; once more if the server went away, again if it was steered.
+
+        With a `proposal` it is offered, and no model is asked.
+        """
         has_retried = False
         try:
             while True:
-                self._task = asyncio.create_task(self._do(text, mentions, kind))
+                self._task = asyncio.create_task(
+                    self._offer(proposal, text) if proposal else self._do(text, mentions, kind)
+                )
                 try:
                     return await self._task
                 except asyncio.CancelledError:
@@ -152,6 +164,12 @@ class TurnWork:
             test_command=self._connection.settings.test_command,
             memory=self.memory,
         )
+        return Ending("completed")
+
+    async def _offer(self, proposal: Proposal, text: str) -> Ending:
+        self._presenter.show(IntentDecided("edit", "user"))
+        await asyncio.to_thread(self._journal.heal)
+        await show_and_offer(proposal, text, self.approval, self._presenter, self._journal)
         return Ending("completed")
 
     async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:

@@ -66,6 +66,17 @@ async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: 
     return await offer(proposal, task.instruction, task.approval, presenter, journal)
 
 
+async def show_and_offer(
+    proposal: Proposal, instruction: str, approval: Approval, presenter: Presenter, journal: Journal
+) -> Entry | None:
+    """Show a proposal that no model had to write, then let the user decide about it."""
+    first = proposal.files[0]
+    presenter.show(EditStarted(first.source, first.unit, instruction))
+    presenter.show(WritingEnded())
+    presenter.show(EditProposed(proposal, by="model"))
+    return await offer(proposal, instruction, approval, presenter, journal)
+
+
 async def offer(
     proposal: Proposal,
     instruction: str,
