@@ -1,13 +1,16 @@
 """Small, plain, slow and broken surroundings: clear words, and nothing is lost."""
 
+import io
 import os
 import resource
 import signal
+import threading
 from functools import partial
 from pathlib import Path
 
 import pytest
 from textual import events
+from textual.drivers._writer_thread import WriterThread
 from textual.geometry import Size
 
 from tests.tui.conftest import REPLIES, Open
@@ -15,6 +18,7 @@ from tests.tui.screen import Screen
 from vivace.agent.conversation.transcript.file import read_history
 from vivace.client import warm
 from vivace.config import Settings
+from vivace.tui.transcript.view import BEHIND
 
 
 def is_of_size(screen: Screen, size: Size) -> bool:
@@ -47,6 +51,42 @@ async def test_resized_while_streaming(open_screen: Open) -> None:
         await screen.sees("0 bottles", "4 bottles")
         await screen.press("escape")
         await screen.idle()
+
+
+class StuckTerminal(io.StringIO):
+    """A terminal that takes nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_let_go = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.is_let_go.wait()
+        return super().write(text)
+
+
+async def test_a_slow_terminal_gets_no_more_frames_than_it_takes(open_screen: Open) -> None:
+    """What it has not taken is not drawn over; when it has, the screen is as if it had never been slow."""
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.sees("ready")
+        terminal = StuckTerminal()
+        writer = WriterThread(terminal)
+        screen.app._driver._writer_thread = writer  # as the real driver has it
+        writer.start()
+        for _ in range(BEHIND + 2):  # one is being written
+            writer.write("frame")
+        await screen.until(lambda: writer._queue.qsize() == BEHIND + 1, "a queue")
+        frames, transcript = screen.app.transcript.frames, screen.app.transcript
+        await screen.say("why so long?")
+        await screen.until(
+            lambda: any("59 bottles" in str(each.rows(80)) for each in transcript.blocks), "an end"
+        )
+        assert transcript.frames == frames
+        terminal.is_let_go.set()
+        await screen.sees("59 bottles")
+        assert transcript.frames > frames
+        writer.stop()
 
 
 async def test_without_utf8_all_is_ascii(open_screen: Open, monkeypatch: pytest.MonkeyPatch) -> None:

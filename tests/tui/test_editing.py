@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.tui.conftest import Open
+from vivace.tui import controls
 from vivace.tui.transcript.diff import EditBlock
 
 LINES = "".join(f"    x{number} = {number}\n" for number in range(9))
@@ -104,6 +105,26 @@ async def test_letters_are_text_while_the_user_types(open_screen: Open, file: Pa
         assert screen.app.editor.text == "bye"
         assert read(file) == OLD
         assert screen.app.review is not None
+
+
+async def test_a_letter_pressed_before_the_question_could_be_read_is_text(
+    open_screen: Open, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who begins to type as a proposal comes decides nothing; its keys are shown once they count."""
+    monkeypatch.setattr(controls, "UNREAD_S", 1e6)
+    async with open_screen(REPLIES) as screen:
+        await screen.ready()
+        await screen.say(ASK)
+        await screen.until(lambda: screen.app.review, "a proposal")
+        await screen.type("yes")
+        assert screen.app.editor.text == "yes"
+        assert "y take it" not in screen.text
+        monkeypatch.setattr(controls, "UNREAD_S", 0.0)
+        await screen.press("backspace", "backspace", "backspace")
+        await screen.decides()
+        assert read(file) == OLD
+        await screen.press("y")
+        await screen.sees("written, not run")
 
 
 async def test_a_message_instead_of_a_decision_turns_the_edit_around(open_screen: Open, file: Path) -> None:

@@ -169,6 +169,9 @@ class VivaceApp(App[None], inherit_bindings=False):
 
     def _question(self) -> str:
         review, shown = self.review, self.key_map.shown
+        if (unread_s := self.controls.unread_s) > 0:  # which keys decide is shown when they do
+            self.set_timer(unread_s, self.changed)
+            return ""
         if self.conflict is not None:
             return (
                 f"{shown('take_edit')} take mine (the edit) · {shown('take_file')} leave the file"

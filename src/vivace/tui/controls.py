@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TWICE_S = 1.0  # two presses within this time are one of two
 TYPING_S = 0.4  # a key this soon after a letter was typed is text, not a decision
+UNREAD_S = 0.4  # nor is one this soon after the question came: it was pressed before it could be read
 
 
 class Controls:
@@ -55,8 +56,15 @@ class Controls:
         return (
             (self._app.review is not None or self._app.conflict is not None)
             and not is_typing
+            and self.unread_s <= 0
             and time.monotonic() - self._last_typed_s > TYPING_S
         )
+
+    @property
+    def unread_s(self) -> float:
+        """Return the seconds until keys decide about the question that has just come, or 0."""
+        question = self._app.conflict or self._app.review
+        return max(0.0, question.asked_s + UNREAD_S - time.monotonic()) if question else 0.0
 
     # ---- lists -------------------------------------------------------------------------------------------
 

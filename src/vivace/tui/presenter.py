@@ -6,6 +6,7 @@ it only takes notes here; drawing is the transcript's. Does not own keys (`contr
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ class Review:
 
     def __init__(self, proposal: Proposal, block: EditBlock) -> None:
         self.proposal, self.block = proposal, block
+        self.asked_s = time.monotonic()
         self.decision: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
 
     @property
@@ -60,6 +62,7 @@ class ConflictQuestion:
 
     def __init__(self, conflict: Conflict) -> None:
         self.conflict = conflict
+        self.asked_s = time.monotonic()
         self.answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
 
     def resolve(self, resolution: Resolution) -> None:
