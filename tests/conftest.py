@@ -38,9 +38,8 @@ TIERS = {
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier. Measure coverage of the unit tier only, and run it last.
 
-    Before Python 3.12, tracing makes pure Python half as slow again, and the other tiers run much of their
-    code in processes that are not traced. Several workers end at about the same time if what is quick comes
-    last.
+    The other tiers run much of their code in processes that are not traced. Several workers end at about the
+    same time if what is quick comes last.
     """
     thorough.deselect(config, items)
     for item in items:

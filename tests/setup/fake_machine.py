@@ -62,6 +62,7 @@ case "$*" in
     *vivace.models.prefetch*) word=prefetch ;;
     */bin/vivace*) word=program ;;
     *ruff*format*) word=format ;;
+    *version_info*) word=version ;;
     *) word=other ;;
 esac
 [ ! -e "$fake/slow-$word" ] || touch "$fake/in-$word"

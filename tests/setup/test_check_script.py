@@ -41,6 +41,19 @@ def test_check_runs_every_part(machine: FakeMachine) -> None:
     assert tests.endswith("-k two words")
 
 
+@pytest.mark.parametrize(("arguments", "is_counted"), [((), False), (("--thorough",), True)])
+def test_an_older_python_counts_lines_in_a_thorough_run(
+    machine: FakeMachine, arguments: tuple[str, ...], is_counted: bool
+) -> None:
+    """Where counting takes time, a usual check does without; the tests are the same."""
+    (machine.fake / "fail-version").touch()
+    result = machine.start(*arguments, script="check")
+    assert result.returncode == 0, result.stdout + result.stderr
+    (tests,) = machine.calls("-m pytest")
+    assert ("--cov " in tests) == is_counted
+    assert bool(machine.calls("coverage report")) == is_counted
+
+
 def test_check_fast_runs_the_unit_tests(machine: FakeMachine) -> None:
     """Format, lint and types as always, then the tests marked `unit`, without a model."""
     result = machine.start("fast", "-k", "two words", script="check")
