@@ -63,7 +63,7 @@ class GgufTokenizer:
 class ByteTokenizer:
     """A tokenizer for scripted models: a token is a byte, and control tokens come after the bytes."""
 
-    CONTROLS = ("<|im_start|>", "<|im_end|>")
+    CONTROLS = ("<|im_start|>", "<|im_end|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
     size = 256 + len(CONTROLS)
 
     def __init__(self) -> None:

@@ -33,6 +33,7 @@ from vivace.server.transport.about import About
 from vivace.server.transport.app import build_app
 from vivace.server.transport.auth import ensure_token
 from vivace.server.transport.chat_route import ChatRoute
+from vivace.server.transport.completion_route import CompletionRoute
 from vivace.server.transport.keys import Keys
 from vivace.server.transport.protocols import HttpProtocol, WebSocketProtocol
 from vivace.server.transport.responses_route import ResponsesRoute
@@ -186,6 +187,7 @@ def _build_routes(settings: Settings, parts: Parts, sockets: SocketRoute, port: 
         about=About(settings, parts.native, service, activity, parts.watch, port, parts.tuner),
         responses=ResponsesRoute(service, BackgroundResponses(service, activity), activity),
         chat=ChatRoute(service.begin, activity, service.commit),
+        completions=CompletionRoute(service.begin, activity),
         sockets=sockets,
         keys=parts.keys,
         port=port,

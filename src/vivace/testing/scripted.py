@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Span, Stopped
-from vivace.models.tokenizer import ByteTokenizer, scripted_tokenizer
+from vivace.models.tokenizer import scripted_tokenizer
 
 ASK_S = 0.005
 OPENING = b"assistant\n"
@@ -88,7 +88,8 @@ class ScriptedRunner:
         self._script = script
         _load(script)
         self._tokenizer = scripted_tokenizer(script.vocabulary)
-        self._start, self._end = (self._tokenizer.control(name) for name in ByteTokenizer.CONTROLS)
+        self._start, self._end = map(self._tokenizer.control, ("<|im_start|>", "<|im_end|>"))
+        self._gap = self._tokenizer.control("<|fim_middle|>") if not script.vocabulary else -1
         self._kv: dict[int, list[int]] = {}  # per sequence: the tokens whose KV would be held
         self._answers: dict[int, Answer] = {}
         self._due = self._ended = 0.0
@@ -160,6 +161,10 @@ class ScriptedRunner:
 
     def _answer(self, held: list[int]) -> Answer:
         """The reply to what stands before the last message of the sequence, which is the answer."""
+        if self._gap in held:
+            begun = held.index(self._gap) + 1
+            row, reply = self._script.reply_to(self._text(held[:begun]).decode("utf-8", "replace"))
+            return Answer(row, self._tokens(reply), OPENING + self._text(held[begun:]), len(held))
         begun = len(held) - held[::-1].index(self._start) if self._start in held else 0
         before = held[: max(begun - 1, 0)]
         if self._script.steps and (step := self._messages(before)) < len(self._script.steps):

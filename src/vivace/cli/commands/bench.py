@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from vivace.cli.commands.bench_completions import completions
 from vivace.cli.commands.bench_tempos import tempos
 from vivace.cli.commands.bench_wire import wire
 
@@ -110,3 +111,4 @@ def _print(report: dict[str, Any], *, as_json: bool, plot: Path | None) -> None:
 
 bench.add_command(wire)
 bench.add_command(tempos)
+bench.add_command(completions)

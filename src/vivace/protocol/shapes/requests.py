@@ -76,6 +76,13 @@ class CacheOptions(msgspec.Struct):
     prewarm: bool = False
 
 
+class Infill(msgspec.Struct, frozen=True):
+    """Text around a gap that is to be filled."""
+
+    prefix: str
+    suffix: str | None = None  # None: there is no gap, the text goes on
+
+
 class ResponseCreate(msgspec.Struct, kw_only=True):
     model: str | None = None
     input: str | list[InputItem] | None = ""
@@ -128,6 +135,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
     # Ours: with `generate: false`. The input is text that is still being typed. It gives way to realtime
     # turns and is no part of the response: go on from the same `previous_response_id` with what was typed.
     is_provisional: bool = False
+    infill: Infill | None = None  # internal: in place of `input`, for completions; refused in a body
 
     @property
     def items(self) -> list[InputItem]:
@@ -296,6 +304,8 @@ def check_sizes(data: bytes | str, sized: type[msgspec.Struct]) -> None:
 def _check(request: ResponseCreate) -> None:
     if len(request.items) > MAX_ITEMS:
         raise _wrong(f"The input has at most {MAX_ITEMS} items.", "input")
+    if request.infill is not None:
+        raise _unsupported("A gap is filled by /v1/completions with a suffix.", "infill")
     for name in ("tools", "tool_choice"):
         check_depth(getattr(request, name), name)
     check_depth(request.text.format.schema if request.text else None, "text.format.schema")

@@ -100,8 +100,7 @@ def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt
             family,
             model.tokenizer,
             model.token_texts,
-            spec,
-            session.log,
+            family.parser(spec, session.log),
             request.stops,
             is_held=turn.grammar is not None,
         )

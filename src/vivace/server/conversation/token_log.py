@@ -9,7 +9,7 @@ import secrets
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import msgspec
 
@@ -53,6 +53,13 @@ class TokenLog(Sequence[int]):
         return part.tobytes()
 
 
+class Source(NamedTuple):
+    """A session to fork from, and how many tokens of it."""
+
+    session: "Session"
+    length: int
+
+
 class Session:
     """A log, and which engine process holds it open. At most one turn writes into it."""
 
@@ -66,6 +73,7 @@ class Session:
         )
         self.open_in: object | None = None  # the engine process that holds it
         self.sent_tokens = 0  # how much of the log that engine has
+        self.source: Source | None = None  # the session whose KV it begins with, if it is a fork
 
     @property
     def is_busy(self) -> bool:

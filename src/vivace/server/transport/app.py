@@ -13,6 +13,7 @@ from vivace.server.transport.about import About
 from vivace.server.transport.answers import on_http_error, on_mistake, on_vivace_error
 from vivace.server.transport.auth import Gate
 from vivace.server.transport.chat_route import ChatRoute
+from vivace.server.transport.completion_route import CompletionRoute
 from vivace.server.transport.keys import Keys
 from vivace.server.transport.responses_route import ResponsesRoute
 from vivace.server.transport.tickets import TicketRoute, Tickets
@@ -24,6 +25,7 @@ def build_app(
     about: About,
     responses: ResponsesRoute,
     chat: ChatRoute,
+    completions: CompletionRoute,
     sockets: SocketRoute,
     keys: Keys,
     port: int,
@@ -48,6 +50,8 @@ def build_app(
             Route(f"{one}/cancel", responses.cancel, methods=["POST"]),
             Route(f"{one}/input_items", responses.input_items),
             Route("/v1/chat/completions", chat.create, methods=["POST"]),
+            Route("/v1/completions", completions.create, methods=["POST"]),
+            Route("/infill", completions.infill, methods=["POST"]),
         ],
         middleware=[Middleware(Gate, port=port, token=token, keys=keys, tickets=tickets)],
         exception_handlers={

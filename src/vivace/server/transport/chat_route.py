@@ -7,8 +7,8 @@ a while: a held call, a long prefill, the queue. Does not own the chunks (`proto
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -44,6 +44,16 @@ Commit = Callable[[Turn, Terminal], Awaitable[Terminal]]
 _encode = msgspec.json.Encoder().encode
 
 
+class AnswerWriter(Protocol):
+    """Makes the chunks of an answer: of a chat completion or of a text completion."""
+
+    is_over: bool
+
+    def begin(self) -> Sequence[Any]: ...
+
+    def write(self, outcome: Outcome) -> Sequence[Any]: ...
+
+
 class ChatRoute:
     def __init__(
         self,
@@ -76,7 +86,8 @@ class ChatRoute:
             return ChatStream(admitted, outcomes, writer, self._activity, self._patience_s, self._beat_s)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
-                return await _drained(admitted, outcomes, writer)
+                refused = await drained(outcomes, writer)
+                return refused or json_response(writer.completion(), headers=admitted.headers)
 
 
 class ChatStream(Response):
@@ -86,7 +97,7 @@ class ChatStream(Response):
         self,
         admitted: Admitted,
         outcomes: AsyncIterator[Outcome],
-        writer: ChatWriter,
+        writer: AnswerWriter,
         activity: Activity,
         patience_s: float,
         beat_s: float,
@@ -197,13 +208,13 @@ async def _stored_first(turn: Turn, commit: Commit) -> AsyncIterator[Outcome]:
         yield outcome
 
 
-async def _drained(admitted: Admitted, outcomes: AsyncIterator[Outcome], writer: ChatWriter) -> Response:
-    """Return the whole answer at once."""
+async def drained(outcomes: AsyncIterator[Outcome], writer: AnswerWriter) -> Response | None:
+    """Write all outcomes. Return the answer to a turn that broke; None: the writer has the whole answer."""
     async for outcome in outcomes:
         if isinstance(outcome, Broken):
             return error_response(_error_of(outcome))
         writer.write(outcome)
-    return json_response(writer.completion(), headers=admitted.headers)
+    return None
 
 
 def _error_of(broken: Broken) -> RequestRefused:

@@ -190,6 +190,8 @@ class TurnService:
 def _size(request: ResponseCreate) -> int:
     """Return about how many bytes the model will read."""
     size = len(request.instructions or "")
+    if request.infill:
+        size += len(request.infill.prefix) + len(request.infill.suffix or "")
     for item in request.items:
         size += len(item.text) + len(item.call_text) + len(item.output_text)
     return size

@@ -65,7 +65,8 @@ class Said:
         self.turn = NativeTurn("resp_1", ResponseCreate(), "m", Caller(), None)
         self.turn.session = session = Session([1, 2])
         texts = TokenTexts(family, tokenizer)
-        self.decoder = decoder(family, tokenizer, texts, spec, session.log, stops, is_held=False)
+        parser = family.parser(spec, session.log)
+        self.decoder = decoder(family, tokenizer, texts, parser, stops, is_held=False)
         self.turn.decoder = self.decoder
         self.turn.outcomes(self._take)
 

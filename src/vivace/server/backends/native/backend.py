@@ -26,6 +26,7 @@ from vivace.server.backends.native.loaded_model import LoadedModel, find_model, 
 from vivace.server.backends.native.model_pool import ModelPool
 from vivace.server.backends.native.submission import End, Submission, early, reason_it_is_complete
 from vivace.server.backends.native.turn import NativeTurn
+from vivace.server.conversation.infill_prompt import write_infill
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompt_writing import write_prompt
 from vivace.server.conversation.token_log import LogContents, StoredResponse
@@ -161,7 +162,11 @@ class NativeBackend:
         """Run a turn from its acceptance to its end. Cancelled only while no engine knows the turn."""
         try:
             async with self._pool.hold(turn.model) as model:
-                await write_prompt(turn, model, self._library)
+                await (
+                    write_infill(turn, model)
+                    if turn.request.infill
+                    else write_prompt(turn, model, self._library)
+                )
                 while not turn.is_over:
                     process = await model.engine.up()
                     if turn.interrupted:  # and whoever waited on the way here has not passed it on
@@ -169,7 +174,10 @@ class NativeBackend:
                     turn.pass_thinking()
                     submission = Submission(turn, model, process)
                     submission.begin()
-                    self._conclude(turn, model, process, await submission.end)
+                    end = await submission.end
+                    if turn.request.infill:
+                        model.end_infill(submission.session, process)
+                    self._conclude(turn, model, process, end)
         except VivaceError as error:
             turn.fail(error)
         except Exception:
@@ -216,7 +224,7 @@ class NativeBackend:
 
     def _keep(self, turn: NativeTurn, reason: str) -> None:
         """Remember where the response ended, so that it can be continued."""
-        if turn.session:
+        if turn.session and not turn.request.infill:
             turn.stored_response = self._library.keep(
                 StoredResponse(
                     turn.id,

@@ -9,17 +9,19 @@ from collections import OrderedDict
 from pathlib import Path
 
 from vivace.config import Settings
-from vivace.engine.wire.frames import Close, Open, Park
+from vivace.engine.wire.frames import Close, Fork, Open, Park
 from vivace.engine.wire.job import compute_alike, make_job
 from vivace.errors import UsageError
 from vivace.models import store
 from vivace.models.catalog import pinned
 from vivace.models.families.base import Family
 from vivace.models.families.choose import family_for
+from vivace.models.families.infill import InfillTokens, infill_tokens
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
 from vivace.protocol.shapes.refusal import Refusal, model_not_found
 from vivace.server.backends.native.engine_process import EngineProcess
 from vivace.server.backends.native.engine_supervisor import EngineSupervisor
+from vivace.server.backends.native.infill_sessions import InfillSessions
 from vivace.server.backends.native.output_decoder import TokenTexts
 from vivace.server.conversation.token_log import Session
 from vivace.server.watch.metrics import Metrics
@@ -64,6 +66,8 @@ class LoadedModel:
         self._path = find_model(settings, name)
         self.engine = EngineSupervisor(make_job(settings, name, self._path), metrics.engine_restarted)
         self._open: OrderedDict[str, Session] = OrderedDict()
+        self.infills = InfillSessions()
+        self.infill_tokens: InfillTokens | None = None  # None: it cannot fill gaps
 
     def is_outdated(self, settings: Settings) -> bool:
         """Whether an engine started now would load other weights, or compute with them in another way."""
@@ -79,12 +83,18 @@ class LoadedModel:
         by_file = self._path is not None and not pinned(self.name)  # its chat template says which
         self.family = family_for(self.tokenizer, str(self._path) if by_file else self.name)
         self.token_texts = TokenTexts(self.family, self.tokenizer)
+        self.infill_tokens = infill_tokens(self.tokenizer)
 
     def open_session(self, session: Session, process: EngineProcess, *, is_whole: bool) -> None:
         """Open the session on this engine process, with its whole log or without any of it."""
         self._open[session.name] = session
         self._open.move_to_end(session.name)
-        if session.open_in is not process:
+        if session.open_in is not process and _can_fork(session, process, is_whole=is_whole):
+            assert session.source is not None
+            source, length = session.source
+            process.send(Fork(session.name, source.name, length))
+            session.open_in, session.sent_tokens = process, length
+        elif session.open_in is not process:
             length = len(session.log) if is_whole else 0
             process.send(Open(session.name, session.log.first(length), session.tenant))
             session.open_in, session.sent_tokens = process, length
@@ -96,6 +106,11 @@ class LoadedModel:
         if session.open_in is process:
             process.send(Close(session.name))
         session.open_in = None
+
+    def end_infill(self, session: Session, process: EngineProcess) -> None:
+        """Keep the session of a completion for the next one, and close those that nobody will need."""
+        for outdated in self.infills.outdated(session):
+            self.close_session(outdated, process)
 
     async def close(self) -> None:
         """End the engine, which parks its sessions first."""
@@ -110,3 +125,11 @@ class LoadedModel:
             if session.open_in is process:
                 process.send(Park(session.name))
             self.close_session(session, process)
+
+
+def _can_fork(session: Session, process: EngineProcess, *, is_whole: bool) -> bool:
+    """Return whether this engine process has what the session is a fork of."""
+    source = session.source
+    if source is None or is_whole or source.session.open_in is not process:
+        return False
+    return source.session.sent_tokens >= source.length

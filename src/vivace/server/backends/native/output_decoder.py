@@ -15,7 +15,7 @@ from vivace.models.families.base import (
     CallError,
     CallStart,
     Family,
-    OutputSpec,
+    Parser,
     Part,
     ReasoningPart,
     TextPart,
@@ -57,8 +57,7 @@ class OutputDecoder:
         family: Family,
         tokenizer: Tokenizer,
         texts: TokenTexts,
-        spec: OutputSpec,
-        log: Sequence[int],
+        parser: Parser,
         stops: Sequence[str],
         *,
         is_held: bool,
@@ -67,7 +66,7 @@ class OutputDecoder:
         self._tokenizer = tokenizer
         self._texts = texts
         self._controls = family.controls
-        self._parser = family.parser(spec, log)
+        self._parser = parser
         self._stream = TextStream(stops)
         self._starts = self._parser.marker_starts | self._stream.stop_starts
         self._is_sure = is_held and not stops  # a stop string may come in the middle of a call

@@ -38,13 +38,13 @@ class Submission:
         assert turn.session is not None, "its prompt comes first"
         self.end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._turn = turn
-        self._session = turn.session
+        self.session = turn.session
         self._model = model
         self._process = process
         self._is_given_up = False
 
     def begin(self) -> None:
-        turn, session = self._turn, self._session
+        turn, session = self._turn, self.session
         self._process.attach(turn.id, self._on_frame)
         self._model.open_session(session, self._process, is_whole=bool(turn.provisional_tokens))
         self._process.send(_work(turn, self._model))
@@ -62,7 +62,7 @@ class Submission:
             try:
                 is_stopped = self._turn.add_tokens(frame.tokens, frame.logprobs)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
-                self._model.close_session(self._session, self._process)  # which ends the turn there
+                self._model.close_session(self.session, self._process)  # which ends the turn there
                 self.end.set_exception(error)
                 return
             if is_stopped:  # the engine saw it too, or died before
@@ -82,13 +82,13 @@ class Submission:
         """End the turn without the engine. Until the engine lets go, nobody else writes into its session."""
         if not self.end.done():
             self._is_given_up = True
-            if self._session.writer is self._turn:
-                self._session.writer = self
+            if self.session.writer is self._turn:
+                self.session.writer = self
             self.end.set_result(early(self._turn, "interrupted"))
 
     def _leave(self, frame: TurnFrame | None) -> None:
         """Let go of the session: the engine answers again or is dead, and may have more than the log."""
-        session = self._session
+        session = self.session
         if session.writer is not self or isinstance(frame, Tokens):
             return
         if isinstance(frame, Finished):

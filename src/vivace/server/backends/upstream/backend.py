@@ -81,6 +81,13 @@ class UpstreamBackend:
                 param="model",
             )
         peer, model = found
+        if request.infill:
+            raise Refusal(
+                f"Upstream {peer.upstream.name} is not asked for completions.",
+                "Ask a model of this machine.",
+                code="unsupported_parameter",
+                param="model",
+            )
         if request.candidates:
             raise Refusal(
                 f"Upstream {peer.upstream.name} cannot score candidates.",

@@ -1,0 +1,46 @@
+"""The sessions of the last completions of a model: the next one begins where one of them did.
+
+Owns which are kept, one for each place that is typed at, and which one a new prompt forks from. A session
+whose place another one took is closed, not parked: nobody ever continues a completion. Does not send frames
+(`loaded_model`).
+"""
+
+from collections.abc import Sequence
+
+from vivace.server.conversation.token_log import Session, Source
+
+MOST_PLACES = 4
+LEAST_SHARED_TOKENS = 16
+
+
+class InfillSessions:
+    def __init__(self) -> None:
+        self._kept: list[Session] = []  # the latest last
+
+    def nearest(self, session: Session) -> Source | None:
+        """Return the session of the same tenant that begins most like this one, if it is worth it."""
+        others = [other for other in self._kept if other.tenant == session.tenant and other.open_in]
+        found = [Source(other, shared_tokens(other.log, session.log)) for other in others]
+        best = max(found, key=lambda source: source.length, default=None)
+        return best if best and best.length >= LEAST_SHARED_TOKENS else None
+
+    def add(self, session: Session) -> None:
+        self._kept.append(session)
+
+    def outdated(self, latest: Session) -> list[Session]:
+        """Return the sessions to close now that `latest` is done, and forget them."""
+        source = latest.source
+        replaced = source.session if source and 2 * source.length >= len(source.session.log) else None
+        idle = [session for session in self._kept if not session.is_busy and session is not latest]
+        gone = [session for session in idle if session is replaced]
+        too_many = len(self._kept) - len(gone) - MOST_PLACES
+        gone += [session for session in idle if session is not replaced][: max(0, too_many)]
+        self._kept = [session for session in self._kept if session not in gone]
+        latest.source = None  # or each would hold on to the one before
+        return gone
+
+
+def shared_tokens(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens both begin with; one less than all, since the last one is computed anew."""
+    most = min(len(one), len(other) - 1)
+    return next((at for at in range(most) if one[at] != other[at]), max(0, most))

@@ -1,0 +1,68 @@
+"""`POST /v1/completions` and `POST /infill`: text between a prefix and a suffix, for editors.
+
+Owns which words go with which of the two routes. Streaming, waiting and errors are those of chat completions
+(`chat_route`). Does not own the prompt (`conversation/infill_prompt.py`).
+"""
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from vivace.protocol.completions.requests import CompletionRequest, parse_completion, parse_infill
+from vivace.protocol.completions.writer import CompletionWriter
+from vivace.protocol.shapes.refusal import Refusal
+from vivace.server.transport.answers import json_response
+from vivace.server.transport.auth import caller_of
+from vivace.server.transport.chat_route import BEAT_S, PATIENCE_S, Begin, ChatStream, drained
+from vivace.server.transport.parsing import parsed
+from vivace.server.transport.sse import interrupted_when_gone, read_body
+from vivace.server.turns.activity import Activity
+from vivace.server.turns.service import Admitted
+
+NAMES = {"max_output_tokens": "max_tokens", "input": "prompt"}
+
+
+class CompletionRoute:
+    def __init__(self, begin: Begin, activity: Activity) -> None:
+        self._begin = begin
+        self._activity = activity
+
+    async def create(self, request: Request) -> Response:
+        """Answer in OpenAI's words."""
+        asked, admitted, writer = await self._begun(request, parse_completion)
+        if asked.create.stream:
+            outcomes = admitted.turn.outcomes()
+            return ChatStream(admitted, outcomes, writer, self._activity, PATIENCE_S, BEAT_S)
+        return await self._answer(request, admitted, writer, writer.completion)
+
+    async def infill(self, request: Request) -> Response:
+        """Answer in the words of llama.cpp's server."""
+        _, admitted, writer = await self._begun(request, parse_infill)
+        return await self._answer(request, admitted, writer, writer.infill)
+
+    async def _begun(
+        self, request: Request, parse: Callable[[bytes], CompletionRequest]
+    ) -> tuple[CompletionRequest, Admitted, CompletionWriter]:
+        self._activity.touch()
+        try:
+            asked = await parsed(parse, await read_body(request))
+            admitted = await self._begin(asked.create, caller_of(request))
+        except Refusal as refusal:
+            refusal.param = NAMES.get(refusal.param or "", refusal.param)
+            raise
+        turn = admitted.turn
+        return asked, admitted, CompletionWriter(turn.id, turn.model, has_usage_chunk=asked.has_usage_chunk)
+
+    async def _answer(
+        self,
+        request: Request,
+        admitted: Admitted,
+        writer: CompletionWriter,
+        whole: Callable[[], object],
+    ) -> Response:
+        turn = admitted.turn
+        with self._activity.answering():
+            async with interrupted_when_gone(turn, request.receive):
+                refused = await drained(turn.outcomes(), writer)
+                return refused or json_response(whole(), headers=admitted.headers)
