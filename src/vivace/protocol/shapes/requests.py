@@ -135,7 +135,7 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
     # Ours: with `generate: false`. The input is text that is still being typed. It gives way to realtime
     # turns and is no part of the response: go on from the same `previous_response_id` with what was typed.
     is_provisional: bool = False
-    infill: Infill | None = None  # internal: in place of `input`, for completions; refused in a body
+    infill: Infill | None = None  # refused in a body: completions set it in place of `input`
 
     @property
     def items(self) -> list[InputItem]:
