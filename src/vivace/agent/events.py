@@ -15,6 +15,7 @@ from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.conflict import Resolution, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import Decision, Proposal
+from vivace.agent.edits.repair.imports.python_names import undefined_in_words
 from vivace.agent.edits.write.live_diff import LiveDiff, Row
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import Waterfall
@@ -138,6 +139,18 @@ class ImportsAdded:
     @property
     def in_words(self) -> str:
         return f"Imported what it needs: {'; '.join(self.lines)}"
+
+
+@dataclass(frozen=True)
+class NamesUndefined:
+    """The proposal that follows leaves names in a file that nothing defines, and no import is known for."""
+
+    path: Path
+    names: tuple[str, ...]
+
+    @property
+    def in_words(self) -> str:
+        return f"{undefined_in_words(self.names)} in {self.path.name}."
 
 
 @dataclass(frozen=True)
@@ -526,6 +539,7 @@ AgentEvent = (
     | AnswersCompared
     | RepairStarted
     | ImportsAdded
+    | NamesUndefined
     | UserTestsStarted
     | UserTestsEnded
     | AnswerStarted

@@ -220,7 +220,7 @@ class ScreenPresenter:
             case events.UserTestsEnded():
                 self._was_run = self._was_run or event.was_run
                 self._transcript.add(Note(event.in_words))
-            case events.ImportsAdded():
+            case events.ImportsAdded() | events.NamesUndefined():
                 self._transcript.add(Note(event.in_words))
             case events.EditProposed(proposal=proposal):
                 if self._edit is not None:

@@ -9,15 +9,15 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from vivace.agent.edits.apply.source import splice
-from vivace.agent.edits.find.languages import language_for
+from vivace.agent.edits.apply.source import source_from_bytes, splice
+from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.plan.callers import callers_left_behind
 from vivace.agent.edits.plan.draft import Draft
 from vivace.agent.edits.plan.plan import MAX_STEPS, Step, overlap
 from vivace.agent.edits.plan.planning import make_plan
 from vivace.agent.edits.proposal import FileProposal, Proposal, make_proposal
-from vivace.agent.edits.repair.imports.step import add_imports
+from vivace.agent.edits.repair.imports.step import add_imports, missing_names
 from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, rewrite_unit
 from vivace.agent.edits.scope import EditScope
 from vivace.agent.effort import BUDGETS, Effort
@@ -25,6 +25,7 @@ from vivace.agent.events import (
     EditPlanned,
     EditProposed,
     ImportsAdded,
+    NamesUndefined,
     PlannedUnit,
     UnitLeft,
     UnitLocated,
@@ -33,7 +34,7 @@ from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.model import Model
 from vivace.errors import EditRejected
 
-Proposing = EditPlanned | UnitLocated | Writing | UnitLeft | ImportsAdded | EditProposed
+Proposing = EditPlanned | UnitLocated | Writing | UnitLeft | ImportsAdded | NamesUndefined | EditProposed
 
 
 async def propose(
@@ -62,10 +63,14 @@ async def propose(
             yield _planned(steps)
     files = []
     for file in draft.proposal(instruction).files:
-        added = await _with_imports(model, file) if not missing else None  # a name may be a missing unit's
-        if added:
+        if missing:  # a name may be a missing unit's
+            files.append(file)
+            continue
+        if added := await _with_imports(model, file):
             yield added[0]
         files.append(added[1] if added else file)
+        if undefined := _undefined(files[-1]):
+            yield NamesUndefined(file.source.path, undefined)
     yield EditProposed(Proposal(tuple(files), tuple(missing)), by="model")
 
 
@@ -136,6 +141,13 @@ async def _with_imports(model: Model, file: FileProposal) -> tuple[ImportsAdded,
     if whole.problems:
         return None
     return ImportsAdded(file.source, added.unit, added.lines), replace(whole, others=file.others)
+
+
+def _undefined(file: FileProposal) -> tuple[str, ...]:
+    """Return the names that nothing in the file defines now, and that it did not lack before."""
+    if language_for(file.source.path) is not PYTHON or not is_usable(file):
+        return ()
+    return tuple(missing_names(file.source, source_from_bytes(file.source.path, file.new_bytes).text))
 
 
 def _left_behind(step: Step, draft: Draft, steps: Sequence[Step]) -> list[Step]:

@@ -15,8 +15,9 @@ from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import FileProposal, make_proposal
+from vivace.agent.edits.repair.imports.step import unknown_names
 from vivace.agent.edits.repair.mend import Held, Repair, mend, try_examples
-from vivace.agent.edits.repair.told import what_is_wrong
+from vivace.agent.edits.repair.told import what_is_undefined, what_is_wrong
 from vivace.agent.edits.write.answer import FenceReader
 from vivace.agent.edits.write.branches import Answer, write_others
 from vivace.agent.edits.write.live_diff import LiveDiff
@@ -123,18 +124,28 @@ async def _compare(
     held = Held(choice.examples)  # all of them, unless a look says otherwise
     if runs_examples and (not choice.examples or choice.held < choice.examples):
         held = await try_examples(best)
-    complaint = what_is_wrong(best) or held.complaint
+    undefined = await _undefined(task, best)
+    complaint = what_is_wrong(best) or held.complaint or what_is_undefined(undefined)
     if budget.repairs and complaint:
         yield RepairStarted(complaint)
         repair = Repair(request, texts.get(best.new_bytes, first), partial(_proposal, task, request))
         mended = await mend(model, repair, complaint)
         now_held = await try_examples(mended) if mended and runs_examples else Held()
         answered += mended is not None
-        if mended and (not is_usable(best) or now_held.count > held.count):
+        now_undefined = await _undefined(task, mended) if mended and undefined else undefined
+        is_clearer = now_held.count == held.count and len(now_undefined) < len(undefined)
+        if mended and (not is_usable(best) or now_held.count > held.count or is_clearer):
             others = (best, *others) if is_usable(best) else others
             best, held = mended, now_held
     yield AnswersCompared(answered, held.examples, held.count, choice.calls)
     yield replace(best, others=others)
+
+
+async def _undefined(task: UnitTask, proposal: FileProposal) -> list[str]:
+    """Return the names that a usable proposal leaves undefined; another step may define those of several."""
+    if not task.is_alone or not is_usable(proposal):
+        return []
+    return await unknown_names(task.source, task.language, proposal.new_bytes)
 
 
 def is_usable(proposal: FileProposal) -> bool:

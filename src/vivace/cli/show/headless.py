@@ -24,6 +24,7 @@ from vivace.agent.events import (
     Failed,
     ImportsAdded,
     MemoryUsed,
+    NamesUndefined,
     Retold,
     UnitLeft,
     UserTestsEnded,
@@ -74,7 +75,7 @@ class HeadlessPresenter:
             case AnswersCompared() | UserTestsEnded():
                 self._was_run = self._was_run or event.was_run
                 self.progress(event.in_words)
-            case ImportsAdded():
+            case ImportsAdded() | NamesUndefined():
                 self.progress(event.in_words)
             case EditApplied(proposal=proposal):
                 run = "" if self._was_run else ", not run"

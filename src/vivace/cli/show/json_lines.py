@@ -24,6 +24,7 @@ from vivace.agent.events import (
     Failed,
     ImportsAdded,
     MemoryUsed,
+    NamesUndefined,
     RepairStarted,
     TimesMeasured,
     UnitLeft,
@@ -65,6 +66,8 @@ class JsonPresenter:
                 _emit("repairing", complaint=complaint)
             case ImportsAdded(source=source, unit=unit, lines=lines):
                 _emit("imports", path=str(source.path), lines=unit.lines_text, imports=lines)
+            case NamesUndefined(path=path, names=names):
+                _emit("undefined", path=str(path), names=names)
             case UserTestsStarted(command=command):
                 _emit("testing", command=command)
             case UserTestsEnded(has_passed=passed, tried=tried, why_not=why_not, output=output):

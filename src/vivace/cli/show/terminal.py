@@ -29,6 +29,7 @@ from vivace.agent.events import (
     Failed,
     ImportsAdded,
     MemoryUsed,
+    NamesUndefined,
     RepairStarted,
     TimesMeasured,
     UnitLeft,
@@ -83,7 +84,7 @@ class TerminalPresenter:
             case AnswersCompared() | UserTestsEnded():
                 self._was_run = self._was_run or event.was_run
                 screen.dim(event.in_words)
-            case ImportsAdded():
+            case ImportsAdded() | NamesUndefined():
                 screen.dim(event.in_words)
             case AnswerStarted():
                 self._is_answering = True

@@ -117,3 +117,21 @@ async def test_an_answer_that_changes_nothing_is_not_told_so(bench: Callable[...
     with pytest.raises(EditRejected, match="changed nothing"):
         await desk.edit("double it", "medium")
     assert complaints(desk) == []
+
+
+UNDEFINED = "def double(x):\n    return frobnicate(x)\n"
+
+
+async def test_an_answer_with_undefined_names_is_told_so(bench: Callable[..., Bench]) -> None:
+    """Where answers are compared, a name that nothing gives is told, and an answer without it is taken."""
+    desk = bench(OLD, UNDEFINED, GOOD)
+    await desk.edit("double it", "high")
+    assert complaints(desk) == ["Your answer cannot run. `frobnicate` is not defined in this file."]
+    assert desk.file.read_text() == OLD.replace("return x", "return x * 2")
+
+
+async def test_a_repair_with_other_undefined_names_is_not_taken(bench: Callable[..., Bench]) -> None:
+    """Another undefined name is no repair: the first answer is proposed."""
+    desk = bench(OLD, UNDEFINED, UNDEFINED.replace("frobnicate", "transmogrify"))
+    await desk.edit("double it", "high")
+    assert "frobnicate" in desk.file.read_text()

@@ -122,6 +122,8 @@ def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
             return records.Tested(passed=passed, tried=tried, why_not=why_not, output=output)
         case events.ImportsAdded(lines=lines):
             return records.Imported(imports=list(lines))
+        case events.NamesUndefined(path=path, names=names):
+            return records.Undefined(path=str(path), names=list(names))
         case events.EditDecided(decision=decision):
             reason = decision.reason if isinstance(decision, Reject) else ""
             return records.Decided(decision=_name(decision), reason=reason)

@@ -173,6 +173,13 @@ class Imported(Record, frozen=True, tag="edit.imports"):
     imports: list[str]  # the lines that were added or changed
 
 
+class Undefined(Record, frozen=True, tag="edit.undefined"):
+    """The change leaves names in a file that nothing defines, and no import is known for."""
+
+    path: str
+    names: list[str]
+
+
 class Tested(Record, frozen=True, tag="edit.tested"):
     """The tests that the user allowed were run over a copy of the folder with the change, or could not be."""
 
@@ -376,6 +383,7 @@ AnyRecord = (
     | Compared
     | RepairBegun
     | Imported
+    | Undefined
     | Tested
     | EditShown
     | Decided

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.agent.edits.repair.conftest import Bench
-from vivace.agent.events import EditProposed, ImportsAdded
+from vivace.agent.events import EditProposed, ImportsAdded, NamesUndefined
 
 OLD = '"""Numbers."""\n\nimport os\n\n\ndef other():\n    return os\n\n\ndef double(x):\n    return x\n'
 
@@ -32,3 +32,19 @@ async def test_the_hunk_of_the_unit_can_be_taken_alone(bench: Callable[..., Benc
     alone = proposed.proposal.with_hunks(frozenset({1}))
     assert alone.problems == ()
     assert alone.files[0].new_bytes.decode() == OLD.replace("return x", "return json.loads(x)")
+
+
+async def test_names_that_stay_undefined_are_told(bench: Callable[..., Bench]) -> None:
+    """A name without a known import is told in a line, beside the import of another; the edit is written."""
+    desk = bench(OLD, "def double(x):\n    return json.loads(frobnicate(x))\n")
+    await desk.edit("read it as JSON", "low")
+    [told] = [event for event in desk.shown.events if isinstance(event, NamesUndefined)]
+    assert told.in_words == "`frobnicate` is not defined in app.py."
+    assert "import json" in desk.file.read_text()
+
+
+async def test_names_that_were_undefined_before_are_not_told(bench: Callable[..., Bench]) -> None:
+    """What the file lacked before the edit is not the edit's fault."""
+    desk = bench(OLD.replace("return os", "return os, elsewhere"), "def double(x):\n    return 2 * x\n")
+    await desk.edit("double it", "low")
+    assert not [event for event in desk.shown.events if isinstance(event, NamesUndefined)]

@@ -8,7 +8,7 @@ import ast
 import builtins
 import symtable
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _BUILT_IN = frozenset(dir(builtins)) | {
@@ -48,6 +48,12 @@ def undefined_names(text: str) -> frozenset[str] | None:
             elif symbol.is_referenced() and (symbol.is_global() or scope is top):
                 used.add(symbol.get_name())
     return frozenset(used - defined - _BUILT_IN)
+
+
+def undefined_in_words(names: Sequence[str]) -> str:
+    """Return a sentence's beginning: "`a` and `b` are not defined"."""
+    *some, last = [f"`{name}`" for name in names]
+    return f"{', '.join(some)} and {last} are not defined" if some else f"{last} is not defined"
 
 
 def use_of(text: str, name: str) -> Use:
