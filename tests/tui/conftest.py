@@ -1,7 +1,7 @@
 """The terminal face with a real server and a scripted model."""
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -50,10 +50,18 @@ def open_screen(served: Settings, tmp_path: Path, folder: Path, monkeypatch: pyt
         step_ms: float = 1,
         no_model: bool = False,
         family: str = "chatml",
+        steps: Sequence[str] = (),
         **changes: object,
     ) -> AsyncIterator[Screen]:
         said = replies or REPLIES
-        model = script(tmp_path, replies=said, step_ms=step_ms, context_tokens=20000, family=family)
+        model = script(
+            tmp_path,
+            replies=said,
+            step_ms=step_ms,
+            context_tokens=20000,
+            family=family,
+            steps=list(steps),  # with them it is a model that can call tools
+        )
         settings = served.having(model="smollm2-135m" if no_model else model, **changes)
         app = VivaceApp(settings, folder, resume=resume)
         async with app.run_test(size=size):

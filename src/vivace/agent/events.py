@@ -8,7 +8,7 @@ own how they are shown (`presenter`).
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.apply.source import SourceFile
@@ -20,8 +20,11 @@ from vivace.agent.edits.write.live_diff import LiveDiff, Row
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import Waterfall
 
+if TYPE_CHECKING:
+    from vivace.agent.loop.steps import AnyStep  # which has the transcript's records, which have events
+
 Reason = Literal["rejected", "nothing_to_change", "shown_only"]  # why nothing was written
-TurnKind = Literal["question", "edit"]
+TurnKind = Literal["question", "edit", "task"]  # task: the model calls tools
 TurnStatus = Literal["completed", "cut", "stopped", "failed"]  # cut: at the limit of the answer's tokens
 
 
@@ -509,6 +512,14 @@ class NoteAdded:
 
 
 @dataclass(frozen=True)
+class TaskStepped:
+    """A model that can call tools has made a step: text, a call, its plan, files written."""
+
+    step: "AnyStep"
+    folder: Path  # that the paths of the step are relative to
+
+
+@dataclass(frozen=True)
 class SideStarted:
     """A question beside the conversation, on a fork of its KV. The conversation does not know of it."""
 
@@ -572,6 +583,7 @@ AgentEvent = (
     | EditsUndone
     | EditsRedone
     | NoteAdded
+    | TaskStepped
     | SideStarted
     | SideGrew
     | SideEnded

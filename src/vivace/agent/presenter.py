@@ -3,11 +3,15 @@
 Owns the seam only. The agent knows no terminal, socket or editor; a face knows no model.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Decision, Proposal
 from vivace.agent.events import AgentEvent
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.steps import ApprovalAsked
+
+NOBODY = "Nobody is here to ask."
 
 
 class Presenter(Protocol):
@@ -20,4 +24,13 @@ class Presenter(Protocol):
 
     async def resolve(self, conflict: Conflict) -> Resolution:
         """Ask what to do about a file that changed meanwhile. Cancelled when the edit is interrupted."""
+        ...
+
+
+@runtime_checkable
+class ApprovingPresenter(Presenter, Protocol):
+    """A face that can also ask about a call of a tool. Where it cannot, the answer is no."""
+
+    async def approve(self, asked: ApprovalAsked) -> Approval:
+        """Ask the user whether the call may run. Cancelled when the turn is stopped."""
         ...

@@ -17,6 +17,7 @@ from vivace.agent.conversation.opening import last_conversation, open_conversati
 from vivace.agent.conversation.transcript.history import Turn
 from vivace.agent.conversation.transcript.records import SCHEMA, Error, FileEdit, Result
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.permissions.policy import Policy
 from vivace.agent.trust.settings import with_project_settings
 from vivace.cli.commands.prompt import Given
 from vivace.cli.connection import with_model_here
@@ -39,6 +40,7 @@ def run_prompt(settings: Settings, given: Given) -> int:
 async def _run(settings: Settings, given: Given, face: HeadlessPresenter, text: str, piped: str) -> int:
     async with _opened(settings, given, face) as talk:
         talk.approval = "always" if given.yes else "never"
+        talk.policy = Policy("workspace-write" if given.yes else "read-only", "never")
         talk.effort = given.effort or talk.effort
         kind = intent_by_words(text) if piped else None  # the words are the user's, not those piped in
         turn = await talk.send(f"{text}{piped}", kind=kind)
@@ -88,6 +90,10 @@ def _shortfall(turn: Turn) -> VivaceError | None:
     """Return what kept the turn from being all that was asked for, if it did not fail."""
     if turn.status == "cut":
         return LimitReached("The answer was cut at the limit of its length.", "`--continue` goes on from it.")
+    if turn.refused_calls:
+        return ApprovalNeeded(
+            f"{turn.refused_calls} calls of tools were not allowed.", "--yes lets it write files here."
+        )
     if turn.edits and turn.edits[-1].outcome == "shown_only":
         return ApprovalNeeded(
             "The change was not written: nobody is here to say yes to it.", "--yes writes changes."
@@ -101,7 +107,7 @@ def _result(talk: Conversation, turn: Turn, error: VivaceError | None) -> Result
         id=talk.id,
         status=turn.status or "failed",
         exit_code=error.exit_code if error else DONE,
-        text=turn.answer if turn.kind == "question" else "",
+        text=turn.answer if turn.kind != "edit" else "",
         edits=[
             FileEdit(path=edit.path, unit=edit.unit, diff=edit.diff, outcome=edit.outcome)
             for edit in turn.edits

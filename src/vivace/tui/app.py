@@ -38,6 +38,7 @@ from vivace.tui.transcript.view import Transcript
 if TYPE_CHECKING:
     from vivace.tui.presenter import ConflictQuestion, Review, ScreenPresenter
     from vivace.tui.session import Session
+    from vivace.tui.task_steps import ApprovalQuestion
 
 MAX_OUTPUT_BYTES = 1_000_000  # of a shell command; what follows is dropped
 END_S = 1.0  # for a shell command to end when the user leaves
@@ -136,6 +137,10 @@ class VivaceApp(App[None], inherit_bindings=False):
         return self.session.presenter.conflict if self.session else None
 
     @property
+    def approval(self) -> "ApprovalQuestion | None":
+        return self.session.presenter.approval if self.session else None
+
+    @property
     def review(self) -> "Review | None":
         return self.session.presenter.review if self.session else None
 
@@ -177,6 +182,9 @@ class VivaceApp(App[None], inherit_bindings=False):
                 f"{shown('take_edit')} take mine (the edit) · {shown('take_file')} leave the file"
                 f" · {shown('merge')} merge both · {shown('stop_edit')} stop"
             )
+        if self.approval is not None:
+            always = f" · {shown('allow_always')} always" if self.approval.asked.can_be_kept else ""
+            return f"{shown('allow')} let it run{always} · {shown('refuse')} do not"
         if review is None:
             return ""
         if review.is_by_hunk:

@@ -40,9 +40,8 @@ class Controls:
                 app.menu.type(key, character)
                 return True
         is_empty = not app.editor.text
-        group: Group = "review" if app.conflict is None else "conflict"
-        if self.takes_decisions and (action := keys.action(group, key)):
-            return self._do_review(action) if app.conflict is None else self._do_conflict(action)
+        if self.takes_decisions and (action := keys.action(self._question, key)):
+            return self._decide(action)
         action = keys.action("prompt", key)
         if action is None or (action == "help" and not is_empty):
             self._last_typed_s = time.monotonic()
@@ -53,8 +52,9 @@ class Controls:
     def takes_decisions(self) -> bool:
         """Return whether letters decide about a proposal: not while the user is typing."""
         is_typing = self._is_replying or bool(self._app.editor.text)
+        app = self._app
         return (
-            (self._app.review is not None or self._app.conflict is not None)
+            any(each is not None for each in (app.review, app.conflict, app.approval))
             and not is_typing
             and self.unread_s <= 0
             and time.monotonic() - self._last_typed_s > TYPING_S
@@ -63,8 +63,23 @@ class Controls:
     @property
     def unread_s(self) -> float:
         """Return the seconds until keys decide about the question that has just come, or 0."""
-        question = self._app.conflict or self._app.review
+        question = self._app.conflict or self._app.approval or self._app.review
         return max(0.0, question.asked_s + UNREAD_S - time.monotonic()) if question else 0.0
+
+    @property
+    def _question(self) -> Group:
+        """Return which question letters decide about."""
+        if self._app.conflict is not None:
+            return "conflict"
+        return "approval" if self._app.approval is not None else "review"
+
+    def _decide(self, action: str) -> bool:
+        match self._question:
+            case "conflict":
+                return self._do_conflict(action)
+            case "approval":
+                return self._do_approval(action)
+        return self._do_review(action)
 
     # ---- lists -------------------------------------------------------------------------------------------
 
@@ -107,6 +122,16 @@ class Controls:
             chosen: dict[str, Resolution] = {"take_edit": TakeEdit(), "take_file": TakeFile()}
             question.resolve(chosen.get(action, Stop()))
         app.changed()
+        return True
+
+    def _do_approval(self, action: str) -> bool:
+        from vivace.agent.loop.calls import Approval
+
+        question = self._app.approval
+        assert question is not None
+        is_kept = action == "allow_always" and question.asked.can_be_kept
+        question.resolve(Approval(is_allowed=action != "refuse", is_kept=is_kept))
+        self._app.changed()
         return True
 
     # ---- the prompt --------------------------------------------------------------------------------------

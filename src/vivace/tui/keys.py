@@ -9,7 +9,7 @@ from typing import Literal
 
 from vivace.errors import ConfigError
 
-Group = Literal["prompt", "review", "conflict", "menu"]
+Group = Literal["prompt", "review", "conflict", "approval", "menu"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ ACTIONS = (
     Action("take_file", ("f",), "leave the file as it is now", "conflict"),
     Action("merge", ("e",), "merge both in $EDITOR", "conflict"),
     Action("stop_edit", ("s",), "write nothing", "conflict"),
+    Action("allow", ("y",), "let the call run, this once", "approval"),
+    Action("allow_always", ("a",), "let it run, and the same call from now on", "approval"),
+    Action("refuse", ("n",), "do not let it run", "approval"),
     Action("menu_up", ("up", "ctrl+p"), "the entry above", "menu"),
     Action("menu_down", ("down", "ctrl+n"), "the entry below", "menu"),
     Action("menu_choose", ("enter", "tab"), "take the entry", "menu"),
@@ -97,6 +100,7 @@ class KeyMap:
             "prompt": "at the prompt",
             "review": "when a change is proposed",
             "conflict": "when the file changed meanwhile",
+            "approval": "when a call asks",
             "menu": "in a list",
         }
         lines: list[str] = []

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 from vivace.agent import events, waterfall
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.steps import ApprovalAsked
 from vivace.tui.status import Status
+from vivace.tui.task_steps import ApprovalQuestion, TaskSteps
 from vivace.tui.transcript.answer import Answer
-from vivace.tui.transcript.blocks import Note, Said, Thinking, Times
+from vivace.tui.transcript.blocks import Note, Said, Table, Thinking, Times
 from vivace.tui.transcript.diff import EditBlock
 from vivace.tui.transcript.view import Transcript
 
@@ -84,6 +87,8 @@ class ScreenPresenter:
         self._was_run = False  # in the sandbox, for the edit at hand
         self.review: Review | None = None
         self.conflict: ConflictQuestion | None = None
+        self.approval: ApprovalQuestion | None = None
+        self._steps = TaskSteps(transcript, self._say)
         self.queued: Sequence[events.QueuedMessage] = ()
 
     async def decide(self, proposal: Proposal) -> Decision:
@@ -106,6 +111,16 @@ class ScreenPresenter:
             return await self.conflict.answer
         finally:
             self.conflict = None
+            self._on_change()
+
+    async def approve(self, asked: ApprovalAsked) -> Approval:
+        self.approval = ApprovalQuestion(asked)
+        self._say("your decision")
+        self._on_change()
+        try:
+            return await self.approval.answer
+        finally:
+            self.approval = None
             self._on_change()
 
     def _show_conflict(self, conflict: Conflict) -> None:
@@ -138,6 +153,8 @@ class ScreenPresenter:
             case events.SideGrew(delta=delta):
                 if self._side is not None:
                     self._side.grow(delta)
+            case events.TaskStepped(step=step):
+                self._steps.show(step)
             case events.PromptWarmed(warm_tokens=warm, prompt_tokens=whole):
                 self._status.warm_percent = round(100 * warm / whole) if whole else None
                 self._on_change()
@@ -159,6 +176,7 @@ class ScreenPresenter:
                 self.starts[turn] = len(self._transcript.blocks)
                 add(Said(shortened(text)))
                 self._answer = self._edit = None
+                self._steps.begin()
                 self._status.warm_percent = None
                 self._say("thinking")
             case events.AnswerStarted():
@@ -330,13 +348,15 @@ class ScreenPresenter:
             for attempt in turn.attempts:
                 if attempt.thoughts:
                     self._transcript.add(Thinking.past(attempt.reasoning))
-                if turn.kind == "question" and attempt.text:
+                if turn.kind != "edit" and attempt.text:
                     answer = self._transcript.add(Answer())
                     answer.grow(attempt.text)
                     if attempt.is_abandoned:
                         answer.strike()
                 if attempt.steer:
                     self._transcript.add(Said(shortened(attempt.steer), "↪"))
+            if turn.calls:
+                self._transcript.add(Table(turn.calls))
             for edit in turn.edits:
                 diff = self._transcript.add(Answer())
                 diff.grow(f"**{edit.path}** {edit.unit} ({edit.outcome.replace('_', ' ')})\n")

@@ -185,6 +185,7 @@ class Session:
     def use_mode(self, mode: Mode) -> None:
         """Let tasks do what this permission mode allows, from the next call on."""
         self.mode = mode
+        self.talk.policy = mode.policy
         self._status.mode = mode.name
         self._on_change()
 
@@ -211,7 +212,7 @@ class Session:
     async def go_on_with(self, other: Conversation) -> None:
         """Put another conversation in the place of this one."""
         before, self.talk, self.is_ready = self.talk, other, False
-        self.talk.effort = self._effort
+        self.talk.effort, self.talk.policy = self._effort, self.mode.policy
         await before.close()
         self.prepare()
 

@@ -44,6 +44,7 @@ from vivace.agent.events import (
     TurnKind,
     TurnStarted,
 )
+from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
 from vivace.errors import ConversationBusy, NothingToUndo, UsageError, VivaceError
 
@@ -101,6 +102,15 @@ class Conversation:
     @approval.setter
     def approval(self, approval: Approval) -> None:
         self._work.approval = approval
+
+    @property
+    def policy(self) -> Policy:
+        """What calls of tools may do by themselves; a change counts from the next call on."""
+        return self._work.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._work.policy = policy
 
     @property
     def effort(self) -> Effort:
@@ -183,7 +193,7 @@ class Conversation:
 
     async def prefill(self, draft: str, mentions: Sequence[str] | None = None) -> None:
         """Let the model read what is being typed, as far as it goes. `PromptWarmed` says how far."""
-        if self.is_running:
+        if self.is_running or self._work.uses_tools:
             return  # the draft may become a steer, and the turn has the engine
         with contextlib.suppress(VivaceError):  # it is said when the message is sent
             request = await self._work.draft_request(draft, self._mentions(draft, mentions))

@@ -19,6 +19,7 @@ from vivace.agent.conversation.message.intent import decide_intent, intent_by_wo
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.prompt import (
     Asked,
+    content_of,
     latest_turns,
     next_input,
     previous_response,
@@ -26,6 +27,7 @@ from vivace.agent.conversation.message.prompt import (
     turns_since_summary,
 )
 from vivace.agent.conversation.message.relevant_code import find_code
+from vivace.agent.conversation.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval, show_and_offer
@@ -40,8 +42,10 @@ from vivace.agent.events import (
     Retold,
     TurnKind,
 )
+from vivace.agent.loop.opening import can_call_tools, recall
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.memory.recall import NOTHING, Memory
+from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
@@ -59,6 +63,8 @@ class TurnWork:
         self._journal = journal
         self._task: asyncio.Task[Ending] | None = None
         self._answering: Answering | None = None
+        self._tool_turn: ToolTurn | None = None  # of a model that can call tools
+        self._rules = ToolRules()
         self._steer = ""  # for work that cannot be steered: it is begun again with it
         self._is_stopping = False
         self._late: list[str] = []  # steers that came when everything was said
@@ -71,6 +77,8 @@ class TurnWork:
         """Turn the work around. Return False if it is too late for that."""
         if self._task is None or self._is_stopping:
             return False
+        if self._tool_turn:
+            return await self._tool_turn.steer(text)
         if self._answering and self._answering.is_running:
             try:
                 await self._answering.steer(text)
@@ -86,7 +94,9 @@ class TurnWork:
         if self._task is None or self._is_stopping:
             return
         self._is_stopping = True
-        if self._answering and self._answering.is_running:
+        if self._tool_turn:
+            self._tool_turn.stop()
+        elif self._answering and self._answering.is_running:
             self._answering.stop()
         else:
             self._task.cancel()
@@ -147,6 +157,8 @@ class TurnWork:
             self._task, self._answering, self._steer, self._is_stopping = None, None, "", False
 
     async def _do(self, text: str, mentions: tuple[str, ...], kind: TurnKind | None) -> Ending:
+        if self.uses_tools:
+            return await self._work_with_tools(text, mentions)
         model = await self._connection.model(self._history.model)
         intent = IntentDecided(kind, "user") if kind else await decide_intent(model, text)
         self._presenter.show(intent)
@@ -171,6 +183,48 @@ class TurnWork:
         await asyncio.to_thread(self._journal.heal)
         await show_and_offer(proposal, text, self.approval, self._presenter, self._journal)
         return Ending("completed")
+
+    @property
+    def uses_tools(self) -> bool:
+        """Return whether the model of this conversation works on messages with tools."""
+        return can_call_tools(self._connection.settings, self._history.model)
+
+    async def _work_with_tools(self, text: str, mentions: tuple[str, ...]) -> Ending:
+        self._presenter.show(IntentDecided("task", "model"))
+        turn = self._history.turns[-1]
+        recalled = await asyncio.to_thread(recall, self._connection.settings, self._folder, text)
+        is_new = not previous_response(self._history, of_task=True)
+        untold = recalled.untold(told_memory(self._history, is_new=is_new))
+        if untold.used().in_words:
+            self._presenter.show(untold.used())
+        message = content_of(text, mentions, self._folder)
+        parts = [untold.rules, untold.reminder, *turn.notes, message]
+        content = "\n\n".join(filter(None, parts))
+        self._tool_turn = await open_tool_turn(
+            self._history,
+            self._connection,
+            self._presenter,
+            self._journal,
+            self._rules,
+            content=content,
+            has_strangers_text=recalled.has_strangers_text,
+            retold=await self._retold_turns(content),
+        )
+        try:
+            return await self._tool_turn.run()
+        finally:
+            self._tool_turn = None
+
+    @property
+    def policy(self) -> Policy:
+        """What calls of tools may do by themselves."""
+        return self._rules.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._rules.policy = policy
+        if self._tool_turn:
+            self._tool_turn.use_policy(policy)
 
     async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:
         asked = await self._asked(text, mentions)

@@ -31,7 +31,7 @@ from vivace.agent.loop.steps import (
     WritingBegan,
 )
 from vivace.agent.memory.recall import NOTHING, Recalled
-from vivace.agent.permissions.decision import Need, Situation, Verdict, decide
+from vivace.agent.permissions.decision import Need, Situation, Verdict, can_be_kept, decide
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.tools.toolbox import tool_named
@@ -48,6 +48,10 @@ class Approval:
 
     is_allowed: bool
     reason: str = ""  # of a no, which the model is told
+    is_kept: bool = False  # a yes to the same call from now on, too
+
+
+KeptCall = tuple[str, tuple[Need, ...]]  # a tool, and exactly what a call of it needs
 
 
 class TaskPresenter(Protocol):
@@ -75,6 +79,7 @@ class Desk:
     entries: list[int] = field(default_factory=list)  # of the journal
     refused: int = 0  # calls that were not allowed
     unapproved: int = 0  # those of them to which a person could have said yes
+    kept: set[KeptCall] = field(default_factory=set)  # that a person has allowed for good
     waited_s: float = 0.0  # for answers of a person
     waits_since_s: float | None = None  # on the monotonic clock
 
@@ -187,9 +192,15 @@ class Calls:
         return call
 
     def _verdict(self, call: Call) -> Verdict:
-        context = self._desk.context
-        situation = Situation(is_tainted=self._desk.is_tainted, has_sandbox=context.has_sandbox)
-        return decide(self._needs(call), context.policies, situation)
+        needs = self._needs(call)
+        verdict = decide(needs, self._desk.context.policies, self._situation)
+        is_kept = verdict.kind == "ask" and (call.item.name, tuple(needs)) in self._desk.kept
+        return Verdict("allow") if is_kept and can_be_kept(needs, self._situation) else verdict
+
+    @property
+    def _situation(self) -> Situation:
+        desk = self._desk
+        return Situation(is_tainted=desk.is_tainted, has_sandbox=desk.context.has_sandbox)
 
     def _needs(self, call: Call) -> list[Need]:
         """Return what the call needs by what its paths lead to now."""
@@ -214,10 +225,14 @@ class Calls:
         return True
 
     async def _asked(self, call: Call) -> Verdict:
-        asked = ApprovalAsked(
-            call_id=call.item.call_id, tool=call.item.name, title=call.title, reason=call.verdict.reason
-        )
         needs = self._needs(call)
+        asked = ApprovalAsked(
+            call_id=call.item.call_id,
+            tool=call.item.name,
+            title=call.title,
+            reason=call.verdict.reason,
+            can_be_kept=can_be_kept(needs, self._situation),
+        )
         self._desk.presenter.show(asked)
         with self._desk.waiting():
             answer = await self._desk.presenter.approve(asked)
@@ -229,6 +244,8 @@ class Calls:
             return Verdict("refuse", f"{call.verdict.reason} {answer.reason or 'The user said no.'}")
         if self._needs(call) != needs:
             return Verdict("refuse", "What it leads to has changed since it was allowed.")
+        if answer.is_kept and asked.can_be_kept:
+            self._desk.kept.add((call.item.name, tuple(needs)))
         return Verdict("allow")
 
     def _start(self, call: Call) -> None:

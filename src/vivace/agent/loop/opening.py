@@ -21,7 +21,7 @@ from vivace.agent.tools.toolbox import own_tools
 from vivace.config import Settings
 from vivace.errors import SandboxUnavailable, UsageError
 from vivace.models.store import weights_bytes
-from vivace.models.tokenizer import SCRIPTED
+from vivace.models.tokenizer import SCRIPTED, script_of
 
 LEAST_BYTES = (
     3_500_000_000  # of weights: 7B in 4 bits has 4.4 GB; smaller models write calls and do not mean them
@@ -33,8 +33,11 @@ def can_call_tools(settings: Settings, model: str) -> bool:
 
     Smaller ones edit by plan and unit instead.
     """
-    if settings.is_elsewhere(model) or model.startswith(SCRIPTED):
+    if settings.is_elsewhere(model):
         return True
+    if model.startswith(SCRIPTED):
+        is_written = Path(model.removeprefix(SCRIPTED)).is_file()
+        return not is_written or bool(script_of(model).get("steps"))
     size_bytes = weights_bytes(settings, model)
     return size_bytes is None or size_bytes >= LEAST_BYTES  # None: on the hub, it is seen when it is here
 

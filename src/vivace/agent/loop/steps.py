@@ -108,6 +108,7 @@ class ApprovalAsked(Record, frozen=True, tag="approval.asked"):
     tool: str
     title: str
     reason: str  # why it is not simply allowed
+    can_be_kept: bool = False  # a yes may count for the same call from now on
 
 
 class ApprovalAnswered(Record, frozen=True, tag="approval.answered"):

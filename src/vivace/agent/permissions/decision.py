@@ -61,6 +61,19 @@ def decide(needs: Iterable[Need], policies: Sequence[Policy], situation: Situati
     return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.kind], default=Verdict("allow"))
 
 
+def can_be_kept(needs: Iterable[Need], situation: Situation) -> bool:
+    """Return whether a yes may count for the same call later: never for what leaves the walls."""
+    for need in needs:
+        match need:
+            case WritePath(place) | ReadPath(place) if not place.is_inside:
+                return False
+            case RunCommand(leaves_sandbox=leaves) if leaves or not situation.has_sandbox:
+                return False
+            case CallForeignTool():
+                return False
+    return True
+
+
 def _verdict(need: Need, policy: Policy, situation: Situation) -> Verdict:
     match need:
         case ReadPath(place):

@@ -80,9 +80,36 @@ class Table(Cached):
         super().__init__()
         self.lines, self._title = list(lines), title
 
+    def change(self, lines: Sequence[str]) -> None:
+        self.lines = list(lines)
+        self.version += 1
+
     def make_rows(self, width: int) -> list[Row]:
         head: list[Row] = [(), (Span(f"  {self._title}", "bold"),)] if self._title else []
         return [*head, *((Span(f"  {clean(line)}"[: max(1, width)], "dim"),) for line in self.lines)]
+
+
+class ToolCall(Cached):
+    """A call of a tool: what it does, and behind it, when it has ended, what came of it."""
+
+    def __init__(self, tool: str, title: str) -> None:
+        super().__init__()
+        self._tool, self._title = tool, title
+        self._ending, self._is_fine = "…", True
+
+    def end(self, status: str, summary: str) -> None:
+        self._is_fine = status == "done"
+        self._ending = summary if self._is_fine else f"{status}: {summary}"
+        self.version += 1
+
+    def make_rows(self, width: int) -> list[Row]:
+        first_line = " ".join(clean(self._title).split())
+        ending = " ".join(clean(self._ending).split())
+        shown = [Span(f"{self._tool} "), Span(first_line), Span("  "), self._end_span(ending)]
+        return wrap_words(shown, width, (Span("· ", MARK),), (Span("  "),))
+
+    def _end_span(self, ending: str) -> Span:
+        return Span(ending, "dim" if self._is_fine else "error")
 
 
 class Output(Cached):

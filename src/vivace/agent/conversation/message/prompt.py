@@ -42,9 +42,14 @@ class Asked:
         return content_of(text, self.mentions, folder, self.code)
 
 
-def previous_response(history: History) -> str:
-    """Return the response to go on from; "" if the model has read nothing yet."""
-    return next((turn.response_id for turn in reversed(turns_since_summary(history)) if turn.is_answered), "")
+def previous_response(history: History, *, of_task: bool = False) -> str:
+    """Return the response to go on from; "" if the model has read nothing yet.
+
+    A log of questions and one of a task's turns (`of_task`) begin differently: neither continues the other.
+    """
+    answered = (turn for turn in reversed(turns_since_summary(history)) if turn.is_answered)
+    last = next(answered, None)
+    return last.response_id if last and (last.kind == "task") == of_task else ""
 
 
 def told_memory(history: History, *, is_new: bool) -> list[MemoryUsed]:
@@ -69,7 +74,8 @@ def next_input(history: History, asked: Asked, retold: Sequence[Turn] | None = N
     `retold`: the log begins anew with these turns, for a server that does not know the last response.
     """
     turns = turns_since_summary(history)
-    answered = [index for index, turn in enumerate(turns) if turn.is_answered]
+    has_log = bool(previous_response(history))
+    answered = [index for index, turn in enumerate(turns) if turn.is_answered and has_log]
     is_new = retold is not None or not answered
     untold = (turns if is_new else turns[answered[-1] + 1 :])[-MAX_RETOLD:]
     items = opening(history.compaction) if is_new else []
@@ -94,15 +100,19 @@ def latest_turns(history: History, room_chars: int | None) -> list[Turn]:
 
 def opening(compaction: Compaction | None) -> list[Message]:
     """Return how a log begins."""
-    begun = list(read_prompt("ask"))
-    return [*begun, user(compaction.summary), _assistant("Understood.")] if compaction else begun
+    return [*read_prompt("ask"), *opening_summary(compaction)]
+
+
+def opening_summary(compaction: Compaction | None) -> list[Message]:
+    """Return the summary that a log begins with, if there is one."""
+    return [user(compaction.summary), _assistant("Understood.")] if compaction else []
 
 
 def told(turns: Iterable[Turn], folder: Path) -> Iterable[Message]:
     """Yield the turns as the model should remember them."""
     outcome = ""
     for turn in turns:
-        answer = _report(turn) if turn.kind == "edit" else turn.answer
+        answer = _said_by_model(turn)
         if not answer and not turn.attempts:
             continue  # nothing came of it
         notes = reminder(turn.memory.notes) if turn.kind == "question" else ""
@@ -150,6 +160,12 @@ def turns_since_summary(history: History) -> list[Turn]:
     return [turn for turn in history.turns if turn.number > last and turn.status is not None]
 
 
+def _said_by_model(turn: Turn) -> str:
+    if turn.kind == "task":
+        return "\n\n".join(filter(None, [turn.answer, *map(_change, turn.edits)]))
+    return _report(turn) if turn.kind == "edit" else turn.answer
+
+
 def _report(turn: Turn) -> str:
     """Return what an edit did, as the model would have said it."""
     return "\n\n".join(_change(edit) for edit in turn.edits) or turn.error or "I changed nothing."
@@ -158,9 +174,8 @@ def _report(turn: Turn) -> str:
 def _change(edit: EditResult) -> str:
     lines = edit.diff.splitlines()
     shown = "\n".join(lines[:MAX_DIFF_LINES] + (["…"] if len(lines) > MAX_DIFF_LINES else []))
-    return (
-        f"I changed `{edit.unit}` in {edit.path}:\n```diff\n{shown}\n```" if shown else "I changed nothing."
-    )
+    what = f"`{edit.unit}` in {edit.path}" if edit.unit else edit.path
+    return f"I changed {what}:\n```diff\n{shown}\n```" if shown else "I changed nothing."
 
 
 def _outcome(turn: Turn) -> str:

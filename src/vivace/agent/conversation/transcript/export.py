@@ -29,11 +29,12 @@ def to_markdown(history: History) -> str:
 
 def _turn(turn: Turn) -> str:
     parts = [f"## {turn.number}. You", turn.text, "### Vivace"]
-    if turn.kind == "question":
-        parts += [_attempt(attempt) for attempt in turn.attempts]
-    else:
+    if turn.kind == "edit":
         parts += [f"> {attempt.steer}" for attempt in turn.attempts if attempt.steer]
-        parts += [_edit(edit) for edit in turn.edits]
+    else:
+        parts += [_attempt(attempt) for attempt in turn.attempts]
+    parts.append("\n".join(f"- {line}" for line in turn.calls))
+    parts += [_edit(edit) for edit in turn.edits]
     if turn.error:
         parts.append(f"*Failed: {turn.error}*")
     if turn.status in ("stopped", "cut"):
@@ -56,7 +57,8 @@ def _edit(edit: EditResult) -> str:
     outcome = OUTCOMES.get(edit.outcome, "Not decided.")
     reason = f" {edit.reason}" if edit.reason else ""
     shown = f"{fence}diff\n{edit.diff}{fence}" if edit.diff else ""
-    parts = [f"`{edit.path}`, `{edit.unit}`", shown, "\n".join(problems), outcome + reason]
+    where = ", ".join(f"`{name}`" for name in (edit.path, edit.unit) if name)
+    parts = [where, shown, "\n".join(problems), outcome + reason]
     return "\n\n".join(filter(None, parts))
 
 

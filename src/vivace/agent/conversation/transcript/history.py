@@ -5,7 +5,7 @@ is read back from disk. Does no I/O and knows no server.
 """
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vivace.agent.conversation.transcript import records
 from vivace.agent.conversation.transcript.records import AnyRecord
@@ -66,11 +66,24 @@ class Turn:
     memory: MemoryUsed = NO_MEMORY  # what the model read with it of files and notes
     at_s: float = 0.0  # Unix time of its beginning
     is_retold: bool = False  # its log began anew, with the latest turns told again
+    steps: list[dict[str, Any]] = field(default_factory=list)  # of a model that calls tools
 
     @property
     def is_answered(self) -> bool:
         """Return whether the server has a response of it, which the next turn goes on from."""
-        return self.kind == "question" and bool(self.response_id) and self.status not in (None, "failed")
+        return self.kind != "edit" and bool(self.response_id) and self.status not in (None, "failed")
+
+    @property
+    def calls(self) -> list[str]:
+        """Return a line for each call of a tool: what it did, and what came of it."""
+        titles = {step["call_id"]: step["title"] for step in self.steps if step["type"] == "tool.started"}
+        ended = [step for step in self.steps if step["type"] == "tool.ended"]
+        return [_call_in_words(step, titles.get(step["call_id"], "")) for step in ended]
+
+    @property
+    def refused_calls(self) -> int:
+        """Return how many calls of tools were not allowed."""
+        return sum(step["type"] == "tool.ended" and step["status"] == "refused" for step in self.steps)
 
     @property
     def answer(self) -> str:
@@ -195,6 +208,11 @@ class History:
             self.notes = []
 
 
+def _call_in_words(ended: dict[str, Any], title: str) -> str:
+    status = "" if ended["status"] == "done" else f"{ended['status']}: "
+    return f"{ended['tool']} {title}".strip() + f" ({status}{ended.get('summary', '')})"
+
+
 def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
     match record:
         case records.Intent(kind=kind):
@@ -205,6 +223,8 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
             turn.memory = MemoryUsed(tuple(files), tuple(notes), problem)
         case records.ToldAgain():
             turn.is_retold = True
+        case records.StepTaken(step=step):
+            turn.steps.append(step)
         case records.AttemptBegun():
             turn.attempts.append(Attempt())
         case records.AttemptAbandoned(chars=chars, steer=steer):

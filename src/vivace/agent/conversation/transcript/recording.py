@@ -4,7 +4,9 @@ Owns which event leaves which line, and that the line is written before the even
 schema (`records`) nor the file (`file`).
 """
 
+import re
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -15,7 +17,10 @@ from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import AcceptHunks, Decision, FileProposal, Proposal, Reject, UseText
-from vivace.agent.presenter import Presenter
+from vivace.agent.loop import steps
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.steps import AnyStep
+from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.errors import WriteProblem
 
 ENDS = (events.WritingEnded, events.Failed, events.TurnEnded, events.SideEnded)
@@ -50,6 +55,11 @@ class RecordingPresenter:
     async def resolve(self, conflict: Conflict) -> Resolution:
         return await self._face.resolve(conflict)
 
+    async def approve(self, asked: steps.ApprovalAsked) -> Approval:
+        if isinstance(self._face, ApprovingPresenter):
+            return await self._face.approve(asked)
+        return Approval(is_allowed=False, reason=NOBODY)
+
 
 def records_of(event: events.AgentEvent) -> list[AnyRecord]:
     """Return the lines that an event leaves: none, one, or one for each file of an edit."""
@@ -63,10 +73,45 @@ def records_of(event: events.AgentEvent) -> list[AnyRecord]:
                 records.EditWritten(path=str(file.source.path), diff=unified(file), entry=entry.number)
                 for file in proposal.changed
             ]
+        case events.TaskStepped(step=step, folder=folder):
+            return _records_of_step(step, folder)
         case events.EditNotApplied(proposal=proposal, reason=why):
             return [records.EditDropped(path=str(file.source.path), reason=why) for file in proposal.files]
     record = _record_of(event)
     return [record] if record else []
+
+
+def _records_of_step(step: AnyStep, folder: Path) -> list[AnyRecord]:
+    """Return the lines of a task's step. Its text is the answer, and what it wrote is an edit."""
+    match step:
+        case steps.TextGrew(text=text):
+            return [records.AnswerDelta(text=text)]
+        case steps.FilesWritten(entry=entry, diff=diff):
+            return [
+                records.EditWritten(path=str(folder / path), diff=part, entry=entry)
+                for path, part in zip(step.paths, diffs_by_file(diff, len(step.paths)), strict=True)
+            ]
+        case steps.CallEnded():
+            return [_step(msgspec.structs.replace(step, output=""))]
+        case (
+            steps.CallStarted()
+            | steps.PlanUpdated()
+            | steps.ApprovalAsked()
+            | steps.ApprovalAnswered()
+            | steps.Steered()
+        ):
+            return [_step(step)]
+    return []
+
+
+def _step(step: AnyStep) -> records.StepTaken:
+    return records.StepTaken(step=msgspec.to_builtins(step))
+
+
+def diffs_by_file(diff: str, count: int) -> list[str]:
+    """Return the parts of a unified diff, one for each of `count` files; the first has what is left."""
+    parts = [part for part in re.split(r"^(?=--- .*\n\+\+\+ )", diff, flags=re.MULTILINE) if part]
+    return parts if len(parts) == count else [diff, *[""] * (count - 1)][:count]
 
 
 def _record_of(event: events.AgentEvent) -> AnyRecord | None:

@@ -5,7 +5,7 @@ change that such a reader would misunderstand gets a new `SCHEMA`. Does not own 
 what the lines add up to (`history`).
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -56,7 +56,7 @@ class TurnBegun(Record, frozen=True, tag="turn.started"):
 class Intent(Record, frozen=True, tag="turn.intent"):
     """What the message was taken for."""
 
-    kind: TurnKind  # a question is answered, an edit changes a file
+    kind: TurnKind  # a question is answered, an edit changes a file, a task is worked on with tools
     by: str  # who decided: words, model or user
 
 
@@ -228,6 +228,12 @@ class EditDropped(Record, frozen=True, tag="edit.not_applied"):
     reason: str  # rejected, nothing_to_change or shown_only
 
 
+class StepTaken(Record, frozen=True, tag="turn.step"):
+    """A step of a model that calls tools: one of the lines of a task, below."""
+
+    step: dict[str, Any]  # with its own `type`; the output of a tool is left out
+
+
 class Times(Record, frozen=True, tag="turn.times"):
     """Where the time went."""
 
@@ -390,6 +396,7 @@ AnyRecord = (
     | ConflictDecided
     | EditWritten
     | EditDropped
+    | StepTaken
     | Times
     | Error
     | TurnOver

@@ -1,0 +1,98 @@
+"""The steps of a model that calls tools on the screen: its text, its calls, its plan, what it wrote.
+
+Owns which block shows which step, and the question whether a call may run. Text of tools and models has no
+control characters and no known secrets here. Does not own keys (`controls`) nor the task (`agent.loop`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from vivace.agent.loop import steps
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.steps import AnyStep, ApprovalAsked
+from vivace.redaction import redact
+from vivace.tui.transcript.answer import Answer
+from vivace.tui.transcript.blocks import Note, Said, Table, ToolCall
+from vivace.tui.transcript.view import Transcript
+
+MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+ENDS = {
+    "turns": "The model had as many turns as it may have.",
+    "tokens": "The model had as many tokens as it may have.",
+    "time": "The model had as much time as it may have.",
+    "context": "The conversation is too long for the model. /compact makes it shorter.",
+    "malformed_calls": "The model called its tools wrongly three times in a row, and was stopped.",
+}
+
+
+class ApprovalQuestion:
+    """A call that waits for the user: allow it, allow it from now on, or refuse it."""
+
+    def __init__(self, asked: ApprovalAsked) -> None:
+        self.asked = asked
+        self.asked_s = time.monotonic()
+        self.answer: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
+
+    def resolve(self, approval: Approval) -> None:
+        if not self.answer.done():
+            self.answer.set_result(approval)
+
+
+class TaskSteps:
+    def __init__(self, transcript: Transcript, say: Callable[[str], None]) -> None:
+        self._transcript, self._say = transcript, say
+        self._text: Answer | None = None
+        self._plan: Table | None = None
+        self._calls: dict[str, ToolCall] = {}
+
+    def begin(self) -> None:
+        """Forget the turn before: the next step belongs to a new one."""
+        self._text, self._plan = None, None
+        self._calls.clear()
+
+    def show(self, step: AnyStep) -> None:
+        match step:
+            case steps.TextGrew(text=text):
+                self._text = self._text or self._transcript.add(Answer())
+                self._text.grow(text)
+                self._say("writing")
+            case steps.TurnBegan():
+                self._text = None
+                self._say("thinking")
+            case steps.CallStarted(call_id=call_id, tool=tool):
+                self._call(call_id, tool, step.title)
+                self._say(f"running {tool}")
+            case steps.CallEnded(call_id=call_id, tool=tool, status=status, summary=summary):
+                self._call(call_id, tool, "").end(status, redact(summary))
+            case steps.ApprovalAsked():
+                self._text = None
+                title = redact(f"{step.tool} {step.title}")
+                self._transcript.add(Note(f"? {title}", step.reason, "bold"))
+            case steps.ApprovalAnswered(is_allowed=is_allowed):
+                self._transcript.add(Note("allowed" if is_allowed else "not allowed"))
+            case steps.PlanUpdated():
+                self._show_plan(step)
+            case steps.FilesWritten(diff=diff):
+                self._text = None
+                self._transcript.add(Answer()).grow(f"```diff\n{redact(diff).rstrip()}\n```\n")
+                self._transcript.add(Note("written · /undo takes it back"))
+            case steps.Steered(text=text):
+                self._text = None
+                self._transcript.add(Said(text, "↪"))
+            case steps.TaskEnded(reason=reason) if reason in ENDS:
+                self._transcript.add(Note(ENDS[reason], style="error"))
+
+    def _call(self, call_id: str, tool: str, title: str) -> ToolCall:
+        """Return the block of a call; one that never started is shown where it ends."""
+        self._text = None
+        if call_id not in self._calls:
+            self._calls[call_id] = self._transcript.add(ToolCall(tool, redact(title)))
+        return self._calls[call_id]
+
+    def _show_plan(self, step: steps.PlanUpdated) -> None:
+        lines = [f"{MARKS.get(each.status, '[ ]')} {redact(each.step)}" for each in step.steps]
+        if self._plan is None:
+            self._plan = self._transcript.add(Table(lines, "Plan"))
+        else:
+            self._plan.change(lines)
