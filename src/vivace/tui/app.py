@@ -86,6 +86,7 @@ class VivaceApp(App[None], inherit_bindings=False):
         self.editor = PromptEditor(self.controls.press, self._typed)
         self.status_line = StatusLine(self.status, is_utf8=self.is_utf8)
         self._hint_timer: asyncio.TimerHandle | None = None
+        self.watched: object = None  # the block of the task that is watched
         for each in theme.textual_themes():
             self.register_theme(each)
         self.theme = settings.theme

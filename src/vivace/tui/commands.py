@@ -14,7 +14,7 @@ from vivace.agent.effort import EFFORTS
 from vivace.errors import UsageError
 from vivace.tui.models import choose_model
 from vivace.tui.prompt.menu import Entry
-from vivace.tui.task_commands import show_permissions
+from vivace.tui.task_commands import show_permissions, show_tasks, start_background
 from vivace.tui.theme import PALETTES
 from vivace.tui.transcript.blocks import Note, Table
 
@@ -304,6 +304,8 @@ COMMANDS = (
     Command("/model", "[NAME]", "choose the model", choose_model),
     Command("/effort", "[LEVEL]", f"how hard to try: {', '.join(EFFORTS)}", choose_effort),
     Command("/test", "[COMMAND|off]", "tests that edits may run, in the sandbox", choose_tests),
+    Command("/background", "TEXT", "begin a task beside, which knows what was said", start_background),
+    Command("/tasks", "[ID [ACTION]]", "background tasks: watch, steer, stop, resume, take", show_tasks),
     Command("/permissions", "[MODE]", "what a task may do, and what asks", show_permissions),
     Command("/status", "", "conversation, server, engine", show_status),
     Command("/context", "", "what is in the prompt, token by token", show_context),

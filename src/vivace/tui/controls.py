@@ -159,6 +159,8 @@ class Controls:
                 app.run_worker(app.write_in_editor(), exit_on_error=False)
             case "choose_model":
                 app.run_command("/model")
+            case "background":
+                self._to_background()
             case "next_mode":
                 app.next_mode()
             case "scroll_up" | "scroll_down":
@@ -184,6 +186,18 @@ class Controls:
             app.submit(text, is_queued=is_queued)
         self._clear()
         app.transcript.follow()
+
+    def _to_background(self) -> None:
+        """Begin what is typed as a task beside, or move the running turn there."""
+        app = self._app
+        if text := app.editor.whole_text.strip():
+            app.history.add(app.editor.text.strip())
+            self._clear()
+            app.run_command(f"/background {text}")
+        elif app.session is not None and app.is_turn_running:
+            app.session.spawn_shown(app.session.move_to_background())
+        else:
+            app.hint("type what to do in the background first", seconds=TWICE_S)
 
     def _change_queued(self, text: str) -> None:
         session, number = self._app.session, self._editing

@@ -31,6 +31,7 @@ ACTIONS = (
     Action("later", ("down",), "back to later messages"),
     Action("search_history", ("ctrl+r",), "search what you said before"),
     Action("open_editor", ("ctrl+g",), "write the message in $EDITOR"),
+    Action("background", ("ctrl+b",), "move the turn to the background; or begin what is typed there"),
     Action("next_mode", ("shift+tab",), "the next permission mode: what a task may do by itself"),
     Action("choose_model", ("alt+p",), "choose the model"),
     Action("scroll_up", ("pageup", "shift+up"), "scroll up"),

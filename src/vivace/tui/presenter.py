@@ -123,6 +123,11 @@ class ScreenPresenter:
             self.approval = None
             self._on_change()
 
+    def announce(self, block: Note | Said) -> None:
+        """Show something that no turn has to do with."""
+        self._transcript.add(block)
+        self._transcript.touch()
+
     def _show_conflict(self, conflict: Conflict) -> None:
         """Show both changes, one below the other."""
         self._transcript.add(Note(conflict.message, style="error"))

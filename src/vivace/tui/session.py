@@ -12,6 +12,7 @@ from typing import Any
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.message.intent import background_part
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import Failed
@@ -20,8 +21,10 @@ from vivace.agent.trust.settings import with_project_settings
 from vivace.config import Settings
 from vivace.errors import ServerGone, TurnFault, VivaceError
 from vivace.models.presence import with_model_present
+from vivace.tui.background import BackgroundTasks, short_id
 from vivace.tui.presenter import ScreenPresenter
 from vivace.tui.status import Status
+from vivace.tui.transcript.blocks import Said
 
 TYPED_S = 0.06  # a draft is read this long after a key: several keys are read together
 
@@ -44,10 +47,12 @@ class Session:
         self._warming: asyncio.Task[None] | None = None
         self.is_ready = False  # the server answers
         self.mode = DEFAULT_MODE  # of permissions
+        self.background = BackgroundTasks(settings, folder, presenter.announce, self._count_tasks)
         self.talk = self._open(None)
         self.use_effort(effort)
         self.use_mode(self.mode)
         self.prepare()
+        self._spawn(self.background.watch())
 
     # ---- from nothing to a server that answers -----------------------------------------------------------
 
@@ -95,7 +100,14 @@ class Session:
     # ---- messages ----------------------------------------------------------------------------------------
 
     def send(self, text: str) -> None:
-        """Send now, steer the turn that runs, or let it wait for the server."""
+        """Send now, steer the turn that runs, or let it wait for the server.
+
+        "Do the rest in the background" begins a task beside.
+        """
+        if part := background_part(text):
+            self.presenter.announce(Said(text))
+            self._spawn(self.start_background(part))
+            return
         if not self.is_ready:
             self.talk.queue.add(text)
             self.prepare()
@@ -192,6 +204,28 @@ class Session:
     def next_mode(self) -> Mode:
         self.use_mode(mode_after(self.mode))
         return self.mode
+
+    # ---- background tasks --------------------------------------------------------------------------------
+
+    async def start_background(self, instruction: str) -> None:
+        """Begin a task beside the conversation, and tell the model of it with the next message."""
+        context = self.talk.handed_over()
+        task = await self.background.start(self.settings, instruction, self.mode.policy, context)
+        name = short_id(task.id)
+        self.talk.note(f"(In the background, as task {name}: {instruction})")
+
+    async def move_to_background(self) -> None:
+        """Stop the turn that runs, and let a task do what it was about."""
+        talk = self.talk
+        message = talk.turns[-1].text
+        talk.stop()
+        await talk.wait_idle()
+        await self.start_background(message)
+
+    def _count_tasks(self, count: int) -> None:
+        if count != self._status.tasks:
+            self._status.tasks = count
+            self._on_change()
 
     def use_tests(self, line: str) -> None:
         """Let edits run these tests from the next turn on; none if the line is empty."""

@@ -25,6 +25,7 @@ class Status:
     window_tokens: int = 0
     tokens_per_second: float = 0.0
     queued: int = 0
+    tasks: int = 0  # in the background, that are not over
     hint: str = ""  # what a key would do now
 
     def parts(self) -> list[tuple[int, str]]:
@@ -32,6 +33,8 @@ class Status:
         parts = [(0, self.activity or "ready"), (3, self.model), (5, self.effort), (4, self.mode)]
         if self.queued:
             parts.insert(1, (1, f"{self.queued} queued"))
+        if self.tasks:
+            parts.insert(1, (1, f"{self.tasks} task{'s' if self.tasks > 1 else ''}"))
         if self.warm_percent is not None:
             parts.append((4, f"prompt warm {self.warm_percent}%"))
         if self.window_tokens:

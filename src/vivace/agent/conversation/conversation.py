@@ -19,6 +19,7 @@ from vivace.agent.conversation.beside import answer_beside
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.context import ContextUse, count_context
 from vivace.agent.conversation.message.mentions import mentions_in
+from vivace.agent.conversation.message.prompt import opening_summary, told, turns_since_summary
 from vivace.agent.conversation.prefilling import Prefiller
 from vivace.agent.conversation.queue import MessageQueue
 from vivace.agent.conversation.transcript.export import to_markdown
@@ -26,9 +27,9 @@ from vivace.agent.conversation.transcript.file import Transcript, new_id, read_h
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
 from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted, ModelChosen
-from vivace.agent.conversation.turn_work import TurnWork
+from vivace.agent.conversation.turn_work import Offer, TurnWork
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.flow import Approval
+from vivace.agent.edits.flow import Approval, show_and_offer
 from vivace.agent.edits.proposal import Proposal
 from vivace.agent.effort import Effort
 from vivace.agent.events import (
@@ -46,6 +47,7 @@ from vivace.agent.events import (
 )
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
+from vivace.agent.prompting import Message
 from vivace.errors import ConversationBusy, NothingToUndo, UsageError, VivaceError
 
 
@@ -159,12 +161,29 @@ class Conversation:
 
     async def offer(self, text: str, proposal: Proposal) -> Turn:
         """Run one turn that asks about a proposal which no model has to write. `text` is its message."""
+
+        async def ask(presenter: Presenter, journal: Journal) -> None:
+            await show_and_offer(proposal, text, self.approval, presenter, journal)
+
+        return await self.make_offer(text, ask)
+
+    async def make_offer(self, text: str, offer: Offer) -> Turn:
+        """Run one turn that only offers changes, which `offer` shows and writes. `text` is its message."""
         self._check_idle()
         self._is_idle.clear()
         try:
-            return await self._run(text, (), "edit", proposal)
+            return await self._run(text, (), "edit", offer)
         finally:
             self._is_idle.set()
+
+    async def wait_idle(self) -> None:
+        """Return when no turn runs."""
+        await self._is_idle.wait()
+
+    def handed_over(self) -> list[Message]:
+        """Return what was said so far, for somebody else to go on from."""
+        before = turns_since_summary(self._history)
+        return [*opening_summary(self._history.compaction), *told(before, self.folder)]
 
     def _goes_on_after(self, turn: Turn) -> bool:
         return turn.status in ("completed", "cut") and not self._is_stopped
@@ -320,7 +339,7 @@ class Conversation:
         text: str,
         mentions: Sequence[str] | None,
         kind: TurnKind | None,
-        proposal: Proposal | None = None,
+        offer: Offer | None = None,
     ) -> Turn:
         """Run one turn. It ends with `TurnEnded`, whatever happens."""
         if not text.strip():
@@ -332,7 +351,7 @@ class Conversation:
         turn = self._history.turns[-1]
         ending = Ending("failed")
         try:
-            ending = await self._work.run(text, found, kind, proposal)
+            ending = await self._work.run(text, found, kind, offer)
         except VivaceError as error:
             self._show(Failed(error))
         except asyncio.CancelledError:

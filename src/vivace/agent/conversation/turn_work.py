@@ -5,7 +5,7 @@ turn's beginning and end (`conversation`), nor what is shown in it (`answering`,
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,8 +30,7 @@ from vivace.agent.conversation.message.relevant_code import find_code
 from vivace.agent.conversation.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.flow import Approval, show_and_offer
-from vivace.agent.edits.proposal import Proposal
+from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events import (
     Abandoned,
@@ -50,6 +49,7 @@ from vivace.agent.presenter import Presenter
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
 MAX_ANSWER_TOKENS = 2048
+Offer = Callable[[Presenter, Journal], Awaitable[object]]  # shows a proposal, and writes what is taken
 NOT_KNOWN = "previous_response_not_found"
 
 
@@ -124,17 +124,17 @@ class TurnWork:
         text: str,
         mentions: tuple[str, ...],
         kind: TurnKind | None,
-        proposal: Proposal | None = None,
+        offer: Offer | None = None,
     ) -> Ending:
         """Do the work to its end; once more if the server went away, again if it was steered.
 
-        With a `proposal` it is offered, and no model is asked.
+        With an `offer` that is made, and no model is asked.
         """
         has_retried = False
         try:
             while True:
                 self._task = asyncio.create_task(
-                    self._offer(proposal, text) if proposal else self._do(text, mentions, kind)
+                    self._make(offer) if offer else self._do(text, mentions, kind)
                 )
                 try:
                     return await self._task
@@ -178,10 +178,10 @@ class TurnWork:
         )
         return Ending("completed")
 
-    async def _offer(self, proposal: Proposal, text: str) -> Ending:
+    async def _make(self, offer: Offer) -> Ending:
         self._presenter.show(IntentDecided("edit", "user"))
         await asyncio.to_thread(self._journal.heal)
-        await show_and_offer(proposal, text, self.approval, self._presenter, self._journal)
+        await offer(self._presenter, self._journal)
         return Ending("completed")
 
     @property

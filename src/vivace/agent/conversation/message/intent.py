@@ -58,6 +58,11 @@ _TALK = (
 _ADDED = (
     r"very much|so much|a lot|again|there|everyone|all|mate|friend|vivace|then|indeed|for now|man|please|dir"
 )
+_BACKGROUND = re.compile(
+    rf"{_POLITE}((?:{_VERBS}|do|finish|complete|continue|go on|run|work on|write|create|find)\b.*?)[, ]+"
+    r"in the background[.!]?",
+    re.I | re.S,
+)
 _SMALL_TALK = re.compile(rf"(?:(?:{_TALK}|{_ADDED})(?: |$))*")
 _SPOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 MAX_TALK_CHARS = 80  # longer messages are about something
@@ -79,6 +84,12 @@ def intent_by_words(text: str) -> TurnKind | None:
         return None if _IMPERATIVE.search(said) else "question"
     is_told = _IMPERATIVE.search(said) or _DEMAND.search(said) or _LATER.search(said)
     return "edit" if is_told else None
+
+
+def background_part(text: str) -> str:
+    """Return what is to be done in the background, where a message says so; "" if it does not."""
+    found = _BACKGROUND.fullmatch(text.strip())
+    return found[1].strip() if found else ""
 
 
 def is_small_talk(text: str) -> bool:
