@@ -64,12 +64,12 @@ def measure(step_us: float) -> None:
     ours, theirs = socket.socketpair()
     reader = multiprocessing.get_context("fork").Process(target=read_all, args=(theirs,), daemon=True)
     reader.start()
-    runner, ends, link = TimedRunner(step_us * 1e-6), [], Link(ours)
+    runner, link = TimedRunner(step_us * 1e-6), Link(ours)
+    ends: list[Finished] = []
 
-    def send(frame: FromEngine) -> None:
-        if isinstance(frame, Finished):
-            ends.append(frame)
-        link.send(frame)
+    def send(*frames: FromEngine) -> None:
+        ends.extend(frame for frame in frames if isinstance(frame, Finished))
+        link.send(*frames)
 
     engine = Engine(runner, send, StepCosts({1: 1.0, 64: 2.0}))
     for number in range(TURNS):

@@ -21,7 +21,10 @@ class Desk:
     ) -> None:
         self.runner = runner
         self.sent: list[FromEngine] = []
-        self.engine = Engine(runner, self.sent.append, StepCosts(costs), disk_cache)
+        self.engine = Engine(runner, self.receive, StepCosts(costs), disk_cache)
+
+    def receive(self, *frames: FromEngine) -> None:
+        self.sent += frames
 
     def give(self, *frames: ToEngine) -> None:
         for frame in frames:

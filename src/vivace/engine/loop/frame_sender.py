@@ -4,11 +4,15 @@ Sending wakes whoever sleeps at the other end; between two passes the device may
 Owns the order: whatever is sent goes behind what is held. Does not own sockets (`worker`).
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 from vivace.engine.wire.frames import FromEngine
 
-Send = Callable[[FromEngine], None]
+
+class Send(Protocol):
+    """Sends frames, in their order and with one write."""
+
+    def __call__(self, *frames: FromEngine) -> None: ...
 
 
 class FrameSender:
@@ -17,13 +21,14 @@ class FrameSender:
         self._held: list[FromEngine] = []
 
     def send(self, frame: FromEngine) -> None:
+        self.hold(frame)
         self.flush()
-        self._send(frame)
 
     def hold(self, frame: FromEngine) -> None:
         """Send the frame with the next `flush`, which must follow within microseconds."""
         self._held.append(frame)
 
     def flush(self) -> None:
-        while self._held:
-            self._send(self._held.pop(0))
+        if self._held:
+            frames, self._held = self._held, []
+            self._send(*frames)

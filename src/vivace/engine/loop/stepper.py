@@ -16,6 +16,8 @@ from vivace.engine.kv.session import Claim, Sessions
 from vivace.engine.loop.frame_sender import FrameSender
 from vivace.engine.loop.scheduler import Scheduler, is_overtaken
 from vivace.engine.runners.base import (
+    BatchDecodingRunner,
+    DecodeRow,
     DecodingRunner,
     KVFull,
     Logits,
@@ -36,6 +38,7 @@ CHUNKS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # tokens that a pr
 CHUNK_MS = 100.0  # a prefill chunk takes no longer …
 MIN_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
 LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other realtime turns wait for it
+BESIDE_MS = 6.0  # a prefill chunk takes no longer while other turns decode rows of one pass
 CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
 
 NO_ROWS: Logits = np.empty((0, 0), np.float32)
@@ -65,6 +68,7 @@ class Stepper:
         stats: Callable[[], StatsReply],
     ) -> None:
         self._decoder = runner if isinstance(runner, DecodingRunner) else None
+        self._batcher = runner if isinstance(runner, BatchDecodingRunner) else None
         self._info = runner.info
         self._sessions = sessions
         self._scheduler = scheduler
@@ -72,6 +76,8 @@ class Stepper:
         self._costs = costs
         self._stats = stats
         self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.info)
+        beside = max(MIN_CHUNK_TOKENS, _largest_chunk(costs, runner.info, BESIDE_MS))
+        self._chunk_beside = min(self._chunk_tokens, beside)
         self.tokens_prefilled = self.tokens_generated = 0
         self._isolated: set[str] = (
             set()
@@ -85,7 +91,9 @@ class Stepper:
             order = self._resolve_grammars(order)
         for place, lead in enumerate(order):
             try:
-                if self._decoder and (sampling := lead.device_sampling):
+                if self._batcher and (turns := self._row_turns(lead, order[place + 1 :], self._batcher)):
+                    self._decode_rows(turns, self._batcher, begun)
+                elif self._decoder and (sampling := lead.device_sampling):
                     self._decode_on_device(lead, self._decoder, sampling, begun)
                 else:
                     self._sender.flush()
@@ -144,6 +152,52 @@ class Stepper:
         turn.steps += 1
         self._apply(turn, len(span.tokens), said, spent_s, begun)
 
+    def _row_turns(self, lead: Turn, others: list[Turn], runner: BatchDecodingRunner) -> list[Turn]:
+        """Return the turns of the lead's tier whose next tokens one pass can sample, or none but for two."""
+        if not others or not self._fits_rows(lead):
+            return []
+        most = runner.max_rows
+        if self._scheduler.is_contended(lead):
+            most = min(most, self._contended_tokens())
+        peers = [turn for turn in others if turn.is_realtime == lead.is_realtime and self._fits_rows(turn)]
+        return [lead, *peers[: most - 1]] if peers and most > 1 else []
+
+    def _fits_rows(self, turn: Turn) -> bool:
+        return turn.device_sampling is not None and not turn.is_drafting and not self._needs_own_pass(turn)
+
+    def _decode_rows(self, turns: list[Turn], runner: BatchDecodingRunner, begun: float) -> None:
+        """Run one pass over the next token of each turn. Where there is no room for all, leave some out."""
+        rows = []
+        for turn in turns:
+            (span,) = turn.spans(1)
+            assert turn.device_sampling
+            rows.append(DecodeRow(span.seq, span.start, span.tokens[0], turn.device_sampling))
+        passed = time.perf_counter()
+        while_running = self._sender.flush
+        try:
+            said = self._sessions.with_room(
+                [turn.session for turn in turns],
+                lambda: runner.decode_rows(rows, 1, while_running),
+                turns[0].claim,
+            )
+        except (KVFull, OutOfMemory):
+            if len(turns) == 1:
+                raise
+            return self._decode_rows(turns[: len(turns) // 2], runner, begun)
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the boundary of a pass: whose fault it was is not known
+            return self._isolate([PassEntry(turn, []) for turn in turns], error)
+        finally:
+            while_running()  # whatever became of this pass: the tokens before it were said
+        spent_s = time.perf_counter() - passed
+        self._scheduler.count_pass(turns[0])
+        for turn, token in zip(turns, said, strict=True):
+            if token is not None:
+                turn.steps += 1
+                self._apply(turn, 1, [token], spent_s, begun)
+        return None
+
     def _batch(self, lead: Turn, others: list[Turn]) -> list[PassEntry]:
         """Return the lead's share of the next pass, and those of its tier that are done sooner with it."""
         limit = self._limit(lead)
@@ -175,7 +229,9 @@ class Stepper:
 
     def _limit(self, turn: Turn) -> int:
         """Return how many tokens the turn may have in a pass."""
-        return self._contended_tokens() if self._scheduler.is_contended(turn) else self._chunk_tokens
+        if self._scheduler.is_contended(turn):
+            return self._contended_tokens()
+        return self._chunk_beside if self._batcher and len(self._scheduler) > 1 else self._chunk_tokens
 
     def _contended_tokens(self) -> int:
         most_ms = CONTENDED_STEPS * self._costs.ms(1)
@@ -322,8 +378,13 @@ class Stepper:
 def _chunk_tokens(costs: StepCosts, best: int, info: ModelInfo) -> int:
     """Return the largest prefill chunk within CHUNK_MS. A runner that can be stopped may have its best."""
     sizes = [size for size in CHUNKS if size <= info.pass_tokens]
-    chunk = max(size for size in sizes if size == 1 or costs.ms(size) <= CHUNK_MS)
+    chunk = _largest_chunk(costs, info, CHUNK_MS)
     if not info.can_stop:
         return chunk
     best = max((size for size in sizes if size <= best and costs.ms(size) <= LONGEST_CHUNK_MS), default=1)
     return max(chunk, best, MIN_CHUNK_TOKENS)
+
+
+def _largest_chunk(costs: StepCosts, info: ModelInfo, most_ms: float) -> int:
+    sizes = [size for size in CHUNKS if size <= info.pass_tokens]
+    return max(size for size in sizes if size == 1 or costs.ms(size) <= most_ms)

@@ -17,6 +17,8 @@ from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import Generate, PositionLogprobs
 
 STEPS_AHEAD = 2  # steps that a runner may start before this one's token is known
+MIN_DRAFT_ACCEPTED = 4  # of the last draft: then the next one is worth a pass without other turns
+TOKENS_BETWEEN_DRAFTS = 16  # of a turn that shares passes: it tries its prediction again after so many
 MIN_PASSES_WITHOUT_DRAFT = 3  # after these, a runner may start one step ahead although a draft may follow
 
 
@@ -43,6 +45,8 @@ class GenerateTurn(Turn):
         self._drafter: Drafter | None = None
         self._draft: list[int] = []
         self._passes_without_draft = 0  # since the last draft
+        self._accepted = 0  # of the last draft
+        self._tried_at = 0  # output tokens when a draft was last tried
         self._end_tokens = info.end_tokens | frozenset(work.stop_tokens)
         self._device_sampling = _device_sampling(
             work, self._end_tokens
@@ -77,7 +81,7 @@ class GenerateTurn(Turn):
         tokens = session.log[session.kv :]
         is_speaking = self.output_tokens > 0  # the first token shall not wait for a draft
         if self._work.use_drafts and is_speaking and (room := self._draft_room(limit - len(tokens))) > 0:
-            self._draft = self._propose(room)
+            self._draft, self._tried_at, self._accepted = self._propose(room), self.output_tokens, 0
         self._passes_without_draft = 0 if self._draft else self._passes_without_draft + 1
         return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
 
@@ -97,6 +101,14 @@ class GenerateTurn(Turn):
             else STEPS_AHEAD
         )
         return max(0, self._draft_room(wish)) if wish else 0
+
+    @property
+    def is_drafting(self) -> bool:  # type: ignore[override]
+        """Return whether to verify a draft alone: its prediction holds, or was not tried for a while."""
+        if not self._work.use_drafts or not self._work.prediction:
+            return False
+        is_due = not self._tried_at or self.output_tokens - self._tried_at >= TOKENS_BETWEEN_DRAFTS
+        return is_due or self._accepted >= MIN_DRAFT_ACCEPTED
 
     def _draft_room(self, limit: int) -> int:
         """Return how many tokens may be drafted: one fewer than may still come; the model adds one."""
@@ -163,6 +175,7 @@ class GenerateTurn(Turn):
 
     def _count_draft(self, drafter: Drafter, accepted: int) -> None:
         """Count how much of the last draft was right, and tell the drafter what came."""
+        self._accepted = accepted
         self.rejected = len(self._draft) - accepted
         self.draft_accepted += accepted
         self.draft_rejected += self.rejected

@@ -23,6 +23,7 @@ class Turn:
         None  # how a runner may choose its next tokens itself; None: it needs the logits
     )
     steps_ahead = 0  # that a runner may begin beyond its next pass
+    is_drafting = False  # its next pass should verify a draft, also where several turns could share one
 
     def __init__(self, work: Append | Generate | Score, session: Session) -> None:
         self.id = work.turn

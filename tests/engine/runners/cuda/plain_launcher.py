@@ -4,7 +4,8 @@ One token after the other, so that a token does not depend on its pass, as on th
 `driver.Module` and the emulator stand; the kernels themselves are tested with those.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -14,6 +15,7 @@ from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kv.pool import read_pages
 from vivace.engine.runners.cuda.model import reference
+from vivace.engine.runners.cuda.rows import launches as row_launches
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, rotation_pairs, untile
 
 Tensor = torch.Tensor
@@ -37,8 +39,27 @@ class PlainLauncher:
             self._rows[tiles.data_ptr()] = rows
         return self._rows[tiles.data_ptr()]
 
-    def _embed(self, tokens: Tensor, table: Tensor, x: Tensor) -> None:
-        x.copy_(table[tokens.long()].float())
+    def _places(self, state: Tensor, pages: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+        """Yield each real token of the pass, its position and its sequence's pages."""
+        if not self._plan.is_batch:
+            start, count = int(state[launches.POSITION]), int(state[launches.COUNT])
+            yield from ((token, start + token, pages) for token in range(count))
+            return
+        for token, row in enumerate(self._rows_of(state)):
+            if row[row_launches.PAGES] >= 0:
+                yield token, int(row[row_launches.POSITION]), pages.view(-1)[int(row[row_launches.PAGES]) :]
+
+    def _rows_of(self, inputs: Tensor) -> Tensor:
+        return inputs.view(-1, row_launches.ROW_WORDS)[: self._plan.tokens]
+
+    def _embed(self, tokens: Tensor, *rest: Tensor) -> None:
+        table, x = rest[-2:]
+        if not self._plan.is_batch:
+            x.copy_(table[tokens.long()].float())
+            return
+        for index, row in enumerate(self._rows_of(tokens)):
+            token = int(row[row_launches.TOKEN])
+            x[index] = table[token if token >= 0 else int(rest[0][-1 - token])].float()
 
     def _qkv(
         self, state: Tensor, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, bias: Tensor,
@@ -48,47 +69,47 @@ class PlainLauncher:
         order = rotation_pairs(shape.qkv_rows // 128)
         weight = self._matrix(tiles, scales, shape.hidden, order)
         plain_bias = torch.empty_like(bias).index_copy_(0, order, bias)
-        start, count = int(state[launches.POSITION]), int(state[launches.COUNT])
-        for token in range(count):
-            at = start + token
+        for token, at, table in self._places(state, pages):
             y = reference.norm(x[token], gain, epsilon)
             rows = (weight @ y + plain_bias).reshape(1, -1, 128)
             turned = reference.rotate(rows[:, : shape.heads + shape.kv_heads], rotation[at : at + 1])[0]
             q[token] = turned[: shape.heads].to(torch.bfloat16)
             kept = torch.stack([turned[shape.heads :], rows[0, shape.heads + shape.kv_heads :]])
-            write_row(kv[pages[at // 64]], at % 64, kept)
+            write_row(kv[table[at // 64]], at % 64, kept)
 
     def _attention(
         self, state: Tensor, q: Tensor, kv: Tensor, pages: Tensor, parts: int, part: Tensor, stats: Tensor,
         _scale: float,
     ) -> None:  # fmt: skip
-        start, count = int(state[launches.POSITION]), int(state[launches.COUNT])
-        stats[:parts, ..., 0], stats[:parts, ..., 1], part[:parts] = NONE, 0.0, 0.0
-        stats[0, ..., 0], stats[0, ..., 1] = 0.0, 1.0
-        for token in range(count):
-            length = start + token + 1
-            held = read_pages(kv[pages[: -(-length // 64)].long()]).float()  # [pages, 2, kv_heads, 64, 128]
+        if not self._plan.is_batch:
+            stats[:parts, ..., 0], stats[:parts, ..., 1], part[:parts] = NONE, 0.0, 0.0
+            stats[0, ..., 0], stats[0, ..., 1] = 0.0, 1.0
+            part = part[0]
+        for token, at, table in self._places(state, pages):
+            length = at + 1
+            held = read_pages(kv[table[: -(-length // 64)].long()]).float()  # [pages, 2, kv_heads, 64, 128]
             k, v = held.permute(1, 0, 3, 2, 4).reshape(2, -1, self._shape.kv_heads, 128)[:, :length]
-            part[0, token] = reference.attend(q[token : token + 1].float(), k, v, length - 1)[0]
+            part[token] = reference.attend(q[token : token + 1].float(), k, v, length - 1)[0]
 
     def _out_projection(
         self, part: Tensor, _stats: Tensor, _parts: int, tiles: Tensor, scales: Tensor, x: Tensor
     ) -> None:
         weight = self._matrix(tiles, scales, self._shape.heads * 128)
-        for token in range(len(x)):
-            x[token] += weight @ part[0, token].reshape(-1)
+        mixed = part if self._plan.is_batch else part[0]
+        for token in range(self._plan.tokens):
+            x[token] += weight @ mixed[token].reshape(-1)
 
     def _gate_up(
         self, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, h: Tensor, epsilon: float
     ) -> None:
         weight = self._matrix(tiles, scales, self._shape.hidden, gate_up_pairs(self._shape.ffn))
-        for token in range(len(x)):
+        for token in range(self._plan.tokens):
             gate, up = (weight @ reference.norm(x[token], gain, epsilon)).chunk(2)
             h[token] = torch.nn.functional.silu(gate) * up
 
     def _down_projection(self, h: Tensor, tiles: Tensor, scales: Tensor, x: Tensor) -> None:
         weight = self._matrix(tiles, scales, self._shape.ffn)
-        for token in range(len(x)):
+        for token in range(self._plan.tokens):
             x[token] += weight @ h[token]
 
     def _head(
@@ -96,21 +117,44 @@ class PlainLauncher:
         best_score: Tensor, best_token: Tensor, epsilon: float,
     ) -> None:  # fmt: skip
         weight = self._matrix(tiles, scales, self._shape.hidden)[: self._shape.vocab]
-        temperature = float(state[launches.TEMPERATURE].view(torch.float32))
-        seed = int(state[launches.SEED]) & 0xFFFFFFFF | (int(state[launches.SEED_HIGH]) & 0xFFFFFFFF) << 32
         best_score[:] = -torch.inf
-        for token in range(len(x)):
-            logits[token] = weight @ reference.norm(x[token], gain, epsilon)
-            score = logits[token].double()
-            if temperature > 0.0:
-                every = torch.arange(len(score)).numpy()
-                key = _key(seed, int(state[launches.POSITION]) + token + 1)
-                score = (score - score.max()) / temperature + torch.from_numpy(_noise(every, key))
-            best_token[token, 0], best_score[token, 0] = int(score.argmax()), float(score.max())
+        for token in range(self._plan.tokens):
+            score = weight @ reference.norm(x[token], gain, epsilon)
+            if not self._plan.is_batch:
+                logits[token] = score
+            best_token[token, 0] = self._sample(state, token, score.double())
+            best_score[token, 0] = 0.0
 
-    def _choose(
-        self, state: Tensor, _best: Tensor, best_token: Tensor, _blocks: int, table: Tensor, x: Tensor,
-        ring: Tensor, ring_size: int, streams: int,
+    def _sample(self, state: Tensor, token: int, score: Tensor) -> int:
+        if self._plan.is_batch:
+            row = self._rows_of(state)[token]
+            words, at = row[row_launches.SEED : row_launches.TEMPERATURE + 1], int(row[0])
+        else:
+            words = state[launches.SEED : launches.TEMPERATURE + 1]
+            at = int(state[launches.POSITION]) + token
+        temperature = float(words[2].view(torch.float32))
+        if temperature > 0.0:
+            seed = int(words[0]) & 0xFFFFFFFF | (int(words[1]) & 0xFFFFFFFF) << 32
+            noise = torch.from_numpy(_noise(torch.arange(len(score)).numpy(), _key(seed, at + 1)))
+            score = (score - score.max()) / temperature + noise
+        return int(score.argmax())
+
+    def _choose(self, state: Tensor, _best: Tensor, best_token: Tensor, _blocks: int, *rest: Any) -> None:
+        if self._plan.is_batch:
+            self._choose_rows(state, best_token, *rest)
+        else:
+            self._choose_tokens(state, best_token, *rest)
+
+    def _choose_rows(
+        self, inputs: Tensor, best_token: Tensor, chosen: Tensor, ring: Tensor, ring_size: int
+    ) -> None:
+        for index, row in enumerate(self._rows_of(inputs)):
+            chosen[index], number = best_token[index, 0], int(row[row_launches.NUMBER])
+            ring[number % 2 * ring_size + index] = number << 32 | int(chosen[index])
+
+    def _choose_tokens(
+        self, state: Tensor, best_token: Tensor, table: Tensor, x: Tensor, ring: Tensor, ring_size: int,
+        streams: int,
     ) -> None:  # fmt: skip
         if not streams:
             for token in range(len(x)):

@@ -1,0 +1,177 @@
+"""Turns that share a pass which samples a token of each: they say what each would say alone."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.engine.desk import Desk
+from tests.engine.fixtures import PAYING
+from tests.engine.hashing import HashRunner, next_token
+from tests.engine.loop.test_decoding import DecodingRunner
+from vivace.engine.runners.base import DecodeRow, Span, WhileRunning
+from vivace.engine.wire.frames import Close, Generate, Interrupt, Open, Sampling, Tokens
+
+
+class RowsRunner(DecodingRunner):
+    """Decodes rows of several sequences. Who joins while a pass is in flight waits for the next one."""
+
+    def __init__(self, max_rows: int = 8) -> None:
+        super().__init__()
+        self.max_rows = max_rows
+        self.shared: list[list[int]] = []  # the sequences of each
+        self._in_flight: dict[int, tuple[int, int]] = {}  # position and input of each sequence
+
+    def decode_rows(
+        self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
+    ) -> list[int | None]:
+        assert len({row.seq for row in rows}) == len(rows) <= self.max_rows
+        self.shared.append([row.seq for row in rows])
+        while_running()
+        known = [row for row in rows if self._in_flight.get(row.seq) == (row.start, row.token)] or rows
+        found: list[int | None] = []
+        for row in rows:
+            if row not in known:
+                found.append(None)
+                self._in_flight[row.seq] = (row.start, row.token)
+                continue
+            self.forward([Span(row.seq, row.start, [row.token])])
+            found.append(next_token([cell.token for cell in self.kv[row.seq]]))
+            self._in_flight[row.seq] = (row.start + 1, found[-1] or 0) if steps_ahead else (-1, 0)
+        return found
+
+
+def alone(work: Generate) -> list[int]:
+    desk = Desk(HashRunner(4096, 64), costs=PAYING)
+    desk.run(Open(work.session), work)
+    return desk.tokens(work.turn)
+
+
+def work_for(name: str, chance: random.Random, tier: str = "realtime") -> Generate:
+    log = [chance.randrange(60) for _ in range(chance.randint(1, 80))]
+    sampling = Sampling(temperature=0.7, top_p=0.5, seed=3) if chance.random() < 0.1 else Sampling()
+    work = Generate(name, f"turn {name}", log, max_tokens=chance.randint(1, 60), sampling=sampling)
+    work.tier = tier  # type: ignore[assignment]
+    return work
+
+
+def lasting(name: str, tokens: int, **options: Any) -> Generate:
+    """A turn that does not end before it has said so many tokens."""
+    for first in range(60):
+        work = Generate(name, name, [first, ord(name) - 90], max_tokens=tokens, use_drafts=False, **options)
+        if len(alone(work)) == tokens:
+            return work
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_turns_that_come_and_go_say_what_they_say_alone(seed: int) -> None:
+    """Random arrivals, lengths and interrupts in both tiers: every text is that of the turn alone."""
+    chance = random.Random(seed)
+    runner = RowsRunner(max_rows=chance.choice([2, 3, 8]))
+    desk, works, cut = Desk(runner, costs=PAYING), [], set()
+    for number in range(14):
+        works.append(work_for(str(number), chance, chance.choice(["realtime", "background"])))
+        desk.give(Open(str(number)), works[-1])
+        for _ in range(chance.randrange(12)):
+            desk.engine.step()
+        if chance.random() < 0.2:
+            desk.give(Interrupt(chance.choice(works).turn))
+    desk.run()
+    for work in works:
+        end, said, wanted = desk.finished(work.turn), desk.tokens(work.turn), alone(work)
+        if end.reason == "interrupted":
+            cut.add(work.turn)
+            wanted = wanted[: len(said)]
+        assert said == wanted, work.turn
+    assert len(cut) < len(works)
+    assert any(len(rows) > 1 for rows in runner.shared)
+
+
+def test_one_turn_never_shares() -> None:
+    """With one user everything is as without rows: steps ahead, and no pass over rows."""
+    runner = RowsRunner()
+    Desk(runner).run(Open("s"), Generate("s", "t", [1, 2, 3], max_tokens=9, use_drafts=False))
+    assert not runner.shared
+    assert {steps_ahead for _, steps_ahead in runner.asked[:-2]} == {2}
+
+
+def test_a_pass_has_turns_of_one_tier() -> None:
+    """Background turns have passes of their own, one in twenty while realtime turns run."""
+    runner = RowsRunner()
+    desk = Desk(runner, costs=PAYING)
+    for name in "abcd":
+        tier = "realtime" if name in "ab" else "background"
+        desk.give(Open(name), lasting(name, 100, tier=tier))
+    for _ in range(60):
+        desk.engine.step()
+    shared = {tuple(sorted(rows)) for rows in runner.shared if len(rows) > 1}
+    assert len(shared) == 2
+    assert all(not set(one) & set(other) for one in shared for other in shared if one != other)
+    said = {name: len(desk.tokens(name)) for name in "abcd"}
+    assert min(said["a"], said["b"]) > 10 * max(said["c"], said["d"]) > 0
+
+
+def test_the_tokens_of_a_pass_are_sent_together() -> None:
+    """One write has a frame of every turn of the pass."""
+    runner = RowsRunner()
+    desk, writes = Desk(runner), []
+    send = desk.engine._sender._send
+
+    def noted(*frames: Tokens) -> None:
+        writes.append([frame.turn for frame in frames if isinstance(frame, Tokens)])
+        send(*frames)
+
+    desk.engine._sender._send = noted  # type: ignore[assignment]
+    for name in "abc":
+        desk.give(Open(name), lasting(name, 30))
+    desk.run()
+    assert ["a", "b", "c"] in [sorted(turns) for turns in writes]
+
+
+class BrokenRows(RowsRunner):
+    """Passes over rows fail."""
+
+    def decode_rows(
+        self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
+    ) -> list[int | None]:
+        super().decode_rows(rows, steps_ahead, while_running)
+        raise RuntimeError("the device is gone")
+
+
+def test_turns_of_a_pass_that_failed_go_on_alone() -> None:
+    """Nobody knows whose fault it was: each is tried alone, on new KV, and ends as it would have."""
+    runner = BrokenRows()
+    desk = Desk(runner)
+    works = [lasting(name, 20) for name in "abc"]
+    desk.run(*(Open(work.session) for work in works), *works)
+    assert [desk.tokens(work.turn) for work in works] == [alone(work) for work in works]
+    assert len(runner.shared) == 1
+
+
+def test_a_turn_with_a_good_prediction_verifies_it_alone() -> None:
+    """Its draft is worth more than a row; the other turns still share."""
+    runner = RowsRunner()
+    desk = Desk(runner, costs=PAYING)
+    edit = lasting("e", 60)
+    edit.use_drafts = True
+    edit.prediction = alone(edit)
+    others = [lasting(name, 60) for name in "ab"]
+    desk.run(Open("e"), *(Open(work.session) for work in others), edit, *others)
+    assert [desk.tokens(work.turn) for work in others] == [alone(work) for work in others]
+    assert desk.tokens("e") == alone(edit)
+    assert desk.finished("e").waterfall.steps < 20
+    assert any(len(rows) == 2 for rows in runner.shared)
+
+
+def test_a_session_that_is_closed_in_the_middle_leaves_the_others() -> None:
+    """The rest of the pass goes on as before."""
+    desk = Desk(RowsRunner())
+    works = [lasting(name, 40) for name in "abc"]
+    desk.give(*(Open(work.session) for work in works), *works)
+    for _ in range(12):
+        desk.engine.step()
+    desk.run(Close("b"))
+    assert desk.finished("b").reason == "interrupted"
+    assert [desk.tokens(name) for name in "ac"] == [alone(works[0]), alone(works[2])]
