@@ -12,7 +12,7 @@ from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
 BATCH_ROWS = (2, 4, 8, 16, 32, 64)  # of passes over several sequences
-WIDE_ROWS = 32  # from here on products have large tiles, and what stands between them is done once
+WIDE_ROWS = 32  # in 8 bits, passes of this many rows and more have large products
 PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
 STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, or all blocks queue for a few
 PICK_BLOCKS = 16  # that share the head's rows of one token; the kernel `pick` has the same number
@@ -39,6 +39,7 @@ class Tuning:
     attention_cluster: int = 8
     attention_ranks: int = 1  # in a batch: so many of a cluster's blocks are one, which does the work of each
     early_blocks: int = 1  # in a batch: runs of positions that are brought to L2 before the wait
+    is_wide: bool = False  # in a batch: large products, and what stands between them is done once
     attention_tiles: int = 1  # of 16 rows that share a reading of keys and values; no more than there are
     # (tokens of context, clusters): up to this context as many clusters share a key head.
     attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
@@ -101,6 +102,7 @@ def batch_tuning(bits: int, rows: int) -> Tuning:
         attention_cluster=tuning.attention_cluster // ranks,
         attention_ranks=ranks,
         attention_tiles=1,
+        is_wide=bits == 8 and rows >= WIDE_ROWS,
     )
 
 
@@ -160,7 +162,7 @@ class Plan:
     @property
     def is_wide(self) -> bool:
         """Return whether the products are those for many rows (`rows/product.py`)."""
-        return self.is_batch and self.bits == 8 and self.tokens >= WIDE_ROWS
+        return self.tuned.is_wide
 
     def parts_for(self, length: int) -> int:
         """Return how many clusters share a key head in a pass that ends with this context."""

@@ -31,7 +31,10 @@ PREFILL_KERNELS = (
     *("add_norm_fp8", "silu_product_fp8"),
 )
 KV8_KERNELS = ("unpack_pages",)
-WIDE_KERNELS = ("add_and_norm", "place_rows", "stage_parts_of_rows", "silu_digits", "pick")
+WIDE_KERNELS = (
+    *("embed", "add_and_norm", "place_rows", "attention", "stage_parts_of_rows"),
+    *("silu_digits", "pick", "choose"),
+)
 _SHARED_BYTES_ATTRIBUTE, _CARVEOUT_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 9, 14
 _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
@@ -39,7 +42,7 @@ _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 def kernels(plan: Plan) -> tuple[str, ...]:
     """Return the kernels of a plan's module. Those of prefill are in the module for one token."""
     if plan.tokens > 1:
-        return KERNELS + (WIDE_KERNELS if plan.is_wide else ())
+        return WIDE_KERNELS if plan.is_wide else KERNELS
     return KERNELS + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
 
 

@@ -34,6 +34,7 @@ DEVICE float gumbel(Key key, u32 token) {
     return -log_exact(surprise);
 }
 
+#if !WIDE
 KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales,
                  float* logits, float* best_score, int* best_token, float epsilon) {
     SHARED_MEMORY(shared);
@@ -77,6 +78,7 @@ KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const
         best_token[(token0 + threadIdx.x) * gridDim.x + blockIdx.x] = all.token;
     }
 }
+#endif
 
 DEVICE void embed_row(const u32* table, int token, float* x) {
     for (int pair = threadIdx.x; pair < HIDDEN / 2; pair += 256) {

@@ -16,6 +16,7 @@ typedef Product<UpRing, HIDDEN, 1, 8, UP_GROUP> UpProduct;
 typedef Product<DownRing, FFN, DOWN_SPLIT, DOWN_WARPS, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
 typedef Product<HeadRing, HIDDEN, 1, 8, HEAD_GROUP, 1, HEAD_BITS> HeadProduct;
 
+#if !WIDE  // there the products are Triton's
 // What one thread will do with its pair of sums; all of it is known before the wait.
 struct QkvItem {
     int slot, token, r;
@@ -101,6 +102,8 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
     });
 }
 
+#endif
+
 // Two neighbouring dimensions of one token's attention, from its parts: each counts for 2^most * total of its own.
 template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2* part_stats, int token, int pair) {
     Float2 stats[parts], value[parts], sum = {0.0f, 0.0f};
@@ -125,6 +128,7 @@ template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2
     float inverse = divide(1.0f, total);
     return {sum.x * inverse, sum.y * inverse};
 }
+#if !WIDE
 template <int parts>
 DEVICE void stage_parts(OutProduct& product, const float* part, const Float2* part_stats, int token0) {
     product.stage<false>(
@@ -247,3 +251,4 @@ down_projection(const float* h, const u8* weights, const float* scales, float* x
     }
     add_sums(product, inbox, scales, x, token0, rank);
 }
+#endif

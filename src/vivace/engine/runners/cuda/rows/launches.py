@@ -20,6 +20,7 @@ ROW_WORDS = 12  # `Row` in kernels/common.cuh
 POSITION, FRESH, PAGES, TOKEN, NUMBER, ROW_PARTS, SEED, SEED_HIGH, TEMPERATURE = range(9)
 MAX_ROWS = BATCH_ROWS[-1]
 RING_WORDS = MAX_ROWS  # of each of two rings
+WIDE_OVERLAPS = True  # whether what follows a large product is launched before that has ended
 SLICES = 8  # of the columns of all products but the last of a layer
 SCALE = HEAD_DIM**-0.5 * 1.4426950408889634  # the softmax is taken to the base 2
 
@@ -123,7 +124,8 @@ def _narrow(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[Row
 
 def _attention(plan: Plan, b: RowBuffers, kv: torch.Tensor, parts: int) -> Launch:
     arguments = (b.inputs, b.q, kv, b.pages, parts, b.part, b.part_stats, SCALE)
-    return Launch("attention", plan.sizes(parts)["attention"], arguments, overlaps=not plan.is_wide)
+    overlaps = WIDE_OVERLAPS or not plan.is_wide
+    return Launch("attention", plan.sizes(parts)["attention"], arguments, overlaps)
 
 
 class _Wide:
@@ -137,7 +139,7 @@ class _Wide:
         self._down_scales = b.scales[MAX_ROWS:]
 
     def launch(self, kernel: str, size: str, *arguments: torch.Tensor | int | float) -> Launch:
-        return Launch(kernel, self._size[size], arguments, overlaps=False)
+        return Launch(kernel, self._size[size], arguments, overlaps=WIDE_OVERLAPS)
 
     def add_and_norm(
         self, gain: torch.Tensor, parts: int, added: torch.Tensor, scales: torch.Tensor
