@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vivace.protocol.shapes.requests import Infill
 from vivace.server.backends.native.infill_sessions import MOST_PLACES, InfillSessions, shared_tokens
-from vivace.server.conversation.infill_prompt import BLOCK_CHARS, beginning_of, end_of
+from vivace.server.conversation.infill_prompt import BLOCK_CHARS, around_gap, beginning_of, end_of
 from vivace.server.conversation.token_log import Session, Source
 
 TEXT = st.text(st.sampled_from("ab\n"), max_size=600)
@@ -23,10 +24,8 @@ def test_the_end_of_a_text(text: str, most: int) -> None:
 def test_the_beginning_of_a_text(text: str, most: int) -> None:
     """It is a beginning of the text, never longer than allowed, and ends with a line where it can."""
     kept = beginning_of(text, most)
-    assert kept is not None
     assert text.startswith(kept)
     assert len(kept) <= most
-    assert beginning_of(None, most) is None
 
 
 def test_typing_does_not_move_the_cut() -> None:
@@ -35,6 +34,12 @@ def test_typing_does_not_move_the_cut() -> None:
     starts = {end_of(file + "x" * typed, 4096)[:40] for typed in range(60)}
     assert len(starts) <= 2
     assert all(start.startswith("line ") for start in starts)
+
+
+def test_a_prompt_without_a_gap_is_whole() -> None:
+    """Only what stands around a gap is cut: a prompt is read, or refused for its length."""
+    assert around_gap(Infill("x" * 9000), 4096, 160) == Infill("x" * 9000)
+    assert around_gap(Infill("x" * 9000, "y" * 900), 4096, 160) == Infill("x" * 3880, "y" * 160)
 
 
 def test_one_long_line_is_cut_in_blocks() -> None:

@@ -146,6 +146,15 @@ def test_infill_is_no_field_of_responses(address: ServerAddress) -> None:
     assert (status, answer["error"]["param"]) == (400, "infill")
 
 
+def test_a_prompt_that_is_too_long_is_refused(address: ServerAddress) -> None:
+    """A prompt without a gap is never cut in silence."""
+    body = {"prompt": "x" * 9000, "max_tokens": 2}
+    status, answer = fetch(address, "POST", "/v1/completions", body)
+    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+    status, _ = fetch(address, "POST", "/v1/completions", body | {"suffix": "y"})
+    assert status == 200
+
+
 async def test_a_model_without_the_tokens_says_so(smol_address: ServerAddress) -> None:
     """SmolLM2 cannot fill a gap: a 400 that says what can; without a suffix the text goes on."""
     async with AsyncOpenAI(base_url=smol_address.url, api_key=smol_address.token, max_retries=0) as sdk:

@@ -31,8 +31,7 @@ async def write_infill(turn: NativeTurn, model: LoadedModel) -> None:
     infill = turn.request.infill
     assert infill is not None
     process = await model.engine.up()
-    before_chars, behind_chars = GPU_CHARS if model.is_on_gpu else CPU_CHARS
-    kept = Infill(end_of(infill.prefix, before_chars), beginning_of(infill.suffix, behind_chars))
+    kept = around_gap(infill, *(GPU_CHARS if model.is_on_gpu else CPU_CHARS))
     is_large = len(kept.prefix) + len(kept.suffix or "") > LARGE_CHARS
     tokens = await asyncio.to_thread(_tokens, model, kept) if is_large else _tokens(model, kept)
     check_room(len(tokens), process.ready.result().limit_tokens)
@@ -62,6 +61,13 @@ def _tokens(model: LoadedModel, infill: Infill) -> list[int]:
     return model.infill_tokens.prompt(encode(infill.prefix), encode(infill.suffix))
 
 
+def around_gap(infill: Infill, before_chars: int, behind_chars: int) -> Infill:
+    """Return the text that is near the gap. Text without a gap is a prompt, of which nothing is left out."""
+    if infill.suffix is None:
+        return infill
+    return Infill(end_of(infill.prefix, before_chars), beginning_of(infill.suffix, behind_chars))
+
+
 def end_of(text: str, most_chars: int) -> str:
     """Return the end of a text, from a line on that stays the same while the text grows a little."""
     if len(text) <= most_chars:
@@ -83,9 +89,9 @@ def _line_start(text: str, most_chars: int) -> int | None:
     return None
 
 
-def beginning_of(text: str | None, most_chars: int) -> str | None:
+def beginning_of(text: str, most_chars: int) -> str:
     """Return the whole lines that a text begins with, or as much of its first line as is allowed."""
-    if text is None or len(text) <= most_chars:
+    if len(text) <= most_chars:
         return text
     end = text.rfind("\n", 0, most_chars)
     return text[: end + 1] if end > 0 else text[:most_chars]
