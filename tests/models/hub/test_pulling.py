@@ -1,11 +1,15 @@
 """Any model from the hub: chosen, looked into, downloaded, checked, gone on with. All on loopback."""
 
 import hashlib
+import http.client
+import io
 import os
 import signal
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from vivace.models import store
 from vivace.models.choices import choices
 from vivace.models.download import ensure
 from vivace.models.hub import records
+from vivace.models.hub.client import Hub, _Redirects
 from vivace.models.progress import Silent
 
 REPO = "someone/tiny-GGUF"
@@ -151,7 +156,7 @@ def test_a_changed_file_begins_again(settings: Settings, hub: FakeHub) -> None:
     process.communicate()
     hub.store.hold_after_bytes = None
     hub.store.released.set()
-    newer = gguf(vocabulary=70)
+    newer = CONTENT[:50_000] + b"!" + CONTENT[50_001:]
     hub.repos[REPO].files["tiny-q4_k_m.gguf"] = newer
     assert ensure(settings, NAME, Silent()).read_bytes() == newer
 
@@ -211,8 +216,6 @@ def test_gated_repositories_are_explained(
 
 def test_a_token_is_not_sent_in_the_clear(hub: FakeHub) -> None:
     """An address without encryption gets no token, unless it is this machine."""
-    from vivace.models.hub.client import Hub
-
     assert Hub("http://hub.example", "secret")._token == ""
     assert Hub("https://hub.example", "secret")._token == Hub(hub.url, "secret")._token == "secret"
 
@@ -222,6 +225,16 @@ def test_a_redirect_to_another_scheme_is_not_followed(settings: Settings, hub: F
     hub.redirect_to = "ftp://127.0.0.1/tiny.gguf"
     with pytest.raises(VivaceError, match="redirects to ftp"):
         ensure(settings, NAME, Silent())
+
+
+def test_a_redirect_from_https_to_http_is_not_followed() -> None:
+    """Nobody on the way can read or change what the hub sends."""
+    request = urllib.request.Request("https://hub.example/a")
+    handler = _Redirects(Hub("https://hub.example"))
+    headers = http.client.HTTPMessage()
+    assert handler.redirect_request(request, io.BytesIO(), 302, "", headers, "https://store.example/a")
+    with pytest.raises(urllib.error.URLError, match="redirects to http"):
+        handler.redirect_request(request, io.BytesIO(), 302, "", headers, "http://store.example/a")
 
 
 def test_an_unknown_chat_format_is_refused_before_the_download(settings: Settings, hub: FakeHub) -> None:

@@ -66,14 +66,17 @@ def test_what_is_typed_on_is_all_that_is_read(address: ServerAddress) -> None:
 
 
 def test_files_do_not_push_each_other_out(address: ServerAddress, served: Settings) -> None:
-    """Letters typed in one file leave the beginning of another warm, and sessions do not pile up."""
+    """Letters typed in one file leave another one warm, and nothing piles up, in memory or on disk."""
+    parked_bytes = status_of(served).engine.parked_bytes
     other = PREFIX.replace("value", "other")
     complete(address, prompt=other, max_tokens=2)
     for letter in range(8):
         complete(address, prompt=PREFIX + "x" * letter, max_tokens=2)
     _, back = complete(address, prompt=f"{other}y", max_tokens=2)
     assert back["vivace"]["waterfall"]["cached_tokens"] >= len(other)
-    assert status_of(served).engine.sessions <= 6
+    status = status_of(served).engine
+    assert status.sessions <= 6
+    assert status.parked_bytes == parked_bytes
 
 
 def test_infill_as_llama_cpp_has_it(address: ServerAddress) -> None:
