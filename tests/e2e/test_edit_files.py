@@ -109,3 +109,17 @@ def test_mode_bits_and_links_survive(task_home: Home) -> None:
     assert link.is_symlink()
     assert file.read_text() == NEW
     assert stat.S_IMODE(file.stat().st_mode) == 0o755
+
+
+def test_a_function_is_moved_into_a_new_file(task_home: Home) -> None:
+    """Cut there, put here, imported by who uses it, in one edit that one undo takes back."""
+    file, new = task_home.work / "task.py", task_home.work / "views" / "show.py"
+    (task_home.work / "main.py").write_text("from task import show\n")
+    done = task_home.run("edit", "task.py", "move show to views/show.py", "--yes")
+    assert done.code == 0, done.out + done.err
+    assert new.read_text() == TASK[TASK.index("def show") :]
+    assert "show" not in file.read_text()
+    assert (task_home.work / "main.py").read_text() == "from views.show import show\n"
+    assert task_home.run("undo").code == 0
+    assert (file.read_text(), new.exists()) == (TASK, False)
+    assert (task_home.work / "main.py").read_text() == "from task import show\n"

@@ -4,7 +4,8 @@ Owns the order of the steps, what becomes of a unit that fails, and that imports
 there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor the files (`flow`).
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.plan.callers import callers_left_behind
 from vivace.agent.edits.plan.draft import Draft
+from vivace.agent.edits.plan.moving import moved
 from vivace.agent.edits.plan.plan import MAX_STEPS, Step, overlap
 from vivace.agent.edits.plan.planning import make_plan
 from vivace.agent.edits.proposal import FileProposal, Proposal, make_proposal
@@ -45,6 +47,11 @@ async def propose(
     recalled: Mapping[Path, Recalled] | None = None,
 ) -> AsyncGenerator[Proposing]:
     """Yield the events of one edit; the last is the proposal. `recalled` is what is remembered of files."""
+    for scope in scopes:
+        if proposal := await asyncio.to_thread(moved, scope, instruction):
+            for told in _moved(proposal):
+                yield told
+            return
     steps = await make_plan(model, scopes, instruction)
     if len(steps) > 1:
         yield _planned(steps)
@@ -72,6 +79,15 @@ async def propose(
         if undefined := _undefined(files[-1]):
             yield NamesUndefined(file.source.path, undefined)
     yield EditProposed(Proposal(tuple(files), tuple(missing)), by="model")
+
+
+def _moved(proposal: Proposal) -> Iterator[UnitLocated | NamesUndefined | EditProposed]:
+    """Yield the events of an edit that no model had to write."""
+    for file in proposal.files:
+        yield UnitLocated(file.source, file.unit, was_ranked=False)
+        if undefined := _undefined(file):
+            yield NamesUndefined(file.source.path, undefined)
+    yield EditProposed(proposal, by="model")
 
 
 async def _carry_out(
