@@ -31,6 +31,8 @@ async def test_steps_are_shown_and_can_be_undone(open_screen: Open, file: Path) 
         await screen.say("make x two")
         await screen.sees("› make x two", "I look.", "[>] look", "· read a.py", "+x = 2", "Now x is two.")
         await screen.idle()
+        assert "update_plan" not in screen.text
+        assert screen.app.status.context_tokens > 0
         assert read(file) == "x = 2\n"
         await screen.say("/undo")
         await screen.sees("Took back the change to a.py")
@@ -59,7 +61,7 @@ async def test_a_call_asks_and_y_n_and_a_answer(open_screen: Open, file: Path) -
         await screen.sees("? edit a.py", "y let it run · a always · n do not")
         await screen.decides()
         await screen.press("n")
-        await screen.sees("not allowed", "refused:")
+        await screen.sees("not allowed", "· edit a.py  refused:")
         assert read(file) == "x = 1\n"
         await screen.until(lambda: screen.app.approval is not None, "the second question")
         await screen.decides()
@@ -101,6 +103,23 @@ async def test_escape_stops_the_task_and_its_command(open_screen: Open, file: Pa
         await screen.say("go on")
         await screen.idle()
         assert not file.with_name("survived").exists()
+
+
+async def test_what_was_stopped_is_known_to_the_next_message(open_screen: Open) -> None:
+    """The model is told the half answer: a scripted one goes on with its next step."""
+    steps = ["First.", "w" * 400, "Then this."]
+    async with open_screen(size=(80, 40), steps=steps, step_ms=10) as screen:
+        await screen.ready()
+        await screen.say("one")
+        await screen.sees("First.")
+        await screen.idle()
+        await screen.say("write")
+        await screen.sees("wwww")
+        await screen.press("escape")
+        await screen.sees("Stopped.")
+        await screen.idle()
+        await screen.say("go on")
+        await screen.sees("Then this.")
 
 
 async def test_enter_steers_the_task(open_screen: Open) -> None:

@@ -30,18 +30,18 @@ class Status:
 
     def parts(self) -> list[tuple[int, str]]:
         """Return the parts from left to right, each with its rank: what has the highest goes first."""
-        parts = [(0, self.activity or "ready"), (3, self.model), (5, self.effort), (4, self.mode)]
+        parts = [(0, self.activity or "ready"), (4, self.model), (6, self.effort), (2, self.mode)]
         if self.queued:
             parts.insert(1, (1, f"{self.queued} queued"))
         if self.tasks:
             parts.insert(1, (1, f"{self.tasks} task{'s' if self.tasks > 1 else ''}"))
         if self.warm_percent is not None:
-            parts.append((4, f"prompt warm {self.warm_percent}%"))
+            parts.append((5, f"prompt warm {self.warm_percent}%"))
         if self.window_tokens:
-            parts.append((2, _meter(self.context_tokens, self.window_tokens)))
+            parts.append((3, _meter(self.context_tokens, self.window_tokens)))
         if self.tokens_per_second:
-            parts.append((6, f"{self.tokens_per_second:.0f} tok/s"))
-        parts.append((0, self.hint) if self.hint else (7, "? keys"))
+            parts.append((7, f"{self.tokens_per_second:.0f} tok/s"))
+        parts.append((0, self.hint) if self.hint else (8, "? keys"))
         return [part for part in parts if part[1]]
 
     def line(self, width: int) -> str:

@@ -16,6 +16,7 @@ from vivace.tui.transcript.answer import Answer
 from vivace.tui.transcript.blocks import Note, Said, Table, ToolCall
 from vivace.tui.transcript.view import Transcript
 
+PLAN_TOOL = "update_plan"
 MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 ENDS = {
     "turns": "The model had as many turns as it may have.",
@@ -45,11 +46,13 @@ class TaskSteps:
         self._text: Answer | None = None
         self._plan: Table | None = None
         self._calls: dict[str, ToolCall] = {}
+        self._titles: dict[str, str] = {}  # of calls that asked, which may never start
 
     def begin(self) -> None:
         """Forget the turn before: the next step belongs to a new one."""
         self._text, self._plan = None, None
         self._calls.clear()
+        self._titles.clear()
 
     def show(self, step: AnyStep) -> None:
         match step:
@@ -60,13 +63,18 @@ class TaskSteps:
             case steps.TurnBegan():
                 self._text = None
                 self._say("thinking")
+            case steps.CallStarted(tool=tool) | steps.CallEnded(tool=tool, status="done") if (
+                tool == PLAN_TOOL
+            ):
+                self._text = None  # the plan itself is shown
             case steps.CallStarted(call_id=call_id, tool=tool):
                 self._call(call_id, tool, step.title)
                 self._say(f"running {tool}")
             case steps.CallEnded(call_id=call_id, tool=tool, status=status, summary=summary):
-                self._call(call_id, tool, "").end(status, redact(summary))
+                self._call(call_id, tool, self._titles.get(call_id, "")).end(status, redact(summary))
             case steps.ApprovalAsked():
                 self._text = None
+                self._titles[step.call_id] = step.title
                 title = redact(f"{step.tool} {step.title}")
                 self._transcript.add(Note(f"? {title}", step.reason, "bold"))
             case steps.ApprovalAnswered(is_allowed=is_allowed):

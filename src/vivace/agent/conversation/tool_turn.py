@@ -10,7 +10,12 @@ from pathlib import Path
 
 from vivace.agent.conversation.answering import Ending
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.message.prompt import opening_summary, previous_response, told
+from vivace.agent.conversation.message.prompt import (
+    opening_summary,
+    previous_response,
+    told,
+    turns_since_summary,
+)
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.journal import Journal
@@ -46,10 +51,12 @@ class StepPresenter:
 
     def __init__(self, face: Presenter, folder: Path) -> None:
         self._face, self._folder = face, folder
+        self.response_id, self.log_tokens = "", 0  # of the last answer
 
     def show(self, step: AnyStep) -> None:
         if isinstance(step, ModelAnswered) and step.response_id:
             self._face.show(ResponseBegan(step.response_id))
+            self.response_id, self.log_tokens = step.response_id, step.log_tokens
         self._face.show(TaskStepped(step, self._folder))
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
@@ -59,8 +66,8 @@ class StepPresenter:
 
 
 class ToolTurn:
-    def __init__(self, task: Task, desk: Desk, presenter: Presenter, history: History) -> None:
-        self._task, self._desk, self._presenter, self._history = task, desk, presenter, history
+    def __init__(self, task: Task, desk: Desk, shown: StepPresenter, presenter: Presenter) -> None:
+        self._task, self._desk, self._shown, self._presenter = task, desk, shown, presenter
 
     async def run(self) -> Ending:
         """Work on the message to its end."""
@@ -69,7 +76,8 @@ class ToolTurn:
         self._presenter.show(WritingEnded())
         if ended.error or ended.reason == "malformed_calls":
             self._presenter.show(Failed(_fault(ended)))
-        return Ending(STATUSES.get(ended.reason, "cut"), self._history.turns[-1].response_id)
+        status = STATUSES.get(ended.reason, "cut")
+        return Ending(status, self._shown.response_id, self._shown.log_tokens)
 
     async def steer(self, text: str) -> bool:
         return await self._task.steer(text)
@@ -106,12 +114,19 @@ async def open_tool_turn(
     )
     previous = previous_response(history, of_task=True)
     checkpoint = (
-        Checkpoint((user(content),), previous=previous, told=before)
+        Checkpoint((*told(_untold(history), folder), user(content)), previous=previous, told=before)
         if previous
         else Checkpoint((*before, user(content)))
     )
     task = Task(new_id(), connection, history.model, desk, TaskLimits(), checkpoint)
-    return ToolTurn(task, desk, presenter, history)
+    return ToolTurn(task, desk, shown, presenter)
+
+
+def _untold(history: History) -> list[Turn]:
+    """Return the turns since the response that is continued: stopped early, or no turns of the model's."""
+    turns = turns_since_summary(history)
+    answered = [index for index, turn in enumerate(turns) if turn.is_answered]
+    return turns[answered[-1] + 1 :] if answered else turns
 
 
 def _fault(ended: TaskEnded) -> TurnFault:

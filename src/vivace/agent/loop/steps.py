@@ -80,6 +80,7 @@ class ModelAnswered(Record, frozen=True, tag="task.answered"):
     steers: tuple[str, ...] = ()  # what the user said meanwhile, and the answer knows
     fault: str = ""  # what is wrong with an answer that has no whole call
     tokens: int = 0  # read anew and written
+    log_tokens: int = 0  # of all that was said so far, with this
 
 
 class CallStarted(Record, frozen=True, tag="tool.started"):

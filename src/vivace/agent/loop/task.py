@@ -207,6 +207,7 @@ class Task:
             steers=tuple(steers),
             fault=turn.fault,
             tokens=turn.tokens,
+            log_tokens=turn.log_tokens,
         )
         self._tokens += turn.tokens
         self._told += [*items, *answer_items(answered)]

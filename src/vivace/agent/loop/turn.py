@@ -36,6 +36,7 @@ class ModelTurn:
     response_id: str = ""
     text: str = ""
     tokens: int = 0  # read anew and written
+    log_tokens: int = 0  # of the log after it
     was_cut: bool = False  # at the limit of an answer's tokens
     given_back: list[str] = field(default_factory=list)  # steers that no response took
 
@@ -71,6 +72,7 @@ class ModelTurn:
         reason = response.incomplete_details.reason if response.incomplete_details else ""
         self.was_cut = reason == "max_output_tokens"
         if usage := response.usage:
+            self.log_tokens = usage.total_tokens
             self.tokens += usage.total_tokens - usage.input_tokens_details.cached_tokens
 
 
