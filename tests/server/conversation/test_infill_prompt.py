@@ -1,5 +1,6 @@
 """What of a file is read for a completion, and which KV the next one begins with."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,7 +71,7 @@ def test_a_prompt_forks_from_the_one_most_like_it() -> None:
     near, far = opened([*range(50), 99]), opened([*range(30), 98])
     foreign = opened([*range(60)], "someone")
     for session in (near, far, foreign):
-        infills.add(session)
+        infills.add(session, "")
     assert infills.nearest(Session(range(60))) == Source(near, 50)
     assert infills.nearest(Session([7, 8, 9])) is None
     assert infills.nearest(Session(range(10))) is None, "too few to be worth it"
@@ -82,15 +83,29 @@ def test_the_one_that_was_typed_on_goes_and_others_stay() -> None:
     other, before, busy = opened([*range(100, 150)]), opened([*range(50)]), opened([*range(200, 250)])
     busy.writer = object()
     for session in (busy, other, before):
-        infills.add(session)
+        infills.add(session, "")
     after = opened([*range(55)])
     after.source = infills.nearest(after)
-    infills.add(after)
+    infills.add(after, "")
     assert infills.outdated(after) == [before]
     assert after.source is None
     for place in range(MOST_PLACES):
         last = opened([*range(1000 * (place + 1), 1000 * (place + 1) + 20)])
-        infills.add(last)
+        infills.add(last, "")
         gone = infills.outdated(last)
         assert busy not in gone
     assert infills.nearest(Session(range(100, 160))) is None, "the oldest place was given up"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [("x = fo", "o(bar)"), ("x = ", "foo(bar)"), ("x = fx", ""), ("y = fo", ""), ("x =", "")],
+)
+def test_the_rest_of_a_suggestion_is_expected(prefix: str, expected: str) -> None:
+    """Whoever types how it begins is suggested the rest of it; whoever types something else, nothing."""
+    infills = InfillSessions()
+    session = opened([*range(20)])
+    infills.add(session, "x = ")
+    session.add_generated(list(b"foo(bar)"))
+    assert infills.expected(Source(session, 20), prefix, lambda token: bytes([token])) == expected
+    assert infills.expected(None, prefix, lambda token: bytes([token])) == ""

@@ -65,6 +65,16 @@ def test_what_is_typed_on_is_all_that_is_read(address: ServerAddress) -> None:
     assert waterfall["new_tokens"] <= len("val" + SUFFIX) + 3
 
 
+def test_what_was_suggested_is_drafted(address: ServerAddress) -> None:
+    """Who types the beginning of a suggestion gets the rest of it in a few passes, and no other text."""
+    prompt = f"drafted {PREFIX}"
+    complete(address, prompt=prompt, max_tokens=50)
+    _, rest = complete(address, prompt=f"{prompt}Hell", max_tokens=50)
+    waterfall = rest["vivace"]["waterfall"]
+    assert rest["choices"][0]["text"] == "Hello there.", "a script says the same everywhere"
+    assert waterfall["draft_accepted"] + waterfall["draft_rejected"] > 0
+
+
 def test_files_do_not_push_each_other_out(address: ServerAddress, served: Settings) -> None:
     """Letters typed in one file leave another one warm, and nothing piles up, in memory or on disk."""
     parked_bytes = status_of(served).engine.parked_bytes

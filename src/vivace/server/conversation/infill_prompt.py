@@ -26,7 +26,10 @@ LARGE_CHARS = 16 * 1024  # above this a prompt is tokenized beside the event loo
 
 
 async def write_infill(turn: NativeTurn, model: LoadedModel) -> None:
-    """Begin a log with the text around the gap. It shares KV with the last prompt that began like it."""
+    """Begin a log with the text around the gap. It shares KV with the last prompt that began like it.
+
+    Whoever types what was suggested is probably suggested the rest of it again: a prediction.
+    """
     begun = time.perf_counter()
     infill = turn.request.infill
     assert infill is not None
@@ -38,7 +41,9 @@ async def write_infill(turn: NativeTurn, model: LoadedModel) -> None:
     session = Session(tokens, turn.caller.tenant)
     session.source = model.infills.nearest(session)
     turn.work_in(session)
-    model.infills.add(session)
+    expected = model.infills.expected(session.source, kept.prefix, model.tokenizer.token_bytes)
+    turn.prediction = model.tokenizer.encode(expected)
+    model.infills.add(session, kept.prefix)
     turn.prompt_tokens = turn.whole_length = len(tokens)
     if turn.request.is_generating:
         turn.decoder = OutputDecoder(

@@ -1,11 +1,12 @@
 """The sessions of the last completions of a model: the next one begins where one of them did.
 
-Owns which are kept, one for each place that is typed at, and which one a new prompt forks from. A session
-whose place another one took is closed, not parked: nobody ever continues a completion. Does not send frames
-(`loaded_model`).
+Owns which are kept, one for each place that is typed at, which one a new prompt forks from, and what is
+probably said again. A session whose place another one took is closed, not parked: nobody ever continues a
+completion. Does not send frames (`loaded_model`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vivace.server.conversation.token_log import Session, Source
 
@@ -13,9 +14,16 @@ MOST_PLACES = 4
 LEAST_SHARED_TOKENS = 16
 
 
+class Asked(NamedTuple):
+    """What a session was begun with."""
+
+    prefix: str  # the text before the gap, as far as it was read
+    prompt_tokens: int
+
+
 class InfillSessions:
     def __init__(self) -> None:
-        self._kept: list[Session] = []  # the latest last
+        self._kept: dict[Session, Asked] = {}  # the latest last
 
     def nearest(self, session: Session) -> Source | None:
         """Return the session of the same tenant that begins most like this one, if it is worth it."""
@@ -24,8 +32,18 @@ class InfillSessions:
         best = max(found, key=lambda source: source.length, default=None)
         return best if best and best.length >= LEAST_SHARED_TOKENS else None
 
-    def add(self, session: Session) -> None:
-        self._kept.append(session)
+    def add(self, session: Session, prefix: str) -> None:
+        """Keep the session of a prompt, from when its prompt and nothing else is in its log."""
+        self._kept[session] = Asked(prefix, len(session.log))
+
+    def expected(self, source: Source | None, prefix: str, token_bytes: Callable[[int], bytes]) -> str:
+        """Return the rest of the last suggestion if what was typed since then is how it begins, else ""."""
+        asked = self._kept.get(source.session) if source else None
+        if source is None or asked is None or not prefix.startswith(asked.prefix):
+            return ""
+        said = b"".join(map(token_bytes, source.session.log.since(asked.prompt_tokens)))
+        text, typed = said.decode("utf-8", "ignore"), prefix[len(asked.prefix) :]
+        return text[len(typed) :] if text.startswith(typed) else ""
 
     def outdated(self, latest: Session) -> list[Session]:
         """Return the sessions to close now that `latest` is done, and forget them."""
@@ -35,7 +53,8 @@ class InfillSessions:
         gone = [session for session in idle if session is replaced]
         too_many = len(self._kept) - len(gone) - MOST_PLACES
         gone += [session for session in idle if session is not replaced][: max(0, too_many)]
-        self._kept = [session for session in self._kept if session not in gone]
+        for session in gone:
+            del self._kept[session]
         latest.source = None  # or each would hold on to the one before
         return gone
 
