@@ -28,6 +28,7 @@ from vivace.engine.runners.cuda.kv.pool import bits_of
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.rows.launches import (
     MAX_ROWS,
+    PAGES,
     RING_WORDS,
     ROW_WORDS,
     RowLaunch,
@@ -36,7 +37,6 @@ from vivace.engine.runners.cuda.rows.launches import (
 )
 
 ROW = struct.Struct("<6i2IfIII")  # `Row` in kernels/common.cuh
-PADDING = ROW.pack(0, 0, -1, 0, 0, 0, 0, 0, 0.0, 0, 0, 0)
 assert ROW.size == 4 * ROW_WORDS
 
 
@@ -132,8 +132,9 @@ class RowPasses:
                 token if source is None else -1 - source, number, plan.parts_for(position + 1),
                 sampling.seed & 0xFFFFFFFF, sampling.seed >> 32 & 0xFFFFFFFF, sampling.temperature, 0, 0, 0,
             )  # fmt: skip
+        padding = ROW.pack(0, 0, -1, 0, number, 0, 0, 0, 0.0, 0, 0, 0)  # its word goes to this pass's ring
         for index in range(len(rows), size):
-            view[index * ROW.size : (index + 1) * ROW.size] = PADDING
+            view[index * ROW.size : (index + 1) * ROW.size] = padding
         inputs = self._buffers.inputs[: size * ROW_WORDS]
         self.enqueue(lambda: inputs.copy_(staging[: size * ROW_WORDS], non_blocking=True))
 
@@ -159,14 +160,15 @@ class RowPasses:
                 self._prepare(size, parts)
 
     def _prepare(self, size: int, parts: int) -> None:
-        """Capture a graph if need be. Its trial run has no real row: it writes nothing that lasts."""
+        """Capture a graph if need be. Its trial run has no real row, and its choices are put back."""
         if not self._is_on_gpu or (size, parts) in self._graphs:
             return
         self.synchronize()
-        chosen = self._buffers.chosen.clone()
-        self._buffers.inputs.zero_().view(-1, ROW_WORDS)[:, 2] = -1
+        chosen, ring = self._buffers.chosen.clone(), self._ring_words.copy()
+        self._buffers.inputs.zero_().view(-1, ROW_WORDS)[:, PAGES] = -1
         self._graphs[size, parts] = capture_work(functools.partial(self._run, size, parts), self._pool)
         self._buffers.chosen.copy_(chosen)
+        self._ring_words[:] = ring  # a pass that nobody has collected yet
 
     def _replay(self, size: int, parts: int) -> None:
         if self._is_on_gpu:

@@ -1,0 +1,128 @@
+"""Rows of several sequences in one pass: what each says and writes is what it says and writes alone."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
+
+from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
+from tests.engine.runners.cuda.test_runner import Letters, some  # noqa: E402
+from vivace.engine.runners.base import DecodeRow, SamplingSpec, Span  # noqa: E402
+from vivace.engine.runners.cuda.decode import plan  # noqa: E402
+from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
+from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
+from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
+from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
+)
+SHAPE = Shape(2, 512, 1792, 4, 2, 640, 512)  # two layers: the second one's keys depend on all kernels
+LENGTHS = (70, 141, 30)  # one part of the attention, several, one page
+CONTEXT = 512
+
+
+def make_runner(bits: int, seed: int, kv_bits: int = 16) -> CudaRunner:
+    is_real = torch.cuda.is_available()
+    device = "cuda" if is_real else "cpu"
+    model, dense = build_model(SHAPE, random_weights(SHAPE, seed, device), bits, device, CONTEXT)
+    return CudaRunner(
+        "test", model, dense, Letters(), bits=bits, kv_bits=kv_bits, context_tokens=CONTEXT,
+        make_launcher=Module if is_real else Emulator, blocks=132 if is_real else 16,
+    )  # fmt: skip
+
+
+class Played:
+    """Some sequences behind random texts; what they say, alone or together."""
+
+    def __init__(self, runner: CudaRunner, seed: int) -> None:
+        self.runner = runner
+        self.texts = [some(length, seed + index) for index, length in enumerate(LENGTHS)]
+        # The temperature makes a random model say other things than its last token.
+        self.sampling = [SamplingSpec(60.0, (1 << 40) + seed), SamplingSpec(), SamplingSpec(60.0, seed + 1)]
+        for seq, text in enumerate(self.texts):
+            runner.forward([Span(seq, 0, text)])
+        self.said: list[list[int]] = [[] for _ in self.texts]
+
+    def begin(self) -> None:
+        for seq, text in enumerate(self.texts):
+            self.runner.trim(seq, len(text))
+        self.said = [[text[0]] for text in self.texts]
+
+    def row(self, seq: int) -> DecodeRow:
+        said = self.said[seq]
+        return DecodeRow(seq, len(self.texts[seq]) + len(said) - 1, said[-1], self.sampling[seq])
+
+    def step(self, seqs: list[int], steps_ahead: int) -> None:
+        found = self.runner.decode_rows([self.row(seq) for seq in seqs], steps_ahead)
+        for seq, token in zip(seqs, found, strict=True):
+            self.said[seq] += [token] if token is not None else []
+
+    def step_alone(self, seq: int) -> None:
+        row = self.row(seq)
+        self.said[seq] += self.runner.decode(Span(seq, row.start, [row.token]), row.sampling)
+
+    def written(self, seq: int) -> "torch.Tensor":  # type: ignore[name-defined]
+        """The keys and values of all that was said but the last, as bits."""
+        self.runner._passes.synchronize()
+        begin = len(self.texts[seq])
+        at = torch.arange(begin, begin + len(self.said[seq]) - 1)
+        pages = torch.tensor(self.runner._pages.table(seq))[at // 64]
+        return self.runner._kv[:, pages, :, :, at % 64].view(torch.uint8).cpu().clone()
+
+
+def alone(played: Played, counts: list[int]) -> list[tuple[list[int], "torch.Tensor"]]:  # type: ignore[name-defined]
+    played.begin()
+    for seq, count in enumerate(counts):
+        for _ in range(count):
+            played.step_alone(seq)
+    return [(played.said[seq], played.written(seq)) for seq in range(len(counts))]
+
+
+@pytest.fixture
+def is_soon_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attention has two parts from 136 tokens on, so that rows with one part and with more meet."""
+    for bits in (8, 16):
+        soon = replace(plan.TUNINGS[bits], attention_cluster=2, attention_parts=((136, 1), (400, 2)))
+        monkeypatch.setitem(plan.TUNINGS, bits, soon)
+
+
+@pytest.mark.usefixtures("is_soon_cut")
+@pytest.mark.parametrize(
+    ("bits", "kv_bits", "is_wide"),
+    [(8, 16, False), (8, 16, True), (16, 16, False), (8, 8, True)],
+    ids=["8 bits", "8 bits, large products", "bf16", "8-bit KV, large products"],
+)
+def test_rows_come_out_as_alone(
+    bits: int, kv_bits: int, is_wide: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sequences of different lengths that come and go at random: the same tokens and KV, to the bit."""
+    if is_wide:
+        monkeypatch.setattr(plan, "WIDE_ROWS", 2)
+    played, chance = Played(make_runner(bits, seed, kv_bits), seed), random.Random(seed)
+    played.begin()
+    for _ in range(5):
+        seqs = [seq for seq in range(3) if chance.random() < 0.8] or [0, 1]
+        played.step(seqs, chance.randrange(2))
+    together = [(played.said[seq], played.written(seq)) for seq in range(3)]
+    expected = alone(played, [len(said) - 1 for said, _ in together])
+    for (said, written), (said_alone, written_alone) in zip(together, expected, strict=True):
+        assert said == said_alone
+        assert torch.equal(written, written_alone)
+
+
+def test_who_joins_is_in_the_next_pass(seed: int) -> None:
+    """While a pass is in flight a new row waits for the following one; who leaves delays nobody."""
+    played = Played(make_runner(8, seed), seed)
+    played.begin()
+    played.step([0, 1], 1)
+    played.step([0, 1, 2], 1)
+    assert [len(said) for said in played.said] == [3, 3, 1]
+    played.step([1, 2], 1)
+    assert [len(said) for said in played.said] == [3, 4, 2]
+    played.runner.trim(1, len(played.texts[1]))
+    played.said[1] = played.said[1][:1]
+    played.step([1, 2], 1)
+    assert [len(said) for said in played.said] == [3, 1, 3]
