@@ -21,6 +21,7 @@ TIERS = {
     "agent/conversation": "served",
     "agent/loop": "served",
     "agent/sandbox": "served",
+    "agent/workflows": "served",
     "bench": "computed",
     "cli": "served",
     "client": "served",

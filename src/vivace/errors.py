@@ -114,6 +114,12 @@ class EditRejected(VivaceError):
     code = "edit_rejected"
 
 
+class StepFailed(VivaceError):
+    """A step of a workflow failed: its command, its check, or the model's answer."""
+
+    code = "step_failed"
+
+
 class WriteProblem(VivaceError):
     """The file could not be written: it is read-only, or the disk is full."""
 

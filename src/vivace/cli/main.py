@@ -30,6 +30,7 @@ from vivace.cli.commands import (
     tasks,
     trust,
     undo,
+    workflow,
 )
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
@@ -61,6 +62,7 @@ for command in (
     run.run,
     tasks.tasks,
     trust.trust,
+    workflow.workflow,
     init.init,
     memory.memory,
     memory.sessions,

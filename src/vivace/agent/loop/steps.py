@@ -155,6 +155,38 @@ class Steered(Record, frozen=True, tag="task.steered"):
     text: str
 
 
+class WorkflowStarted(Record, frozen=True, tag="workflow.started"):
+    """What runs, as it was read when it began: a file that changes meanwhile changes nothing."""
+
+    name: str
+    text: str  # of its file
+    inputs: dict[str, str]  # with defaults
+
+
+class StepBegan(Record, frozen=True, tag="workflow.step.began"):
+    """A step of a workflow begins. Without an end behind it, it was cut off."""
+
+    key: str  # such as 3.1 or 3[src/a.py].1
+    kind: str
+    title: str
+
+
+class StepEnded(Record, frozen=True, tag="workflow.step.ended"):
+    """A step of a workflow is over."""
+
+    key: str
+    output: str = ""
+    # done, passed_over, failed (the workflow goes on), or fatal (it ends, and a resume does the step again)
+    status: str = "done"
+
+
+class ChangeTakenBack(Record, frozen=True, tag="workflow.change.taken_back"):
+    """What a step wrote was undone: its check failed."""
+
+    entry: int  # the number in the undo journal
+    problem: str
+
+
 class TaskEnded(Record, frozen=True, tag="task.ended"):
     """The last line of every task that was not killed."""
 
@@ -184,6 +216,10 @@ AnyStep = (
     | WritingBegan
     | FilesWritten
     | Steered
+    | WorkflowStarted
+    | StepBegan
+    | StepEnded
+    | ChangeTakenBack
     | TaskEnded
 )
 

@@ -17,13 +17,13 @@ import msgspec
 
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.loop.opening import can_call_tools, check_instruction, opening_message, recall
-from vivace.agent.loop.steps import TaskEnded
+from vivace.agent.loop.steps import TaskEnded, WorkflowStarted
 from vivace.agent.loop.task import EXIT_CODES, TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import inbox
 from vivace.agent.tasks.inbox import Message
 from vivace.agent.tasks.log import TaskLog
-from vivace.agent.tasks.records import SCHEMA, TaskQueued
+from vivace.agent.tasks.records import SCHEMA, TaskQueued, Way
 from vivace.agent.tasks.store import TaskFolder, all_folders, find_task, list_tasks, tasks_dir
 from vivace.agent.tasks.workplace import make_workplace, remove_workplace
 from vivace.child_python import module_command
@@ -55,10 +55,12 @@ def start_task(
     policy: Policy,
     limits: TaskLimits,
     context: Sequence[dict[str, Any]] = (),
+    workflow: WorkflowStarted | None = None,
 ) -> TaskFolder:
     """Begin a task in the background. Return when its workplace is there and its process is started.
 
-    `context` is what was said before in a conversation, as items of a request's input.
+    `context` is what was said before in a conversation, as items of a request's input. With a `workflow` its
+    steps are the task, and `instruction` only names it.
     """
     check_instruction(instruction)
     folder = folder.resolve()
@@ -73,7 +75,7 @@ def start_task(
             id=task.id,
             folder=str(folder),
             workspace=str(workspace),
-            way="tools" if can_call_tools(settings, settings.model) else "units",
+            way=_way(settings, workflow),
             model=settings.model,
             task=instruction,
             access=policy.access,
@@ -86,6 +88,8 @@ def start_task(
         )
         with TaskLog(task.log_file) as log:
             log.append(queued)
+            if workflow is not None:
+                log.append(workflow)
         _spawn(settings, task, lock)
     except BaseException:
         _delete(task)
@@ -93,6 +97,12 @@ def start_task(
     finally:
         os.close(lock)
     return task
+
+
+def _way(settings: Settings, workflow: WorkflowStarted | None) -> Way:
+    if workflow is not None:
+        return "workflow"
+    return "tools" if can_call_tools(settings, settings.model) else "units"
 
 
 def resume_task(settings: Settings, task: TaskFolder, text: str = "") -> None:

@@ -15,7 +15,8 @@ from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Access, Asking
 
 SCHEMA = 1
-Way = Literal["tools", "units"]  # a model that calls tools, or a small one that rewrites units by a plan
+# A model that calls tools, a small one that rewrites units by a plan, or the steps of a workflow.
+Way = Literal["tools", "units", "workflow"]
 
 
 class TaskQueued(Record, frozen=True, tag="task.queued"):

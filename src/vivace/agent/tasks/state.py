@@ -19,6 +19,7 @@ from vivace.agent.loop.steps import (
     ModelAnswered,
     PlanUpdated,
     Steered,
+    StepBegan,
     TaskEnded,
     TextGrew,
     TurnBegan,
@@ -106,6 +107,8 @@ def _after(state: TaskState, line: Line) -> TaskState:
         case FilesWritten(paths=paths, entry=entry):
             last = _short(f"wrote {', '.join(paths)}")
             return replace(state, entries=(*state.entries, entry), last=last)
+        case StepBegan(key=key, title=title):
+            return replace(state, last=_short(f"step {key}: {title}"))
         case Steered(text=text):
             return replace(state, last=_short(f"told: {text}"))
         case MessageTaken(number=number):

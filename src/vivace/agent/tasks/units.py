@@ -28,6 +28,7 @@ from vivace.agent.events import (
     UnitLeft,
     UnitLocated,
 )
+from vivace.agent.loop.calls import TaskPresenter
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import (
     EndReason,
@@ -143,7 +144,7 @@ class UnitsTask:
 class UnitsPresenter:
     """The events of an edit as steps of a task."""
 
-    def __init__(self, face: LogFace, folder: Path) -> None:
+    def __init__(self, face: TaskPresenter, folder: Path) -> None:
         self._face = face
         self._folder = folder
         self._plan: list[tuple[str, str]] = []  # units and what becomes of them

@@ -27,6 +27,7 @@ from vivace.agent.tasks.records import MessageTaken, RunnerBegan
 from vivace.agent.tasks.state import state_of
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.units import UnitsTask
+from vivace.agent.workflows.running import WorkflowRun
 from vivace.config import Settings
 
 
@@ -87,6 +88,9 @@ class TaskWork:
         workspace, project = Path(queued.workspace), Path(queued.folder)
         policy = Policy(queued.access, queued.asking)
         desk = await open_desk(workspace, queued.task, self._face, policy, journal, project)
+        if queued.way == "workflow":
+            steps = [line.step for line in self._folder.lines()]
+            return WorkflowRun(queued.id, desk, self._connection, queued.limits, steps)
         resuming.close_calls(self._folder.lines(), desk)
         lines = self._folder.lines()
         progress = resuming.progress_of(lines)

@@ -50,16 +50,22 @@ class Shell(FunctionTool[ShellArguments]):
         return arguments.command
 
     async def run(self, arguments: ShellArguments, context: ToolContext) -> ToolResult:
-        command = [shutil.which("bash") or "/bin/sh", "-c", arguments.command]
-        limits = limits_for(arguments.timeout_seconds)
-        if arguments.leave_sandbox or not context.has_sandbox:
-            outcome = await run_plainly(command, context.root, limits)
-        else:
-            workspace = Workspace(
-                context.root, is_writable=not context.is_read_only, protected=context.protected_names
-            )
-            outcome = await run_sandboxed(command, workspace=workspace, limits=limits)
-        return _told(outcome)
+        leaves = arguments.leave_sandbox or not context.has_sandbox
+        seconds = arguments.timeout_seconds
+        return _told(await run_command(arguments.command, context, seconds, leaves_sandbox=leaves))
+
+
+async def run_command(
+    line: str, context: ToolContext, seconds: float, *, leaves_sandbox: bool = False
+) -> Outcome:
+    """Run a line of the shell in the workspace, inside the sandbox unless it was let out."""
+    command, limits = [shutil.which("bash") or "/bin/sh", "-c", line], limits_for(seconds)
+    if leaves_sandbox:
+        return await run_plainly(command, context.root, limits)
+    workspace = Workspace(
+        context.root, is_writable=not context.is_read_only, protected=context.protected_names
+    )
+    return await run_sandboxed(command, workspace=workspace, limits=limits)
 
 
 def limits_for(seconds: float) -> Limits:

@@ -14,10 +14,13 @@ from vivace.agent.loop.steps import (
     ApprovalAsked,
     CallEnded,
     CallStarted,
+    ChangeTakenBack,
     FilesWritten,
     MemoryRead,
     PlanUpdated,
     Steered,
+    StepBegan,
+    StepEnded,
     TaskEnded,
     TextGrew,
     encode_step,
@@ -72,6 +75,12 @@ class TaskFace:
             case PlanUpdated(steps=steps):
                 for each in steps:
                     self._line(f"  {MARKS.get(each.status, '[ ]')} {_one_line(each.step)}")
+            case StepBegan(key=key, title=title):
+                self._line(f"{key}  {_one_line(title)}")
+            case StepEnded(key=key, status=status, output=output) if status == "failed":
+                self._line(f"{key}  failed: {_one_line(output)}")
+            case ChangeTakenBack(problem=problem):
+                self._line(f"  taken back: {_one_line(problem)}")
             case Steered(text=text):
                 self._line(f"> {_one_line(text)}")
             case TaskEnded():
