@@ -35,7 +35,7 @@ from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS
 from vivace.engine.runners.cuda.prefill.chunks import PREFILLS
 from vivace.engine.runners.cuda.rows.flights import Flights
-from vivace.engine.runners.cuda.rows.passes import RowPasses
+from vivace.engine.runners.cuda.rows.passes import ROWS_IN_USE, RowPasses
 from vivace.engine.runners.cuda.weights.build import Dense
 
 SEQUENCES = 128  # twice the rows of the largest pass: for sessions that are idle, and for candidates
@@ -66,6 +66,7 @@ class CudaRunner:
         make_launcher: MakeLauncher = Module,
         blocks: int = 132,
         prefill: str = "bf16",  # or another of PREFILLS
+        max_rows: int = ROWS_IN_USE,
     ) -> None:
         shape, device = model.shape, model.embedding.device
         pages = -(-context_tokens // PAGE_TOKENS)
@@ -78,7 +79,9 @@ class CudaRunner:
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
         self._max_decode_tokens = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
         self._stream: Stream | None = None
-        self._row_passes = RowPasses(model, bits, self._kv, max_pages, SEQUENCES, blocks, make_launcher)
+        self._row_passes = RowPasses(
+            model, bits, self._kv, max_pages, SEQUENCES, blocks, make_launcher, max_rows
+        )
         self._flights = Flights(self._row_passes)
         self.max_rows = self._row_passes.max_rows
         self._vocabulary = vocabulary

@@ -37,6 +37,7 @@ from vivace.engine.runners.cuda.rows.launches import (
 )
 
 ROW = struct.Struct("<6i2IfIII")  # `Row` in kernels/common.cuh
+ROWS_IN_USE = 16  # of the largest pass: larger ones were not seen right on a GPU yet
 assert ROW.size == 4 * ROW_WORDS
 
 
@@ -50,10 +51,10 @@ class RowInput(NamedTuple):
     source: int | None = None
 
 
-def batch_plans(shape: Shape, bits: int, blocks: int, kv_bits: int) -> list[Plan]:
-    """Return a plan for each number of rows that this shape has room for."""
+def batch_plans(shape: Shape, bits: int, blocks: int, kv_bits: int, most: int = ROWS_IN_USE) -> list[Plan]:
+    """Return a plan for each number of rows up to `most` that this shape has room for."""
     plans = [Plan(shape, bits, rows, blocks, kv_bits=kv_bits, is_batch=True) for rows in BATCH_ROWS]
-    return [plan for plan in plans if plan.shared_bytes <= SHARED_BYTES]
+    return [plan for plan in plans if plan.tokens <= most and plan.shared_bytes <= SHARED_BYTES]
 
 
 class RowPasses:
@@ -66,9 +67,11 @@ class RowPasses:
         sequences: int,
         blocks: int,
         make_launcher: MakeLauncher,
+        most: int,
     ) -> None:
         self._model, self._make_launcher, self._is_on_gpu = model, make_launcher, kv.is_cuda
-        self._plans = {plan.tokens: plan for plan in batch_plans(model.shape, bits, blocks, bits_of(kv))}
+        plans = batch_plans(model.shape, bits, blocks, bits_of(kv), most)
+        self._plans = {plan.tokens: plan for plan in plans}
         self.max_rows = max(self._plans, default=0)
         self._launchers: dict[int, Launcher] = {}
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
