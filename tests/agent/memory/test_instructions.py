@@ -40,7 +40,8 @@ def test_the_users_own_file_comes_first(root: Path, tmp_path: Path) -> None:
     """The user's rules stand before the repository's, and are known to be the user's."""
     own = tmp_path / "config"
     own.mkdir()
-    (own / "AGENTS.md").write_text("mine")
+    (tmp_path / "dotfiles.md").write_text("mine")
+    (own / "AGENTS.md").symlink_to(tmp_path / "dotfiles.md")  # one's own links are followed
     (root / "AGENTS.md").write_text("theirs")
     files = files_for([], root, own)
     assert [(file.text, file.is_own) for file in files] == [("mine", True), ("theirs", False)]
@@ -79,10 +80,17 @@ def test_secrets_are_taken_out(root: Path) -> None:
     assert "ghp_" not in files_for([], root, None)[0].text
 
 
-def test_paths_outside_bring_nothing(root: Path, tmp_path: Path) -> None:
-    """A file of another place does not bring that place's rules."""
+def test_a_path_outside_brings_its_own_repositorys_rules(root: Path, tmp_path: Path) -> None:
+    """A file of another repository has that one's rules; a file of no repository has none."""
     (tmp_path / "AGENTS.md").write_text("outside")
     assert files_for([tmp_path / "a.py"], root, None) == []
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    (other / "AGENTS.md").write_text("other")
+    (root / "AGENTS.md").write_text("root")
+    found = files_for([other / "a.py"], root, None)
+    assert sorted(file.text for file in found) == ["other", "root"]
+    assert str(other / "AGENTS.md") in shown(found)
 
 
 def test_without_git_the_folder_is_the_project(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ NAMES = ("AGENTS.md", "CLAUDE.md")  # the first one that a folder has
 MAX_READ_BYTES = 256 * 1024  # of one file
 LEAST_CHARS = 200  # less than this of a file says nothing
 CUT = "…"
+ANYWHERE = Path("/")  # where the user's own file may lead
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,20 @@ def project_root(folder: Path) -> Path:
 def files_for(paths: Iterable[Path], folder: Path, user_dir: Path | None) -> list[InstructionFile]:
     """Return the files that apply to work on these paths from `folder`, the nearest last.
 
-    The user's own comes first, then those from the repository's root down to `folder` and to each path.
+    The user's own comes first, then those from the repository's root down to `folder` and to each path. A
+    path of another repository brings that one's.
     """
     root = project_root(folder)
-    own = _file_in(user_dir, user_dir, is_own=True) if user_dir else None
-    levels = dict.fromkeys(_levels(root, folder.resolve()))
+    own = _file_in(user_dir, ANYWHERE, None) if user_dir else None
+    levels = dict.fromkeys(_levels(root, folder.resolve()), root)
     for path in paths:
-        levels |= dict.fromkeys(_levels(root, path.resolve().parent))
+        place = path.resolve().parent
+        its_root = root if place.is_relative_to(root) else project_root(place)
+        if its_root == root or (its_root / ".git").exists():
+            levels |= dict.fromkeys(_levels(its_root, place), its_root)
     ordered = sorted(levels, key=lambda level: (len(level.parts), str(level)))
-    found = [own, *(_file_in(level, root) for level in ordered)]
-    return [file for file in found if file is not None]
+    found = [_file_in(level, levels[level], root) for level in ordered]
+    return [file for file in ([replace(own, is_own=True)] if own else []) + found if file is not None]
 
 
 def _levels(root: Path, folder: Path) -> list[Path]:
@@ -61,26 +66,26 @@ def _levels(root: Path, folder: Path) -> list[Path]:
     return [root.joinpath(*inside[:count]) for count in range(len(inside) + 1)]
 
 
-def _file_in(folder: Path, root: Path, *, is_own: bool = False) -> InstructionFile | None:
+def _file_in(folder: Path, root: Path, shown_from: Path | None) -> InstructionFile | None:
+    """Return the file of this folder, if it has one that does not lead out of `root`."""
     for name in NAMES:
         path = folder / name
-        text = _read(path, None if is_own else root)
-        if text.strip():
-            return InstructionFile(path, _shown(path, root, is_own=is_own), redact(text).strip(), is_own)
+        if (text := _read(path, root)).strip():
+            return InstructionFile(path, _shown(path, shown_from), redact(text).strip())
     return None
 
 
-def _shown(path: Path, root: Path, *, is_own: bool) -> str:
-    if not is_own:
+def _shown(path: Path, root: Path | None) -> str:
+    if root and path.is_relative_to(root):
         return str(path.relative_to(root))
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _read(path: Path, root: Path | None) -> str:
+def _read(path: Path, root: Path) -> str:
     """Return the text; "" for what is no file, cannot be read, or is a link that leads out of `root`."""
     try:
-        if root is not None and not path.resolve().is_relative_to(root.resolve()):
+        if not path.resolve().is_relative_to(root.resolve()):
             return ""
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would let us wait
             return ""
