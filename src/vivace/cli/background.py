@@ -116,7 +116,7 @@ def show_diff(settings: Settings, part: str, *, is_short: bool) -> int:
 
 def take_over(settings: Settings, part: str, paths: Sequence[str], *, is_sure: bool) -> int:
     task = find_task(settings, part)
-    if task.is_running():
+    if not task.state().is_over and task.is_running():
         raise UsageError("The task still runs.", f"Wait for it, or `vivace tasks stop {task.id}`.")
     if not is_sure and not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask at.", "Use --yes to take all of it.")

@@ -23,7 +23,7 @@ from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import inbox
 from vivace.agent.tasks.inbox import Message
 from vivace.agent.tasks.log import TaskLog
-from vivace.agent.tasks.records import SCHEMA, TaskQueued, Way
+from vivace.agent.tasks.records import SCHEMA, MessageTaken, RunnerBegan, TaskQueued, Way
 from vivace.agent.tasks.store import TaskFolder, all_folders, find_task, list_tasks, tasks_dir
 from vivace.agent.tasks.workplace import make_workplace, remove_workplace
 from vivace.child_python import module_command
@@ -90,6 +90,7 @@ def start_task(
             log.append(queued)
             if workflow is not None:
                 log.append(workflow)
+        begin_run(task)
         _spawn(settings, task, lock)
     except BaseException:
         _delete(task)
@@ -114,11 +115,22 @@ def resume_task(settings: Settings, task: TaskFolder, text: str = "") -> None:
             raise UsageError(
                 f"The task {task.id} is done.", f'Say what more to do: vivace tasks resume {task.id} "…".'
             )
+        begin_run(task)
         if text:
             inbox.put(task.inbox_file, Message("steer", text))
         _spawn(settings, task, lock)
     finally:
         os.close(lock)
+
+
+def begin_run(task: TaskFolder) -> None:
+    """Write down that a process is started. What an earlier one was told, but for steers, is over."""
+    with TaskLog(task.log_file) as log:
+        for number, message in inbox.read_after(task.inbox_file, task.state().messages_taken):
+            if message.kind == "steer":
+                break
+            log.append(MessageTaken(number=number, kind=message.kind))
+        log.append(RunnerBegan())
 
 
 def steer_task(task: TaskFolder, text: str) -> bool:
@@ -223,6 +235,7 @@ def _spawn(settings: Settings, task: TaskFolder, lock: int) -> None:
             pass_fds=[lock],
             cwd="/",
         )
+    task.write_pid(lock, child.pid)
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError), child.stdin as pipe:  # not on the command line: there are keys
         pipe.write(msgspec.json.encode(values))

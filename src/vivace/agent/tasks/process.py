@@ -29,7 +29,6 @@ log = logging.getLogger("vivace.agent.tasks")
 def main() -> int:
     folder, lock = TaskFolder(Path(sys.argv[1])), int(sys.argv[2])
     os.set_inheritable(lock, False)
-    folder.write_pid(lock)
     try:
         values = msgspec.json.decode(sys.stdin.buffer.read(), type=dict)
         return asyncio.run(TaskWork(folder, load_settings().having(**values)).run()).exit_code
@@ -37,6 +36,8 @@ def main() -> int:
         log.error("the task broke off", exc_info=error)
         _end(folder, error)
         return error.exit_code if isinstance(error, VivaceError) else FAILED
+    finally:
+        os.close(lock)  # others need not wait for the interpreter to end
 
 
 def _end(folder: TaskFolder, error: Exception) -> None:

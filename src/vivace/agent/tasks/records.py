@@ -39,9 +39,7 @@ class TaskQueued(Record, frozen=True, tag="task.queued"):
 
 
 class RunnerBegan(Record, frozen=True, tag="runner.started"):
-    """A process works on the task. Without an end behind it, it was killed or still works."""
-
-    pid: int
+    """A process is started that works on the task. Without an end behind it, it was killed or still works."""
 
 
 class MessageTaken(Record, frozen=True, tag="message.taken"):

@@ -21,6 +21,7 @@ from vivace.config import Settings
 from vivace.errors import TaskBusy, TaskNotFound
 
 LOCK_WAIT_S = 0.5  # others look at the lock for an instant
+END_WAIT_S = 15.0  # a process whose task is over lets go of it soon
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class TaskFolder:
         Raise TaskBusy if a process works on the task.
         """
         fd = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + LOCK_WAIT_S
+        is_over = state_of(self.lines()).is_over
+        deadline = time.monotonic() + (END_WAIT_S if is_over else LOCK_WAIT_S)
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,6 +117,7 @@ class TaskFolder:
                     raise TaskBusy(f"The task {self.id} runs.", f"`vivace tasks stop {self.id}`.") from error
                 time.sleep(0.01)
             else:
+                os.ftruncate(fd, 0)  # the process that held it before is none to end
                 return fd
 
     @contextmanager
@@ -126,9 +129,9 @@ class TaskFolder:
         finally:
             os.close(fd)
 
-    def write_pid(self, lock: int) -> None:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    def write_pid(self, lock: int, pid: int) -> None:
+        """Write down which process the lock was given to."""
+        os.pwrite(lock, f"{pid}\n".encode(), 0)
 
     def pid(self) -> int | None:
         """Return the process that holds the lock, or None if none does."""

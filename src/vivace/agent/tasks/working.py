@@ -7,7 +7,6 @@ nor the process (`process`).
 
 import asyncio
 import contextlib
-import os
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +22,7 @@ from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import resuming
 from vivace.agent.tasks.inbox import POLL_S, Message, read_after, size_of
 from vivace.agent.tasks.log import LogFace, TaskLog
-from vivace.agent.tasks.records import MessageTaken, RunnerBegan
+from vivace.agent.tasks.records import MessageTaken
 from vivace.agent.tasks.state import state_of
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.units import UnitsTask
@@ -58,7 +57,6 @@ class TaskWork:
     async def run(self) -> TaskEnded:
         """Work to the end. What is said while the last turn ends is still answered."""
         try:
-            self._log.append(RunnerBegan(pid=os.getpid()))
             self._read_earlier()
             while True:
                 ended = await self._run_once()
@@ -101,13 +99,14 @@ class TaskWork:
     # ---- messages ---------------------------------------------------------------------------------
 
     def _read_earlier(self) -> bool:
-        """Take what was said while nothing ran. Return whether there is something to tell the model."""
+        """Take what was said while no model worked. Return whether there is something to tell it."""
         has_steer = False
         for number, message in read_after(self._folder.inbox_file, self._taken):
-            if message.kind == "steer":
-                self._face.show(Steered(text=message.text))
-                has_steer = True
+            if message.kind != "steer":
+                break
+            self._face.show(Steered(text=message.text))
             self._take(number, message)
+            has_steer = True
         return has_steer
 
     async def _listen(self, worker: Worker) -> None:

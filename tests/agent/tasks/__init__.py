@@ -1,0 +1,1 @@
+"""Background tasks: log, workplace, resuming, taking over, kills."""

@@ -1,0 +1,146 @@
+"""Changes of a task taken over into the user's folder: by hunks, merged, as one step of undo."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conversation.talking import Face
+from tests.agent.tasks.conftest import Queue
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.conflict import TakeEdit
+from vivace.agent.edits.proposal import AcceptHunks, Reject
+from vivace.agent.tasks.store import TaskFolder
+from vivace.agent.tasks.taking import open_taking, take
+from vivace.config import Settings
+from vivace.errors import EditConflict, UsageError
+
+
+@pytest.fixture
+def task(quiet_settings: Settings, queue: Queue) -> TaskFolder:
+    return queue(quiet_settings)
+
+
+@pytest.fixture
+def place(task: TaskFolder) -> Path:
+    return Path(task.queued().workspace)
+
+
+@pytest.fixture
+def journal(quiet_settings: Settings) -> Journal:
+    return Journal(quiet_settings.state_dir / "undo")
+
+
+async def test_all_of_it_is_one_step_of_undo(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """Changed, new, removed, empty and binary files, and what can be executed; undone at once."""
+    (place / "a.py").write_text("x = 2\n")
+    (place / "b.py").unlink()
+    (place / "deep").mkdir()
+    (place / "deep" / "__init__.py").write_text("")
+    (place / "run.sh").write_text("#!/bin/sh\n")
+    (place / "run.sh").chmod(0o755)
+    (place / "image").write_bytes(b"\0\xff")
+    taking = open_taking(task)
+    entry = await take(task, taking, "always", Face(), journal)
+    assert entry is not None
+    assert (repository / "a.py").read_text() == "x = 2\n"
+    assert not (repository / "b.py").exists()
+    assert (repository / "deep" / "__init__.py").read_bytes() == b""
+    assert os.access(repository / "run.sh", os.X_OK)
+    assert (repository / "image").read_bytes() == b"\0\xff"
+    assert task.state().taken == (entry.number,)
+    assert open_taking(task).is_empty, "there is nothing left to take"
+    journal.undo()
+    assert (repository / "a.py").read_text() == "x = 1\n"
+    assert "four" in (repository / "b.py").read_text()
+    assert not (repository / "image").exists()
+
+
+async def test_what_the_user_did_meanwhile_stays(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """Changes in other lines are merged."""
+    (place / "b.py").write_text("one = 11\ntwo = 2\nthree = 3\nfour = 4\n")
+    (repository / "b.py").write_text("one = 1\ntwo = 2\nthree = 3\nfour = 44\n")
+    assert await take(task, open_taking(task), "always", Face(), journal)
+    assert (repository / "b.py").read_text() == "one = 11\ntwo = 2\nthree = 3\nfour = 44\n"
+
+
+async def test_the_same_lines_are_not_overwritten(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """Without anybody to ask nothing is written, in any file; with somebody, they decide."""
+    (place / "a.py").write_text("x = 2\n")
+    (place / "b.py").write_text("one = 11\n")
+    (repository / "a.py").write_text("x = 3\n")
+    with pytest.raises(EditConflict) as raised:
+        await take(task, open_taking(task), "always", Face(), journal)
+    assert raised.value.exit_code == 4
+    assert (repository / "a.py").read_text() == "x = 3\n"
+    assert "four" in (repository / "b.py").read_text()
+    face = Face()
+    face.resolutions = [TakeEdit()]
+    assert await take(task, open_taking(task), "ask", face, journal)
+    assert ((repository / "a.py").read_text(), (repository / "b.py").read_text()) == ("x = 2\n", "one = 11\n")
+
+
+async def test_a_file_that_both_made_is_a_conflict(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """Text or not."""
+    for name, data in (("both.py", b"theirs = 1\n"), ("both.bin", b"\0task")):
+        (place / name).write_bytes(data)
+        (repository / name).write_bytes(data + b"mine")
+        with pytest.raises(EditConflict):
+            await take(task, open_taking(task), "always", Face(), journal)
+        assert (repository / name).read_bytes() == data + b"mine"
+        (place / name).unlink()
+
+
+async def test_hunks_and_files_can_be_chosen(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """What is not taken stays as it was; a new file of which nothing is taken is not made."""
+    (place / "a.py").write_text("x = 2\n")
+    (place / "b.py").unlink()
+    (place / "made.py").write_text("made = 1\n")
+    face = Face()
+    face.decisions = [AcceptHunks(frozenset({0}))]
+    assert await take(task, open_taking(task), "ask", face, journal)
+    assert (repository / "a.py").read_text() == "x = 2\n"
+    assert (repository / "b.py").exists()
+    assert not (repository / "made.py").exists()
+    assert await take(task, open_taking(task, ["b.py"]), "always", Face(), journal)
+    assert not (repository / "b.py").exists()
+    with pytest.raises(UsageError, match="none of these"):
+        open_taking(task, ["other.py"])
+
+
+async def test_nothing_is_written_after_a_no(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """Binary files neither."""
+    (place / "a.py").write_text("x = 2\n")
+    (place / "image").write_bytes(b"\0")
+    face = Face()
+    face.decisions = [Reject()]
+    assert await take(task, open_taking(task), "ask", face, journal) is None
+    assert (repository / "a.py").read_text() == "x = 1\n"
+    assert not (repository / "image").exists()
+
+
+async def test_links_are_said_and_left(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """A link that a task made could lead anywhere."""
+    (place / "link").symlink_to("/etc/passwd")
+    taking = open_taking(task)
+    assert (taking.left_out, taking.is_empty) == (("link",), True)
+    assert not (repository / "link").is_symlink()
+    (repository / "a.py").unlink()
+    (repository / "a.py").symlink_to("b.py")
+    (place / "a.py").write_text("x = 2\n")
+    with pytest.raises(EditConflict):  # the user has made a link of it: what it leads to has other contents
+        await take(task, open_taking(task), "always", Face(), journal)
