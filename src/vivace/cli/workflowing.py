@@ -131,7 +131,7 @@ def _go_on(
 ) -> int:
     lock = folder.take_lock()
     try:
-        folder.write_pid(lock)
+        folder.write_pid(lock, os.getpid())
         return asyncio.run(_run(settings, folder, root, title, policy, limits, TaskFace(output_format)))
     finally:
         os.close(lock)
