@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.loop.working import call
 from tests.e2e.conftest import SHOUTED
 from tests.e2e.terminal import PROGRAM, Done, Home, kill_hard, wait_until
 from vivace.agent.conversation.transcript.records import SCHEMA
@@ -185,3 +186,19 @@ def test_without_a_server_file_the_history_is_sent(home: Home) -> None:
     done = home.run("-p", "And that?", "--continue", "--output-format", "json")
     assert done.event("result")["text"] == "I remember."
     assert done.event("result")["total_tokens"] > 200
+
+
+def test_a_model_with_tools_writes_only_after_yes(home: Home) -> None:
+    """Without --yes its change is refused and the exit code says so; with it the diff is on stdout."""
+    (home.work / "a.py").write_text("x = 1\n")
+    edit = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
+    home.script({"": "Done."}, steps=[edit, "That was it."], context_tokens=60000)
+    done = home.run("-p", "make x two")
+    assert (done.code, done.out) == (4, "That was it.\n"), done.err
+    assert "edit refused" in done.err
+    assert (home.work / "a.py").read_text() == "x = 1\n"
+    done = home.run("-p", "make x two", "--yes")
+    assert done.code == 0, done.err
+    assert "+x = 2\n" in done.out
+    assert done.out.endswith("That was it.\n")
+    assert (home.work / "a.py").read_text() == "x = 2\n"

@@ -26,12 +26,17 @@ from vivace.agent.events import (
     MemoryUsed,
     NamesUndefined,
     Retold,
+    TaskStepped,
     UnitLeft,
     UserTestsEnded,
 )
+from vivace.agent.loop import steps
+from vivace.agent.loop.steps import AnyStep
+from vivace.agent.tools.bounded import printable
 from vivace.cli.commands.prompt import OutputFormat
 from vivace.cli.show.screen import complain
 from vivace.errors import VivaceError
+from vivace.redaction import redact
 
 
 class HeadlessPresenter:
@@ -56,6 +61,8 @@ class HeadlessPresenter:
         match event:
             case AnswerGrew(delta=delta):
                 self._write(delta)
+            case TaskStepped(step=step):
+                self._show_step(step)
             case CodeRead() | MemoryUsed():
                 self.progress(f"({event.in_words})")
             case Abandoned():
@@ -80,6 +87,22 @@ class HeadlessPresenter:
             case EditApplied(proposal=proposal):
                 run = "" if self._was_run else ", not run"
                 self.progress(f"Wrote {proposal.paths_text}{run} (`vivace undo` takes it back).")
+
+    def _show_step(self, step: AnyStep) -> None:
+        """Show what a model with tools says and changes; its calls are no part of the answer."""
+        match step:
+            case steps.TextGrew(text=text):
+                self._write(printable(text))
+            case steps.TurnBegan():
+                self._end_line()
+            case steps.CallStarted(tool=tool, title=title):
+                self.progress(redact(printable(f"· {tool} {title}")))
+            case steps.CallEnded(tool=tool, status=status, summary=summary) if status != "done":
+                self.progress(redact(printable(f"  {tool} {status}: {summary}")))
+            case steps.FilesWritten(diff=diff, paths=paths):
+                self._end_line()
+                self._write(redact(printable(diff)))
+                self.progress(f"Wrote {', '.join(paths)} (`vivace undo` takes it back).")
 
     def finish(self, result: Result) -> None:
         """Print the end."""
