@@ -76,7 +76,7 @@ class CompletionCreate(msgspec.Struct, kw_only=True):
 class InfillCreate(msgspec.Struct, kw_only=True):
     """The body of `/infill`. `prompt` is what stands on the cursor's line, behind `input_prefix`."""
 
-    input_prefix: str = ""
+    input_prefix: str | None = None
     input_suffix: str = ""
     prompt: str = ""
     model: Any = None
@@ -117,6 +117,8 @@ def parse_infill(data: bytes | str) -> CompletionRequest:
     """Return a checked request of `/infill`. Fields for samplers that we do not have are passed over."""
     check_sizes(data, _Sized)
     asked = decode(data, InfillCreate)
+    if asked.input_prefix is None:
+        raise missing("There is no text to complete.", "input_prefix")
     if asked.stream:
         raise _unsupported("/infill answers at once.", "stream", "Use /v1/completions for a stream.")
     wanted = INFILL_TOKENS if asked.n_predict is None or asked.n_predict < 0 else asked.n_predict

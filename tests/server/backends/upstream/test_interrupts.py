@@ -24,7 +24,7 @@ from tests.server.backends.upstream.fake import (
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.items import InputItem, Part
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, TextDelta
-from vivace.protocol.shapes.requests import ResponseCreate
+from vivace.protocol.shapes.requests import Infill, ResponseCreate
 from vivace.server.backends.base import Caller, TurnHooks
 from vivace.server.backends.upstream.turn import UpstreamTurn
 from vivace.server.watch.metrics import Metrics
@@ -274,6 +274,14 @@ async def test_candidates_are_refused(box: Asker) -> None:
     """An upstream cannot score them."""
     with pytest.raises(VivaceError) as caught:
         box.begin(generate=False, candidates=["a"])
+    assert (caught.value.code, getattr(caught.value, "status", 0)) == ("unsupported_parameter", 400)
+
+
+async def test_completions_are_refused(box: Asker) -> None:
+    """An upstream is not asked to fill a gap."""
+    request = ResponseCreate(model="box/m", infill=Infill("a", "b"))
+    with pytest.raises(VivaceError, match="not asked for completions") as caught:
+        box.backend.begin(request, "resp_1", Caller())
     assert (caught.value.code, getattr(caught.value, "status", 0)) == ("unsupported_parameter", 400)
 
 

@@ -39,7 +39,7 @@ class Target(NamedTuple):
 def targets() -> list[Target]:
     """Each method of each route that the app has: a new one is attacked, too."""
     anything: Any = _Anything()
-    parts = dict.fromkeys(("about", "responses", "chat", "sockets", "keys"), anything)
+    parts = dict.fromkeys(("about", "responses", "chat", "completions", "sockets", "keys"), anything)
     app = build_app(**parts, port=1, token="x")
     return [target for route in app.routes for target in _targets(route)]
 

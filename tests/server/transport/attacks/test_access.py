@@ -17,7 +17,8 @@ from vivace.client.warm import ServerAddress
 
 def test_the_routes_are_those_of_the_app() -> None:
     """The list is not empty, has both kinds, and what everyone needs."""
-    assert {"/v1/responses", "/v1/chat/completions", "/v1/models", "/metrics"} <= {t.path for t in TARGETS}
+    known = {"/v1/responses", "/v1/chat/completions", "/v1/completions", "/infill", "/v1/models", "/metrics"}
+    assert known <= {t.path for t in TARGETS}
     assert {"GET", "POST", "DELETE", "UPGRADE"} <= {target.method for target in TARGETS}
 
 
