@@ -153,7 +153,7 @@ class Stepper:
         self._apply(turn, len(span.tokens), said, spent_s, begun)
 
     def _row_turns(self, lead: Turn, others: list[Turn], runner: BatchDecodingRunner) -> list[Turn]:
-        """Return the turns of the lead's tier whose next tokens one pass can sample, or none but for two."""
+        """Return the turns of the lead's tier whose next tokens one pass can sample, if there are two."""
         if not others or not self._fits_rows(lead):
             return []
         most = runner.max_rows
@@ -172,12 +172,14 @@ class Stepper:
             (span,) = turn.spans(1)
             assert turn.device_sampling
             rows.append(DecodeRow(span.seq, span.start, span.tokens[0], turn.device_sampling))
+        # Where others wait for a row, the next pass is not of the same turns: nothing is begun for it.
+        steps_ahead = int(len(self._scheduler) <= runner.max_rows)
         passed = time.perf_counter()
         while_running = self._sender.flush
         try:
             said = self._sessions.with_room(
                 [turn.session for turn in turns],
-                lambda: runner.decode_rows(rows, 1, while_running),
+                lambda: runner.decode_rows(rows, steps_ahead, while_running),
                 turns[0].claim,
             )
         except (KVFull, OutOfMemory):
