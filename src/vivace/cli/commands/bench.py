@@ -71,11 +71,21 @@ def engine(
     help="Folder with commit_edits.jsonl: the edits to measure with.",
 )
 @click.option("--no-peers", is_flag=True, help="Leave out transformers and llama.cpp.")
+@click.option("--users", help="Only this: total speed for so many at once, such as 1,2,4,8,16.")
 def gpu(
-    model: str | None, as_json: bool, bits: tuple[str, ...], kv_bits: str, data: Path | None, no_peers: bool
+    model: str | None,
+    as_json: bool,
+    bits: tuple[str, ...],
+    kv_bits: str,
+    data: Path | None,
+    no_peers: bool,
+    users: str | None,
 ) -> int:
-    """Measure one user's speed on an NVIDIA GPU, beside what else is installed."""
+    """Measure the speed on an NVIDIA GPU: one user's, beside what else is installed, or several users'."""
     import json
+
+    if users:
+        return _gpu_users(users, model, [int(each) for each in bits] or [8], as_json=as_json)
 
     from vivace.bench.gpu.report import table
     from vivace.bench.gpu.run import run_gpu_bench
@@ -93,6 +103,25 @@ def gpu(
         has_peers=not no_peers,
     )
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
+    return DONE
+
+
+def _gpu_users(users: str, model: str | None, bits: list[int], *, as_json: bool) -> int:
+    import json
+
+    from vivace.bench.gpu.users import parse_users, run_users_bench, users_table
+    from vivace.config import load_settings
+    from vivace.errors import DONE
+    from vivace.models.store import model_path
+
+    try:
+        counts = parse_users(users)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--users") from None
+    settings = load_settings().having(model=model)
+    path, folder = model_path(settings, settings.model), settings.cache_dir / "gpu"
+    reports = [run_users_bench(path, folder, counts, each) for each in bits]
+    click.echo(json.dumps(reports, indent=2) if as_json else "\n".join(map(users_table, reports)))
     return DONE
 
 

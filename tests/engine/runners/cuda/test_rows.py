@@ -84,7 +84,7 @@ def alone(played: Played, counts: list[int]) -> list[tuple[list[int], "torch.Ten
 @pytest.fixture
 def is_soon_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attention has two parts from 136 tokens on, so that rows with one part and with more meet."""
-    for bits in (8, 16):
+    for bits in (4, 8, 16):
         soon = replace(plan.TUNINGS[bits], attention_cluster=2, attention_parts=((136, 1), (400, 2)))
         monkeypatch.setitem(plan.TUNINGS, bits, soon)
 
@@ -92,8 +92,13 @@ def is_soon_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("is_soon_cut")
 @pytest.mark.parametrize(
     ("bits", "kv_bits", "is_wide"),
-    [(8, 16, False), (8, 16, True), (16, 16, False), (8, 8, True)],
-    ids=["8 bits", "8 bits, large products", "bf16", "8-bit KV, large products"],
+    [
+        pytest.param(8, 16, False, id="8 bits"),
+        pytest.param(8, 16, True, id="8 bits, large products"),
+        pytest.param(16, 16, False, id="bf16", marks=pytest.mark.thorough),
+        pytest.param(4, 16, False, id="4 bits", marks=pytest.mark.thorough),
+        pytest.param(8, 8, True, id="8-bit KV, large products", marks=pytest.mark.thorough),
+    ],
 )
 def test_rows_come_out_as_alone(
     bits: int, kv_bits: int, is_wide: bool, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -103,7 +108,7 @@ def test_rows_come_out_as_alone(
         monkeypatch.setattr(plan, "WIDE_ROWS", 2)
     played, chance = Played(make_runner(bits, seed, kv_bits), seed), random.Random(seed)
     played.begin()
-    for _ in range(5):
+    for _ in range(4):
         seqs = [seq for seq in range(3) if chance.random() < 0.8] or [0, 1]
         played.step(seqs, chance.randrange(2))
     together = [(played.said[seq], played.written(seq)) for seq in range(3)]

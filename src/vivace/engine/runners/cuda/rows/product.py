@@ -45,21 +45,21 @@ def multiply(
     tile: Tile,
 ) -> None:
     """Write for each part the sum over its columns, in the unit of weights and activations."""
+    if digits.is_cuda:
+        launch(digits, weights, sums, cut, tile)
+    else:
+        sums.copy_(plain_sums(digits, weights, cut))
+
+
+def launch(digits: torch.Tensor, weights: torch.Tensor, sums: torch.Tensor, cut: Cut, tile: Tile) -> None:
     _, rows, columns = digits.shape
     count = sums.shape[2]
-    if not digits.is_cuda and not _is_interpreted():
-        sums.copy_(plain_sums(digits, weights, cut))
-        return
     _multiply[(triton.cdiv(count, tile.rows), cut.parts)](
         *(digits, weights, sums, count),
         *(rows, columns, cut.slices, cut.columns // BLOCK, tile.rows),
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
-
-
-def _is_interpreted() -> bool:
-    return not isinstance(_multiply, triton.JITFunction)
 
 
 def plain_sums(digits: torch.Tensor, weights: torch.Tensor, cut: Cut) -> torch.Tensor:
