@@ -196,6 +196,17 @@ class Lease:
         self.found["bench"] = report
         print(table(report), flush=True)
 
+    def stage_tempos(self) -> None:
+        """Measure a realtime turn beside four background turns, with the real weights."""
+        from vivace.bench.gpu.run import make_job
+        from vivace.bench.tempos.measure import FULL
+        from vivace.bench.tempos.report import table
+        from vivace.bench.tempos.run import run_job, sliced_texts
+
+        job = make_job(self.model, self.gpu_folder, 8, self.prefill)
+        self.found["tempos"] = report = run_job(job, sliced_texts(self._material().code), FULL)
+        print(table(report), flush=True)
+
     def stage_fixes(self) -> None:
         self.found["humanevalfix"] = {f"{bits}-bit": self._fixes(bits) for bits in (8, 16)}
 
@@ -269,6 +280,7 @@ class Lease:
                 "equality",
                 "prefill",
                 "bench",
+                "tempos",
                 "four",
                 "fixes",
                 "others",

@@ -89,13 +89,19 @@ async def test_a_task_that_asks_is_answered_from_the_list(open_screen: Open, fil
 @pytest.mark.usefixtures("file")
 async def test_a_running_task_is_watched_and_stopped(open_screen: Open) -> None:
     """Its state grows on the screen; stopped, it can be resumed."""
-    async with open_screen(size=(100, 40), steps=["w" * 4000], step_ms=20) as screen:
+    async with open_screen(size=(100, 40), steps=["w" * 4000] * 2, step_ms=20) as screen:
         await screen.ready()
         await screen.say("/background write a lot")
         await screen.sees("1 task")
         name = only_task(screen).id.rpartition("-")[2]
         await screen.say(f"/tasks {name} watch")
         await screen.sees("state    running")
+        await screen.say(f"/tasks {name}")
+        await screen.sees("Task:", "tell it something")
+        await screen.press("down", "enter")
+        await screen.until(lambda: screen.app.editor.text == f"/tasks {name} steer ", "what to say")
+        await screen.say("be brief")
+        await screen.sees("↪ be brief")
         await screen.say(f"/tasks {name} stop")
         await screen.sees("was stopped", f"/tasks {name} resume", "state    stopped")
 

@@ -133,9 +133,17 @@ async def _choose_action(app: "VivaceApp", task: TaskFolder) -> None:
     elif state.is_over or state.status == "interrupted":
         actions = ["take", "watch", "resume", "remove"]
     else:
-        actions = ["watch", "stop"]
+        actions = ["watch", "steer", "stop"]
     entries = [Entry(name, name, TASK_ACTIONS[name]) for name in actions]
-    app.menu.open(entries, lambda name: app.run_command(f"/tasks {task.id} {name}"), title="Task:")
+
+    def do(name: object) -> None:
+        line = f"/tasks {short_id(task.id)} {name}"
+        if name == "steer":
+            app.editor.set_text(f"{line} ")
+        else:
+            app.run_command(line)
+
+    app.menu.open(entries, do, title="Task:")
 
 
 async def _watch(app: "VivaceApp", task: TaskFolder) -> None:
