@@ -1,4 +1,4 @@
-"""Calls from a real small model, under the grammars of its family: they always parse."""
+"""Calls from two layers of a real model, under the grammars of its family: they always parse."""
 
 import itertools
 import json
@@ -54,8 +54,8 @@ CODE = Tool("pick", "Picks a code.", is_custom=True, syntax="regex", definition=
 
 
 @pytest.fixture(scope="module")
-def desk(smol: Path) -> Iterator[Desk]:
-    runner = LlamaRunner(smol, context_tokens=1024, threads=1)
+def desk(shallow: Path) -> Iterator[Desk]:
+    runner = LlamaRunner(shallow, context_tokens=1024, threads=1)
     desk = Desk(runner)
     yield desk
     desk.engine.close()
