@@ -15,7 +15,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(context: click.Context, shell: str) -> None:
     """Print the completion of a shell, to be read by it.
 
-    For bash: eval "$(vivace completion bash)" in ~/.bashrc.
+    For bash: eval "$(vivace completion bash)" in ~/.bashrc; for zsh the same with its name in ~/.zshrc, below
+    compinit; for fish: vivace completion fish | source, in ~/.config/fish/config.fish.
     """
     found = get_completion_class(shell)
     assert found is not None, "one of SHELLS"
