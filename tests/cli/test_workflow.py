@@ -56,6 +56,18 @@ def test_a_failed_one_is_resumed_where_it_failed(project: Home) -> None:
     assert project.run("workflow", "run", "flaky", "x=1").code == 2
 
 
+def test_a_broken_one_does_not_hide_the_others(home: Home) -> None:
+    """The list says what is wrong with it; running it says the same and ends with 2."""
+    folder = home.folder / "config" / "vivace" / "workflows"
+    folder.mkdir(parents=True)
+    (folder / "broken.toml").write_text("steps = 3")
+    listed = home.run("workflow", "list")
+    assert listed.code == 0
+    assert "broken           user     The workflow broken cannot be understood" in listed.out
+    assert "changelog        vivace" in listed.out
+    assert home.run("workflow", "run", "broken").code == 2
+
+
 def test_in_the_background_it_is_a_task(project: Home) -> None:
     """It works on a copy, and its changes are taken over like those of any task."""
     started = project.run("workflow", "run", "rename", "old=old", "new=fresh", "--background")

@@ -25,7 +25,7 @@ from vivace.agent.tasks.control import start_task
 from vivace.agent.tasks.log import LogFace, TaskLog
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tools.bounded import printable
-from vivace.agent.workflows.finding import find_workflow, list_workflows
+from vivace.agent.workflows.finding import Found, find_workflow, list_workflows
 from vivace.agent.workflows.running import WorkflowRun, with_defaults
 from vivace.cli.commands.run import OutputFormat
 from vivace.cli.connection import with_model_here
@@ -50,8 +50,17 @@ class Given:
 
 def list_here(settings: Settings) -> None:
     for each in list_workflows(settings, Path.cwd()):
-        about = each.parsed().description if each.is_usable else "not trusted: see `vivace trust`"
-        click.echo(printable(f"{each.name:<16} {each.source:<8} {' '.join(about.split())}"))
+        click.echo(printable(f"{each.name:<16} {each.source:<8} {' '.join(_about(each).split())}"))
+
+
+def _about(found: Found) -> str:
+    """Return what it is for, or why it cannot be run."""
+    if not found.is_usable:
+        return "not trusted: see `vivace trust`"
+    try:
+        return found.parsed().description
+    except UsageError as error:
+        return error.message
 
 
 def show_one(settings: Settings, name: str) -> None:

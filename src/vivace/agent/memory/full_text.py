@@ -61,11 +61,17 @@ def opened(file: Path, schema: str) -> Iterator[sqlite3.Connection]:
             connection.executescript(schema)
             yield connection
     except sqlite3.OperationalError as error:
-        raise WriteProblem(f"{file} cannot be used: {error}.", "Make room, then try again.") from error
+        raise WriteProblem(f"{file} cannot be used: {error}.", _hint(error)) from error
     except sqlite3.DatabaseError as error:
         raise Damaged(str(error)) from error
     finally:
         connection.close()
+
+
+def _hint(error: sqlite3.Error) -> str:
+    if "fts5" in str(error):
+        return "The SQLite of this Python has no full-text search (FTS5): use another build of Python."
+    return "Another process may use it, or the disk is full: try again."
 
 
 def set_aside(file: Path) -> Path:

@@ -59,7 +59,7 @@ def _shipped() -> list[Found]:
 def _users(settings: Settings) -> list[Found]:
     if settings.config_dir is None:
         return []
-    paths = sorted((settings.config_dir / "workflows").glob(f"*{SUFFIX}"))
+    paths = sorted(path for path in (settings.config_dir / "workflows").glob(f"*{SUFFIX}") if path.is_file())
     return [Found(path.stem, "user", path.read_text("utf-8", "replace")) for path in paths]
 
 

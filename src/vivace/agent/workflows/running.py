@@ -100,7 +100,7 @@ class WorkflowRun:
                 self._save(step, values, await self._one(step, values, key))
 
     async def _run_parallel(self, step: Step, values: dict[str, str], key: str) -> None:
-        """Run all at once. If one fails the others are ended, and the whole is taken up again later."""
+        """Run all at once, each to its end. If one fails the workflow ends; the others count as done."""
         if step.when and not filled(step.when, values).strip():
             return
         async with asyncio.TaskGroup() as group:
