@@ -282,3 +282,13 @@ class TestResuming:
         write(bench.folder / "ok", "")
         assert (await bench.run(text, before=seen)).reason == "completed"
         assert not bench.face.seen(ApprovalAsked)
+
+    async def test_a_no_is_not_an_interruption(self, bench: Bench) -> None:
+        """What was never allowed to begin is asked about as the first time, not as cut off."""
+        policy = Policy("workspace-write", "ask")
+        assert (await bench.run(self.TEXT, policy=policy)).exit_code == 4
+        seen = list(bench.face.steps)
+        bench.face.steps.clear()
+        bench.face.answers = [Approval(is_allowed=True)] * 2
+        assert (await bench.run(self.TEXT, before=seen, policy=policy)).exit_code == 0
+        assert not any("cut off" in asked.reason for asked in bench.face.seen(ApprovalAsked))
