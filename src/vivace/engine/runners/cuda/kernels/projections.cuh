@@ -113,10 +113,13 @@ template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2
         value[p] = load_fresh((const Float2*)(part + row * HEAD_DIM) + pair % (HEAD_DIM / 2));
     }
     if (parts == 1) return value[0];
-#if BATCH  // a row may have fewer parts: below 0 is the total of one that is not there
-    if (stats[parts > 1].y < 0.0f) return value[0];
-    UNROLL for (int p = 0; p < parts; p++)
-        if (stats[p].y < 0.0f) stats[p] = {NO_MAXIMUM, 0.0f}, value[p] = {0.0f, 0.0f};
+#if BATCH  // a row may have fewer parts: below 0 is the total of one that is not there. No branch: loads would wait
+    bool is_only = stats[parts > 1].y < 0.0f;
+    UNROLL for (int p = 0; p < parts; p++) {
+        bool is_there = stats[p].y >= 0.0f;
+        stats[p] = {is_there ? stats[p].x : NO_MAXIMUM, is_there ? stats[p].y : 0.0f};
+        if (p) value[p] = {is_there ? value[p].x : 0.0f, is_there ? value[p].y : 0.0f};
+    }
 #endif
     float most = NO_MAXIMUM, total = 0.0f;
     UNROLL for (int p = 0; p < parts; p++) most = greater(most, stats[p].x);
@@ -126,7 +129,11 @@ template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2
         total += weight;
     }
     float inverse = divide(1.0f, total);
+#if BATCH
+    return {is_only ? value[0].x : sum.x * inverse, is_only ? value[0].y : sum.y * inverse};
+#else
     return {sum.x * inverse, sum.y * inverse};
+#endif
 }
 #if !WIDE
 template <int parts>
