@@ -58,10 +58,8 @@ class TerminalPresenter:
         match event:
             case EditStarted():
                 self._spinner.wait_for("Choosing the part to change")
-            case EditPlanned(units=units):
-                screen.say("Plan:")
-                for planned in units:
-                    screen.say(f"  {planned.path}:{planned.unit.lines_text}  {planned.in_words}")
+            case EditPlanned():
+                self._show_plan(event)
             case MemoryUsed():
                 screen.dim(event.in_words)
             case UnitLeft():
@@ -103,19 +101,27 @@ class TerminalPresenter:
                 if self._is_answering:
                     screen.say()
                     self._show_times()
-            case EditApplied(proposal=proposal, entry=entry, apply_ms=apply_ms):
-                run = "" if self._was_run else ", not run"
-                screen.say(f"Wrote {proposal.paths_text}{run} (`vivace undo` takes it back).")
-                for file in entry.files:
-                    if file.is_merged:
-                        screen.say(f"{file.path} had changed meanwhile: both changes are in it now.")
-                self._show_times(apply_ms)
+            case EditApplied():
+                self._show_written(event)
             case EditNotApplied(reason=reason):
                 if reason != "shown_only":
                     screen.say("Nothing written.")
                 self._show_times()
             case Failed(error=error):
                 complain(error.message, error.hint)
+
+    def _show_plan(self, event: EditPlanned) -> None:
+        self._screen.say("Plan:")
+        for planned in event.units:
+            self._screen.say(f"  {planned.path}:{planned.unit.lines_text}  {planned.in_words}")
+
+    def _show_written(self, event: EditApplied) -> None:
+        run = "" if self._was_run else ", not run"
+        self._screen.say(f"Wrote {event.proposal.paths_text}{run} (`vivace undo` takes it back).")
+        for file in event.entry.files:
+            if file.is_merged:
+                self._screen.say(f"{file.path} had changed meanwhile: both changes are in it now.")
+        self._show_times(event.apply_ms)
 
     def _show_times(self, apply_ms: float | None = None) -> None:
         """Say where the time of the turns went: one line, or every stage if that was asked for."""
