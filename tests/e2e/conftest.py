@@ -26,7 +26,7 @@ SHOUTED = "```python\ndef show(task):\n    print(task.title.upper())\n```"
 def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path)
     yield home
-    home.run("stop")
+    home.stop()
 
 
 @pytest.fixture

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vivace.client import warm
+from vivace.config import Settings
+
 DEADLINE_S = 400.0  # for what never comes
 PROGRAM = [sys.executable, "-m", "vivace"]
 
@@ -78,6 +81,11 @@ class Home:
         with self.start(*args) as process:
             out, err = process.communicate(timeout=DEADLINE_S)
         return Done(process.returncode, out, err)
+
+    def stop(self) -> None:
+        """End the server, if one runs, without a process for that."""
+        env = self.env()
+        warm.stop_server(Settings(Path(env["VIVACE_CACHE_DIR"]), Path(env["VIVACE_STATE_DIR"])))
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.run("status", "--json").out)
