@@ -240,7 +240,8 @@ class Lease:
 
     def stage_alone(self) -> None:
         """Answer 20 edits of each set one after the other: the seconds that one user waits."""
-        self._answer("alone.jsonl", [], "--at-once", "1", "--sample", "20")
+        ways = os.environ.get("EDITS", "").split()
+        self._answer("alone.jsonl", ways, "--at-once", "1", "--sample", "20")
 
     def _answer(self, name: str, ways: list[str], *how: str) -> None:
         from gpu_edits import answer_sets, make_folder  # type: ignore[import-not-found,unused-ignore]
