@@ -154,5 +154,8 @@ def test_the_plot_rises_with_the_score_and_goes_right_with_the_time(data: Path, 
     assert high_y < low_y
     dots = [dot for dot in root.iter(f"{name}circle") if dot.get("r") == "5"]
     assert len(dots) == 3
+    assert "beside each other" not in svg(report)
+    report["efforts"]["low"]["tasks_at_once"] = 16
+    assert "16 beside each other" in svg(report)
     report["efforts"] = {}
     assert "Nothing has been judged" in svg(report)

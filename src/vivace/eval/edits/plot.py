@@ -10,6 +10,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from vivace.errors import WriteProblem
+from vivace.eval.edits.report import beside_each_other
 from vivace.eval.edits.results import BARE
 
 WIDTH, HEIGHT = 760, 440
@@ -47,7 +48,8 @@ def draw(report: dict[str, Any], file: Path) -> None:
 def svg(report: dict[str, Any]) -> str:
     efforts = {name: counts for name, counts in report["efforts"].items() if counts["pass_rate"] is not None}
     parts = [_text(LEFT, 30, f"{report['set']}, {report['model']}", size=18)]
-    parts.append(_text(LEFT, 50, "right edits, by the median seconds of one", colour=FAINT))
+    seconds = f"right edits, by the median seconds of one{beside_each_other(report)}"
+    parts.append(_text(LEFT, 50, seconds, colour=FAINT))
     if efforts:
         axes = Axes(max(counts["seconds_median"], 1e-3) for counts in efforts.values())
         parts += [*_grid(axes), *_curve(axes, efforts)]

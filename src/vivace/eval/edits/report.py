@@ -101,7 +101,8 @@ def table(report: dict[str, Any]) -> str:
         )
         lines.append(f"{effort:<8}" + "".join(f"{cell:>10}" for cell in cells))
     lines += [
-        "Seconds: the median of a task. Tokens: generated, a task. Lines: changed by edit / reference.",
+        f"Seconds: the median of a task{beside_each_other(report)}. Tokens: generated, a task. "
+        "Lines: changed by edit / reference.",
         "Outside: changed lines outside of the units, all tasks together.",
     ]
     if report["left_out"]:
@@ -109,6 +110,12 @@ def table(report: dict[str, Any]) -> str:
     if waiting := sum(counts["unjudged"] for counts in report["efforts"].values()):
         lines.append(f"{waiting} answers are not judged yet: vivace eval edits --score {report['results']}")
     return "\n".join(lines)
+
+
+def beside_each_other(report: dict[str, Any]) -> str:
+    """Return ", 16 beside each other", or nothing where one task ran at a time."""
+    at_once = max((counts["tasks_at_once"] for counts in report["efforts"].values()), default=1)
+    return f", {at_once} beside each other" if at_once > 1 else ""
 
 
 def _percent(share: float | None) -> str:
