@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -75,8 +76,8 @@ def evaluate_edits(settings: Settings, options: EditsOptions) -> int:
             _run(settings, options, plan, results, progress)
         except KeyboardInterrupt:
             _note(f"Interrupted. The same command goes on from here: {results.path}")
-            return _report(plan, results, options, INTERRUPTED)
-        return _report(plan, results, options, DONE)
+            return _report([plan], results, options, INTERRUPTED)
+        return _report([plan], results, options, DONE)
 
 
 def score_edits(settings: Settings, options: EditsOptions, file: Path) -> int:
@@ -84,10 +85,10 @@ def score_edits(settings: Settings, options: EditsOptions, file: Path) -> int:
     if not file.is_file():
         raise UsageError(f"{file} is not there.", "Name the results file of an earlier `vivace eval edits`.")
     with Results(file) as results:
-        for plan in plans_of(results, options.data or settings.evals_folder):
+        plans = list(plans_of(results, options.data or settings.evals_folder))
+        for plan in plans:
             asyncio.run(judge_results(plan.keys, results, Progress(plan, results).tell))
-            _report(plan, results, options, DONE)
-    return DONE
+        return _report(plans, results, options, DONE)
 
 
 def check_set(settings: Settings, options: EditsOptions) -> int:
@@ -186,11 +187,13 @@ def _results_file(settings: Settings, plan: EditsPlan) -> Path:
     return settings.state_dir / "evals" / f"{plan.set_name}-{model}.jsonl"
 
 
-def _report(plan: EditsPlan, results: Results, options: EditsOptions, code: int) -> int:
-    report = summary(plan, results)
-    print(json.dumps(report, ensure_ascii=False) if options.as_json else table(report), flush=True)
+def _report(plans: Sequence[EditsPlan], results: Results, options: EditsOptions, code: int) -> int:
+    """Print a table, or a line of JSON, for each set, and draw all of them into one picture."""
+    reports = [summary(plan, results) for plan in plans]
+    for report in reports:
+        print(json.dumps(report, ensure_ascii=False) if options.as_json else table(report), flush=True)
     if options.plot:
-        draw(report, options.plot)
+        draw(reports, options.plot)
     return code
 
 

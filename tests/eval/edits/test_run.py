@@ -146,16 +146,16 @@ def test_the_plot_rises_with_the_score_and_goes_right_with_the_time(data: Path, 
     plan, results = made_results(data, tmp_path / "r.jsonl")
     with results:
         report = summary(plan, results)
-    root = ElementTree.fromstring(svg(report))
+    root = ElementTree.fromstring(svg([report]))
     name = "{http://www.w3.org/2000/svg}"
     (line,) = root.iter(f"{name}polyline")
     (low_x, low_y), (high_x, high_y) = [tuple(map(float, at.split(","))) for at in line.get("points").split()]
     assert high_x > low_x
     assert high_y < low_y
     dots = [dot for dot in root.iter(f"{name}circle") if dot.get("r") == "5"]
-    assert len(dots) == 3
-    assert "beside each other" not in svg(report)
+    assert len(dots) == 2
+    assert "beside each other" not in svg([report])
     report["efforts"]["low"]["tasks_at_once"] = 16
-    assert "16 beside each other" in svg(report)
+    assert "16 beside each other" in svg([report])
     report["efforts"] = {}
-    assert "Nothing has been judged" in svg(report)
+    assert "Nothing has been judged" in svg([report])
