@@ -156,6 +156,12 @@ class ProjectNotTrusted(ApprovalNeeded):
     code = "project_not_trusted"
 
 
+class McpProblem(VivaceError):
+    """A server of tools (MCP) did not start, did not answer, or answered with an error."""
+
+    code = "mcp_problem"
+
+
 class LimitReached(VivaceError):
     """It took as many turns or tokens as were allowed, and is not finished."""
 

@@ -35,6 +35,7 @@ EXTRAS = (
         "the engine for NVIDIA GPUs (H100, H200)",
         ("torch", "triton", "gguf", "safetensors", "tokenizers"),
     ),
+    Extra("mcp", "tools of MCP servers, and `vivace mcp serve`", ("mcp", "httpx2")),
     Extra("otel", "OpenTelemetry traces", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
 )
 

@@ -13,13 +13,17 @@ import click
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.loop.opening import check_can_call_tools, open_task
 from vivace.agent.loop.task import TaskLimits
+from vivace.agent.mcp.opening import opened_servers, servers_of
+from vivace.agent.mcp.servers import NamedServer
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks.control import start_task
 from vivace.agent.tasks.log import encode_record
+from vivace.agent.trust.project import ProjectFiles
 from vivace.cli.commands.run import Given
 from vivace.cli.connection import with_model_here
 from vivace.cli.show.screen import complain
 from vivace.cli.show.task import TaskFace
+from vivace.cli.trusting import project_for
 from vivace.config import Settings
 from vivace.errors import DONE
 
@@ -27,7 +31,10 @@ from vivace.errors import DONE
 def run_task(settings: Settings, given: Given) -> int:
     """Work on the task; return the exit code."""
     check_can_call_tools(settings, settings.model)
-    return asyncio.run(_run(with_model_here(settings), given))
+    here = Path.cwd()
+    project = ProjectFiles(here) if given.no_project else project_for(settings, here)
+    servers = servers_of(settings, project)
+    return asyncio.run(_run(with_model_here(settings), given, servers))
 
 
 def start_in_background(settings: Settings, given: Given) -> int:
@@ -55,20 +62,24 @@ def _limits(given: Given) -> TaskLimits:
     return TaskLimits(given.max_turns, given.max_tokens, given.max_minutes * 60)
 
 
-async def _run(settings: Settings, given: Given) -> int:
+async def _run(settings: Settings, given: Given, servers: list[NamedServer]) -> int:
     face = TaskFace(given.output_format)
     connection = Connection(settings, face.progress)
     try:
-        task = await open_task(
-            settings,
-            Path.cwd(),
-            given.task,
-            face,
-            connection,
-            policy=_policy(given),
-            limits=_limits(given),
-        )
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.stop)
-        return (await task.run()).exit_code
+        async with opened_servers(servers, Path.cwd()) as opened:
+            for problem in opened.problems:
+                face.progress(f"{problem.message} {problem.hint}".strip())
+            task = await open_task(
+                settings,
+                Path.cwd(),
+                given.task,
+                face,
+                connection,
+                policy=_policy(given),
+                limits=_limits(given),
+                foreign_tools=opened.tools,
+            )
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.stop)
+            return (await task.run()).exit_code
     finally:
         await connection.close()

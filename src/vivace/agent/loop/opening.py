@@ -5,6 +5,7 @@ Does not run it (`task`).
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
@@ -16,7 +17,7 @@ from vivace.agent.loop.task import Task, TaskLimits
 from vivace.agent.memory.recall import LARGE_CHARS, Memory, Recalled
 from vivace.agent.permissions.policy import Policy, project_policy
 from vivace.agent.sandbox.run import run_sandboxed
-from vivace.agent.tools.base import ToolContext
+from vivace.agent.tools.base import Tool, ToolContext
 from vivace.agent.tools.toolbox import own_tools
 from vivace.config import Settings
 from vivace.errors import SandboxUnavailable, UsageError
@@ -60,13 +61,19 @@ async def open_task(
     *,
     policy: Policy,
     limits: TaskLimits,
+    foreign_tools: Sequence[Tool] = (),
 ) -> Task:
-    """Return a task in this folder. Nothing is asked yet."""
+    """Return a task in this folder. Nothing is asked yet.
+
+    `foreign_tools` are those of other programs: what they say of themselves is text that the user did not
+    write, so the task is tainted from the beginning.
+    """
     check_instruction(instruction)
     journal = Journal(settings.state_dir / "undo")
     desk = await open_desk(folder, instruction, presenter, policy, journal)
     desk.recalled = await asyncio.to_thread(recall, settings, folder, instruction)
-    desk.is_tainted = desk.recalled.has_strangers_text
+    desk.tools = [*desk.tools, *foreign_tools]
+    desk.is_tainted = desk.recalled.has_strangers_text or bool(foreign_tools)
     checkpoint = new_checkpoint(opening_message(desk.recalled, instruction))
     return Task(new_id(), connection, settings.model, desk, limits, checkpoint)
 

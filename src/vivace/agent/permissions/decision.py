@@ -42,6 +42,7 @@ class CallForeignTool:
     """A tool that is not ours, such as one of an MCP server: what it does is not known."""
 
     name: str
+    arguments: str = ""  # a yes to one call is none to another
 
 
 Need = ReadPath | WritePath | RunCommand | CallForeignTool
@@ -82,7 +83,7 @@ def _verdict(need: Need, policy: Policy, situation: Situation) -> Verdict:
             return _write(place, policy, situation)
         case RunCommand():
             return _run(need, policy, situation)
-        case CallForeignTool(name):
+        case CallForeignTool(name=name):
             return _asked(policy, f"{name} is a tool of another program, which may do anything.")
 
 

@@ -69,11 +69,12 @@ def sandbox_command(
     *,
     mounts: Sequence[str] = (),
     starts_in: str = FOLDER,
+    seccomp: int | None = None,
 ) -> list[str]:
     """Return the command line up to the program.
 
     `files` are descriptors, by their name in the folder. `mounts` are further options, for folders of the
-    user's.
+    user's. `seccomp` is a descriptor with the filter of system calls.
     """
     command = [bubblewrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox"]
@@ -87,6 +88,8 @@ def sandbox_command(
         command += ["--ro-bind", str(path), str(path)]
     for name, descriptor in files.items():
         command += ["--file", str(descriptor), f"{FOLDER}/{name}"]
+    if seccomp is not None:
+        command += ["--seccomp", str(seccomp)]
     closed = [part for path in ("/proc", "/dev", "/") for part in ("--remount-ro", path)]
     return [*command, *closed, "--chdir", starts_in, "--"]
 

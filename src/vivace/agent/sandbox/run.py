@@ -26,6 +26,7 @@ from vivace.agent.sandbox.bubblewrap import (
     sandbox_command,
     unavailable,
 )
+from vivace.agent.sandbox.seccomp import seccomp_filter
 from vivace.agent.sandbox.usage import children_of, usage_of
 from vivace.agent.sandbox.workspace import Workspace, mounted
 from vivace.child_python import python_command
@@ -99,6 +100,8 @@ async def run_sandboxed(
     began_s = time.monotonic()
     with contextlib.ExitStack() as stack:
         descriptors = {name: _descriptor(stack, data) for name, data in (files or {}).items()}
+        rules = seccomp_filter()
+        seccomp = _descriptor(stack, rules) if rules else None
         ready = stack.enter_context(_Ready())
         walls = sandbox_command(
             bubblewrap,
@@ -107,6 +110,7 @@ async def run_sandboxed(
             limits.folder_bytes,
             mounts=stack.enter_context(mounted(workspace)) if workspace else mounts,
             starts_in=str(workspace.path) if workspace else FOLDER,
+            seccomp=seccomp,
         )
         starting = asyncio.create_subprocess_exec(
             *walls,
@@ -118,7 +122,7 @@ async def run_sandboxed(
             env={**ENVIRONMENT, **(environment or {})},
             cwd="/",
             start_new_session=True,  # Ctrl-C at our terminal is for us to handle
-            pass_fds=(ready.writer, *descriptors.values()),
+            pass_fds=(ready.writer, *descriptors.values(), *([seccomp] if seccomp is not None else [])),
         )
         process = await _started(asyncio.ensure_future(starting), ready)
         output, stopped_by = await _supervise(process, ready, limits, workspace)

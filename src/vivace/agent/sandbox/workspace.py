@@ -1,6 +1,7 @@
 """A folder of the user's inside the sandbox: writable, but for what is protected in it.
 
-Owns which mounts make it so. What is protected and missing cannot be mounted over, so an empty file or folder
+Owns which mounts make it so. Sockets of other programs in it are covered: no network namespace keeps one from
+connecting to them. What is protected and missing cannot be mounted over, so an empty file or folder
 is made in its place for as long as a program runs, and recognised by its time when it is removed. Programs
 of several processes may run in one folder at once: the last one cleans up. Does not own the other walls
 (`bubblewrap`), nor what is protected (`paths`).
@@ -40,10 +41,11 @@ def mounted(workspace: Workspace) -> Iterator[list[str]]:
     root = workspace.path
     git = [part for path in _git_folders(root) for part in _read_only(path)]
     if not workspace.is_writable:
-        yield [*_read_only(root), *git]
+        _, sockets = _look_through(root, workspace.protected)
+        yield [*_read_only(root), *git, *_covered(sockets)]
         return
     with _shared(root):
-        found = _protected_in(root, workspace.protected)
+        found, sockets = _look_through(root, workspace.protected)
         for path in found:
             _check_protectable(path)
         stubs = [_made(root / name) for name in _missing(root, workspace.protected, found)]
@@ -53,6 +55,7 @@ def mounted(workspace: Workspace) -> Iterator[list[str]]:
             str(root),
             *(part for path in (*found, *stubs) for part in _read_only(path)),
             *git,
+            *_covered(sockets),
         ]
 
 
@@ -60,9 +63,14 @@ def _read_only(path: Path) -> list[str]:
     return ["--ro-bind", str(path), str(path)]
 
 
-def _protected_in(root: Path, protected: frozenset[str]) -> list[Path]:
-    """Return what is protected in the folder and below it. Links to folders are not followed."""
-    found, waiting = [], deque([root])
+def _covered(sockets: list[Path]) -> list[str]:
+    """Return what makes each socket a name that nobody listens at."""
+    return [part for path in sockets for part in ("--ro-bind", "/dev/null", str(path))]
+
+
+def _look_through(root: Path, protected: frozenset[str]) -> tuple[list[Path], list[Path]]:
+    """Return what is protected in the folder and below it, and the sockets. Links are not followed."""
+    found, sockets, waiting = [], [], deque([root])
     for _ in range(MAX_FOLDERS):
         if not waiting:
             break
@@ -72,7 +80,15 @@ def _protected_in(root: Path, protected: frozenset[str]) -> list[Path]:
                     found.append(Path(entry.path))
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(Path(entry.path))
-    return found
+                elif not entry.is_file(follow_symlinks=False) and _is_socket(entry.path):
+                    sockets.append(Path(entry.path))
+    return found, sockets
+
+
+def _is_socket(path: str) -> bool:
+    with suppress(OSError):
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    return False
 
 
 def _missing(root: Path, protected: frozenset[str], found: list[Path]) -> list[str]:

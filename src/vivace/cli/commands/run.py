@@ -25,6 +25,7 @@ class Given:
     max_tokens: int
     max_minutes: float
     background: bool
+    no_project: bool
     model: str | None
 
 
@@ -68,6 +69,7 @@ class Given:
     is_flag=True,
     help="Work on a copy of this folder, beside everything else; see `vivace tasks`.",
 )
+@click.option("--no-project", is_flag=True, help="Without the MCP servers that this folder names.")
 @model_option
 def run(**given: Any) -> int:
     """Work on a task with tools: read, search, edit, run commands.

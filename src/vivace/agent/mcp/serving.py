@@ -1,0 +1,197 @@
+"""Our edit and our question as MCP tools for other agents, in one folder.
+
+Owns what the two tools do and may do: a path is decided on like a task's (`decision`), an edit goes through
+the journal, and `vivace undo` takes it back. Does not own the edit itself (`flow`). Serving needs the extra
+`mcp`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from vivace import __version__
+from vivace.agent.ask import read_question, run_ask
+from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.transcript.recording import unified
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
+from vivace.agent.edits.find.target import parse_target
+from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.edits.scope import checked_instruction, read_scope
+from vivace.agent.events import AgentEvent, AnswerGrew, EditProposed
+from vivace.agent.model import Model
+from vivace.agent.permissions.decision import Need, ReadPath, Situation, WritePath, decide
+from vivace.agent.permissions.paths import locate
+from vivace.agent.permissions.policy import Policy, project_policy
+from vivace.agent.tools.base import Arguments, schema_of
+from vivace.config import Settings
+from vivace.errors import ApprovalNeeded, ServerGone, VivaceError
+from vivace.models.presence import with_model_present
+from vivace.models.progress import Silent
+
+T = TypeVar("T")
+
+
+class EditArguments(Arguments, frozen=True, kw_only=True):
+    path: Annotated[str, Meta(description="PATH, PATH:NAME or PATH:L1-L2, relative to the folder")]
+    instruction: Annotated[str, Meta(description="what to change, in plain words")]
+    apply: Annotated[bool, Meta(description="write the change; false: only return the diff")] = True
+
+
+class AskArguments(Arguments, frozen=True, kw_only=True):
+    question: str
+    paths: Annotated[tuple[str, ...], Meta(description="files to read with it")] = ()
+
+
+class OwnTools:
+    """The two tools, in one folder."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._connection = Connection(settings)
+        self._is_model_here = False
+        self._fetching = asyncio.Lock()
+
+    async def edit(self, given: EditArguments) -> str:
+        """Rewrite the unit that the instruction is about. Return the diff, and how to undo it."""
+        target = parse_target(str(self._folder / given.path))
+        self._check(WritePath(locate(self._folder, str(target.path))))
+        instruction = checked_instruction(given.instruction)
+        journal = Journal(self._settings.state_dir / "undo")
+        journal.heal()
+        scope = read_scope(target, to_write=given.apply, instruction=instruction)
+        task = EditTask((scope,), instruction, "always" if given.apply else "never")
+        kept = _Kept()
+
+        async def work(model: Model) -> str:
+            entry = await run_edit(task, model, kept, journal)
+            what = (
+                f"Written; `vivace undo --number {entry.number}` takes it back." if entry else "Not written."
+            )
+            return f"{what}\n{kept.diff}"
+
+        return await self._with_model(work)
+
+    async def ask(self, given: AskArguments) -> str:
+        """Answer a question, perhaps about files of the folder."""
+        for path in given.paths:
+            self._check(ReadPath(locate(self._folder, path)))
+        question = read_question(given.question, [self._folder / path for path in given.paths])
+        kept = _Kept()
+
+        async def work(model: Model) -> str:
+            kept.text = ""
+            await run_ask(question, model, kept)
+            return kept.text
+
+        return await self._with_model(work)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    def _check(self, need: Need) -> None:
+        """Raise ApprovalNeeded for what is not simply allowed: nobody is here to ask."""
+        project = project_policy(self._folder)
+        policies = (Policy(), project) if project else (Policy(),)
+        verdict = decide([need], policies, Situation(is_tainted=True, has_sandbox=True))
+        if verdict.kind != "allow":
+            raise ApprovalNeeded(verdict.reason)
+
+    async def _with_model(self, work: Callable[[Model], Awaitable[T]]) -> T:
+        """Do it with a model; once more if the server goes away under it."""
+        async with self._fetching:
+            if not self._is_model_here:
+                settings = await asyncio.to_thread(with_model_present, self._settings, Silent())
+                self._settings = self._connection.settings = settings
+                self._is_model_here = True
+        try:
+            return await work(await self._connection.model(self._settings.model))
+        except ServerGone:
+            await self._connection.renew()
+            return await work(await self._connection.model(self._settings.model))
+
+
+class _Kept:
+    """A presenter that keeps the diff and the answer, and asks nobody."""
+
+    def __init__(self) -> None:
+        self.diff = ""
+        self.text = ""
+
+    def show(self, event: AgentEvent) -> None:
+        if isinstance(event, EditProposed):
+            self.diff = "".join(map(unified, event.proposal.files))
+        elif isinstance(event, AnswerGrew):
+            self.text += event.delta
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        del proposal
+        return Reject()
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        del conflict
+        return Stop()
+
+
+# ---- as an MCP server -------------------------------------------------------------------------------
+
+DESCRIPTIONS: dict[str, tuple[type[Arguments], str]] = {
+    "edit": (
+        EditArguments,
+        "Rewrite one function, class or piece of a file with a local model. Only that unit changes. "
+        "Returns a unified diff. The change can be undone.",
+    ),
+    "ask": (AskArguments, "Ask a local model a question, about code or about files of this folder."),
+}
+
+
+async def serve(settings: Settings, folder: Path) -> None:
+    """Serve both tools on stdin and stdout, until stdin ends."""
+    from mcp.server.stdio import stdio_server
+
+    tools = OwnTools(settings, folder)
+    server = mcp_server(tools)
+    try:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+    finally:
+        await tools.close()
+
+
+def mcp_server(tools: OwnTools) -> Any:
+    """Return the SDK's server with our two tools."""
+    from mcp.server.lowlevel import Server
+    from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
+
+    async def list_tools(context: Any, params: Any) -> ListToolsResult:
+        del context, params
+        listed = [
+            Tool(name=name, description=words, input_schema=schema_of(kind))
+            for name, (kind, words) in DESCRIPTIONS.items()
+        ]
+        return ListToolsResult(tools=listed)
+
+    async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
+        del context
+        try:
+            match params.name:
+                case "edit":
+                    text = await tools.edit(msgspec.convert(params.arguments or {}, EditArguments))
+                case "ask":
+                    text = await tools.ask(msgspec.convert(params.arguments or {}, AskArguments))
+                case _:
+                    raise VivaceError(f"There is no tool {params.name!r:.60}.", "There are edit and ask.")
+        except msgspec.ValidationError as error:
+            return CallToolResult(content=[TextContent(type="text", text=f"Error: {error}")], is_error=True)
+        except VivaceError as error:
+            said = f"Error: {error.message} {error.hint}".strip()
+            return CallToolResult(content=[TextContent(type="text", text=said)], is_error=True)
+        return CallToolResult(content=[TextContent(type="text", text=text)])
+
+    return Server("vivace", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
