@@ -73,7 +73,7 @@ def test_rows_that_come_and_go_are_not_disturbed(is_late: bool, seed: int) -> No
             seq = chance.choice(waiting)
             del said[seq][chance.randint(1, len(said[seq])) :]
             runner.trim(seq, len(TEXTS[seq]) + len(said[seq]) - 2)
-        seqs = [seq for seq in waiting if chance.random() < 0.7] or waiting
+        seqs = [seq for seq in waiting if chance.random() < 0.4] or waiting
         rows = [
             DecodeRow(seq, len(TEXTS[seq]) + len(said[seq]) - 2, said[seq][-1], sampling_of(seq))
             for seq in seqs
