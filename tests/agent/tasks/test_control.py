@@ -57,7 +57,9 @@ def start(served: Settings, tmp_path: Path, repository: Path) -> Iterator[Start]
 
 def wait_for(task: TaskFolder, status: Status) -> TaskState:
     def reached() -> TaskState | None:
-        return state if (state := task.state()).status == status else None
+        state = task.state()
+        assert state.status == status or not state.is_over, (state, task.output_file.read_text())
+        return state if state.status == status else None
 
     return until(reached)  # type: ignore[return-value]
 
@@ -182,6 +184,5 @@ def test_a_server_that_has_forgotten_is_told_everything(start: Start) -> None:
 def test_context_of_a_conversation_is_handed_over(start: Start) -> None:
     """What was said before stands in front of the task."""
     context = [{"role": "user", "content": "We spoke of goats."}, {"role": "assistant", "content": "Yes."}]
-    replies = {"We spoke of goats.": "Goats, then."}
-    _, task = start(context=context, replies=replies)
+    _, task = start("Nothing was said before.", "Goats, then.", context=context)
     assert wait_for(task, "done").text == "Goats, then."

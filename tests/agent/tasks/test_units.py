@@ -1,6 +1,5 @@
 """A task of a model that is too small for tools: the unit loop over a plan, in the task's workplace."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tests.agent.tasks.conftest import Queue
 from tests.agent.tasks.tasking import Victim, work_in_child
 from tests.server.serving import script
 from vivace.agent.loop.steps import FilesWritten, TaskEnded, WritingBegan
-from vivace.agent.tasks import control
 from vivace.agent.tasks.changes import read_changes
 from vivace.config import Settings
 
@@ -24,17 +22,14 @@ def small(served: Settings, tmp_path_factory: pytest.TempPathFactory) -> Setting
     return served.having(model=model)
 
 
-@pytest.fixture
-def queue_small(queue: Queue, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+@pytest.fixture(autouse=True)
+def task_file(repository: Path) -> None:
     (repository / "task.py").write_text(TASK)
-    with monkeypatch.context() as patch:
-        patch.setattr(control, "can_call_tools", lambda *_: False)
-        yield queue
 
 
-def test_a_small_model_works_in_its_own_way(small: Settings, queue_small: Queue, repository: Path) -> None:
+def test_a_small_model_works_in_its_own_way(small: Settings, queue: Queue, repository: Path) -> None:
     """It rewrites a unit in the workplace, and the task ends with a summary and a diff."""
-    task = queue_small(small, "make @task.py:show shout")
+    task = queue(small, "make @task.py:show shout")
     assert work_in_child(task, small, "nobody", 0)
     state = task.state()
     assert (state.status, state.text) == ("done", "Changed task.py."), state
@@ -44,9 +39,9 @@ def test_a_small_model_works_in_its_own_way(small: Settings, queue_small: Queue,
 
 
 @pytest.mark.parametrize(("victim", "at"), [("runner after", 3), ("runner before", 4), ("runner after", 4)])
-def test_a_kill_makes_no_edit_twice(small: Settings, queue_small: Queue, victim: Victim, at: int) -> None:
+def test_a_kill_makes_no_edit_twice(small: Settings, queue: Queue, victim: Victim, at: int) -> None:
     """An edit that was written is recognised; one that was not is made again."""
-    task = queue_small(small, "make @task.py:show shout")
+    task = queue(small, "make @task.py:show shout")
     assert not work_in_child(task, small, victim, at)
     assert task.state().status == "interrupted"
     assert work_in_child(task, small, "nobody", 0)
