@@ -33,6 +33,7 @@ def test_a_small_model_works_in_its_own_way(small: Settings, queue: Queue, repos
     assert work_in_child(task, small, "nobody", 0)
     state = task.state()
     assert (state.status, state.text) == ("done", "Changed task.py."), state
+    assert state.tokens > 0
     assert (Path(task.queued().workspace) / "task.py").read_text() == NEW
     assert (repository / "task.py").read_text() == TASK
     assert [file.path for file in read_changes(task).files] == ["task.py"]

@@ -127,6 +127,7 @@ def _ended(state: TaskState, ended: TaskEnded) -> TaskState:
         reason=ended.reason,
         error=ended.error,
         exit_code=ended.exit_code,
+        tokens=max(state.tokens, ended.tokens),
         text=ended.text or state.text,
         asked=None,
         since_s=None,

@@ -25,6 +25,7 @@ from vivace.agent.events import (
     EditPlanned,
     EditProposed,
     RepairStarted,
+    TimesMeasured,
     UnitLeft,
     UnitLocated,
 )
@@ -135,6 +136,7 @@ class UnitsTask:
             exit_code=code,
             text=self._presenter.summary if reason == "completed" else "",
             turns=1,
+            tokens=self._presenter.tokens,
             seconds=round(time.monotonic() - self._began_s, 3),
             entries=tuple(self._presenter.entries),
             error=Error(code=error.code, message=error.message, hint=error.hint) if error else None,
@@ -149,6 +151,7 @@ class UnitsPresenter:
         self._folder = folder
         self._plan: list[tuple[str, str]] = []  # units and what becomes of them
         self.entries: list[int] = []
+        self.tokens = 0  # read anew and written
         self.summary = "The change was written before the task was cut off."
 
     def show(self, event: AgentEvent) -> None:
@@ -170,6 +173,8 @@ class UnitsPresenter:
                 self._show_plan()
                 for missing in proposal.missing:
                     self._say(f"Not in it: {missing}\n")
+            case TimesMeasured(turns=turns):
+                self.tokens += sum(each.waterfall.new_tokens + each.waterfall.output_tokens for each in turns)
             case EditDecided(proposal=proposal):
                 self._face.show(_writing(proposal))
             case EditApplied(proposal=proposal, entry=entry):
