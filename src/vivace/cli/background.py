@@ -129,7 +129,7 @@ def take_over(settings: Settings, part: str, paths: Sequence[str], *, is_sure: b
         return DONE
     for change in taking.wholes:
         click.echo(printable(f"Without hunks: {change.source.path}"))
-    presenter = TerminalPresenter(verbose=False)
+    presenter = TerminalPresenter(verbose=False, was_run=True)  # whether it was, its model has said
     asyncio.run(take(task, taking, "always" if is_sure else "ask", presenter, journal))
     return DONE
 

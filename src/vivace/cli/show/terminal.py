@@ -44,11 +44,11 @@ from vivace.errors import UsageError
 
 
 class TerminalPresenter:
-    def __init__(self, *, verbose: bool) -> None:
+    def __init__(self, *, verbose: bool, was_run: bool = False) -> None:
         self._verbose = verbose
         self._screen = Screen()
         self._spinner = Spinner(self._screen)
-        self._was_run = False  # something of the change, in the sandbox
+        self._was_run = was_run  # something of the change, in the sandbox
         self._is_answering = False  # a question; otherwise an edit
         self._times: TimesMeasured | None = None  # shown at the end, below what came of the edit
 
