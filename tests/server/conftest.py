@@ -28,9 +28,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     yield from _server(folder, model)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def smol_served(tmp_path_factory: pytest.TempPathFactory, smol: Path) -> Iterator[Settings]:
-    """A server with the small real model, for all modules: it takes seconds to load and to be measured."""
+    """A server with the small real model."""
     yield from _server(tmp_path_factory.mktemp("smol"), str(smol))
 
 
@@ -62,7 +62,7 @@ def address(served: Settings) -> ServerAddress:
     return warm.ensure_server(served)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def smol_address(smol_served: Settings) -> ServerAddress:
     return warm.ensure_server(smol_served)
 
