@@ -80,3 +80,76 @@ def _assigned(found: "re.Match[str]") -> str:
     sign = re.match(r"[\"']?\s*[:=]\s*", found[0])
     assert sign is not None
     return f"{sign[0]}[redacted:value]"
+
+
+# ---- text that comes in pieces ----------------------------------------------------------------------
+
+MAX_HELD = 24_000  # characters: longer than any secret that is looked for
+_LEADS = (
+    *("sk-", "vv_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "eyJ", "AKIA", "ASIA"),
+    *("xox", "AIza", "ya29.", "hf_", "npm_", "pypi-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "SG."),
+)
+_NAMES = ("secret", "token", "password", "passwd", "api_key", "apikey", "access_key", "private_key")
+MAX_WORD = 4096
+_BETWEEN_WORDS = re.compile(r"[\s\"'`<>(),;\[\]{}]")
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}(?:-----|-{0,4}\Z)")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}KEY-----")
+# What may go on to be a secret although it has blanks in it, at the end of a text.
+_OPEN = re.compile(
+    r"(?<![A-Z-])-{1,5}(?:B|BE|BEG|BEGI|BEGIN)?\Z"
+    r"|(?i:\bb(?:e(?:a(?:r(?:e(?:r(?: [A-Za-z0-9._~+/-]{0,4096}={0,2})?)?)?)?)?)?\Z)"
+    r"|(?i:(?:secret|token|password|passwd|api_?key|access_key|private_key)"
+    r"[\"']?\s{0,3}(?:[:=]\s{0,3}(?:[\"'][^\s\"']{0,4096}|[^\s\"']{0,4096})?)?\Z)"
+)
+
+
+class RedactedStream:
+    """Text that comes in pieces, given on without secrets though one is cut between two pieces.
+
+    Only an end that may be the beginning of a secret is held back, until it is known.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def grow(self, text: str) -> str:
+        """Return what can be given on now."""
+        whole = self._held + text
+        cut = _begin_of_open(whole)
+        if len(whole) - cut > MAX_HELD:
+            cut = len(whole)
+        self._held = whole[cut:]
+        return redact(whole[:cut])
+
+    def end(self) -> str:
+        """Return the rest: nothing more comes."""
+        held, self._held = self._held, ""
+        return redact(held)
+
+
+def _begin_of_open(text: str) -> int:
+    """Return where the end of a text begins that may go on to be a secret; its length if nothing may."""
+    begins = [len(text)]
+    if found := _OPEN.search(text, max(0, len(text) - MAX_WORD)):
+        begins.append(found.start())
+    key = text.rfind("-----BEGIN ")
+    if key >= 0 and _KEY_BEGINS.match(text, key) and not _KEY_ENDS.search(text, key):
+        begins.append(key)
+    tail = text[-MAX_WORD:]
+    ends = [found.end() for found in _BETWEEN_WORDS.finditer(tail)]
+    if word := tail[ends[-1] if ends else 0 :]:
+        begins += [len(text) - _overlap(word.lower(), name) for name in _NAMES]
+        begins += [len(text) - len(word)] if _may_be_secret(word) else []
+    return min(begins)
+
+
+def _may_be_secret(word: str) -> bool:
+    """Return whether a secret stands in the word, or may stand there when it goes on."""
+    if "://" in word or word.endswith((":", ":/")):
+        return True
+    return any(lead in word or _overlap(word, lead) for lead in _LEADS)
+
+
+def _overlap(word: str, begun: str) -> int:
+    """Return how many characters at the end of the word are the beginning of another, which is not whole."""
+    return next((n for n in range(len(begun) - 1, 0, -1) if word.endswith(begun[:n])), 0)

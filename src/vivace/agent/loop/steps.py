@@ -11,7 +11,7 @@ import msgspec
 
 from vivace.agent.conversation.transcript.records import Error, Record
 from vivace.agent.tools.base import Step
-from vivace.redaction import redact_values
+from vivace.redaction import RedactedStream, redact_values
 
 # Why a task ended. Only `completed` is the model's own word.
 EndReason = Literal["completed", "stopped", "turns", "tokens", "time", "context", "malformed_calls", "failed"]
@@ -222,6 +222,21 @@ AnyStep = (
     | ChangeTakenBack
     | TaskEnded
 )
+
+
+class RedactedSteps:
+    """Steps as they may be written down: the end of a text is held back while it may begin a secret."""
+
+    def __init__(self) -> None:
+        self._text = RedactedStream()
+
+    def take(self, step: AnyStep) -> list[AnyStep]:
+        """Return what can be written now."""
+        if isinstance(step, TextGrew):
+            text = self._text.grow(step.text)
+            return [TextGrew(text=text)] if text else []
+        rest = self._text.end()
+        return [*([TextGrew(text=rest)] if rest else []), step]
 
 
 def encode_step(step: AnyStep) -> str:

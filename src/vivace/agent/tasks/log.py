@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import AnyStep, ApprovalAsked, TextGrew
+from vivace.agent.loop.steps import AnyStep, ApprovalAsked, RedactedSteps, TextGrew
 from vivace.agent.tasks.inbox import Message
 from vivace.agent.tasks.records import AnyRecord, Line
 from vivace.errors import WriteProblem
@@ -74,6 +74,7 @@ class LogFace:
     def __init__(self, log: TaskLog) -> None:
         self._log = log
         self._text = ""
+        self._redacted = RedactedSteps()
         self._text_since_s = 0.0
         self._asked: tuple[str, asyncio.Future[Approval]] | None = None
 
@@ -82,7 +83,8 @@ class LogFace:
             self._grow(step.text)
             return
         self._write_text()
-        self._log.append(step)
+        for each in self._redacted.take(step):
+            self._log.append(each)
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
         answer: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
@@ -105,8 +107,8 @@ class LogFace:
             self._write_text()
 
     def _write_text(self) -> None:
-        if self._text:
-            self._log.append(TextGrew(text=self._text))
+        for each in self._redacted.take(TextGrew(text=self._text)) if self._text else []:
+            self._log.append(each)
         self._text, self._text_since_s = "", 0.0
 
 

@@ -18,6 +18,7 @@ from vivace.agent.loop.steps import (
     FilesWritten,
     MemoryRead,
     PlanUpdated,
+    RedactedSteps,
     Steered,
     StepBegan,
     StepEnded,
@@ -50,13 +51,15 @@ class TaskFace:
         self._format = output_format
         self._about_edits = about_edits  # what can be done about them
         self._is_mid_line = False
+        self._redacted = RedactedSteps()
 
     def show(self, step: AnyStep) -> None:
-        if self._format == "stream-json":
-            sys.stdout.write(encode_step(step) + "\n")
-            sys.stdout.flush()
-        else:
-            self._show_text(step)
+        for each in self._redacted.take(step):
+            if self._format == "stream-json":
+                sys.stdout.write(encode_step(each) + "\n")
+                sys.stdout.flush()
+            else:
+                self._show_text(each)
 
     def _show_text(self, step: AnyStep) -> None:
         match step:

@@ -17,13 +17,21 @@ from pathlib import Path
 import msgspec
 
 from vivace.agent.conversation.transcript.history import History
-from vivace.agent.conversation.transcript.records import AnyRecord, ConversationStarted
+from vivace.agent.conversation.transcript.records import (
+    AnswerDelta,
+    AnyRecord,
+    ConversationStarted,
+    EditDelta,
+    ReasoningDelta,
+    SideDelta,
+)
 from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
-from vivace.redaction import redact_values
+from vivace.redaction import RedactedStream, redact_values
 
 SUFFIX = ".jsonl"
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 
+Delta = AnswerDelta | ReasoningDelta | EditDelta | SideDelta
 OnAppend = Callable[[AnyRecord], None]
 
 encode_record = msgspec.json.Encoder().encode
@@ -61,6 +69,7 @@ class Transcript:
         self._on_append = on_append  # told of every line that was written
         self._began = began
         self._fd = -1
+        self._streams: dict[type[Delta], RedactedStream] = {}
         if began is None:
             self._open()
 
@@ -82,13 +91,24 @@ class Transcript:
 
     def append(self, record: AnyRecord) -> None:
         """Write one line, without known secrets. Raise `WriteProblem` if the disk does not take it."""
-        record = redacted(record)
         if self._fd < 0:
             self._open()
         if self._began is not None:
             self._write(self._began)
             self._began = None
-        self._write(record)
+        for each in self._pieces(record):
+            self._write(each)
+
+    def _pieces(self, record: AnyRecord) -> list[AnyRecord]:
+        """Return the lines to write. The end of a delta waits for the next line if it may begin a secret."""
+        if isinstance(record, Delta):
+            text = self._streams.setdefault(type(record), RedactedStream()).grow(record.text)
+            return [type(record)(text=text)]
+        return [*self._held_back(), redacted(record)]
+
+    def _held_back(self) -> list[Delta]:
+        rest = [(kind, stream.end()) for kind, stream in self._streams.items()]
+        return [kind(text=text) for kind, text in rest if text]
 
     def _write(self, record: AnyRecord) -> None:
         line = encode_record(record) + b"\n"
@@ -129,7 +149,11 @@ class Transcript:
             os.fsync(self._fd)
 
     def close(self) -> None:
-        """Let others open it. No effect the second time."""
+        """Write what was held back, and let others open it. No effect the second time."""
+        if self._fd >= 0:
+            with contextlib.suppress(WriteProblem):
+                for each in self._held_back():
+                    self._write(each)
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
