@@ -18,14 +18,14 @@ def say(*arguments: str) -> str:
 def test_each_extra_has_a_line() -> None:
     """With what it is for, and whether it is here or how to add it."""
     lines = say().splitlines()
-    assert [line.split()[0] for line in lines] == ["cuda", "otel"]
+    assert [line.split()[0] for line in lines] == ["cuda", "mcp", "otel"]
     assert all(line.endswith((": here", "`")) for line in lines)
 
 
 def test_an_unknown_extra_is_named_with_those_that_are() -> None:
     with pytest.raises(UsageError, match="no extra 'gpu'") as refused:
         say("add", "gpu")
-    assert refused.value.hint == "There are: cuda, otel."
+    assert refused.value.hint == "There are: cuda, mcp, otel."
 
 
 def test_what_is_here_is_not_installed_again() -> None:

@@ -123,7 +123,7 @@ def test_events_are_read_however_they_were_chunked(texts: list[str], size: int, 
 
 def prompt(text: str) -> list[int]:
     tokens = ByteTokenizer()
-    start, end = map(tokens.control, tokens.CONTROLS)
+    start, end = map(tokens.control, tokens.CONTROLS[:2])
     return [start, *tokens.encode(f"user\n{text}"), end, 10, start, *tokens.encode("assistant\n")]
 
 

@@ -127,4 +127,15 @@ class StdioTransport:
                 os.killpg(process.pid, signal.SIGKILL)
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(process.wait(), *self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await _gone(process)
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    """Wait for a killed process, and read what it left: asyncio does not see the end of a full pipe."""
+    assert process.stdout is not None
+    with contextlib.suppress(TimeoutError):  # a process outside of the group may keep the pipe
+        async with asyncio.timeout(GOODBYE_S):
+            while await process.stdout.read(65536):
+                pass
+            await process.wait()

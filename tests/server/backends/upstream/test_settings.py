@@ -144,8 +144,8 @@ def test_hosts_are_known(url: str, *, is_loopback: bool, is_openai: bool) -> Non
 def test_the_guide_shows_settings_that_are_taken() -> None:
     """And names every one that there is."""
     guide = (REPOSITORY / "docs" / "guides" / "upstreams.md").read_text("utf-8")
-    (example,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
-    (upstream,) = read_upstreams(tomllib.loads(example)["upstreams"])
+    examples = "".join(re.findall(r"```toml\n(.*?)```", guide, re.DOTALL))
+    (upstream,) = read_upstreams(tomllib.loads(examples)["upstreams"])
     assert upstream.name == "box"
     settings = set(Upstream.__struct_fields__) - {"name"}
     assert settings <= set(re.findall(r"`(\w+)`", guide))

@@ -14,9 +14,9 @@ from vivace.agent.events import NO_MEMORY, CodePiece, MemoryUsed, QueuedMessage,
 T = TypeVar("T")
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
-    """What the model wrote in one go."""
+    """What the model wrote in one go. Two are equal if they say the same, in whatever pieces it came."""
 
     pieces: list[str] = field(default_factory=list)
     is_abandoned: bool = False
@@ -30,6 +30,13 @@ class Attempt:
     @property
     def text(self) -> str:
         return "".join(self.pieces)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Attempt) and self._said == other._said
+
+    @property
+    def _said(self) -> tuple[object, ...]:
+        return self.text, self.is_abandoned, self.steer, self.reasoning
 
 
 @dataclass
