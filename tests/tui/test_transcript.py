@@ -1,6 +1,6 @@
 """Rows of the transcript: within the width, coloured without a change, the same however text comes."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -17,6 +17,7 @@ WIDTHS = st.integers(8, 60)
 
 
 @given(LINES, WIDTHS)
+@example("00000 00000⺀", 8)  # the row is full when a word comes that is longer than any row
 def test_rows_fit_and_no_letter_is_lost(line: str, width: int) -> None:
     """Wrapped words keep every letter that is not a space, and no row is wider than the screen."""
     line = clean(line)

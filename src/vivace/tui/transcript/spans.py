@@ -73,7 +73,10 @@ def _wrap(pieces: Iterable[Span], width: int, first: Row, rest: Row) -> list[Row
             if begun + size <= width or rest_cells + size <= width:
                 end_row()
         while used + size > width:  # longer than a whole row
-            head = _fitting(text, max(1, width - used))
+            head = _fitting(text, width - used)
+            if used > begun and used + cell_len(head) > width:
+                end_row()  # not one character more fits
+                continue
             current.append(Span(head, style))
             end_row()
             text = text[len(head) :]
@@ -97,7 +100,7 @@ def _append(row: list[Span], text: str, style: str, at_least: int) -> None:
 def _fitting(text: str, cells: int) -> str:
     """Return the beginning of `text` that fits into `cells`: at least one character."""
     if text.isascii():
-        return text[:cells]
+        return text[: max(1, cells)]
     used = 0
     for index, character in enumerate(text):
         used += cell_len(character)

@@ -103,7 +103,7 @@ class Transcript:
         """Return the lines to write. The end of a delta waits for the next line if it may begin a secret."""
         if isinstance(record, Delta):
             text = self._streams.setdefault(type(record), RedactedStream()).grow(record.text)
-            return [type(record)(text=text)] if text else []
+            return [type(record)(text=text)] if text or not record.text else []
         return [*self._held_back(), redacted(record)]
 
     def _held_back(self) -> list[Delta]:
