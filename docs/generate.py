@@ -277,6 +277,46 @@ def _lines(file: str, kinds: tuple[Any, ...]) -> str:
     return "\n\n".join(parts)
 
 
+def face_requests() -> str:
+    """Return what a face may ask, in the order of the union that lists it."""
+    from vivace.web.messages import requests
+
+    known = shapes("web/messages/requests.py")
+    inherited = {"ConversationRequest", "EditRequest", "TaskRequest"}
+    parts = []
+    for kind in requests.AnyRequest.__args__:
+        above = [
+            one for base in kind.__mro__ if base.__name__ in inherited for one in known[base.__name__].fields
+        ]
+        fields = [*above, *known[kind.__name__].fields]
+        assert known[kind.__name__].text, f"requests.{kind.__name__} has no docstring"
+        heading = f"### `{kind.__struct_config__.tag}`"
+        told = fields_table(fields) if fields else ""
+        parts.append("\n\n".join(filter(None, [heading, known[kind.__name__].text, told])))
+    return "\n\n".join([*parts, section(known["LineRange"])])
+
+
+def face_events() -> str:
+    """Return the events that no transcript keeps, and their parts."""
+    from vivace.web.messages import events
+
+    file = "web/messages/events.py"
+    known = shapes(file)
+    parts = [section(known[name]) for name in ("FileAsked", "HunkAsked", "AcceptedFile")]
+    return "\n\n".join([_lines(file, events.AnyTransient.__args__), *parts])
+
+
+def face_answers() -> str:
+    """Return what is answered."""
+    from vivace.web.messages import answers
+
+    known = shapes("web/messages/answers.py")
+    return "\n\n".join(
+        f"### `{kind.__name__}`\n\n{known[kind.__name__].text}\n\n{told_table(known[kind.__name__].fields)}"
+        for kind in answers.ANSWERS
+    )
+
+
 def metrics() -> str:
     from vivace.server.watch.metrics import Metrics
 
@@ -303,6 +343,9 @@ REGIONS: dict[str, Callable[[], str]] = {
     "transcript records": transcript_records,
     "task steps": task_steps,
     "metrics": metrics,
+    "face requests": face_requests,
+    "face events": face_events,
+    "face answers": face_answers,
 }
 
 
