@@ -16,6 +16,7 @@ LAYERS = [
     "fairness",
     "child_python",
     "redaction",
+    "editors",
     "models",
     "engine",
     "protocol",
@@ -37,7 +38,7 @@ FORBIDDEN = {
 ENGINE_ROOMS = [
     "wire", "common_length", "faults", "runners", "tuning", "speculation", "output", "kv", "turns", "loop",
 ]  # fmt: skip
-LIGHT = ["protocol", "client", "agent", "eval", "cli", "tui"]
+LIGHT = ["editors", "protocol", "client", "agent", "eval", "cli", "tui"]
 HEAVY = {"torch", "llama_cpp", "llguidance", "numpy", "PIL", "uvicorn", "starlette", "openai"}
 
 

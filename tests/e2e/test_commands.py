@@ -83,6 +83,17 @@ def test_status_and_stop(home: Home) -> None:
     assert home.run("stop").code == 0
 
 
+def test_serve_ensure_says_where_the_server_is(home: Home) -> None:
+    """It starts the server in the background once, and prints what an editor needs to talk to it."""
+    home.script({"": "hi"})
+    first, again = (json.loads(home.run("serve", "--ensure").out) for _ in range(2))
+    assert first == again
+    assert first["pid"] == home.status()["pid"]
+    assert first["url"].startswith("http://127.0.0.1:")
+    assert len(Path(first["token_file"]).read_text()) >= 32
+    assert home.run("serve", "--ensure", "--port", "1").code == 2
+
+
 def test_two_commands_share_one_server(home: Home) -> None:
     """Two commands at once from nothing use the same server, and both succeed."""
     home.script({"": "hi"}, step_ms=5)

@@ -13,11 +13,7 @@ from pathlib import Path
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.languages import fence_tag_for
 from vivace.agent.edits.write.answer import fence_for
-from vivace.agent.memory.recall import NOTHING, Memory
-from vivace.agent.model import Model
-from vivace.agent.presenter import Presenter
-from vivace.agent.prompting import Message, read_prompt, user
-from vivace.agent.turn_events import (
+from vivace.agent.events import (
     NO_MEMORY,
     AnswerGrew,
     AnswerStarted,
@@ -26,6 +22,10 @@ from vivace.agent.turn_events import (
     TurnTimes,
     WritingEnded,
 )
+from vivace.agent.memory.recall import NOTHING, Memory
+from vivace.agent.model import Model
+from vivace.agent.presenter import Presenter
+from vivace.agent.prompting import Message, read_prompt, user
 from vivace.errors import UsageError
 
 MAX_ANSWER_TOKENS = 2048

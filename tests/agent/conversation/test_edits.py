@@ -10,14 +10,16 @@ from tests.agent.conversation.talking import EDITING, Face, read, write
 from tests.agent.edits.test_flow import NEW, OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.editing import refers_back
-from vivace.agent.edit_events import (
+from vivace.agent.edits.proposal import Reject
+from vivace.agent.events import (
+    Abandoned,
     DiffGrew,
     EditApplied,
     EditProposed,
+    FileChosen,
+    IntentDecided,
     UnitLocated,
 )
-from vivace.agent.edits.proposal import Reject
-from vivace.agent.turn_events import Abandoned, FileChosen, IntentDecided
 from vivace.errors import NothingToUndo, UsageError
 
 Begin = Callable[..., Conversation]

@@ -10,8 +10,7 @@ from tests.agent.edits.test_several_units import APP, RENAMED, REPLIES, SHOP, an
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.more_files import paths_to_make
 from vivace.agent.conversation.transcript.export import to_markdown
-from vivace.agent.edit_events import EditPlanned, UnitLocated
-from vivace.agent.turn_events import FileChosen
+from vivace.agent.events import EditPlanned, FileChosen, UnitLocated
 
 
 def texts(folder: Path) -> tuple[str, str]:

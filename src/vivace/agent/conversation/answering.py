@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from vivace.agent.presenter import Presenter
-from vivace.agent.turn_events import (
+from vivace.agent.events import (
     Abandoned,
     AnswerGrew,
     AnswerStarted,
@@ -21,6 +20,7 @@ from vivace.agent.turn_events import (
     TurnTimes,
     WritingEnded,
 )
+from vivace.agent.presenter import Presenter
 from vivace.client.responses import ResponsesClient
 from vivace.client.turn import Turn
 from vivace.protocol.shapes.events import (

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.journal import Change, Entry, Journal
+from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
+from vivace.agent.edits.edit import propose
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.repair.user_tests import AllowedTests, run_tests
+from vivace.agent.edits.scope import EditScope
+from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
+from vivace.agent.events import (
+    AgentEvent,
     ConflictResolved,
     DiffGrew,
     EditApplied,
@@ -22,22 +30,16 @@ from vivace.agent.edit_events import (
     EditProposed,
     EditStarted,
     Reason,
+    TimesMeasured,
+    TurnTimes,
     UnitLocated,
     UserTestsEnded,
     UserTestsStarted,
+    WritingEnded,
 )
-from vivace.agent.edits.apply.journal import Change, Entry, Journal
-from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
-from vivace.agent.edits.edit import propose
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.edits.repair.user_tests import AllowedTests, run_tests
-from vivace.agent.edits.scope import EditScope
-from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
-from vivace.agent.events import AgentEvent
 from vivace.agent.memory.recall import Memory, Recalled, joined
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
-from vivace.agent.turn_events import TimesMeasured, TurnTimes, WritingEnded
 from vivace.errors import EditConflict, EditRejected
 from vivace.protocol.shapes.events import Waterfall
 

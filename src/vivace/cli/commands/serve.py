@@ -29,10 +29,25 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="End after this time without a request. Without it: never.",
 )
+@click.option(
+    "--ensure",
+    "is_ensured",
+    is_flag=True,
+    help="Start it in the background unless one runs, print where it is as JSON, and return. For editors.",
+)
 def serve(
-    port: int | None, model: str | None, upstreams: tuple[str, ...], idle_minutes: float | None
+    port: int | None,
+    model: str | None,
+    upstreams: tuple[str, ...],
+    idle_minutes: float | None,
+    is_ensured: bool,
 ) -> None:
     """Run the server here, until Ctrl-C."""
+    if is_ensured:
+        if port is not None or model or upstreams or idle_minutes is not None:
+            raise click.UsageError("`--ensure` takes no other option: it uses your settings.")
+        _ensure()
+        return
     from vivace.config import load_settings
     from vivace.errors import StartError
     from vivace.protocol.rundir import HOST
@@ -58,6 +73,25 @@ def serve(
     start_logging(settings.log_format)
     idle_s = None if idle_minutes is None else idle_minutes * 60
     run_server(settings, instance, listener, on_started=say_where, idle_s=idle_s)
+
+
+def _ensure() -> None:
+    """Make sure of the model and the warm server. Print its address, and where its token is."""
+    import msgspec
+
+    from vivace.cli.connection import with_model_here
+    from vivace.client.warm import ensure_server
+    from vivace.config import load_settings
+
+    settings = with_model_here(load_settings())
+    address = ensure_server(settings, lambda line: click.echo(line, err=True))
+    found = {
+        "url": address.url,
+        "token_file": str(settings.token_file),
+        "pid": address.pid,
+        "model": settings.model,
+    }
+    click.echo(msgspec.json.encode(found))
 
 
 @click.command()

@@ -1,0 +1,372 @@
+// One edit of one document: what the model writes appears in the editor while it is written.
+//
+// Owns the edit from the instruction to the last hunk that is kept or undone. Everything goes into the editor's
+// buffer, in batches and as one step of undo; nothing is saved. What the user types meanwhile stays: beside the edit
+// both stand together, inside of it the edit stops writing and is offered for comparison.
+"use strict";
+
+const vscode = require("vscode");
+const { Growing } = require("./growing");
+const { Hunks } = require("./hunks");
+const { difference, linesOf, merged, spliced } = require("./lines");
+
+const BATCH_MS = 70;
+
+/**
+ * @typedef {"writing" | "reviewing" | "over"} State
+ * @typedef {{ changed: (edit: Editing) => void, failed: (edit: Editing, message: string) => void,
+ *   conflicted: (edit: Editing) => void, measured: (measured: import("./status").Measured) => void }} Listener
+ */
+
+class Editing {
+  /** @param {import("./face").Face} face @param {vscode.TextEditor} editor @param {string} instruction @param {Listener} listener */
+  constructor(face, editor, instruction, listener) {
+    this._face = face;
+    this._listener = listener;
+    this.document = editor.document;
+    this.instruction = instruction;
+    /** @type {State} */
+    this.state = "writing";
+    this.unit = "";
+    this.hunks = new Hunks();
+    this.original = this.document.getText();
+    this._base = linesOf(this.original); // what the host edits
+    this._draft = this._base; // with the units that are whole
+    this._target = this._base; // what the host has made of it so far
+    /** @type {Growing | null} */
+    this._growing = null;
+    this._edit = "";
+    this._question = "";
+    this._isSet = false; // the proposal is whole
+    this._isStopped = false; // by the user's own change: nothing more is written into the buffer
+    this._hasUndoStop = false;
+    this._hasKept = false; // something of it
+    this.wasCompared = false;
+    this._flushing = Promise.resolve();
+    /** @type {NodeJS.Timeout | null} */
+    this._timer = null;
+    /** @type {string | null} the text that our own change leads to */
+    this._expected = null;
+    this._disposables = [
+      vscode.workspace.onDidChangeTextDocument((event) => event.document === this.document && this._changed(event)),
+      vscode.workspace.onDidCloseTextDocument((document) => document === this.document && this._close()),
+      vscode.window.onDidChangeVisibleTextEditors(() => this._plan()),
+    ];
+  }
+
+  /** Begin. @param {vscode.Range | null} lines whole lines that may change; null: the model looks for the place */
+  async start(lines) {
+    const selection = lines && { first_line: lines.start.line + 1, last_line: lines.end.line + 1 };
+    const { edit } = await this._face.request("edit.start", {
+      path: this.document.uri.fsPath,
+      text: this.original,
+      instruction: this.instruction,
+      selection,
+      apply: "face",
+    });
+    this._edit = edit;
+    this._face.listen(edit, (event) => this._happened(event));
+    if (this.state === "over") await this._tell("edit.stop");
+  }
+
+  /** Turn the edit around. @param {string} text */
+  async steer(text) {
+    this.instruction = text;
+    await this._face.request("edit.steer", { edit: this._edit, text });
+  }
+
+  /** Stop writing, and take back what is there. */
+  async stop() {
+    if (this.state !== "writing") return;
+    await this._tell("edit.stop");
+    await this._takeBack();
+    this._end();
+  }
+
+  /** Keep one hunk as it is. @param {number} id */
+  async keep(id) {
+    this.hunks.keep(id);
+    this._hasKept = true;
+    await this._reviewed();
+  }
+
+  /** Put the old lines of one hunk back. @param {number} id */
+  async undo(id) {
+    const hunk = this.hunks.find(id);
+    if (!hunk) return;
+    const now = this._lines();
+    const splice = { start: hunk.start, count: hunk.count, lines: hunk.old };
+    if (!(await this._apply(now, spliced(now, [splice]), { before: true, after: true }))) return;
+    this.hunks.keep(id);
+    this.hunks.follow(lineChange(splice));
+    await this._reviewed();
+  }
+
+  async keepAll() {
+    this._hasKept = true;
+    this.hunks.all = [];
+    await this._reviewed();
+  }
+
+  async undoAll() {
+    const now = this._lines();
+    if (!(await this._apply(now, this.hunks.without(now), { before: true, after: true }))) return;
+    this.hunks.all = [];
+    await this._reviewed();
+  }
+
+  /** The file as the edit would make it, for a comparison. */
+  get proposed() {
+    return this._target.join("\n");
+  }
+
+  /** How many lines the edit has changed. */
+  get changedLines() {
+    return this.hunks.all.reduce((sum, { count, old }) => sum + Math.max(count, old.length), 0);
+  }
+
+  get isConflicted() {
+    return this._isStopped;
+  }
+
+  dispose() {
+    if (this._timer) clearTimeout(this._timer);
+    for (const each of this._disposables) each.dispose();
+    this._face.leave(this._edit);
+  }
+
+  // ---- what the host tells
+
+  /** @param {any} event */
+  _happened(event) {
+    switch (event.type) {
+      case "live.diff":
+        return this._grew(event);
+      case "attempt.abandoned":
+        this._draft = this._target = this._base;
+        this._growing = null;
+        return this._plan();
+      case "question":
+        return this._asked(event);
+      case "edit.accepted":
+        return this._tell("edit.written");
+      case "turn.times":
+        return this._measured(event);
+      case "error":
+        return this._fail(event.message);
+      case "edit.lost":
+        return this.state === "writing" && this._fail(event.message);
+      case "edit.ended":
+        return this._ended(event.status);
+    }
+  }
+
+  /** @param {{ path: string, unit: string, first_line: number, last_line: number, delta: string, is_first?: boolean }} event */
+  _grew({ unit, first_line: first, last_line: last, delta, is_first: isFirst }) {
+    const growing = this._growing;
+    if (!growing || isFirst || growing.first !== first || growing.last !== last) {
+      const isNext = growing && (growing.first !== first || growing.last !== last);
+      if (isNext) this._draft = growing.whole;
+      this._growing = new Growing(this._draft, first, last);
+      this.unit = unit;
+      this._listener.changed(this);
+    }
+    this._growing?.feed(delta);
+    this._target = /** @type {Growing} */ (this._growing).lines;
+    this._plan();
+  }
+
+  /** @param {{ question: string, kind: string, files: { path: string, new_text: string }[] }} event */
+  _asked({ question, kind, files }) {
+    if (kind !== "edit") return this._tell("edit.resolve", { question, choice: "edit" });
+    this._question = question;
+    const own = files.find(({ path }) => path === this.document.uri.fsPath) ?? files[0];
+    this._target = linesOf(own.new_text);
+    this._isSet = true;
+    this._plan(0);
+  }
+
+  /** @param {any} event */
+  _measured(event) {
+    const last = event.turns?.at(-1);
+    const waterfall = last?.waterfall ?? last ?? event;
+    this._listener.measured({ tokens: waterfall.output_tokens ?? 0, waterfall });
+  }
+
+  /** @param {string} message */
+  async _fail(message) {
+    if (this.state !== "writing") return;
+    await this._takeBack();
+    this._listener.failed(this, message);
+    this._end();
+  }
+
+  /** @param {string} status */
+  async _ended(status) {
+    if (this.state === "writing" && !this._isSet) {
+      const why = status === "nothing_to_change" ? "The model changed nothing." : "The edit ended without a change.";
+      await this._fail(why);
+    }
+  }
+
+  // ---- what is put into the buffer
+
+  /** Put what has come into the buffer soon. @param {number} [ms] */
+  _plan(ms = BATCH_MS) {
+    if (this.state !== "writing" || this._isStopped || (this._timer && ms)) return;
+    if (this._timer) clearTimeout(this._timer);
+    this._timer = setTimeout(() => {
+      this._timer = null;
+      this._flushing = this._flushing.then(() => this._flush()).catch((error) => this._fail(String(error)));
+    }, ms);
+  }
+
+  async _flush() {
+    if (this.state !== "writing" || this._isStopped) return;
+    const isLast = this._isSet;
+    const now = this._lines();
+    const mine = this.hunks.without(now);
+    const wanted = merged(this._base, mine, this._target);
+    if (!wanted) return this._conflict();
+    const isDone = await this._apply(now, wanted, { before: !this._hasUndoStop, after: isLast });
+    if (!isDone) return this._plan(); // the user typed meanwhile, or the editor is not to be seen
+    this.hunks.set(mine, wanted);
+    if (isLast) this._review();
+    this._listener.changed(this);
+  }
+
+  /**
+   * Change the document, if it is as we know it. Return whether that was done.
+   * @param {string[]} now @param {string[]} wanted @param {{ before: boolean, after: boolean }} undoStops
+   */
+  async _apply(now, wanted, { before, after }) {
+    const splices = difference(now, wanted);
+    if (!splices.length) return true;
+    const editor = vscode.window.visibleTextEditors.find(({ document }) => document === this.document);
+    const edits = splices.map((splice) => replacement(now, splice));
+    const eol = this.document.eol === vscode.EndOfLine.CRLF ? "\r\n" : "\n";
+    this._expected = wanted.join(eol);
+    try {
+      if (editor) {
+        const options = { undoStopBefore: before, undoStopAfter: after };
+        const isDone = await editor.edit((builder) => {
+          for (const { range, text } of edits) builder.replace(range, text.join(eol));
+        }, options);
+        this._hasUndoStop ||= isDone;
+        return isDone;
+      }
+      if (!after) return false; // wait until it is seen again, or whole
+      const change = new vscode.WorkspaceEdit();
+      for (const { range, text } of edits) change.replace(this.document.uri, range, text.join(eol));
+      return await vscode.workspace.applyEdit(change);
+    } finally {
+      this._expected = null;
+    }
+  }
+
+  async _takeBack() {
+    if (this._timer) clearTimeout(this._timer);
+    this._timer = null;
+    const wasWriting = this._flushing;
+    this._isStopped = true;
+    await wasWriting;
+    const now = this._lines();
+    await this._apply(now, this.hunks.without(now), { before: false, after: true });
+    this.hunks.all = [];
+  }
+
+  // ---- what the user does
+
+  /** @param {vscode.TextDocumentChangeEvent} event */
+  _changed(event) {
+    if (this.state === "over" || !event.contentChanges.length) return;
+    if (this._expected !== null && this.document.getText() === this._expected) return;
+    const touched = event.contentChanges.map((change) => this.hunks.follow(followed(change))).some(Boolean);
+    if (this.state === "writing") {
+      if (event.reason === vscode.TextDocumentChangeReason.Undo && touched) {
+        this.hunks.all = [];
+        this._isStopped = true;
+        this._tell("edit.stop");
+        return this._end();
+      }
+      if (touched) return this._conflict();
+      return;
+    }
+    this.hunks.settle(this._lines());
+    if (touched) this._reviewed();
+    this._listener.changed(this);
+  }
+
+  /** The user typed where the edit writes: their text stays, and the edit is offered beside it. */
+  _conflict() {
+    if (this._isStopped) return;
+    this._isStopped = true;
+    if (this.state === "writing") this._review();
+    this._listener.conflicted(this);
+  }
+
+  _review() {
+    this.state = "reviewing";
+    if (!this.hunks.all.length && !this._isStopped) return this._fail("The model changed nothing.");
+    this._listener.changed(this);
+  }
+
+  async _reviewed() {
+    this._listener.changed(this);
+    if (this.hunks.all.length || this.state !== "reviewing") return;
+    const decision = this._hasKept ? "accept" : "reject";
+    if (this._question) await this._tell("edit.decide", { question: this._question, decision });
+    else await this._tell("edit.stop");
+    this._end();
+  }
+
+  /** Tell the host; it may be gone, which changes nothing here. @param {string} operation @param {object} [request] */
+  async _tell(operation, request = {}) {
+    if (!this._edit) return;
+    await this._face.request(operation, { edit: this._edit, ...request }).catch(() => {});
+  }
+
+  async _close() {
+    if (this.state !== "over") await this._tell("edit.stop");
+    this._end();
+  }
+
+  _end() {
+    if (this.state === "over") return;
+    this.state = "over";
+    this.hunks.all = [];
+    this._listener.changed(this);
+    this.dispose();
+  }
+
+  _lines() {
+    return linesOf(this.document.getText());
+  }
+}
+
+/** Return a change of VS Code's as `Hunks` follows it. @param {vscode.TextDocumentContentChangeEvent} change */
+function followed({ range, text }) {
+  const startsLine = range.start.character === 0 && range.end.character === 0;
+  return { first: range.start.line, last: range.end.line, startsLine, text };
+}
+
+/** Return a splice of whole lines as a change. @param {import("./lines").Splice} splice */
+function lineChange({ start, count, lines }) {
+  return { first: start, last: start + count, startsLine: true, text: lines.map((line) => `${line}\n`).join("") };
+}
+
+/**
+ * Return what to replace in the document for a splice of its lines: whole lines with their ends, or at the end of
+ * the document the end of the line before.
+ * @param {string[]} now @param {import("./lines").Splice} splice
+ */
+function replacement(now, { start, count, lines }) {
+  const end = start + count;
+  if (end < now.length) return { range: new vscode.Range(start, 0, end, 0), text: [...lines, ""] };
+  const last = new vscode.Position(now.length - 1, now[now.length - 1].length);
+  if (start === 0) return { range: new vscode.Range(new vscode.Position(0, 0), last), text: lines };
+  const from = new vscode.Position(start - 1, now[start - 1].length);
+  return { range: new vscode.Range(from, last), text: ["", ...lines] };
+}
+
+module.exports = { Editing };

@@ -1,0 +1,94 @@
+// Vivace in VS Code: the parts put together, and the commands that belong to none of them.
+"use strict";
+
+const vscode = require("vscode");
+const { Completions } = require("./completions");
+const { Face } = require("./face");
+const { askInstruction, placeOf } = require("./instruction");
+const { registerModels } = require("./models");
+const { Review } = require("./review");
+const { Server, installedCommand } = require("./server");
+const { Status } = require("./status");
+
+/** @param {vscode.ExtensionContext} context */
+function activate(context) {
+  const log = vscode.window.createOutputChannel("Vivace", { log: true });
+  const command = () => {
+    const given = vscode.workspace.getConfiguration("vivace").get("command", /** @type {string[]} */ ([]));
+    return given.length ? given : installedCommand(context.extensionPath);
+  };
+  const server = new Server(command, (line) => log.info(line));
+  const status = new Status(server);
+  server.onChange = () => status.show();
+  server.onGone = () =>
+    void vscode.window.showWarningMessage("The Vivace server has ended. It starts again with the next command.");
+  const face = new Face(server, () => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ?? "");
+  const review = new Review(face, status);
+  const completions = new Completions(server, (measured) => status.measured(measured));
+  /** Run a command; say what went wrong with it. @param {string} name @param {() => Promise<unknown>} run */
+  const on = (name, run) =>
+    vscode.commands.registerCommand(name, () => run().catch((error) => complain(log, /** @type {Error} */ (error))));
+  context.subscriptions.push(
+    log,
+    status,
+    face,
+    ...review.register(),
+    vscode.languages.registerInlineCompletionItemProvider({ scheme: "file" }, completions),
+    vscode.workspace.onDidChangeConfiguration((event) => event.affectsConfiguration("vivace") && status.show()),
+    on("vivace.edit", () => edit(server, face, review)),
+    on("vivace.start", () => start(server, status)),
+    on("vivace.menu", () => menu()),
+    on("vivace.toggleCompletions", toggleCompletions),
+    on("vivace.showLog", async () => log.show()),
+    registerModels(server),
+  );
+  void start(server, status).catch((error) => log.error(String(error))); // it is told when a command needs it
+}
+
+/** @param {Server} server @param {Status} status */
+async function start(server, status) {
+  await server.ensure();
+  await status.refresh();
+}
+
+/** Ask for an instruction and begin, or turn around the edit that is being written. @param {Server} server @param {Face} face @param {Review} review */
+async function edit(server, face, review) {
+  const editor = vscode.window.activeTextEditor;
+  if (!editor || editor.document.uri.scheme !== "file") {
+    throw new Error("Open a file first: an edit needs one that is on this machine.");
+  }
+  const running = review.of(editor.document);
+  const isSteer = running?.state === "writing";
+  const place = placeOf(editor);
+  void server.ensure().catch(() => {}); // while the user types
+  const instruction = await askInstruction(face, editor, isSteer ? null : place);
+  if (!instruction) return;
+  if (isSteer && running.state === "writing") return running.steer(instruction);
+  await server.ensure();
+  await review.begin(editor, instruction, place.lines);
+}
+
+async function toggleCompletions() {
+  const settings = vscode.workspace.getConfiguration("vivace.completions");
+  await settings.update("enabled", !settings.get("enabled"), vscode.ConfigurationTarget.Global);
+}
+
+async function menu() {
+  const isOn = vscode.workspace.getConfiguration("vivace.completions").get("enabled");
+  const items = [
+    { label: "$(edit) Edit…", command: "vivace.edit" },
+    { label: isOn ? "$(circle-slash) Turn completions off" : "$(check) Turn completions on", command: "vivace.toggleCompletions" },
+    { label: "$(zap) Start the server", command: "vivace.start" },
+    { label: "$(output) Show the log", command: "vivace.showLog" },
+  ];
+  const chosen = await vscode.window.showQuickPick(items, { title: "Vivace" });
+  if (chosen) await vscode.commands.executeCommand(chosen.command);
+}
+
+/** @param {vscode.LogOutputChannel} log @param {Error} error */
+async function complain(log, error) {
+  log.error(error.stack ?? error.message);
+  if ((await vscode.window.showErrorMessage(`Vivace: ${error.message}`, "Show the Log")) === "Show the Log") log.show();
+}
+
+module.exports = { activate, deactivate: () => {} };

@@ -1,1 +1,0 @@
-"""`vivace bench team`: several users of one server at once, each on a socket of its own."""

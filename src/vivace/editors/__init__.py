@@ -1,0 +1,1 @@
+"""Extensions of editors: building and installing them. Their sources are in `editors/` of the repository."""
