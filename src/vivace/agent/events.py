@@ -263,14 +263,21 @@ class ConflictResolved:
 
 @dataclass(frozen=True)
 class EditApplied:
-    """The files have their new bytes, and the journal has the old ones.
-
-    A file that had changed meanwhile was merged: `is_merged` of the entry's file says so.
-    """
+    """The files have their new bytes, and the journal has the old ones."""
 
     proposal: Proposal
-    entry: Entry
+    entry: Entry | None  # None: the face has it in buffers that are not saved, and its own undo for them
     apply_ms: float
+
+    @property
+    def number(self) -> int:
+        """Return the number in the undo journal; 0 if it has no entry."""
+        return self.entry.number if self.entry else 0
+
+    @property
+    def merged_paths(self) -> list[str]:
+        """Return the files that had changed meanwhile: the edit was merged with that."""
+        return [file.path for file in self.entry.files if file.is_merged] if self.entry else []
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from tests.agent.edits.test_flow import OLD
 from tests.server.serving import LONG, script
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import open_conversation
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.config import Settings
 
 
@@ -41,11 +42,13 @@ async def begin(
     """Begin a conversation whose model gives these replies."""
     begun: list[Conversation] = []
 
-    def begin(replies: dict[str, str] | None = None, **options: object) -> Conversation:
+    def begin(
+        replies: dict[str, str] | None = None, *, files: Files = DISK, **options: object
+    ) -> Conversation:
         said = replies or {"long": LONG, "": "Hello there."}
         model = script(tmp_path, replies=said, **({"context_tokens": 20000} | options))  # type: ignore[arg-type]
         settings = served.having(model=model, state_dir=served.state_dir)
-        begun.append(open_conversation(settings, folder, face))
+        begun.append(open_conversation(settings, folder, face, files=files))
         return begun[-1]
 
     yield begin

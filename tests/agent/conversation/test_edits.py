@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conversation.talking import EDITING, Face, read, write
-from tests.agent.edits.test_flow import NEW, OLD
+from tests.agent.edits.editors import FakeEditor
+from tests.agent.edits.test_flow import ANSWER, NEW, OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.editing import refers_back
+from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.edits.proposal import Reject
 from vivace.agent.events import (
     Abandoned,
@@ -189,3 +191,29 @@ async def test_a_file_that_changed_since_is_not_rewound(begin: Begin, task: Path
     assert (read(task), len(talk.turns)) == ("mine", 1)
     with pytest.raises(UsageError):
         talk.rewind(7)
+
+
+async def test_the_open_buffer_is_edited_and_written_by_the_face(begin: Begin, task: Path) -> None:
+    """A mention reads what the editor has unsaved, the editor writes the edit, and undo keeps the unsaved."""
+    unsaved = f"import os\n\n\n{OLD}"
+    editor = FakeEditor({task: unsaved})
+    replies = {"Task: ": ANSWER, "import os": "I see the import."} | EDITING
+    talk = begin(replies, files=OpenFiles(editor))
+    assert (await talk.send("What is in @task.py?")).answer == "I see the import."
+    turn = await talk.send("make @task.py:show shout")
+    assert (turn.status, turn.edits[0].outcome) == ("completed", "applied")
+    assert editor.buffers[task] == read(task) == unsaved.replace(OLD, NEW)
+    talk.undo()
+    assert read(task) == unsaved
+
+
+async def test_a_face_that_cannot_write_fails_the_turn(begin: Begin, face: Face, task: Path) -> None:
+    """The turn says why, the file is as it was, and the proposed text is kept."""
+    editor = FakeEditor({task: OLD})
+    editor.fails_at = 0
+    talk = begin(EDITING, files=OpenFiles(editor))
+    turn = await talk.send("make @task.py:show shout")
+    assert turn.status == "failed"
+    assert "locked by the editor" in turn.error
+    assert (editor.buffers[task], read(task)) == (OLD, OLD)
+    assert not face.seen(EditApplied)

@@ -50,7 +50,7 @@ class TestEdit:
         assert result.output == "a.py: found exactly, at lines 1-2. It is replaced."
         await call(Edit(), context, path="sub/new.py", old_text="", new_text="z = 3\n")
         assert (root / "a.py").read_text() == "x = 1\ny = 2\n"
-        flush(context, journal)
+        await flush(context, journal)
         assert (root / "a.py").read_text() == "x = 11\ny = 2\n"
         assert (root / "sub" / "new.py").read_text() == "z = 3\n"
         Journal(journal).undo()
@@ -61,7 +61,7 @@ class TestEdit:
         """A file with other line ends, a byte order mark and no final newline keeps them."""
         (root / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree")
         await call(Edit(), context, path="a", old_text="two\nthree", new_text="2\nhalf\n3")
-        flush(context, journal)
+        await flush(context, journal)
         assert (root / "a").read_bytes() == b"\xef\xbb\xbfone\r\n2\r\nhalf\r\n3"
 
     async def test_all_occurrences_may_be_replaced(
@@ -70,7 +70,7 @@ class TestEdit:
         """Only exact ones."""
         (root / "a").write_text("a b a\nc\na\n")
         result = await call(Edit(), context, path="a", old_text="a", new_text="x", replace_all=True)
-        flush(context, journal)
+        await flush(context, journal)
         assert (root / "a").read_text() == "x b x\nc\nx\n"
         assert "3 exact occurrences" in result.output
 
@@ -120,7 +120,7 @@ class TestRaces:
         (root / "sub").rename(root / "old")
         (root / "sub").symlink_to(tmp_path / "target")
         with pytest.raises(WriteProblem, match="leads elsewhere"):
-            flush(context, journal)
+            await flush(context, journal)
         assert (tmp_path / "target" / "a").read_text() == "x\n"
         assert (root / "old" / "a").read_text() == "x\n"
 
@@ -131,12 +131,12 @@ class TestRaces:
         (root / "a").write_text("1\n2\n3\n4\n5\n")
         await call(Edit(), context, path="a", old_text="1", new_text="one")
         (root / "a").write_text("1\n2\n3\n4\nfive\n")
-        flush(context, journal)
+        await flush(context, journal)
         assert (root / "a").read_text() == "one\n2\n3\n4\nfive\n"
         await call(Edit(), context, path="a", old_text="one", new_text="uno")
         (root / "a").write_text("eins\n2\n3\n4\nfive\n")
         with pytest.raises(EditConflict):
-            flush(context, journal)
+            await flush(context, journal)
         assert (root / "a").read_text() == "eins\n2\n3\n4\nfive\n"
 
 
@@ -152,7 +152,7 @@ class TestPatch:
         assert result.output.split("\n") == [
             *("Updated a.py.", "Added new/b.py.", "Deleted gone.py.", "Moved old.py to moved.py.")
         ]
-        flush(context, journal)
+        await flush(context, journal)
         assert (root / "a.py").read_text().endswith("def second():\n    return 22\n")
         assert "return 2\n" in (root / "a.py").read_text()
         assert (root / "new" / "b.py").read_text() == "x = 1\n\n"

@@ -17,5 +17,5 @@ async def call(tool: Tool, context: ToolContext, given: str = "", **arguments: A
     return await tool.run(tool.parse(given or json.dumps(arguments)), context)
 
 
-def flush(context: ToolContext, journal: Path) -> None:
-    context.writes.flush(Journal(journal), "test")
+async def flush(context: ToolContext, journal: Path) -> None:
+    await context.writes.flush(Journal(journal), "test")

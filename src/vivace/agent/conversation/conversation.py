@@ -28,6 +28,7 @@ from vivace.agent.conversation.transcript.history import EditResult, History, Tu
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
 from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted, ModelChosen
 from vivace.agent.conversation.turn_work import Offer, TurnWork
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval, show_and_offer
 from vivace.agent.edits.proposal import Proposal
@@ -55,16 +56,23 @@ class Conversation:
     """Open one with `open_conversation` or `resume_conversation`. All methods belong to one event loop."""
 
     def __init__(
-        self, history: History, transcript: Transcript, connection: Connection, face: Presenter
+        self,
+        history: History,
+        transcript: Transcript,
+        connection: Connection,
+        face: Presenter,
+        files: Files = DISK,
     ) -> None:
+        """`files` are those of the face: it may have some open, and write accepted changes itself."""
         self._history = history
         self._transcript = transcript
         self._connection = connection
         self._face = face
+        self._files = files
         self._presenter = RecordingPresenter(face, transcript, history)
         self._journal = Journal(connection.settings.state_dir / "undo")
         self._journal.heal()
-        self._work = TurnWork(history, connection, self._presenter, self._journal)
+        self._work = TurnWork(history, connection, self._presenter, self._journal, files)
         self._prefiller = Prefiller(connection, self._presenter, history.id)
         self._is_idle = asyncio.Event()  # set while no turn runs
         self._is_idle.set()
@@ -163,7 +171,7 @@ class Conversation:
         """Run one turn that asks about a proposal which no model has to write. `text` is its message."""
 
         async def ask(presenter: Presenter, journal: Journal) -> None:
-            await show_and_offer(proposal, text, self.approval, presenter, journal)
+            await show_and_offer(proposal, text, self.approval, presenter, journal, files=self._files)
 
         return await self.make_offer(text, ask)
 
@@ -292,7 +300,8 @@ class Conversation:
         transcript = self._transcript.fork(began)
         history = read_history(transcript.file) if self.turns else History()
         history.take(began)
-        return Conversation(history, transcript, Connection(self._connection.settings), face or self._face)
+        connection = Connection(self._connection.settings)
+        return Conversation(history, transcript, connection, face or self._face, self._files)
 
     async def compact(self) -> Compacted:
         """Let the model read a summary instead of the turns so far. `undo_compact` takes it back."""
@@ -365,7 +374,7 @@ class Conversation:
         return turn
 
     def _mentions(self, text: str, given: Sequence[str] | None) -> tuple[str, ...]:
-        return mentions_in(text, self.folder) if given is None else tuple(given)
+        return mentions_in(text, self.folder, self._files) if given is None else tuple(given)
 
     def _check_idle(self) -> None:
         if self.is_running:

@@ -7,12 +7,14 @@ own the edit (`edits.flow`).
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.more_files import files_using, paths_to_make
 from vivace.agent.conversation.message.repository import choose_file
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
@@ -45,11 +47,13 @@ async def edit_in_turn(
     effort: Effort,
     test_command: str = "",
     memory: Memory | None = None,
+    files: Files = DISK,
 ) -> None:
     """Find the file that the message is about, and do the edit."""
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
-    scopes = await _scopes(history, model, presenter, instruction, mentions, to_write=approval != "never")
+    reading = _Reading(files, to_write=approval != "never")
+    scopes = await _scopes(history, model, presenter, instruction, mentions, reading)
     tests = AllowedTests(test_command, Path(history.folder)) if test_command else None
     task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests, memory)
     await run_edit(task, model, presenter, journal)
@@ -61,20 +65,18 @@ async def _scopes(
     presenter: Presenter,
     instruction: str,
     mentions: Sequence[str],
-    *,
-    to_write: bool,
+    reading: "_Reading",
 ) -> tuple[EditScope, ...]:
     """Return what the edit is about: the mentions, what was edited just before, or what is found."""
     folder = Path(history.folder)
     made = [
-        read_scope(Target(path, None), to_write=to_write, instruction=instruction)
-        for path in paths_to_make(instruction, folder)
+        await reading.scope(Target(path, None), instruction) for path in paths_to_make(instruction, folder)
     ]
     if mentions:
         targets = [target_of(mention, folder) for mention in _to_change(mentions, instruction)]
         for path in dict.fromkeys(target.path for target in targets):
             presenter.show(FileChosen(path, "mention"))
-        return (*(read_scope(target, to_write=to_write) for target in targets), *made)
+        return (*[await reading.scope(target) for target in targets], *made)
     if made:
         for scope in made:
             presenter.show(FileChosen(scope.source.path, "name"))
@@ -84,13 +86,25 @@ async def _scopes(
         last = [edit for edit in before.edits if edit.attempt == before.edits[-1].attempt]
         for edit in last:
             presenter.show(FileChosen(folder / edit.path, "recent"))
-        return tuple(scope for edit in last for scope in _scopes_of(folder, edit, to_write=to_write))
+        return tuple([scope for edit in last for scope in await _scopes_of(folder, edit, reading)])
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
     chosen = await choose_file(model, folder, instruction, recent)
     presenter.show(chosen)
-    scope = read_scope(Target(chosen.path, None), to_write=to_write)
+    scope = await reading.scope(Target(chosen.path, None))
     others = await asyncio.to_thread(files_using, folder, scope, instruction)
-    return (scope, *(read_scope(Target(path, None), to_write=to_write) for path in others))
+    return (scope, *[await reading.scope(Target(path, None)) for path in others])
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the files of an edit are read: as the face has them now."""
+
+    files: Files
+    to_write: bool
+
+    async def scope(self, target: Target, instruction: str = "") -> EditScope:
+        await self.files.refresh([target.path])
+        return read_scope(target, to_write=self.to_write, instruction=instruction, files=self.files)
 
 
 def _to_change(mentions: Sequence[str], instruction: str) -> Sequence[str]:
@@ -103,18 +117,20 @@ def _to_change(mentions: Sequence[str], instruction: str) -> Sequence[str]:
     return meant or mentions[:1]
 
 
-def _scopes_of(folder: Path, edit: EditResult, *, to_write: bool) -> list[EditScope]:
+async def _scopes_of(folder: Path, edit: EditResult, reading: _Reading) -> list[EditScope]:
     """Return the units that were edited before, or the whole file to choose from if one is not there now."""
     path = folder / edit.path
     try:
-        return [read_scope(Target(path, name), to_write=to_write) for name in edit.unit.split(", ")]
+        return [await reading.scope(Target(path, name)) for name in edit.unit.split(", ")]
     except UnitNotFound:
-        return [read_scope(Target(path, None), to_write=to_write)]
+        return [await reading.scope(Target(path, None))]
 
 
-def draft_messages(folder: Path, text: str, mention: str, memory: Memory | None = None) -> list[Message]:
+def draft_messages(
+    folder: Path, text: str, mention: str, memory: Memory | None = None, files: Files = DISK
+) -> list[Message]:
     """Return what the model will read first when this draft is sent as an edit of what it mentions."""
-    scope = read_scope(target_of(mention, folder), to_write=False)
+    scope = read_scope(target_of(mention, folder), to_write=False, files=files)
     instruction = without_mentions(text, [mention]).strip()
     if scope.unit:
         recalled = memory.recall(instruction, [scope.source.path]) if memory else NOTHING

@@ -20,6 +20,7 @@ from vivace.agent.conversation.transcript.file import (
 )
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import SCHEMA, ConversationResumed, ConversationStarted
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.presenter import Presenter
 from vivace.config import Settings
 from vivace.errors import ConversationNotFound
@@ -35,10 +36,12 @@ def open_conversation(
     face: Presenter,
     connection: Connection | None = None,
     on_append: OnAppend = lambda _: None,
+    files: Files = DISK,
 ) -> Conversation:
     """Begin a new conversation in this folder. Nothing is sent yet, and no server is started.
 
-    `on_append` is told of every line that is written into the transcript.
+    `on_append` is told of every line that is written into the transcript. `files` are those of the face: it
+    may have some open, and write accepted changes itself.
     """
     began = ConversationStarted(
         schema=SCHEMA, id=new_id(), folder=str(folder.resolve()), model=settings.model, at_s=time.time()
@@ -46,7 +49,7 @@ def open_conversation(
     transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}", on_append, began)
     history = History()
     history.take(began)
-    return Conversation(history, transcript, connection or Connection(settings), face)
+    return Conversation(history, transcript, connection or Connection(settings), face, files)
 
 
 def resume_conversation(
@@ -55,13 +58,14 @@ def resume_conversation(
     face: Presenter,
     connection: Connection | None = None,
     on_append: OnAppend = lambda _: None,
+    files: Files = DISK,
 ) -> Conversation:
     """Take a conversation up again where it ended. Raise `ConversationNotFound` or `ConversationBusy`."""
     transcript = Transcript(file_of(conversations_dir(settings), conversation_id), on_append)
     transcript.heal()
     history = read_history(transcript.file)
     transcript.append(ConversationResumed(id=history.id, at_s=time.time()))
-    return Conversation(history, transcript, connection or Connection(settings), face)
+    return Conversation(history, transcript, connection or Connection(settings), face, files)
 
 
 def last_conversation(settings: Settings, folder: Path) -> str:

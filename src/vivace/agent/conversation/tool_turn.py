@@ -18,6 +18,7 @@ from vivace.agent.conversation.message.prompt import (
 )
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.events import AnswerStarted, Failed, ResponseBegan, TaskStepped, TurnStatus, WritingEnded
 from vivace.agent.loop.calls import Approval, Desk, KeptCall
@@ -100,11 +101,13 @@ async def open_tool_turn(
     content: str,
     has_strangers_text: bool,
     retold: Sequence[Turn],
+    files: Files = DISK,
 ) -> ToolTurn:
     """Return the turn that works on a message. `retold`: what the model is told where it has no log."""
     folder = Path(history.folder)
     shown = StepPresenter(presenter, folder)
     desk = await open_desk(folder, history.turns[-1].text, shown, rules.policy, journal)
+    desk.context.writes.files = files
     desk.kept = rules.kept
     desk.is_tainted = has_strangers_text or any(turn.steps for turn in history.turns)
     before: tuple[Item, ...] = (

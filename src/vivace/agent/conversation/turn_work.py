@@ -29,6 +29,7 @@ from vivace.agent.conversation.message.prompt import (
 from vivace.agent.conversation.message.relevant_code import find_code
 from vivace.agent.conversation.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
@@ -55,12 +56,18 @@ NOT_KNOWN = "previous_response_not_found"
 
 class TurnWork:
     def __init__(
-        self, history: History, connection: Connection, presenter: Presenter, journal: Journal
+        self,
+        history: History,
+        connection: Connection,
+        presenter: Presenter,
+        journal: Journal,
+        files: Files = DISK,
     ) -> None:
         self._history = history
         self._connection = connection
         self._presenter = presenter
         self._journal = journal
+        self._files = files
         self._task: asyncio.Task[Ending] | None = None
         self._answering: Answering | None = None
         self._tool_turn: ToolTurn | None = None  # of a model that can call tools
@@ -157,6 +164,7 @@ class TurnWork:
             self._task, self._answering, self._steer, self._is_stopping = None, None, "", False
 
     async def _do(self, text: str, mentions: tuple[str, ...], kind: TurnKind | None) -> Ending:
+        await self._files.refresh(self._paths(mentions))
         if self.uses_tools:
             return await self._work_with_tools(text, mentions)
         model = await self._connection.model(self._history.model)
@@ -175,6 +183,7 @@ class TurnWork:
             effort=self.effort,
             test_command=self._connection.settings.test_command,
             memory=self.memory,
+            files=self._files,
         )
         return Ending("completed")
 
@@ -197,7 +206,7 @@ class TurnWork:
         untold = recalled.untold(told_memory(self._history, is_new=is_new))
         if untold.used().in_words:
             self._presenter.show(untold.used())
-        message = content_of(text, mentions, self._folder)
+        message = content_of(text, mentions, self._folder, files=self._files)
         parts = [untold.rules, untold.reminder, *turn.notes, message]
         content = "\n\n".join(filter(None, parts))
         self._tool_turn = await open_tool_turn(
@@ -209,6 +218,7 @@ class TurnWork:
             content=content,
             has_strangers_text=recalled.has_strangers_text,
             retold=await self._retold_turns(content),
+            files=self._files,
         )
         try:
             return await self._tool_turn.run()
@@ -228,7 +238,7 @@ class TurnWork:
 
     async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:
         asked = await self._asked(text, mentions)
-        content = asked.content(self._folder)  # what is wrong with its files is raised here
+        content = asked.content(self._folder, self._files)  # what is wrong with its files is raised here
         if asked.code:
             self._presenter.show(CodeRead(asked.code))
         window = await self._connection.window_tokens(self._history.model) if self._can_compact else 0
@@ -321,10 +331,14 @@ class TurnWork:
 
     async def _asked(self, text: str, mentions: tuple[str, ...]) -> Asked:
         """Return the message with what it is about: where something is mentioned, no other code is read."""
-        code = () if mentions else await asyncio.to_thread(find_code, self._history, text)
-        paths = [target_of(mention, self._folder).path for mention in mentions]
-        paths += [self._folder / piece.path for piece in code]
+        code = () if mentions else await asyncio.to_thread(find_code, self._history, text, self._files)
+        found = [self._folder / piece.path for piece in code]
+        await self._files.refresh(found)
+        paths = [*self._paths(mentions), *found]
         return Asked(text, mentions, code, await asyncio.to_thread(self.memory.recall, text, paths))
+
+    def _paths(self, mentions: tuple[str, ...]) -> list[Path]:
+        return [target_of(mention, self._folder).path for mention in mentions]
 
     def _untold(self, asked: Asked, retold: Sequence[Turn] | None) -> Asked:
         """Return the message with what the log does not have yet of files and notes."""
@@ -350,7 +364,9 @@ class TurnWork:
     async def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
         """Return the body of what is read first if this draft is sent."""
         if mentions and intent_by_words(text) == "edit":
-            items = await asyncio.to_thread(draft_messages, self._folder, text, mentions[0], self.memory)
+            items = await asyncio.to_thread(
+                draft_messages, self._folder, text, mentions[0], self.memory, self._files
+            )
             return {"model": self._history.model, "input": items, "temperature": 0, "store": False}
         return (await self.next_request(text, mentions)).body
 
@@ -362,7 +378,7 @@ class TurnWork:
         previous = previous_response(self._history) if retold is None else ""
         body: dict[str, Any] = {
             "model": self._history.model,
-            "input": next_input(self._history, self._untold(asked, retold), retold),
+            "input": next_input(self._history, self._untold(asked, retold), retold, self._files),
             "temperature": 0,
             "max_output_tokens": MAX_ANSWER_TOKENS,
         }

@@ -8,9 +8,9 @@ writes nothing (`journal`).
 from dataclasses import dataclass
 from pathlib import Path
 
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.merging import has_markers, merge_ours_first, merge_with_markers
 from vivace.agent.edits.apply.rebasing import Change, rebase
-from vivace.agent.edits.apply.replacing import read_state
 from vivace.agent.edits.apply.source import new_source, source_from_bytes
 from vivace.agent.edits.proposal import whole_diff
 from vivace.agent.edits.write.live_diff import Row
@@ -97,9 +97,9 @@ class Conflict:
         return Change(source, text, self.change.unit_name)
 
 
-def find_conflict(change: Change, instruction: str) -> Conflict | None:
+def find_conflict(change: Change, instruction: str, files: Files = DISK) -> Conflict | None:
     """Return what stands against writing this now, or None. A removal has no choices: raise EditConflict."""
-    current = read_state(change.source.target)
+    current = files.state(change.source.target)
     try:
         rebase(change, current, instruction)
     except EditConflict as error:

@@ -2,7 +2,7 @@
 
 Owns the order of the steps, for every face. What happens is shown to a `Presenter`, which also answers the
 one question. Interrupted at any await, it leaves every file as it was: all are written in one step that
-cannot be interrupted, by the journal, and nothing is awaited behind it.
+cannot be interrupted (`apply.writing`), and nothing is awaited behind it.
 """
 
 import asyncio
@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
+from vivace.agent.edits.apply.writing import Written, write_changes
 from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
 from vivace.agent.edits.edit import propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
@@ -58,23 +60,30 @@ class EditTask:
 
 
 async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: Journal) -> Entry | None:
-    """Do one edit. Return the journal's entry, or None if nothing was written.
+    """Do one edit. Return the journal's entry, or None if no file on disk was changed.
 
     Raise `EditRejected` if the model's answer cannot be used.
     """
     proposal = await _write(task, model, presenter)
-    return await offer(proposal, task.instruction, task.approval, presenter, journal)
+    files = task.scopes[0].files
+    return await offer(proposal, task.instruction, task.approval, presenter, journal, files=files)
 
 
 async def show_and_offer(
-    proposal: Proposal, instruction: str, approval: Approval, presenter: Presenter, journal: Journal
+    proposal: Proposal,
+    instruction: str,
+    approval: Approval,
+    presenter: Presenter,
+    journal: Journal,
+    *,
+    files: Files = DISK,
 ) -> Entry | None:
     """Show a proposal that no model had to write, then let the user decide about it."""
     first = proposal.files[0]
     presenter.show(EditStarted(first.source, first.unit, instruction))
     presenter.show(WritingEnded())
     presenter.show(EditProposed(proposal, by="model"))
-    return await offer(proposal, instruction, approval, presenter, journal)
+    return await offer(proposal, instruction, approval, presenter, journal, files=files)
 
 
 async def offer(
@@ -84,10 +93,13 @@ async def offer(
     presenter: Presenter,
     journal: Journal,
     wholes: Sequence[Change] = (),
+    *,
+    files: Files = DISK,
 ) -> Entry | None:
     """Let the user decide about a proposal, and write what was taken. Return the journal's entry, if any.
 
-    `wholes` are changes without hunks, which go along with whatever is taken.
+    `wholes` are changes without hunks, which go along with whatever is taken. Where the face writes the files
+    itself and saves none, there is no entry: the editor's own undo takes that back.
     """
     proposal, decision = await _decide(approval, proposal, presenter)
     presenter.show(EditDecided(proposal, decision))
@@ -96,36 +108,41 @@ async def offer(
         presenter.show(EditNotApplied(proposal, _why_not(approval, proposal)))
         return None
     began_s = time.perf_counter()
-    entry = await _apply(instruction, approval, changes, presenter, journal)
-    if entry is None:
+    written = await _apply(instruction, approval, changes, presenter, journal, files)
+    if written is None:
         presenter.show(EditNotApplied(proposal, "rejected"))
         return None
-    presenter.show(EditApplied(proposal, entry, (time.perf_counter() - began_s) * 1e3))
-    return entry
+    presenter.show(EditApplied(proposal, written.entry, (time.perf_counter() - began_s) * 1e3))
+    return written.entry
 
 
 async def _apply(
-    instruction: str, approval: Approval, changes: list[Change], presenter: Presenter, journal: Journal
-) -> Entry | None:
+    instruction: str,
+    approval: Approval,
+    changes: list[Change],
+    presenter: Presenter,
+    journal: Journal,
+    files: Files,
+) -> Written | None:
     """Write the changes. Ask about a file that cannot be merged. Return None if all files are left."""
     while changes:
         await asyncio.sleep(0)  # an interrupt takes effect here, and not behind the write
         try:
-            return journal.apply_all(changes, instruction)
+            return await write_changes(changes, instruction, journal, files)
         except EditConflict as error:
             if approval != "ask":
                 raise
-            changes = await _resolve(instruction, changes, presenter, error)
+            changes = await _resolve(instruction, changes, presenter, error, files)
     return None
 
 
 async def _resolve(
-    instruction: str, changes: list[Change], presenter: Presenter, error: EditConflict
+    instruction: str, changes: list[Change], presenter: Presenter, error: EditConflict, files: Files
 ) -> list[Change]:
     """Return the changes as the user wants them now. Raise the error if the user wants none."""
     resolved = []
     for change in changes:
-        conflict = find_conflict(change, instruction)
+        conflict = find_conflict(change, instruction, files)
         if conflict is None:
             resolved.append(change)
             continue

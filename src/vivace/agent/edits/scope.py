@@ -3,13 +3,13 @@
 Owns reading that, and saying what is wrong with it before a model is woken. Does not choose (`plan`).
 """
 
-import os
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from vivace.agent.edits.apply.source import SourceFile, check_writable, new_source, read_source
+from vivace.agent.edits.apply.files import DISK, Files
+from vivace.agent.edits.apply.source import SourceFile, check_writable, new_source
 from vivace.agent.edits.find.evidence import may_add
 from vivace.agent.edits.find.languages import Language, language_for
 from vivace.agent.edits.find.outline import list_units
@@ -32,28 +32,29 @@ class EditScope:
     language: Language | None
     units: list[Unit]
     unit: Unit | None  # None: the model shall choose
+    files: Files = DISK  # where other files of the edit are read, and by whom it is written
 
 
-def read_scope(target: Target, *, to_write: bool, instruction: str = "") -> EditScope:
+def read_scope(target: Target, *, to_write: bool, instruction: str = "", files: Files = DISK) -> EditScope:
     """Read the file and find what the user named in it, or raise what is wrong with either.
 
     A file that is not there is a new one, if the instruction asks for something new.
     """
-    if target.selector is None and _is_to_be_made(target.path, instruction):
+    if target.selector is None and _is_to_be_made(target.path, instruction, files):
         source = new_source(target.path)
-        return EditScope(source, language_for(target.path), [], new_file_unit(source))
-    source = read_source(target.path)
-    if to_write:
+        return EditScope(source, language_for(target.path), [], new_file_unit(source), files)
+    source = files.read(target.path)
+    if to_write and not files.is_written_by_face:
         check_writable(source)
     language = language_for(target.path)
     units = list_units(source, language)
-    return EditScope(source, language, units, named_unit(source, units, target))
+    return EditScope(source, language, units, named_unit(source, units, target), files)
 
 
-def _is_to_be_made(path: Path, instruction: str) -> bool:
+def _is_to_be_made(path: Path, instruction: str, files: Files) -> bool:
     """Return whether a path is a file to make, rather than a slip of the pen for one that is there."""
     try:
-        if os.path.lexists(path) or not path.parent.is_dir() or not may_add(instruction):
+        if files.exists(path) or not path.parent.is_dir() or not may_add(instruction):
             return False
         names = [each.name for each in path.parent.iterdir() if each.suffix == path.suffix]
     except (OSError, ValueError):

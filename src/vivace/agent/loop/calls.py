@@ -164,7 +164,7 @@ class Calls:
                 self._settle(call, "malformed", ToolResult(f"Error: {call.fault}", call.fault))
             elif call.running or await self._is_started(call):
                 await self._finish(call)
-        self._flush()
+        await self._flush()
         return [call.output_item() for call in self._calls]
 
     async def abandon(self) -> None:
@@ -220,7 +220,7 @@ class Calls:
             self._settle(call, "refused", ToolResult(f"Refused: {reason}", reason, is_error=True))
             return False
         if not call.tool.stages:
-            self._flush()
+            await self._flush()
         self._start(call)
         return True
 
@@ -271,7 +271,7 @@ class Calls:
         else:
             self._settle(call, "failed" if result.is_error else "done", result)
 
-    def _flush(self) -> None:
+    async def _flush(self) -> None:
         """Write the changes of the calls so far as one entry. If that fails, those calls have failed."""
         staged, self._staged = self._staged, []
         if not staged:
@@ -279,13 +279,16 @@ class Calls:
         failure: ToolResult | None = None
         self._desk.presenter.show(_writing(staged, self._desk.context))
         try:
-            entry, changes = self._desk.context.writes.flush(self._desk.journal, self._desk.instruction)
+            written, changes = await self._desk.context.writes.flush(
+                self._desk.journal, self._desk.instruction
+            )
         except VivaceError as error:
             failure = _failure(error)
         else:
-            if entry is not None:
-                self._desk.entries.append(entry.number)
-                self._desk.presenter.show(_written(entry.number, changes, self._desk.context))
+            if written is not None:
+                self._desk.entries += [written.entry.number] if written.entry else []
+                number = written.entry.number if written.entry else 0
+                self._desk.presenter.show(_written(number, changes, self._desk.context))
         for call in staged:
             self._settle(call, "failed" if failure else "done", failure or call.result)
 

@@ -177,8 +177,8 @@ class UnitsPresenter:
                 self.tokens += sum(each.waterfall.new_tokens + each.waterfall.output_tokens for each in turns)
             case EditDecided(proposal=proposal):
                 self._face.show(_writing(proposal))
-            case EditApplied(proposal=proposal, entry=entry):
-                self._written(proposal, entry.number)
+            case EditApplied(proposal=proposal, number=number):
+                self._written(proposal, number)
 
     async def decide(self, proposal: Proposal) -> Decision:
         del proposal

@@ -61,6 +61,8 @@ Paths are relative to the workspace. Give three lines around each change."""
         return ", ".join(_paths(arguments))
 
     async def run(self, arguments: list[FilePatch], context: ToolContext) -> ToolResult:
+        places = [locate(context.root, path) for path in _paths(arguments)]
+        await context.writes.files.refresh([place.path for place in places])
         staged = dict(context.writes.staged)
         try:
             told = [_apply(patch, context) for patch in arguments]

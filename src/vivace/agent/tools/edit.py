@@ -40,6 +40,7 @@ class Edit(FunctionTool[EditArguments]):
 
     async def run(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
         place = locate(context.root, arguments.path)
+        await context.writes.files.refresh([place.path])
         if not arguments.old_text:
             return _create(arguments, place, context)
         if arguments.old_text == arguments.new_text:

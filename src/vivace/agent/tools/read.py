@@ -5,6 +5,7 @@ time.
 """
 
 import asyncio
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -55,25 +56,28 @@ class Read(FunctionTool[ReadArguments]):
         )
         if last < arguments.first_line:
             raise FileProblem(f"Line {last} is before line {arguments.first_line}.")
-        return await asyncio.to_thread(_read_lines, place.path, arguments.path, arguments.first_line, last)
+        await context.writes.files.refresh([place.path])
+        buffer = context.writes.files.buffer(place.path)
+        opened = _opened(place.path, arguments.path) if buffer is None else io.BytesIO(buffer)
+        with opened as file:
+            return await asyncio.to_thread(_read_lines, file, arguments.path, arguments.first_line, last)
 
 
-def _read_lines(path: Path, shown: str, first: int, last: int) -> ToolResult:
+def _read_lines(file: BinaryIO, shown: str, first: int, last: int) -> ToolResult:
     """Return the lines, and how to read what follows them."""
     last = min(last, first + MAX_LINES - 1)
     lines: list[str] = []
     number = chars = 0
     has_more = False
-    with _opened(path, shown) as file:
-        for number, line in enumerate(_lines(file), 1):
-            if number > last or chars > MAX_CHARS:
-                has_more = True
-                break
-            if number >= first:
-                lines.append(f"{number}\t{line}")
-                chars += len(lines[-1])
-        is_too_far = not has_more and file.tell() >= MAX_SCANNED_BYTES
-        size = os.fstat(file.fileno()).st_size
+    for number, line in enumerate(_lines(file), 1):
+        if number > last or chars > MAX_CHARS:
+            has_more = True
+            break
+        if number >= first:
+            lines.append(f"{number}\t{line}")
+            chars += len(lines[-1])
+    is_too_far = not has_more and file.tell() >= MAX_SCANNED_BYTES
+    size = file.seek(0, os.SEEK_END)
     if not lines:
         if is_too_far:
             raise FileProblem(f"{shown} is too large ({size:,} bytes) to find line {first} in it.")

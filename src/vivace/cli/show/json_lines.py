@@ -77,10 +77,9 @@ class JsonPresenter:
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):
                 stages = [msgspec.to_builtins(turn.waterfall) for turn in turns]
                 _emit("waterfall", model=model, first_token_ms=first_token_ms, turns=stages)
-            case EditApplied(proposal=proposal, entry=entry):
-                merged = [file.path for file in entry.files if file.is_merged]
+            case EditApplied(proposal=proposal, number=number, merged_paths=merged):
                 for file in proposal.changed:
-                    _emit("written", path=str(file.source.path), number=entry.number, merged=merged)
+                    _emit("written", path=str(file.source.path), number=number, merged=merged)
             case EditNotApplied(proposal=proposal):
                 for file in proposal.files:
                     _emit("not_written", path=str(file.source.path))

@@ -118,9 +118,8 @@ class TerminalPresenter:
     def _show_written(self, event: EditApplied) -> None:
         run = "" if self._was_run else ", not run"
         self._screen.say(f"Wrote {event.proposal.paths_text}{run} (`vivace undo` takes it back).")
-        for file in event.entry.files:
-            if file.is_merged:
-                self._screen.say(f"{file.path} had changed meanwhile: both changes are in it now.")
+        for path in event.merged_paths:
+            self._screen.say(f"{path} had changed meanwhile: both changes are in it now.")
         self._show_times(event.apply_ms)
 
     def _show_times(self, apply_ms: float | None = None) -> None:

@@ -6,7 +6,7 @@ Owns how they are found in text and read. Does not own the grammar behind the co
 import re
 from pathlib import Path
 
-from vivace.agent.edits.apply.source import read_source
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.find.languages import fence_tag_for, language_for
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.target import Target, parse_target
@@ -17,13 +17,13 @@ _MENTION = re.compile(r'(?<![\w@`])@(?:"([^"\n]+)"|([^\s,;()\[\]{}"\'`]+))')
 _TRAILING = ".:!?"
 
 
-def mentions_in(text: str, folder: Path) -> tuple[str, ...]:
+def mentions_in(text: str, folder: Path, files: Files = DISK) -> tuple[str, ...]:
     """Return the mentions whose file exists, in order and each once.
 
     `@dataclass` or `a@b.example` in a message are no mentions: there is no such file.
     """
-    found = [quoted or _stripped(plain, folder) for quoted, plain in _MENTION.findall(text)]
-    return tuple(dict.fromkeys(mention for mention in found if _is_file(mention, folder)))
+    found = [quoted or _stripped(plain, folder, files) for quoted, plain in _MENTION.findall(text)]
+    return tuple(dict.fromkeys(mention for mention in found if _is_file(mention, folder, files)))
 
 
 def target_of(mention: str, folder: Path) -> Target:
@@ -31,22 +31,22 @@ def target_of(mention: str, folder: Path) -> Target:
     return parse_target(str(folder / mention))
 
 
-def read_mention(mention: str, folder: Path) -> tuple[str, str, str]:
+def read_mention(mention: str, folder: Path, files: Files = DISK) -> tuple[str, str, str]:
     """Return the mention's name, the tag of its fence, and its text. Raise what is wrong with it."""
     target = target_of(mention, folder)
-    source = read_source(target.path)
+    source = files.read(target.path)
     unit = named_unit(source, list_units(source, language_for(target.path)), target)
     text = source.text_of(unit.first_line, unit.last_line) if unit else source.text
     return mention, fence_tag_for(target.path), text
 
 
-def _stripped(mention: str, folder: Path) -> str:
+def _stripped(mention: str, folder: Path, files: Files) -> str:
     """Return the mention without the sentence's own stop, unless the file is called so."""
-    return mention if _is_file(mention, folder) else mention.rstrip(_TRAILING)
+    return mention if _is_file(mention, folder, files) else mention.rstrip(_TRAILING)
 
 
-def _is_file(mention: str, folder: Path) -> bool:
+def _is_file(mention: str, folder: Path, files: Files) -> bool:
     try:
-        return bool(mention) and target_of(mention, folder).path.is_file()
+        return bool(mention) and files.is_file(target_of(mention, folder).path)
     except (UsageError, OSError, ValueError):
         return False

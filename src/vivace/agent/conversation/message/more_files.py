@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from vivace.agent.conversation.message.repository import list_files
-from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.evidence import may_add
 from vivace.agent.edits.find.languages import LANGUAGES, language_for
 from vivace.agent.edits.plan.uses import units_using
@@ -65,7 +64,7 @@ def _uses(path: Path, chosen: EditScope, name: str) -> bool:
     """Return whether a file uses a name and speaks of the module that has it."""
     language = language_for(path)
     try:
-        source = read_source(path)
+        source = chosen.files.read(path)
     except FileProblem:
         return False
     is_near = name in source.text and chosen.source.path.stem in source.text

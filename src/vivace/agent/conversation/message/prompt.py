@@ -12,6 +12,7 @@ from pathlib import Path
 from vivace.agent.conversation.message.mentions import read_mention
 from vivace.agent.conversation.message.relevant_code import read_piece
 from vivace.agent.conversation.transcript.history import Compaction, EditResult, History, Turn
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.events import CodePiece, MemoryUsed
 from vivace.agent.memory.recall import NOTHING, Recalled, reminder
@@ -36,10 +37,10 @@ class Asked:
     code: tuple[CodePiece, ...] = ()  # that was found for it
     memory: Recalled = NOTHING  # that fits it, told before or not
 
-    def content(self, folder: Path) -> str:
+    def content(self, folder: Path, files: Files = DISK) -> str:
         """Return the message in the words of the model's prompt, without the rules in front of it."""
         text = "\n\n".join(filter(None, [self.memory.reminder, self.text]))
-        return content_of(text, self.mentions, folder, self.code)
+        return content_of(text, self.mentions, folder, self.code, files=files)
 
 
 def previous_response(history: History, *, of_task: bool = False) -> str:
@@ -68,7 +69,9 @@ def pending_notes(history: History) -> list[str]:
     return history.turns[-1].notes if history.is_running else history.notes
 
 
-def next_input(history: History, asked: Asked, retold: Sequence[Turn] | None = None) -> list[Message]:
+def next_input(
+    history: History, asked: Asked, retold: Sequence[Turn] | None = None, files: Files = DISK
+) -> list[Message]:
     """Return the items of the next request. What the message remembers is told as it is: see `told_memory`.
 
     `retold`: the log begins anew with these turns, for a server that does not know the last response.
@@ -79,10 +82,10 @@ def next_input(history: History, asked: Asked, retold: Sequence[Turn] | None = N
     is_new = retold is not None or not answered
     untold = (turns if is_new else turns[answered[-1] + 1 :])[-MAX_RETOLD:]
     items = opening(history.compaction) if is_new else []
-    said = list(told(untold if retold is None else retold, Path(history.folder)))
+    said = list(told(untold if retold is None else retold, Path(history.folder), files))
     outcome = _outcome(untold[-1]) if untold and said else ""
     notes = pending_notes(history)
-    content = asked.content(Path(history.folder))
+    content = asked.content(Path(history.folder), files)
     return [*items, *said, user("\n\n".join(filter(None, [asked.memory.rules, outcome, *notes, content])))]
 
 
@@ -108,7 +111,7 @@ def opening_summary(compaction: Compaction | None) -> list[Message]:
     return [user(compaction.summary), _assistant("Understood.")] if compaction else []
 
 
-def told(turns: Iterable[Turn], folder: Path) -> Iterable[Message]:
+def told(turns: Iterable[Turn], folder: Path, files: Files = DISK) -> Iterable[Message]:
     """Yield the turns as the model should remember them."""
     outcome = ""
     for turn in turns:
@@ -117,7 +120,7 @@ def told(turns: Iterable[Turn], folder: Path) -> Iterable[Message]:
             continue  # nothing came of it
         notes = reminder(turn.memory.notes) if turn.kind == "question" else ""
         text = "\n\n".join(filter(None, [notes, turn.text]))
-        content = content_of(text, turn.mentions, folder, turn.code, is_lenient=True)
+        content = content_of(text, turn.mentions, folder, turn.code, is_lenient=True, files=files)
         yield user("\n\n".join(filter(None, [outcome, *turn.notes, content])))
         yield _assistant(answer, is_cut_off=turn.status == "stopped" and turn.kind == "question")
         outcome = _outcome(turn)
@@ -130,14 +133,15 @@ def content_of(
     code: Sequence[CodePiece] = (),
     *,
     is_lenient: bool = False,
+    files: Files = DISK,
 ) -> str:
     """Return the message with the files that it mentions, and the code that was found for it.
 
     They come first: the next message about them finds them in the KV.
     `is_lenient`: pass over files that cannot be read any more.
     """
-    readers = [partial(_mentioned, mention, folder) for mention in mentions]
-    readers += [partial(read_piece, piece, folder) for piece in code]
+    readers = [partial(_mentioned, mention, folder, files) for mention in mentions]
+    readers += [partial(read_piece, piece, folder, files) for piece in code]
     parts = []
     for read in readers:
         try:
@@ -148,8 +152,8 @@ def content_of(
     return "\n\n".join([*parts, text])
 
 
-def _mentioned(mention: str, folder: Path) -> str:
-    name, tag, piece = read_mention(mention, folder)
+def _mentioned(mention: str, folder: Path, files: Files) -> str:
+    name, tag, piece = read_mention(mention, folder, files)
     fence = fence_for(piece)
     return f"{name}\n{fence}{tag}\n{piece}{fence}"
 

@@ -20,7 +20,7 @@ from vivace.agent.conversation.message.repository import (
     looks_like_code,
 )
 from vivace.agent.conversation.transcript.history import History, Turn
-from vivace.agent.edits.apply.source import read_source
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.find.evidence import nats_for_units, words
 from vivace.agent.edits.find.languages import fence_tag_for, language_for
 from vivace.agent.edits.find.locate import outline
@@ -55,7 +55,7 @@ class Place:
     is_last_edit: bool  # the turn directly before changed it
 
 
-def find_code(history: History, text: str) -> tuple[CodePiece, ...]:
+def find_code(history: History, text: str, files: Files = DISK) -> tuple[CodePiece, ...]:
     """Return what the question is about, as far as its words and the last turns say, within the budget."""
     if is_small_talk(text):
         return ()
@@ -64,34 +64,34 @@ def find_code(history: History, text: str) -> tuple[CodePiece, ...]:
     found = _by_name(folder, text[:MAX_QUESTION_CHARS], recent) or _by_recent(folder, text, recent)
     room = BUDGET_TOKENS * CHARS_PER_TOKEN
     pieces: list[CodePiece] = []
-    for piece in _with_best_units(found, folder, text):
+    for piece in _with_best_units(found, folder, text, files):
         if len(pieces) == MAX_PIECES or room < LEAST_CHARS:
             break
         if _is_inside(piece, pieces) or _is_known(piece, history, folder):
             continue
         most = room
-        shown, is_whole = _shown(folder, piece.path, piece.unit, most)
+        shown, is_whole = _shown(folder, piece.path, piece.unit, most, files)
         if not is_whole:  # the rest is for the unit that is asked about
             most = room // 2
-            shown, _ = _shown(folder, piece.path, piece.unit, most)
+            shown, _ = _shown(folder, piece.path, piece.unit, most, files)
         pieces.append(replace(piece, max_chars=most, is_shortened=not is_whole))
         room -= len(shown)
     return tuple(pieces)
 
 
-def read_piece(piece: CodePiece, folder: Path) -> str:
+def read_piece(piece: CodePiece, folder: Path, files: Files = DISK) -> str:
     """Return the piece as the model reads it. Raise what is wrong with its file."""
-    shown, _ = _shown(folder, piece.path, piece.unit, piece.max_chars)
+    shown, _ = _shown(folder, piece.path, piece.unit, piece.max_chars, files)
     fence = fence_for(shown)
     return f"{piece.label}\n{fence}{fence_tag_for(Path(piece.path))}\n{shown}\n{fence}"
 
 
-def _shown(folder: Path, path: str, unit: str, max_chars: int) -> tuple[str, bool]:
+def _shown(folder: Path, path: str, unit: str, max_chars: int, files: Files) -> tuple[str, bool]:
     """Return the unit with what it names around it, or the file, and whether that is all of it.
 
     Of what is too long it is the outline, or else the beginning.
     """
-    source = read_source(folder / path)
+    source = files.read(folder / path)
     units = list_units(source, language_for(folder / path))
     named = next((each for each in units if each.qualified_name == unit), None)
     if named is None:
@@ -110,11 +110,13 @@ def _shown(folder: Path, path: str, unit: str, max_chars: int) -> tuple[str, boo
     return short.strip("\n"), False
 
 
-def _with_best_units(found: Sequence[CodePiece], folder: Path, text: str) -> Iterator[CodePiece]:
+def _with_best_units(
+    found: Sequence[CodePiece], folder: Path, text: str, files: Files
+) -> Iterator[CodePiece]:
     """Yield the pieces. Behind a file that is too long for the budget comes the unit that fits the words."""
     for piece in found:
         yield piece
-        source = read_source(folder / piece.path)
+        source = files.read(folder / piece.path)
         if piece.unit or len(source.text) <= BUDGET_TOKENS * CHARS_PER_TOKEN:
             continue
         units = list_units(source, language_for(folder / piece.path))

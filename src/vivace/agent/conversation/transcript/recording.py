@@ -68,9 +68,9 @@ def records_of(event: events.AgentEvent) -> list[AnyRecord]:
             return [_shown(file, by) for file in proposal.files]
         case events.ConflictResolved(path=path, choice=choice):
             return [records.ConflictDecided(path=str(path), choice=choice)]
-        case events.EditApplied(proposal=proposal, entry=entry):
+        case events.EditApplied(proposal=proposal, number=number):
             return [
-                records.EditWritten(path=str(file.source.path), diff=unified(file), entry=entry.number)
+                records.EditWritten(path=str(file.source.path), diff=unified(file), entry=number)
                 for file in proposal.changed
             ]
         case events.TaskStepped(step=step, folder=folder):

@@ -218,7 +218,7 @@ class EditWritten(Record, frozen=True, tag="edit.applied"):
 
     path: str
     diff: str  # what was written
-    entry: int  # the number in the undo journal
+    entry: int  # the number in the undo journal; 0: in an editor's buffer, which is not saved
 
 
 class EditDropped(Record, frozen=True, tag="edit.not_applied"):

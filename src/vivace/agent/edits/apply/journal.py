@@ -27,7 +27,7 @@ from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.find.units import Unit
 from vivace.errors import NothingToUndo, WriteProblem
 
-__all__ = ["Change", "Entry", "Journal"]
+__all__ = ["Change", "Entry", "Journal", "step_of"]
 
 _OPPOSITE: dict[Kind, Kind] = {"edit": "undo", "undo": "redo", "redo": "undo"}
 _LIST_HINT = "See `vivace undo --list`."
@@ -55,11 +55,22 @@ class Journal:
         assert all(change.old_bytes != change.new_bytes for change in changes), "nothing to undo"
         try:
             with self._locked([str(change.source.target) for change in changes]):
-                steps = [_step(change, instruction) for change in changes]
+                steps = [step_of(change, read_state(change.source.target), instruction) for change in changes]
                 return self._carry_out("edit", instruction, steps)
         except WriteProblem as problem:
-            keep_texts(self.folder / "kept", changes, problem)
+            self.keep(changes, problem)
             raise
+
+    def record(self, steps: Sequence[Step], instruction: str) -> Entry:
+        """Record an edit that somebody else has written, such as an editor, so that it can be undone."""
+        with self._locked([str(step.path) for step in steps]):
+            entry = self._entries.write_pending("edit", instruction, steps, ())
+            self._entries.finish(entry.number)
+            return entry
+
+    def keep(self, changes: Sequence[Change], problem: WriteProblem) -> None:
+        """Save the proposed texts of an edit that could not be written. The problem says where."""
+        keep_texts(self.folder / "kept", changes, problem)
 
     def undo(self, path: Path | None = None, *, number: int | None = None) -> Entry:
         """Take back the newest edit (of the file or folder `path`), or entry `number`. Return the undo.
@@ -232,10 +243,9 @@ def _real(path: Path | None) -> str | None:
     return None if path is None else os.path.realpath(path)
 
 
-def _step(change: Change, instruction: str) -> Step:
-    """Return what is to be done to the file as it is now."""
+def step_of(change: Change, current: bytes | None, instruction: str) -> Step:
+    """Return what is to be done to the file, which is `current` now. Raise EditConflict if it is unclear."""
     path = change.source.target
-    current = read_state(path)
     after = rebase(change, current, instruction)
     is_merged = current not in (change.old_bytes, after)
     return Step(path, change.unit_name, current, after, mode_of(path), is_merged)

@@ -22,7 +22,7 @@ from vivace.agent.edits.apply.replacing import (
 from vivace.errors import EditRejected, FileProblem, UsageError
 
 MAX_BYTES = 2_000_000
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 
 
@@ -75,7 +75,7 @@ def source_from_bytes(path: Path, raw: bytes) -> SourceFile:
     counts = Counter(end for end in ends if end)
     newline = max(counts, key=lambda end: counts[end], default="\n")  # first seen wins a tie
     target = Path(os.path.realpath(path))
-    return SourceFile(path, target, raw, lines, ends, newline, raw.startswith(_BOM), sha256_of(raw))
+    return SourceFile(path, target, raw, lines, ends, newline, raw.startswith(BOM), sha256_of(raw))
 
 
 def new_source(path: Path) -> SourceFile:
@@ -111,7 +111,7 @@ def splice(source: SourceFile, first_line: int, last_line: int, new_text: str) -
     _settle_last_end(source, ends)
     _keep_apart(lines, ends, start, start + len(new_lines))
     body = "".join(line + end for line, end in zip(lines, ends, strict=True))
-    return (_BOM if source.bom else b"") + _encoded(body)
+    return (BOM if source.bom else b"") + _encoded(body)
 
 
 def check_writable(source: SourceFile) -> None:
@@ -156,9 +156,9 @@ def _decoded(path: Path, raw: bytes) -> str:
             f"{path} is a binary file: byte {raw.index(0)} is NUL.", "Only text files can be edited."
         )
     try:
-        return raw.removeprefix(_BOM).decode("utf-8")
+        return raw.removeprefix(BOM).decode("utf-8")
     except UnicodeDecodeError as error:
-        at = error.start + (len(_BOM) if raw.startswith(_BOM) else 0)
+        at = error.start + (len(BOM) if raw.startswith(BOM) else 0)
         line = raw.count(b"\n", 0, at) + 1
         raise FileProblem(
             f"{path} is not UTF-8: byte {at} (line {line}) is 0x{raw[at]:02x}.",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vivace.agent.edits.apply.source import SourceFile, new_source, read_source, source_from_bytes, splice
+from vivace.agent.edits.apply.source import SourceFile, new_source, source_from_bytes, splice
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.units import Unit, file_unit, new_file_unit
 from vivace.agent.edits.plan.modules import Modules
@@ -59,7 +59,7 @@ def moved(scope: EditScope, instruction: str) -> Proposal | None:
     if target.exists() or modules is None:
         return None
     unit = _with_comment(scope.source, unit)
-    return _Moving(scope.source, tree, unit, target, modules, instruction).proposal()
+    return _Moving(scope, tree, unit, target, modules, instruction).proposal()
 
 
 def _with_comment(source: SourceFile, unit: Unit) -> Unit:
@@ -84,15 +84,15 @@ def _place(source: Path, path: str) -> Path:
 class _Moving:
     def __init__(
         self,
-        source: SourceFile,
+        scope: EditScope,
         tree: ast.Module,
         unit: Unit,
         target: Path,
         modules: Modules,
         instruction: str,
     ) -> None:
-        self._source, self._tree, self._unit, self._target = source, tree, unit, target
-        self._modules, self._instruction = modules, instruction
+        self._source, self._tree, self._unit, self._target = scope.source, tree, unit, target
+        self._modules, self._instruction, self._files = modules, instruction, scope.files
 
     def proposal(self) -> Proposal | None:
         lines = self._source.lines[self._unit.first_line - 1 : self._unit.last_line]
@@ -162,7 +162,7 @@ class _Moving:
             if path.resolve() in (self._source.path.resolve(), self._target.resolve()):
                 continue
             try:
-                source = read_source(path)
+                source = self._files.read(path)
                 tree = ast.parse(source.text) if self._unit.name in source.text else None
             except (OSError, FileProblem, SyntaxError, ValueError, RecursionError):
                 continue
