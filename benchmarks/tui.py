@@ -24,13 +24,12 @@ import time
 from pathlib import Path
 
 from vivace.agent.conversation.transcript.file import Transcript
-from vivace.agent.conversation.transcript.records import (
-    SCHEMA,
+from vivace.agent.conversation.transcript.schema import SCHEMA
+from vivace.agent.conversation.transcript.talk_records import ConversationStarted, Summary
+from vivace.agent.conversation.transcript.turn_records import (
     AnswerDelta,
     AttemptBegun,
-    ConversationStarted,
     Intent,
-    Summary,
     TurnBegun,
     TurnOver,
 )

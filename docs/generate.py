@@ -254,23 +254,24 @@ def _sentence(given: ast.expr) -> str:
 
 def transcript_records() -> str:
     """Return the lines of a transcript, in the order of the union that lists them."""
-    from vivace.agent.conversation.transcript import records
+    from vivace.agent.conversation.transcript import turn_records
+    from vivace.agent.conversation.transcript.records import AnyRecord
 
-    return _lines("agent/conversation/transcript/records.py", (*records.AnyRecord.__args__, records.Result))
+    return _lines((*AnyRecord.__args__, turn_records.Result))
 
 
 def task_steps() -> str:
     """Return the lines of a task, in the order of the union that lists them."""
     from vivace.agent.loop import steps
 
-    return _lines("agent/loop/steps.py", steps.AnyStep.__args__)
+    return _lines(steps.AnyStep.__args__)
 
 
-def _lines(file: str, kinds: tuple[Any, ...]) -> str:
-    known = shapes(file)
+def _lines(kinds: tuple[Any, ...]) -> str:
     parts = []
     for kind in kinds:
-        shape = known[kind.__name__]
+        file = kind.__module__.removeprefix("vivace.").replace(".", "/") + ".py"
+        shape = shapes(file)[kind.__name__]
         assert shape.text, f"{file}: {kind.__name__} has no docstring"
         fields = told_table(shape.fields) if shape.fields else ""
         parts.append("\n\n".join(filter(None, [f"### `{kind.__struct_config__.tag}`", shape.text, fields])))
@@ -303,7 +304,7 @@ def face_events() -> str:
     file = "web/messages/events.py"
     known = shapes(file)
     parts = [section(known[name]) for name in ("FileAsked", "HunkAsked", "AcceptedFile")]
-    return "\n\n".join([_lines(file, events.AnyTransient.__args__), *parts])
+    return "\n\n".join([_lines(events.AnyTransient.__args__), *parts])
 
 
 def face_answers() -> str:

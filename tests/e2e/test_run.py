@@ -8,7 +8,7 @@ from tests.agent.loop.working import call, calls
 from tests.e2e.terminal import Home, Terminal, wait_until
 from tests.sandboxes import needs_sandbox
 from tests.server.backends.upstream.fake import Fake, chat, chunk, says, tool_call
-from vivace.agent.conversation.transcript.records import SCHEMA
+from vivace.agent.conversation.transcript.schema import SCHEMA
 
 EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
 OUTSIDE = call("edit", path="../b.py", old_text="", new_text="y = 1\n")

@@ -13,7 +13,11 @@ from pathlib import Path
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.languages import fence_tag_for
 from vivace.agent.edits.write.answer import fence_for
-from vivace.agent.events import (
+from vivace.agent.memory.recall import NOTHING, Memory
+from vivace.agent.model import Model
+from vivace.agent.presenter import Presenter
+from vivace.agent.prompting import Message, read_prompt, user
+from vivace.agent.turn_events import (
     NO_MEMORY,
     AnswerGrew,
     AnswerStarted,
@@ -22,10 +26,6 @@ from vivace.agent.events import (
     TurnTimes,
     WritingEnded,
 )
-from vivace.agent.memory.recall import NOTHING, Memory
-from vivace.agent.model import Model
-from vivace.agent.presenter import Presenter
-from vivace.agent.prompting import Message, read_prompt, user
 from vivace.errors import UsageError
 
 MAX_ANSWER_TOKENS = 2048

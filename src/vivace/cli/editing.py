@@ -15,11 +15,11 @@ from vivace.agent.edits.flow import Approval, EditTask, run_edit
 from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
-from vivace.agent.events import Failed
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
 from vivace.agent.trust.settings import with_project_settings
+from vivace.agent.turn_events import Failed
 from vivace.cli.connection import with_model, with_model_here
 from vivace.cli.show.json_lines import JsonPresenter
 from vivace.cli.show.terminal import TerminalPresenter

@@ -15,7 +15,8 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.intent import intent_by_words
 from vivace.agent.conversation.opening import last_conversation, open_conversation, resume_conversation
 from vivace.agent.conversation.transcript.history import Turn
-from vivace.agent.conversation.transcript.records import SCHEMA, Error, FileEdit, Result
+from vivace.agent.conversation.transcript.schema import SCHEMA, Error
+from vivace.agent.conversation.transcript.turn_records import FileEdit, Result
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.trust.settings import with_project_settings

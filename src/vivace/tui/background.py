@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.edit_events import EditStarted
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.events import EditStarted, WritingEnded
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
@@ -19,6 +19,7 @@ from vivace.agent.tasks import control
 from vivace.agent.tasks.state import TaskState
 from vivace.agent.tasks.store import TaskFolder, all_folders
 from vivace.agent.tasks.taking import open_taking, take
+from vivace.agent.turn_events import WritingEnded
 from vivace.config import Settings
 from vivace.errors import UsageError
 from vivace.redaction import redact

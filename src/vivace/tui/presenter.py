@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vivace.agent import events, waterfall
+from vivace.agent import edit_events, talk_events, turn_events, waterfall
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
+from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.tui.status import Status
@@ -89,7 +90,7 @@ class ScreenPresenter:
         self.conflict: ConflictQuestion | None = None
         self.approval: ApprovalQuestion | None = None
         self._steps = TaskSteps(transcript, self._say)
-        self.queued: Sequence[events.QueuedMessage] = ()
+        self.queued: Sequence[talk_events.QueuedMessage] = ()
 
     async def decide(self, proposal: Proposal) -> Decision:
         assert self._edit is not None, "an edit was shown before"
@@ -140,27 +141,27 @@ class ScreenPresenter:
             lines = [row.text if row.tag == "@" else row.tag + row.text for row in rows]
             shown.grow("\n".join([f"**{conflict.path.name}, {title}**", "```diff", *lines, "```", ""]))
 
-    def show(self, event: events.AgentEvent) -> None:
+    def show(self, event: AgentEvent) -> None:
         match event:
-            case events.ReasoningGrew(delta=delta):
+            case turn_events.ReasoningGrew(delta=delta):
                 self._thinking = self._thinking or self._transcript.add(Thinking())
                 self._thinking.grow(delta)
                 self._say("thinking")
-            case events.AnswerGrew(delta=delta):
+            case turn_events.AnswerGrew(delta=delta):
                 self._end_thinking()
                 self._answer = self._answer or self._transcript.add(Answer())
                 self._answer.grow(delta)
                 self._say("writing")
-            case events.DiffGrew(diff=diff, partial=partial):
+            case edit_events.DiffGrew(diff=diff, partial=partial):
                 if self._edit is not None:
                     self._edit.grow(diff, partial)
                 self._say("writing")
-            case events.SideGrew(delta=delta):
+            case talk_events.SideGrew(delta=delta):
                 if self._side is not None:
                     self._side.grow(delta)
-            case events.TaskStepped(step=step):
+            case turn_events.TaskStepped(step=step):
                 self._steps.show(step)
-            case events.PromptWarmed(warm_tokens=warm, prompt_tokens=whole):
+            case talk_events.PromptWarmed(warm_tokens=warm, prompt_tokens=whole):
                 self._status.warm_percent = round(100 * warm / whole) if whole else None
                 self._on_change()
             case _:
@@ -173,98 +174,98 @@ class ScreenPresenter:
             self._status.activity = activity
             self._on_change()
 
-    def _show_step(self, event: events.AgentEvent) -> None:
+    def _show_step(self, event: AgentEvent) -> None:
         """Show what is no text of the model's."""
         add = self._transcript.add
         match event:
-            case events.TurnStarted(turn=turn, text=text):
+            case turn_events.TurnStarted(turn=turn, text=text):
                 self.starts[turn] = len(self._transcript.blocks)
                 add(Said(shortened(text)))
                 self._answer = self._edit = None
                 self._steps.begin()
                 self._status.warm_percent = None
                 self._say("thinking")
-            case events.AnswerStarted():
+            case turn_events.AnswerStarted():
                 self._end_thinking()
                 self._answer = None
                 self._say("reading")
-            case events.CodeRead() | events.MemoryUsed():
+            case turn_events.CodeRead() | turn_events.MemoryUsed():
                 add(Note(event.in_words))
                 self._say("reading")
-            case events.Abandoned(steer=steer, why=why):
+            case turn_events.Abandoned(steer=steer, why=why):
                 self._strike()
                 add(
                     Said(shortened(steer), "↪")
                     if steer
                     else Note(_GONE if why == "server_gone" else "turned around")
                 )
-            case events.SteerQueued():
+            case turn_events.SteerQueued():
                 add(Note("The answer was over: this comes next."))
-            case events.TurnEnded(status=status, total_tokens=total):
+            case turn_events.TurnEnded(status=status, total_tokens=total):
                 self._end_turn(status, total)
-            case events.QueueChanged(messages=messages):
+            case talk_events.QueueChanged(messages=messages):
                 self.queued, self._status.queued = messages, len(messages)
-            case events.TimesMeasured():
+            case turn_events.TimesMeasured():
                 self._show_times(event)
-            case events.Failed(error=error):
+            case turn_events.Failed(error=error):
                 add(Note(error.message, error.hint, "error"))
-            case events.NoteAdded(text=text):
+            case talk_events.NoteAdded(text=text):
                 add(Said(text, "#", "dim"))
             case _:
                 self._show_edit(event)
 
-    def _show_edit(self, event: events.AgentEvent) -> None:
+    def _show_edit(self, event: AgentEvent) -> None:
         match event:
-            case events.FileChosen(path=path):
+            case turn_events.FileChosen(path=path):
                 self._say(f"reading {path.name}")
-            case events.EditStarted(source=source):
+            case edit_events.EditStarted(source=source):
                 self._was_run = False
                 self._edit = self._transcript.add(EditBlock(self._named(source.path), source.path.suffix))
                 self._say("choosing the part to change")
-            case events.EditPlanned(units=units):
+            case edit_events.EditPlanned(units=units):
                 self._show_plan(units)
-            case events.UnitLeft():
+            case edit_events.UnitLeft():
                 self._transcript.add(Note(event.in_words))
-            case events.UnitLocated(source=source, unit=unit):
+            case edit_events.UnitLocated(source=source, unit=unit):
                 if self._edit is not None:
                     title = f"{self._named(source.path)}:{unit.lines_text}  {unit.qualified_name}"
                     self._edit.locate(title, unit.first_line)
                 self._say(f"reading {unit.qualified_name}")
-            case events.ComparingAnswers():
+            case edit_events.ComparingAnswers():
                 self._say("trying other answers")
-            case events.AnswersCompared():
+            case edit_events.AnswersCompared():
                 self._was_run = event.was_run
                 self._transcript.add(Note(event.in_words))
-            case events.RepairStarted(complaint=complaint):
+            case edit_events.RepairStarted(complaint=complaint):
                 self._transcript.add(Note(complaint))
                 self._say("telling the model what is wrong")
-            case events.UserTestsStarted(command=command):
+            case edit_events.UserTestsStarted(command=command):
                 self._say(f"running {command}")
-            case events.UserTestsEnded():
+            case edit_events.UserTestsEnded():
                 self._was_run = self._was_run or event.was_run
                 self._transcript.add(Note(event.in_words))
-            case events.ImportsAdded() | events.NamesUndefined():
+            case edit_events.ImportsAdded() | edit_events.NamesUndefined():
                 self._transcript.add(Note(event.in_words))
-            case events.EditProposed(proposal=proposal):
+            case edit_events.EditProposed(proposal=proposal):
                 if self._edit is not None:
                     self._edit.propose(proposal)
-            case events.EditApplied():
+            case edit_events.EditApplied():
                 self._end_edit(f"written{'' if self._was_run else ', not run'} · /undo takes it back")
-            case events.EditNotApplied(reason=reason):
+            case edit_events.EditNotApplied(reason=reason):
                 self._end_edit("nothing to change" if reason == "nothing_to_change" else "not written")
             case _:
                 self._show_talk(event)
 
-    def _show_plan(self, units: Sequence[events.PlannedUnit]) -> None:
+    def _show_plan(self, units: Sequence[edit_events.PlannedUnit]) -> None:
         if self._edit is not None:
             self._edit.plan(
                 [f"{self._named(each.path)}:{each.unit.lines_text}  {each.in_words}" for each in units]
             )
 
-    def _show_talk(self, event: events.AgentEvent) -> None:
+    def _show_talk(self, event: AgentEvent) -> None:
         add = self._transcript.add
         match event:
-            case events.CompactionStarted(why=why):
+            case talk_events.CompactionStarted(why=why):
                 add(
                     Note(
                         "Summarising the conversation"
@@ -272,22 +273,22 @@ class ScreenPresenter:
                     )
                 )
                 self._say("summarising")
-            case events.Compacted(before_tokens=before):
+            case talk_events.Compacted(before_tokens=before):
                 add(Note(f"Summarised {before} tokens. /compact undo brings them back."))
-            case events.Retold(left_out=left_out) if left_out:
+            case turn_events.Retold(left_out=left_out) if left_out:
                 add(Note(event.in_words))
-            case events.CompactionUndone():
+            case talk_events.CompactionUndone():
                 add(Note("The model reads the whole conversation again."))
-            case events.EditsUndone(paths=paths):
+            case talk_events.EditsUndone(paths=paths):
                 add(Note(f"Took back the change to {self._names(paths)}. /redo brings it back."))
-            case events.EditsRedone(paths=paths):
+            case talk_events.EditsRedone(paths=paths):
                 add(Note(f"Brought back the change to {self._names(paths)}. /undo takes it back."))
-            case events.Rewound():
+            case talk_events.Rewound():
                 self._rewind(event)
-            case events.SideStarted(question=question):
+            case talk_events.SideStarted(question=question):
                 add(Said(question, "?"))
                 self._side = add(Answer())
-            case events.SideEnded():
+            case talk_events.SideEnded():
                 self._side = None
 
     def _named(self, path: Path) -> str:
@@ -324,7 +325,7 @@ class ScreenPresenter:
         self._status.context_tokens = total_tokens or self._status.context_tokens
         self._say("")
 
-    def _show_times(self, event: events.TimesMeasured) -> None:
+    def _show_times(self, event: turn_events.TimesMeasured) -> None:
         turns = [(turn.name, turn.waterfall) for turn in event.turns]
         line = waterfall.numbers([each for _, each in turns], event.first_token_ms)
         self._transcript.add(Times(line, waterfall.table(turns, event.first_token_ms, None)))
@@ -332,7 +333,7 @@ class ScreenPresenter:
         if last and last.output_tokens > 1 and last.decode_ms > 0:
             self._status.tokens_per_second = (last.output_tokens - 1) / last.decode_ms * 1e3
 
-    def _rewind(self, event: events.Rewound) -> None:
+    def _rewind(self, event: talk_events.Rewound) -> None:
         if event.is_talk:
             self._transcript.cut(self.starts.get(event.turn, len(self._transcript.blocks)))
         what = " and ".join(
@@ -347,7 +348,7 @@ class ScreenPresenter:
             self.starts[turn.number] = len(self._transcript.blocks)
             self._transcript.add(Said(shortened(turn.text)))
             if turn.code:
-                self._transcript.add(Note(events.CodeRead(turn.code).in_words))
+                self._transcript.add(Note(turn_events.CodeRead(turn.code).in_words))
             if turn.memory.in_words:
                 self._transcript.add(Note(turn.memory.in_words))
             for attempt in turn.attempts:

@@ -15,9 +15,9 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.intent import background_part
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
-from vivace.agent.events import Failed
 from vivace.agent.permissions.modes import DEFAULT_MODE, Mode, mode_after
 from vivace.agent.trust.settings import with_project_settings
+from vivace.agent.turn_events import Failed
 from vivace.config import Settings
 from vivace.errors import ServerGone, TurnFault, VivaceError
 from vivace.models.presence import with_model_present

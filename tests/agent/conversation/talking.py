@@ -8,7 +8,8 @@ from typing import TypeVar
 from tests.agent.edits.test_flow import ANSWER
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Accept, Decision, Proposal
-from vivace.agent.events import AgentEvent, AnswerGrew
+from vivace.agent.events import AgentEvent
+from vivace.agent.turn_events import AnswerGrew
 
 HANG_S = 60.0
 E = TypeVar("E")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.agent.conversation.talking import Face
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import conversations_dir
-from vivace.agent.events import Abandoned, Failed, TurnEnded
+from vivace.agent.turn_events import Abandoned, Failed, TurnEnded
 from vivace.config import Settings
 from vivace.errors import BUSY, FAILED, RequestRefused
 

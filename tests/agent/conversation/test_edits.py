@@ -11,17 +11,15 @@ from tests.agent.edits.editors import FakeEditor
 from tests.agent.edits.test_flow import ANSWER, NEW, OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.editing import refers_back
-from vivace.agent.edits.apply.files import OpenFiles
-from vivace.agent.edits.proposal import Reject
-from vivace.agent.events import (
-    Abandoned,
+from vivace.agent.edit_events import (
     DiffGrew,
     EditApplied,
     EditProposed,
-    FileChosen,
-    IntentDecided,
     UnitLocated,
 )
+from vivace.agent.edits.apply.files import OpenFiles
+from vivace.agent.edits.proposal import Reject
+from vivace.agent.turn_events import Abandoned, FileChosen, IntentDecided
 from vivace.errors import NothingToUndo, UsageError
 
 Begin = Callable[..., Conversation]

@@ -10,14 +10,12 @@ from tests.agent.conversation.talking import EDITING, Face, write
 from tests.agent.edits.test_flow import OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import conversations_dir, last_conversation, resume_conversation
-from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript import talk_records, turn_records
 from vivace.agent.conversation.transcript.file import encode_record
-from vivace.agent.events import (
-    Compacted,
-    PromptWarmed,
-    Retold,
-    SideGrew,
-)
+from vivace.agent.conversation.transcript.records import AnyRecord
+from vivace.agent.conversation.transcript.schema import SCHEMA
+from vivace.agent.talk_events import Compacted, PromptWarmed, SideGrew
+from vivace.agent.turn_events import Retold
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound
 
@@ -131,19 +129,19 @@ async def test_the_export_has_everything(begin: Begin, task: Path) -> None:
 
 def long_conversation(settings: Settings, folder: Path, turns: int) -> str:
     """Write the transcript of a conversation whose responses no server has; return its id."""
-    began = records.ConversationStarted(
-        schema=records.SCHEMA, id="long", folder=str(folder), model=settings.model, at_s=1.0
+    began = talk_records.ConversationStarted(
+        schema=SCHEMA, id="long", folder=str(folder), model=settings.model, at_s=1.0
     )
     file = conversations_dir(settings) / "long.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    lines: list[records.AnyRecord] = [began]
+    lines: list[AnyRecord] = [began]
     for number in range(1, turns + 1):
         lines += [
-            records.TurnBegun(turn=number, text=f"What about {number}?"),
-            records.Intent(kind="question", by="words"),
-            records.AttemptBegun(),
-            records.AnswerDelta(text=f"It is {number}."),
-            records.TurnOver(turn=number, status="completed", response_id=f"resp_{number}"),
+            turn_records.TurnBegun(turn=number, text=f"What about {number}?"),
+            turn_records.Intent(kind="question", by="words"),
+            turn_records.AttemptBegun(),
+            turn_records.AnswerDelta(text=f"It is {number}."),
+            turn_records.TurnOver(turn=number, status="completed", response_id=f"resp_{number}"),
         ]
     file.write_bytes(b"".join(encode_record(line) + b"\n" for line in lines))
     return began.id

@@ -11,8 +11,9 @@ from vivace.agent.conversation import turn_work
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.editing import draft_messages
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
-from vivace.agent.events import Abandoned, PromptWarmed, TimesMeasured
 from vivace.agent.prompting import begun_answer
+from vivace.agent.talk_events import PromptWarmed
+from vivace.agent.turn_events import Abandoned, TimesMeasured
 from vivace.config import Settings
 from vivace.protocol.shapes.events import Waterfall
 

@@ -10,7 +10,8 @@ from tests.agent.edits.test_several_units import APP, RENAMED, REPLIES, SHOP, an
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.more_files import paths_to_make
 from vivace.agent.conversation.transcript.export import to_markdown
-from vivace.agent.events import EditPlanned, FileChosen, UnitLocated
+from vivace.agent.edit_events import EditPlanned, UnitLocated
+from vivace.agent.turn_events import FileChosen
 
 
 def texts(folder: Path) -> tuple[str, str]:

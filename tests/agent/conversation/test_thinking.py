@@ -8,8 +8,8 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.prompt import told
 from vivace.agent.conversation.opening import conversations_dir, resume_conversation
 from vivace.agent.conversation.transcript.file import read_records
-from vivace.agent.conversation.transcript.records import ReasoningDelta
-from vivace.agent.events import ReasoningGrew, ResponseBegan
+from vivace.agent.conversation.transcript.turn_records import ReasoningDelta
+from vivace.agent.turn_events import ReasoningGrew, ResponseBegan
 from vivace.config import Settings
 
 REASONED = {"": "<think>\nHm, a secret.\n</think>\n\nThe answer."}

@@ -8,27 +8,29 @@ import pytest
 
 from tests.server.serving import script, status_of, until
 from vivace.agent.ask import read_question, run_ask
-from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
-from vivace.agent.edits.find.target import parse_target
-from vivace.agent.edits.flow import Approval, EditTask, run_edit
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.edits.scope import read_scope
-from vivace.agent.events import (
-    AgentEvent,
-    AnswerGrew,
-    AnswerStarted,
+from vivace.agent.edit_events import (
     DiffGrew,
     EditApplied,
     EditDecided,
     EditNotApplied,
     EditProposed,
     EditStarted,
-    TimesMeasured,
     UnitLocated,
+)
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
+from vivace.agent.edits.find.target import parse_target
+from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.scope import read_scope
+from vivace.agent.events import AgentEvent
+from vivace.agent.model import Model
+from vivace.agent.turn_events import (
+    AnswerGrew,
+    AnswerStarted,
+    TimesMeasured,
     WritingEnded,
 )
-from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

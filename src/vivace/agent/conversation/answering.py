@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from vivace.agent.events import (
+from vivace.agent.presenter import Presenter
+from vivace.agent.turn_events import (
     Abandoned,
     AnswerGrew,
     AnswerStarted,
@@ -20,7 +21,6 @@ from vivace.agent.events import (
     TurnTimes,
     WritingEnded,
 )
-from vivace.agent.presenter import Presenter
 from vivace.client.responses import ResponsesClient
 from vivace.client.turn import Turn
 from vivace.protocol.shapes.events import (

@@ -26,29 +26,32 @@ from vivace.agent.conversation.transcript.export import to_markdown
 from vivace.agent.conversation.transcript.file import Transcript, new_id, read_history
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
-from vivace.agent.conversation.transcript.records import SCHEMA, ConversationStarted, ModelChosen
+from vivace.agent.conversation.transcript.schema import SCHEMA
+from vivace.agent.conversation.transcript.talk_records import ConversationStarted, ModelChosen
 from vivace.agent.conversation.turn_work import Offer, TurnWork
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval, show_and_offer
 from vivace.agent.edits.proposal import Proposal
 from vivace.agent.effort import Effort
-from vivace.agent.events import (
-    AgentEvent,
+from vivace.agent.events import AgentEvent
+from vivace.agent.permissions.policy import Policy
+from vivace.agent.presenter import Presenter
+from vivace.agent.prompting import Message
+from vivace.agent.talk_events import (
     Compacted,
     CompactionUndone,
     EditsRedone,
     EditsUndone,
-    Failed,
     NoteAdded,
     Rewound,
+)
+from vivace.agent.turn_events import (
+    Failed,
     TurnEnded,
     TurnKind,
     TurnStarted,
 )
-from vivace.agent.permissions.policy import Policy
-from vivace.agent.presenter import Presenter
-from vivace.agent.prompting import Message
 from vivace.errors import ConversationBusy, NothingToUndo, UsageError, VivaceError
 
 

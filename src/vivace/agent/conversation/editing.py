@@ -24,11 +24,11 @@ from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
-from vivace.agent.events import FileChosen
 from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
 from vivace.agent.prompting import Message
+from vivace.agent.turn_events import FileChosen
 from vivace.errors import UnitNotFound
 
 _BACK = re.compile(r"\b(it|its|that|this|them|again|instead|the same|back|shorter|longer)\b", re.I)

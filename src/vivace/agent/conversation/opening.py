@@ -1,7 +1,7 @@
 """Begin a conversation, take one up again, or find the last one of a folder.
 
 Owns where conversations are kept: one file each under `state_dir/conversations`. Does not own the file's
-format (`transcript.records`) nor what a conversation does (`conversation`).
+format (`transcript.schema`) nor what a conversation does (`conversation`).
 """
 
 import time
@@ -19,7 +19,8 @@ from vivace.agent.conversation.transcript.file import (
     read_history,
 )
 from vivace.agent.conversation.transcript.history import History
-from vivace.agent.conversation.transcript.records import SCHEMA, ConversationResumed, ConversationStarted
+from vivace.agent.conversation.transcript.schema import SCHEMA
+from vivace.agent.conversation.transcript.talk_records import ConversationResumed, ConversationStarted
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.presenter import Presenter
 from vivace.config import Settings

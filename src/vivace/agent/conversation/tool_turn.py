@@ -20,7 +20,6 @@ from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.events import AnswerStarted, Failed, ResponseBegan, TaskStepped, TurnStatus, WritingEnded
 from vivace.agent.loop.calls import Approval, Desk, KeptCall
 from vivace.agent.loop.checkpoint import Checkpoint, Item
 from vivace.agent.loop.opening import open_desk
@@ -29,6 +28,14 @@ from vivace.agent.loop.task import Task, TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.agent.prompting import read_prompt, user
+from vivace.agent.turn_events import (
+    AnswerStarted,
+    Failed,
+    ResponseBegan,
+    TaskStepped,
+    TurnStatus,
+    WritingEnded,
+)
 from vivace.errors import TurnFault
 
 STATUSES: dict[EndReason, TurnStatus] = {

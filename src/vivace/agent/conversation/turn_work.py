@@ -33,20 +33,19 @@ from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
-from vivace.agent.events import (
-    Abandoned,
-    CodeRead,
-    Compacted,
-    CompactionStarted,
-    IntentDecided,
-    Retold,
-    TurnKind,
-)
 from vivace.agent.loop.opening import can_call_tools, recall
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
+from vivace.agent.talk_events import Compacted, CompactionStarted
+from vivace.agent.turn_events import (
+    Abandoned,
+    CodeRead,
+    IntentDecided,
+    Retold,
+    TurnKind,
+)
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
 MAX_ANSWER_TOKENS = 2048

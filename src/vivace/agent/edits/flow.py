@@ -13,6 +13,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from vivace.agent.edit_events import (
+    ConflictResolved,
+    DiffGrew,
+    EditApplied,
+    EditDecided,
+    EditNotApplied,
+    EditProposed,
+    EditStarted,
+    Reason,
+    UnitLocated,
+    UserTestsEnded,
+    UserTestsStarted,
+)
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
 from vivace.agent.edits.apply.writing import Written, write_changes
@@ -22,26 +35,11 @@ from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal,
 from vivace.agent.edits.repair.user_tests import AllowedTests, run_tests
 from vivace.agent.edits.scope import EditScope
 from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
-from vivace.agent.events import (
-    AgentEvent,
-    ConflictResolved,
-    DiffGrew,
-    EditApplied,
-    EditDecided,
-    EditNotApplied,
-    EditProposed,
-    EditStarted,
-    Reason,
-    TimesMeasured,
-    TurnTimes,
-    UnitLocated,
-    UserTestsEnded,
-    UserTestsStarted,
-    WritingEnded,
-)
+from vivace.agent.events import AgentEvent
 from vivace.agent.memory.recall import Memory, Recalled, joined
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
+from vivace.agent.turn_events import TimesMeasured, TurnTimes, WritingEnded
 from vivace.errors import EditConflict, EditRejected
 from vivace.protocol.shapes.events import Waterfall
 

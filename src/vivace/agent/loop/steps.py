@@ -1,15 +1,15 @@
 """The steps of a task, as values that any face can show and any program can read: one JSON object a line.
 
-Owns the published schema, which is the transcript's (`records`): a reader passes over types and fields that
-it does not know. Secrets are taken out where a step becomes a line, and only there. Does not own the loop
-(`task`).
+Owns the published schema, which is the transcript's (`transcript.schema`): a reader passes over types and
+fields that it does not know. Secrets are taken out where a step becomes a line, and only there. Does not own
+the loop (`task`).
 """
 
 from typing import ClassVar, Literal
 
 import msgspec
 
-from vivace.agent.conversation.transcript.records import Error, Record
+from vivace.agent.conversation.transcript.schema import Error, Record
 from vivace.agent.tools.base import Step
 from vivace.redaction import RedactedStream, redact_values
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.transcript.records import SCHEMA, Error
+from vivace.agent.conversation.transcript.schema import SCHEMA, Error
 from vivace.agent.loop.calls import Calls, Desk
 from vivace.agent.loop.checkpoint import Checkpoint, Item, answer_items
 from vivace.agent.loop.steps import (

@@ -17,18 +17,20 @@ from vivace import __version__
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.recording import unified
+from vivace.agent.edit_events import EditProposed
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.edits.scope import checked_instruction, read_scope
-from vivace.agent.events import AgentEvent, AnswerGrew, EditProposed
+from vivace.agent.events import AgentEvent
 from vivace.agent.model import Model
 from vivace.agent.permissions.decision import Need, ReadPath, Situation, WritePath, decide
 from vivace.agent.permissions.paths import locate
 from vivace.agent.permissions.policy import Policy, project_policy
 from vivace.agent.tools.base import Arguments, schema_of
+from vivace.agent.turn_events import AnswerGrew
 from vivace.config import Settings
 from vivace.errors import ApprovalNeeded, ServerGone, VivaceError
 from vivace.models.presence import with_model_present

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from vivace.agent.conversation.transcript.records import Error
+from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.loop.steps import TaskEnded
 from vivace.agent.tasks.log import TaskLog
 from vivace.agent.tasks.store import TaskFolder

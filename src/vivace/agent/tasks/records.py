@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from vivace.agent.conversation.transcript.records import Record
+from vivace.agent.conversation.transcript.schema import Record
 from vivace.agent.loop.steps import AnyStep
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Access, Asking

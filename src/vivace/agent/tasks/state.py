@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from vivace.agent.conversation.transcript.records import Error
+from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.loop.steps import (
     ApprovalAnswered,
     ApprovalAsked,

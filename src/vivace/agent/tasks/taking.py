@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.edit_events import EditProposed
 from vivace.agent.edits.apply.entries import Entry
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.rebasing import keep_texts
 from vivace.agent.edits.apply.replacing import read_state
 from vivace.agent.edits.flow import Approval, offer
 from vivace.agent.edits.proposal import Proposal
-from vivace.agent.events import EditProposed
 from vivace.agent.presenter import Presenter
 from vivace.agent.tasks.changes import ChangedFile, TaskChanges, proposal_of, read_changes, source_of
 from vivace.agent.tasks.log import TaskLog

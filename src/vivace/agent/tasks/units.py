@@ -12,23 +12,22 @@ from pathlib import Path
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.mentions import mentions_in
 from vivace.agent.conversation.transcript.history import History, Turn
-from vivace.agent.conversation.transcript.records import SCHEMA, Error
+from vivace.agent.conversation.transcript.schema import SCHEMA, Error
 from vivace.agent.conversation.turn_work import TurnWork
-from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.apply.replacing import sha256_of
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop
-from vivace.agent.edits.proposal import Accept, Decision, Proposal
-from vivace.agent.events import (
-    AgentEvent,
+from vivace.agent.edit_events import (
     EditApplied,
     EditDecided,
     EditPlanned,
     EditProposed,
     RepairStarted,
-    TimesMeasured,
     UnitLeft,
     UnitLocated,
 )
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.apply.replacing import sha256_of
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
+from vivace.agent.edits.proposal import Accept, Decision, Proposal
+from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import TaskPresenter
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import (
@@ -48,6 +47,7 @@ from vivace.agent.tasks.log import LogFace
 from vivace.agent.tasks.records import Line, TaskQueued
 from vivace.agent.tasks.resuming import WRITTEN, look_at
 from vivace.agent.tools.base import Step
+from vivace.agent.turn_events import TimesMeasured
 from vivace.errors import LimitReached, ServerGone, StartError, VivaceError
 
 

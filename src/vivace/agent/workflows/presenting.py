@@ -6,8 +6,9 @@ rules (`permissions.decision`).
 
 from pathlib import Path
 
+from vivace.agent.edit_events import EditApplied
 from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
-from vivace.agent.events import AgentEvent, EditApplied
+from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import TaskPresenter
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import ApprovalAnswered, ApprovalAsked, TextGrew

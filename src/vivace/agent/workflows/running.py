@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.transcript.records import SCHEMA, Error
+from vivace.agent.conversation.transcript.schema import SCHEMA, Error
 from vivace.agent.loop.calls import Desk
 from vivace.agent.loop.steps import EndReason, Steered, StepBegan, StepEnded, TaskEnded, TaskStarted
 from vivace.agent.loop.task import EXIT_CODES, TaskLimits

@@ -8,31 +8,34 @@ import sys
 
 from vivace.agent.conversation.transcript.file import encode_record
 from vivace.agent.conversation.transcript.recording import unified
-from vivace.agent.conversation.transcript.records import AnyRecord, Result
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop
-from vivace.agent.edits.proposal import Decision, Proposal, Reject
-from vivace.agent.events import (
-    Abandoned,
-    AgentEvent,
-    AnswerGrew,
+from vivace.agent.conversation.transcript.records import AnyRecord
+from vivace.agent.conversation.transcript.turn_records import Result
+from vivace.agent.edit_events import (
     AnswersCompared,
-    CodeRead,
-    CompactionStarted,
     EditApplied,
     EditPlanned,
     EditProposed,
-    Failed,
     ImportsAdded,
-    MemoryUsed,
     NamesUndefined,
-    Retold,
-    TaskStepped,
     UnitLeft,
     UserTestsEnded,
 )
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
+from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.events import AgentEvent
 from vivace.agent.loop import steps
 from vivace.agent.loop.steps import AnyStep
+from vivace.agent.talk_events import CompactionStarted
 from vivace.agent.tools.bounded import printable
+from vivace.agent.turn_events import (
+    Abandoned,
+    AnswerGrew,
+    CodeRead,
+    Failed,
+    MemoryUsed,
+    Retold,
+    TaskStepped,
+)
 from vivace.cli.commands.prompt import OutputFormat
 from vivace.cli.show.screen import complain
 from vivace.errors import VivaceError

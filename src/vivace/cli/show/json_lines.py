@@ -9,11 +9,7 @@ from typing import Any
 import msgspec
 
 from vivace.agent.conversation.transcript.recording import unified
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop
-from vivace.agent.edits.proposal import Decision, Proposal, Reject
-from vivace.agent.events import (
-    AgentEvent,
-    AnswerGrew,
+from vivace.agent.edit_events import (
     AnswersCompared,
     ComparingAnswers,
     DiffGrew,
@@ -21,16 +17,22 @@ from vivace.agent.events import (
     EditNotApplied,
     EditPlanned,
     EditProposed,
-    Failed,
     ImportsAdded,
-    MemoryUsed,
     NamesUndefined,
     RepairStarted,
-    TimesMeasured,
     UnitLeft,
     UnitLocated,
     UserTestsEnded,
     UserTestsStarted,
+)
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
+from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.events import AgentEvent
+from vivace.agent.turn_events import (
+    AnswerGrew,
+    Failed,
+    MemoryUsed,
+    TimesMeasured,
 )
 
 

@@ -12,13 +12,8 @@ import tempfile
 from pathlib import Path
 
 from vivace.agent import waterfall
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.events import (
-    AgentEvent,
-    AnswerGrew,
+from vivace.agent.edit_events import (
     AnswersCompared,
-    AnswerStarted,
     ComparingAnswers,
     DiffGrew,
     EditApplied,
@@ -26,16 +21,23 @@ from vivace.agent.events import (
     EditPlanned,
     EditProposed,
     EditStarted,
-    Failed,
     ImportsAdded,
-    MemoryUsed,
     NamesUndefined,
     RepairStarted,
-    TimesMeasured,
     UnitLeft,
     UnitLocated,
     UserTestsEnded,
     UserTestsStarted,
+)
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.events import AgentEvent
+from vivace.agent.turn_events import (
+    AnswerGrew,
+    AnswerStarted,
+    Failed,
+    MemoryUsed,
+    TimesMeasured,
     WritingEnded,
 )
 from vivace.cli.show.screen import Screen, complain

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from vivace.agent.edit_events import EditPlanned, ImportsAdded, UnitLocated
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.find.languages import fence_tag_for
@@ -23,7 +24,7 @@ from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.edits.scope import read_scope
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.effort import Effort
-from vivace.agent.events import AgentEvent, EditPlanned, ImportsAdded, UnitLocated
+from vivace.agent.events import AgentEvent
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
 from vivace.errors import EditRejected, UsageError

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from vivace.agent.effort import Effort
-from vivace.agent.events import TurnKind
+from vivace.agent.turn_events import TurnKind
 
 VERSION = 1  # of this protocol; a change that an old face would misunderstand gets a new one
 

@@ -12,9 +12,10 @@ from vivace.agent.conversation.message.relevant_code import (
     find_code,
     read_piece,
 )
-from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
 from vivace.agent.conversation.transcript.history import History
-from vivace.agent.events import CodePiece
+from vivace.agent.conversation.transcript.records import AnyRecord
+from vivace.agent.turn_events import CodePiece
 
 TODO = """from dataclasses import dataclass
 
@@ -53,30 +54,30 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def history_of(folder: Path, *lines: records.AnyRecord) -> History:
+def history_of(folder: Path, *lines: AnyRecord) -> History:
     history = History()
-    began = records.ConversationStarted(schema=1, id="x", folder=str(folder), model="m", at_s=0.0)
+    began = talk_records.ConversationStarted(schema=1, id="x", folder=str(folder), model="m", at_s=0.0)
     for line in (began, *lines):
         history.take(line)
     return history
 
 
-def edited(path: Path, unit: str) -> list[records.AnyRecord]:
+def edited(path: Path, unit: str) -> list[AnyRecord]:
     """Return the lines of a turn that changed this unit."""
     return [
-        records.TurnBegun(turn=1, text="change it", at_s=time.time()),
-        records.Intent(kind="edit", by="words"),
-        records.UnitChosen(path=str(path), unit=unit, lines="1", by="user"),
-        records.EditWritten(path=str(path), diff="", entry=1),
-        records.TurnOver(turn=1, status="completed"),
+        turn_records.TurnBegun(turn=1, text="change it", at_s=time.time()),
+        turn_records.Intent(kind="edit", by="words"),
+        edit_records.UnitChosen(path=str(path), unit=unit, lines="1", by="user"),
+        edit_records.EditWritten(path=str(path), diff="", entry=1),
+        turn_records.TurnOver(turn=1, status="completed"),
     ]
 
 
-def asked(number: int = 1, **fields: list[str]) -> list[records.AnyRecord]:
+def asked(number: int = 1, **fields: list[str]) -> list[AnyRecord]:
     """Return the lines of a question that was answered."""
     return [
-        records.TurnBegun(turn=number, text="what?", at_s=time.time(), **fields),
-        records.TurnOver(turn=number, status="completed", response_id="resp_1"),
+        turn_records.TurnBegun(turn=number, text="what?", at_s=time.time(), **fields),
+        turn_records.TurnOver(turn=number, status="completed", response_id="resp_1"),
     ]
 
 
@@ -149,7 +150,7 @@ def test_what_the_model_has_read_is_not_read_again(folder: Path) -> None:
 def test_a_summary_forgets_what_was_read(folder: Path) -> None:
     """What stood before a summary is not in the prompt any more, so it is read again."""
     history = history_of(folder, *asked(mentions=["todo.py"]))
-    history.take(records.Summary(turn=1, summary="Things.", before_tokens=1))
+    history.take(talk_records.Summary(turn=1, summary="Things.", before_tokens=1))
     assert found(history, "How does TodoList.add work?") == [("todo.py", "TodoList.add")]
 
 
@@ -174,6 +175,6 @@ def test_a_long_file_comes_as_its_outline_and_the_unit_that_fits(folder: Path) -
 def test_pieces_of_a_transcript_are_read_back(folder: Path) -> None:
     """What was read with a turn is a part of its state, and the next edit knows of the file."""
     piece = CodePiece("todo.py", "Task", max_chars=100)
-    history = history_of(folder, *asked()[:1], records.CodeGiven(pieces=[piece]), *asked()[1:])
+    history = history_of(folder, *asked()[:1], turn_records.CodeGiven(pieces=[piece]), *asked()[1:])
     assert history.turns[0].code == (piece,)
     assert history.last_mention == "todo.py"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.agent.conversation.message.test_intent import Scorer
 from vivace.agent.conversation.message.repository import choose_file, list_files
-from vivace.agent.events import FileChosen
+from vivace.agent.turn_events import FileChosen
 from vivace.errors import UsageError
 
 

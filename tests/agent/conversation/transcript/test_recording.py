@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript import edit_records, turn_records
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.recording import records_of
-from vivace.agent.edits.apply.source import source_from_bytes
-from vivace.agent.edits.find.units import Unit, lines_unit
-from vivace.agent.edits.proposal import FileProposal, Proposal, Reject, make_proposal
-from vivace.agent.events import (
-    AgentEvent,
+from vivace.agent.edit_events import (
     EditDecided,
     EditNotApplied,
     EditPlanned,
@@ -19,6 +15,10 @@ from vivace.agent.events import (
     UnitLeft,
     UnitLocated,
 )
+from vivace.agent.edits.apply.source import source_from_bytes
+from vivace.agent.edits.find.units import Unit, lines_unit
+from vivace.agent.edits.proposal import FileProposal, Proposal, Reject, make_proposal
+from vivace.agent.events import AgentEvent
 
 
 def changed(name: str) -> FileProposal:
@@ -28,7 +28,7 @@ def changed(name: str) -> FileProposal:
 
 def folded(*events: AgentEvent) -> History:
     history = History()
-    history.take(records.TurnBegun(turn=1, text="change"))
+    history.take(turn_records.TurnBegun(turn=1, text="change"))
     for event in events:
         for record in records_of(event):
             history.take(record)
@@ -39,10 +39,10 @@ def test_a_plan_is_one_line() -> None:
     """It has every unit with its place and why it is there; one that stays has a line of its own."""
     unit = Unit("function", "load", "Task.load", 3, 9)
     [planned] = records_of(EditPlanned((PlannedUnit(Path("a.py"), unit, "calls save"),)))
-    part = records.PlannedPart(path="a.py", unit="Task.load", lines="3-9", why="calls save")
-    assert planned == records.Planned(units=[part])
+    part = edit_records.PlannedPart(path="a.py", unit="Task.load", lines="3-9", why="calls save")
+    assert planned == edit_records.Planned(units=[part])
     [left] = records_of(UnitLeft(Path("a.py"), unit, "It does not parse."))
-    assert left == records.UnitStays(path="a.py", unit="Task.load", problem="It does not parse.")
+    assert left == edit_records.UnitStays(path="a.py", unit="Task.load", problem="It does not parse.")
 
 
 def test_every_file_has_a_result_of_its_own() -> None:

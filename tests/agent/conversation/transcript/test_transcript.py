@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.agent.edits.killing import run_killed_at
-from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
 from vivace.agent.conversation.transcript.file import (
     Transcript,
     list_conversations,
@@ -18,45 +18,47 @@ from vivace.agent.conversation.transcript.file import (
 )
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.events import QueuedMessage
+from vivace.agent.talk_events import QueuedMessage
 from vivace.errors import ConversationBusy, WriteProblem
 
-BEGAN = records.ConversationStarted(schema=1, id="x", folder="/f", model="m", at_s=1.0)
+BEGAN = talk_records.ConversationStarted(schema=1, id="x", folder="/f", model="m", at_s=1.0)
 TURN: list[AnyRecord] = [
     BEGAN,
-    records.TurnBegun(turn=1, text="hi"),
-    records.AttemptBegun(),
-    records.AnswerDelta(text="Hel"),
-    records.AnswerDelta(text="lo"),
-    records.TurnOver(turn=1, status="completed", response_id="r", total_tokens=9),
+    turn_records.TurnBegun(turn=1, text="hi"),
+    turn_records.AttemptBegun(),
+    turn_records.AnswerDelta(text="Hel"),
+    turn_records.AnswerDelta(text="lo"),
+    turn_records.TurnOver(turn=1, status="completed", response_id="r", total_tokens=9),
 ]
 texts = st.text(max_size=8)
 numbers = st.integers(1, 9)
 any_record: st.SearchStrategy[AnyRecord] = st.one_of(
-    st.just(records.AttemptBegun()),
-    st.builds(records.TurnBegun, turn=numbers, text=texts),
-    st.builds(records.AnswerDelta, text=texts),
-    st.builds(records.AttemptAbandoned, chars=numbers, why=st.just("steered"), steer=texts),
-    st.builds(records.ResponseKnown, response_id=texts),
-    st.builds(records.UnitChosen, path=texts, unit=texts, lines=texts, by=texts),
-    st.builds(records.EditShown, path=texts, unit=texts, diff=texts),
-    st.builds(records.EditWritten, path=texts, diff=texts, entry=numbers),
-    st.builds(records.EditDropped, path=texts, reason=st.just("rejected")),
-    st.builds(records.Decided, decision=st.just("reject"), reason=texts),
-    st.builds(records.TurnOver, turn=numbers, status=st.just("completed")),
-    st.builds(records.Summary, turn=numbers, summary=texts, before_tokens=numbers),
-    st.just(records.SummaryDropped()),
+    st.just(turn_records.AttemptBegun()),
+    st.builds(turn_records.TurnBegun, turn=numbers, text=texts),
+    st.builds(turn_records.AnswerDelta, text=texts),
+    st.builds(turn_records.AttemptAbandoned, chars=numbers, why=st.just("steered"), steer=texts),
+    st.builds(turn_records.ResponseKnown, response_id=texts),
+    st.builds(edit_records.UnitChosen, path=texts, unit=texts, lines=texts, by=texts),
+    st.builds(edit_records.EditShown, path=texts, unit=texts, diff=texts),
+    st.builds(edit_records.EditWritten, path=texts, diff=texts, entry=numbers),
+    st.builds(edit_records.EditDropped, path=texts, reason=st.just("rejected")),
+    st.builds(edit_records.Decided, decision=st.just("reject"), reason=texts),
+    st.builds(turn_records.TurnOver, turn=numbers, status=st.just("completed")),
+    st.builds(talk_records.Summary, turn=numbers, summary=texts, before_tokens=numbers),
+    st.just(talk_records.SummaryDropped()),
     st.builds(
-        records.WasRewound,
+        talk_records.WasRewound,
         turn=numbers,
         is_talk=st.booleans(),
         is_code=st.booleans(),
         entries=st.lists(numbers),
     ),
-    st.builds(records.Note, text=texts),
-    st.builds(records.SideBegun, question=texts),
-    st.builds(records.SideDelta, text=texts),
-    st.builds(records.Queue, messages=st.lists(st.builds(QueuedMessage, id=numbers, text=texts), max_size=2)),
+    st.builds(talk_records.Note, text=texts),
+    st.builds(talk_records.SideBegun, question=texts),
+    st.builds(talk_records.SideDelta, text=texts),
+    st.builds(
+        talk_records.Queue, messages=st.lists(st.builds(QueuedMessage, id=numbers, text=texts), max_size=2)
+    ),
 )
 
 
@@ -182,13 +184,13 @@ def test_secrets_are_not_written(tmp_path: Path) -> None:
     secret = "sk-" + "abcdefghijklmnopqrstuvwxyz0123456789"
     told: list[AnyRecord] = []
     transcript = Transcript(tmp_path / "x.jsonl", told.append, began=BEGAN)
-    transcript.append(records.TurnBegun(turn=1, text=f"use {secret}"))
-    transcript.append(records.AnswerDelta(text="Hello"))
+    transcript.append(turn_records.TurnBegun(turn=1, text=f"use {secret}"))
+    transcript.append(turn_records.AnswerDelta(text="Hello"))
     transcript.close()
     assert secret not in (tmp_path / "x.jsonl").read_text()
     assert told[1:] == [
-        records.TurnBegun(turn=1, text="use [redacted:api-key]"),
-        records.AnswerDelta(text="Hello"),
+        turn_records.TurnBegun(turn=1, text="use [redacted:api-key]"),
+        turn_records.AnswerDelta(text="Hello"),
     ]
 
 
@@ -197,12 +199,12 @@ def test_a_secret_that_came_in_pieces_is_not_in_the_file(tmp_path: Path) -> None
     secret = "sk-" + "abcdefghijklmnopqrstuvwxyz0123456789"
     transcript = Transcript(tmp_path / "x.jsonl", began=BEGAN)
     for piece in ("The key is ", secret[:7], secret[7:20], secret[20:], " and more."):
-        transcript.append(records.AnswerDelta(text=piece))
-        transcript.append(records.SideDelta(text=piece))
-    transcript.append(records.TurnOver(turn=1, status="completed"))
-    transcript.append(records.AnswerDelta(text="A last s"))
+        transcript.append(turn_records.AnswerDelta(text=piece))
+        transcript.append(talk_records.SideDelta(text=piece))
+    transcript.append(turn_records.TurnOver(turn=1, status="completed"))
+    transcript.append(turn_records.AnswerDelta(text="A last s"))
     transcript.close()
     lines = list(read_records(tmp_path / "x.jsonl"))
-    for kind, said in ((records.AnswerDelta, "A last s"), (records.SideDelta, "")):
+    for kind, said in ((turn_records.AnswerDelta, "A last s"), (talk_records.SideDelta, "")):
         text = "".join(record.text for record in lines if isinstance(record, kind))
         assert text == f"The key is [redacted:api-key] and more.{said}"

@@ -14,9 +14,9 @@ from vivace.agent.conversation.message.relevant_code import read_piece
 from vivace.agent.conversation.transcript.history import Compaction, EditResult, History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.write.answer import fence_for
-from vivace.agent.events import CodePiece, MemoryUsed
 from vivace.agent.memory.recall import NOTHING, Recalled, reminder
 from vivace.agent.prompting import Message, read_prompt, user
+from vivace.agent.turn_events import CodePiece, MemoryUsed
 from vivace.errors import UsageError
 
 OUTCOMES = {  # what was undone later is told by a note

@@ -18,9 +18,9 @@ from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.events import FileChosen
 from vivace.agent.git import git_command
 from vivace.agent.prompting import begun_answer, read_prompt, user
+from vivace.agent.turn_events import FileChosen
 from vivace.errors import FileProblem, UsageError
 
 MAX_FILES = 2000  # of a larger repository only those that git lists first

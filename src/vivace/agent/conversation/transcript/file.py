@@ -16,15 +16,11 @@ from pathlib import Path
 
 import msgspec
 
+from vivace.agent.conversation.transcript.edit_records import EditDelta
 from vivace.agent.conversation.transcript.history import History
-from vivace.agent.conversation.transcript.records import (
-    AnswerDelta,
-    AnyRecord,
-    ConversationStarted,
-    EditDelta,
-    ReasoningDelta,
-    SideDelta,
-)
+from vivace.agent.conversation.transcript.records import AnyRecord
+from vivace.agent.conversation.transcript.talk_records import ConversationStarted, SideDelta
+from vivace.agent.conversation.transcript.turn_records import AnswerDelta, ReasoningDelta
 from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
 from vivace.redaction import RedactedStream, redact_values
 

@@ -7,9 +7,17 @@ is read back from disk. Does no I/O and knows no server.
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from vivace.agent.conversation.transcript import records
+from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.events import NO_MEMORY, CodePiece, MemoryUsed, QueuedMessage, TurnKind, TurnStatus
+from vivace.agent.conversation.transcript.schema import Error
+from vivace.agent.talk_events import QueuedMessage
+from vivace.agent.turn_events import (
+    NO_MEMORY,
+    CodePiece,
+    MemoryUsed,
+    TurnKind,
+    TurnStatus,
+)
 
 T = TypeVar("T")
 
@@ -136,36 +144,37 @@ class History:
     def take(self, record: AnyRecord) -> None:
         """Add one line."""
         match record:
-            case records.AnswerDelta(text=text) | records.EditDelta(text=text):  # first: most lines are these
+            # First, because most lines are these.
+            case turn_records.AnswerDelta(text=text) | edit_records.EditDelta(text=text):
                 if self.turns:
                     _last(self.turns[-1].attempts, Attempt()).pieces.append(text)
-            case records.ReasoningDelta(text=text):
+            case turn_records.ReasoningDelta(text=text):
                 if self.turns:
                     _last(self.turns[-1].attempts, Attempt()).thoughts.append(text)
-            case records.ConversationStarted():
+            case talk_records.ConversationStarted():
                 self.id, self.folder, self.model = record.id, record.folder, record.model
                 self.started_at_s, self.forked_from = record.at_s, record.forked_from
-            case records.ModelChosen(model=model):
+            case talk_records.ModelChosen(model=model):
                 self.model = model
-            case records.TurnBegun():
+            case turn_records.TurnBegun():
                 self._begin(record)
-            case records.Queue(messages=messages):
+            case talk_records.Queue(messages=messages):
                 self.queue = tuple(messages)
-            case records.Summary(turn=turn, summary=summary):
+            case talk_records.Summary(turn=turn, summary=summary):
                 self.compactions.append(Compaction(turn, summary))
-            case records.SummaryDropped():
+            case talk_records.SummaryDropped():
                 del self.compactions[-1:]
-            case records.WasRewound():
+            case talk_records.WasRewound():
                 self._rewind(record)
-            case records.EditsTakenBack(entries=entries):
+            case talk_records.EditsTakenBack(entries=entries):
                 self._mark(entries, "undone")
-            case records.EditsBroughtBack(entries=entries):
+            case talk_records.EditsBroughtBack(entries=entries):
                 self._mark(entries, "applied")
-            case records.Note(text=text):
+            case talk_records.Note(text=text):
                 self.notes.append(text)
-            case records.SideBegun(question=question):
+            case talk_records.SideBegun(question=question):
                 self.sides.append(Side(self.turns[-1].number if self.turns else 0, question))
-            case records.SideDelta(text=text):
+            case talk_records.SideDelta(text=text):
                 _last(self.sides, Side(0, "")).pieces.append(text)
             case _ if self.turns:
                 _take_in_turn(self.turns[-1], record)
@@ -196,7 +205,7 @@ class History:
         if self.is_running:
             self.turns[-1].status = "stopped"
 
-    def _begin(self, record: records.TurnBegun) -> None:
+    def _begin(self, record: turn_records.TurnBegun) -> None:
         turn = Turn(record.turn, record.text, tuple(record.mentions), notes=self.notes, at_s=record.at_s)
         self.notes = []
         self.all_turns.append(turn)
@@ -206,7 +215,7 @@ class History:
         for edit in (edit for turn in self.all_turns for edit in turn.edits if edit.entry in entries):
             edit.outcome = outcome
 
-    def _rewind(self, record: records.WasRewound) -> None:
+    def _rewind(self, record: talk_records.WasRewound) -> None:
         later = [turn for turn in self.turns if turn.number >= record.turn]
         self._mark(record.entries, "undone")
         if record.is_talk:
@@ -222,26 +231,26 @@ def _call_in_words(ended: dict[str, Any], title: str) -> str:
 
 def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
     match record:
-        case records.Intent(kind=kind):
+        case turn_records.Intent(kind=kind):
             turn.kind = kind
-        case records.CodeGiven(pieces=pieces):
+        case turn_records.CodeGiven(pieces=pieces):
             turn.code = tuple(pieces)
-        case records.MemoryGiven(files=files, notes=notes, problem=problem):
+        case turn_records.MemoryGiven(files=files, notes=notes, problem=problem):
             turn.memory = MemoryUsed(tuple(files), tuple(notes), problem)
-        case records.ToldAgain():
+        case turn_records.ToldAgain():
             turn.is_retold = True
-        case records.StepTaken(step=step):
+        case turn_records.StepTaken(step=step):
             turn.steps.append(step)
-        case records.AttemptBegun():
+        case turn_records.AttemptBegun():
             turn.attempts.append(Attempt())
-        case records.AttemptAbandoned(chars=chars, steer=steer):
+        case turn_records.AttemptAbandoned(chars=chars, steer=steer):
             attempt = _last(turn.attempts, Attempt())
             attempt.is_abandoned, attempt.steer = chars > 0, steer  # 0: it was whole, and stands
-        case records.ResponseKnown(response_id=response_id):
+        case turn_records.ResponseKnown(response_id=response_id):
             turn.response_id = response_id
-        case records.Error(message=message):
+        case Error(message=message):
             turn.error = message
-        case records.TurnOver():
+        case turn_records.TurnOver():
             turn.status, turn.total_tokens = record.status, record.total_tokens
             turn.answer_tokens = record.answer_tokens
             turn.response_id = record.response_id or turn.response_id
@@ -251,19 +260,19 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
 
 def _take_edit(turn: Turn, record: AnyRecord) -> None:
     match record:
-        case records.UnitChosen(path=path, unit=unit):
+        case edit_records.UnitChosen(path=path, unit=unit):
             edit = _edit_of(turn, path)
             edit.unit = f"{edit.unit}, {unit}" if edit.unit else unit
-        case records.EditShown(path=path, unit=unit, diff=diff, problems=problems):
+        case edit_records.EditShown(path=path, unit=unit, diff=diff, problems=problems):
             edit = _edit_of(turn, path)
             edit.unit, edit.diff, edit.problems = unit, diff, problems
-        case records.Decided(reason=reason):
+        case edit_records.Decided(reason=reason):
             for edit in turn.edits:
                 edit.reason = reason if edit.attempt == len(turn.attempts) else edit.reason
-        case records.EditWritten(path=path, diff=diff, entry=entry):
+        case edit_records.EditWritten(path=path, diff=diff, entry=entry):
             edit = _edit_of(turn, path)
             edit.outcome, edit.diff, edit.entry = "applied", diff, entry
-        case records.EditDropped(path=path, reason=reason):
+        case edit_records.EditDropped(path=path, reason=reason):
             _edit_of(turn, path).outcome = reason
 
 

@@ -1,7 +1,7 @@
 """From the agent's events to the lines of a transcript.
 
 Owns which event leaves which line, and that the line is written before the event is shown. Does not own the
-schema (`records`) nor the file (`file`).
+lines (`records`) nor the file (`file`).
 """
 
 import re
@@ -10,20 +10,22 @@ from pathlib import Path
 
 import msgspec
 
-from vivace.agent import events
-from vivace.agent.conversation.transcript import records
+from vivace.agent import edit_events, talk_events, turn_events
+from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
 from vivace.agent.conversation.transcript.file import Transcript
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
+from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import AcceptHunks, Decision, FileProposal, Proposal, Reject, UseText
+from vivace.agent.events import AgentEvent
 from vivace.agent.loop import steps
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import AnyStep
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.errors import WriteProblem
 
-ENDS = (events.WritingEnded, events.Failed, events.TurnEnded, events.SideEnded)
+ENDS = (turn_events.WritingEnded, turn_events.Failed, turn_events.TurnEnded, talk_events.SideEnded)
 
 
 class RecordingPresenter:
@@ -34,7 +36,7 @@ class RecordingPresenter:
         self._transcript = transcript
         self._history = history
 
-    def show(self, event: events.AgentEvent) -> None:
+    def show(self, event: AgentEvent) -> None:
         for record in records_of(event):
             try:
                 self.write(record)
@@ -61,22 +63,24 @@ class RecordingPresenter:
         return Approval(is_allowed=False, reason=NOBODY)
 
 
-def records_of(event: events.AgentEvent) -> list[AnyRecord]:
+def records_of(event: AgentEvent) -> list[AnyRecord]:
     """Return the lines that an event leaves: none, one, or one for each file of an edit."""
     match event:
-        case events.EditProposed(proposal=proposal, by=by):
+        case edit_events.EditProposed(proposal=proposal, by=by):
             return [_shown(file, by) for file in proposal.files]
-        case events.ConflictResolved(path=path, choice=choice):
-            return [records.ConflictDecided(path=str(path), choice=choice)]
-        case events.EditApplied(proposal=proposal, number=number):
+        case edit_events.ConflictResolved(path=path, choice=choice):
+            return [edit_records.ConflictDecided(path=str(path), choice=choice)]
+        case edit_events.EditApplied(proposal=proposal, number=number):
             return [
-                records.EditWritten(path=str(file.source.path), diff=unified(file), entry=number)
+                edit_records.EditWritten(path=str(file.source.path), diff=unified(file), entry=number)
                 for file in proposal.changed
             ]
-        case events.TaskStepped(step=step, folder=folder):
+        case turn_events.TaskStepped(step=step, folder=folder):
             return _records_of_step(step, folder)
-        case events.EditNotApplied(proposal=proposal, reason=why):
-            return [records.EditDropped(path=str(file.source.path), reason=why) for file in proposal.files]
+        case edit_events.EditNotApplied(proposal=proposal, reason=why):
+            return [
+                edit_records.EditDropped(path=str(file.source.path), reason=why) for file in proposal.files
+            ]
     record = _record_of(event)
     return [record] if record else []
 
@@ -85,10 +89,10 @@ def _records_of_step(step: AnyStep, folder: Path) -> list[AnyRecord]:
     """Return the lines of a task's step. Its text is the answer, and what it wrote is an edit."""
     match step:
         case steps.TextGrew(text=text):
-            return [records.AnswerDelta(text=text)]
+            return [turn_records.AnswerDelta(text=text)]
         case steps.FilesWritten(entry=entry, diff=diff):
             return [
-                records.EditWritten(path=str(folder / path), diff=part, entry=entry)
+                edit_records.EditWritten(path=str(folder / path), diff=part, entry=entry)
                 for path, part in zip(step.paths, diffs_by_file(diff, len(step.paths)), strict=True)
             ]
         case steps.CallEnded():
@@ -104,8 +108,8 @@ def _records_of_step(step: AnyStep, folder: Path) -> list[AnyRecord]:
     return []
 
 
-def _step(step: AnyStep) -> records.StepTaken:
-    return records.StepTaken(step=msgspec.to_builtins(step))
+def _step(step: AnyStep) -> turn_records.StepTaken:
+    return turn_records.StepTaken(step=msgspec.to_builtins(step))
 
 
 def diffs_by_file(diff: str, count: int) -> list[str]:
@@ -114,107 +118,107 @@ def diffs_by_file(diff: str, count: int) -> list[str]:
     return parts if len(parts) == count else [diff, *[""] * (count - 1)][:count]
 
 
-def _record_of(event: events.AgentEvent) -> AnyRecord | None:
+def _record_of(event: AgentEvent) -> AnyRecord | None:
     match event:
-        case events.TurnStarted(turn=turn, text=text, mentions=mentions):
-            return records.TurnBegun(turn=turn, text=text, mentions=list(mentions), at_s=time.time())
-        case events.IntentDecided(kind=kind, by=by):
-            return records.Intent(kind=kind, by=by)
-        case events.FileChosen(path=path, by=by):
-            return records.FileNamed(path=str(path), by=by)
-        case events.CodeRead(pieces=pieces):
-            return records.CodeGiven(pieces=list(pieces))
-        case events.MemoryUsed(files=files, notes=notes, problem=problem):
-            return records.MemoryGiven(files=list(files), notes=list(notes), problem=problem)
-        case events.AnswerStarted() | events.EditStarted():
-            return records.AttemptBegun()
-        case events.ResponseBegan(response_id=response_id):
-            return records.ResponseKnown(response_id=response_id)
-        case events.ReasoningGrew(delta=delta):
-            return records.ReasoningDelta(text=delta)
-        case events.AnswerGrew(delta=delta):
-            return records.AnswerDelta(text=delta)
-        case events.DiffGrew(delta=delta):
-            return records.EditDelta(text=delta)
-        case events.Abandoned(chars=chars, why=why, steer=steer):
-            return records.AttemptAbandoned(chars=chars, why=why, steer=steer)
-        case events.SteerQueued(text=text):
-            return records.SteerLate(text=text)
-        case events.Failed(error=error):
-            return records.Error(code=error.code, message=error.message, hint=error.hint)
-        case events.TurnEnded():
-            return records.TurnOver(**vars(event))
-        case events.TimesMeasured():
+        case turn_events.TurnStarted(turn=turn, text=text, mentions=mentions):
+            return turn_records.TurnBegun(turn=turn, text=text, mentions=list(mentions), at_s=time.time())
+        case turn_events.IntentDecided(kind=kind, by=by):
+            return turn_records.Intent(kind=kind, by=by)
+        case turn_events.FileChosen(path=path, by=by):
+            return turn_records.FileNamed(path=str(path), by=by)
+        case turn_events.CodeRead(pieces=pieces):
+            return turn_records.CodeGiven(pieces=list(pieces))
+        case turn_events.MemoryUsed(files=files, notes=notes, problem=problem):
+            return turn_records.MemoryGiven(files=list(files), notes=list(notes), problem=problem)
+        case turn_events.AnswerStarted() | edit_events.EditStarted():
+            return turn_records.AttemptBegun()
+        case turn_events.ResponseBegan(response_id=response_id):
+            return turn_records.ResponseKnown(response_id=response_id)
+        case turn_events.ReasoningGrew(delta=delta):
+            return turn_records.ReasoningDelta(text=delta)
+        case turn_events.AnswerGrew(delta=delta):
+            return turn_records.AnswerDelta(text=delta)
+        case edit_events.DiffGrew(delta=delta):
+            return edit_records.EditDelta(text=delta)
+        case turn_events.Abandoned(chars=chars, why=why, steer=steer):
+            return turn_records.AttemptAbandoned(chars=chars, why=why, steer=steer)
+        case turn_events.SteerQueued(text=text):
+            return turn_records.SteerLate(text=text)
+        case turn_events.Failed(error=error):
+            return Error(code=error.code, message=error.message, hint=error.hint)
+        case turn_events.TurnEnded():
+            return turn_records.TurnOver(**vars(event))
+        case turn_events.TimesMeasured():
             return _times(event)
     return _record_of_edit(event) or _record_of_talk(event)
 
 
-def _record_of_edit(event: events.AgentEvent) -> AnyRecord | None:
+def _record_of_edit(event: AgentEvent) -> AnyRecord | None:
     match event:
-        case events.EditPlanned(units=units):
-            return records.Planned(units=[_part(each) for each in units])
-        case events.UnitLeft(unit=unit, problem=problem):
-            return records.UnitStays(path=str(event.path), unit=unit.qualified_name, problem=problem)
-        case events.UnitLocated(source=source, unit=unit, was_ranked=was_ranked):
+        case edit_events.EditPlanned(units=units):
+            return edit_records.Planned(units=[_part(each) for each in units])
+        case edit_events.UnitLeft(unit=unit, problem=problem):
+            return edit_records.UnitStays(path=str(event.path), unit=unit.qualified_name, problem=problem)
+        case edit_events.UnitLocated(source=source, unit=unit, was_ranked=was_ranked):
             by = "model" if was_ranked else "user"
             path, lines = str(source.path), unit.lines_text
-            return records.UnitChosen(path=path, unit=unit.qualified_name, lines=lines, by=by)
-        case events.AnswersCompared(answers=answers, examples=examples, held=held, calls=calls):
-            return records.Compared(answers=answers, examples=examples, held=held, calls=calls)
-        case events.RepairStarted(complaint=complaint):
-            return records.RepairBegun(complaint=complaint)
-        case events.UserTestsEnded(has_passed=passed, tried=tried, why_not=why_not, output=output):
-            return records.Tested(passed=passed, tried=tried, why_not=why_not, output=output)
-        case events.ImportsAdded(lines=lines):
-            return records.Imported(imports=list(lines))
-        case events.NamesUndefined(path=path, names=names):
-            return records.Undefined(path=str(path), names=list(names))
-        case events.EditDecided(decision=decision):
+            return edit_records.UnitChosen(path=path, unit=unit.qualified_name, lines=lines, by=by)
+        case edit_events.AnswersCompared(answers=answers, examples=examples, held=held, calls=calls):
+            return edit_records.Compared(answers=answers, examples=examples, held=held, calls=calls)
+        case edit_events.RepairStarted(complaint=complaint):
+            return edit_records.RepairBegun(complaint=complaint)
+        case edit_events.UserTestsEnded(has_passed=passed, tried=tried, why_not=why_not, output=output):
+            return edit_records.Tested(passed=passed, tried=tried, why_not=why_not, output=output)
+        case edit_events.ImportsAdded(lines=lines):
+            return edit_records.Imported(imports=list(lines))
+        case edit_events.NamesUndefined(path=path, names=names):
+            return edit_records.Undefined(path=str(path), names=list(names))
+        case edit_events.EditDecided(decision=decision):
             reason = decision.reason if isinstance(decision, Reject) else ""
-            return records.Decided(decision=_name(decision), reason=reason)
+            return edit_records.Decided(decision=_name(decision), reason=reason)
     return None
 
 
-def _record_of_talk(event: events.AgentEvent) -> AnyRecord | None:
+def _record_of_talk(event: AgentEvent) -> AnyRecord | None:
     match event:
-        case events.QueueChanged(messages=messages):
-            return records.Queue(messages=list(messages))
-        case events.CompactionStarted(why=why):
-            return records.CompactionBegun(why=why)
-        case events.Compacted(turn=turn, summary=summary, before_tokens=before):
-            return records.Summary(turn=turn, summary=summary, before_tokens=before)
-        case events.CompactionUndone():
-            return records.SummaryDropped()
-        case events.Retold(first_turn=first, left_out=left_out):
-            return records.ToldAgain(first_turn=first, left_out=left_out)
-        case events.Rewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=paths, entries=entries):
-            return records.WasRewound(
+        case talk_events.QueueChanged(messages=messages):
+            return talk_records.Queue(messages=list(messages))
+        case talk_events.CompactionStarted(why=why):
+            return talk_records.CompactionBegun(why=why)
+        case talk_events.Compacted(turn=turn, summary=summary, before_tokens=before):
+            return talk_records.Summary(turn=turn, summary=summary, before_tokens=before)
+        case talk_events.CompactionUndone():
+            return talk_records.SummaryDropped()
+        case turn_events.Retold(first_turn=first, left_out=left_out):
+            return turn_records.ToldAgain(first_turn=first, left_out=left_out)
+        case talk_events.Rewound(turn=turn, is_talk=is_talk, is_code=is_code, paths=paths, entries=entries):
+            return talk_records.WasRewound(
                 turn=turn, is_talk=is_talk, is_code=is_code, paths=list(paths), entries=list(entries)
             )
-        case events.EditsUndone(paths=paths, entries=entries):
-            return records.EditsTakenBack(paths=list(paths), entries=list(entries))
-        case events.EditsRedone(paths=paths, entries=entries):
-            return records.EditsBroughtBack(paths=list(paths), entries=list(entries))
-        case events.NoteAdded(text=text):
-            return records.Note(text=text)
-        case events.SideStarted(question=question):
-            return records.SideBegun(question=question)
-        case events.SideGrew(delta=delta):
-            return records.SideDelta(text=delta)
-        case events.SideEnded(status=status):
-            return records.SideOver(status=status)
+        case talk_events.EditsUndone(paths=paths, entries=entries):
+            return talk_records.EditsTakenBack(paths=list(paths), entries=list(entries))
+        case talk_events.EditsRedone(paths=paths, entries=entries):
+            return talk_records.EditsBroughtBack(paths=list(paths), entries=list(entries))
+        case talk_events.NoteAdded(text=text):
+            return talk_records.Note(text=text)
+        case talk_events.SideStarted(question=question):
+            return talk_records.SideBegun(question=question)
+        case talk_events.SideGrew(delta=delta):
+            return talk_records.SideDelta(text=delta)
+        case talk_events.SideEnded(status=status):
+            return talk_records.SideOver(status=status)
     return None
 
 
-def _part(planned: events.PlannedUnit) -> records.PlannedPart:
+def _part(planned: edit_events.PlannedUnit) -> edit_records.PlannedPart:
     unit = planned.unit
-    return records.PlannedPart(
+    return edit_records.PlannedPart(
         path=str(planned.path), unit=unit.qualified_name, lines=unit.lines_text, why=planned.why
     )
 
 
-def _shown(file: FileProposal, by: str) -> records.EditShown:
-    return records.EditShown(
+def _shown(file: FileProposal, by: str) -> edit_records.EditShown:
+    return edit_records.EditShown(
         path=str(file.source.path),
         unit=file.unit.qualified_name,
         diff=unified(file),
@@ -241,6 +245,6 @@ def _name(decision: Decision) -> str:
     return "accept"
 
 
-def _times(event: events.TimesMeasured) -> records.Times:
+def _times(event: turn_events.TimesMeasured) -> turn_records.Times:
     turns = [{"name": turn.name} | msgspec.to_builtins(turn.waterfall) for turn in event.turns]
-    return records.Times(model=event.model, first_token_ms=event.first_token_ms, turns=turns)
+    return turn_records.Times(model=event.model, first_token_ms=event.first_token_ms, turns=turns)
