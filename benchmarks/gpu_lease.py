@@ -207,6 +207,46 @@ class Lease:
         self.found["tempos"] = report = run_job(job, sliced_texts(self._material().code), FULL)
         print(table(report), flush=True)
 
+    def stage_users(self) -> None:
+        """Measure the total speed of several users in process, with the real weights."""
+        from vivace.bench.gpu.users import USERS, run_users_bench, users_table
+
+        self.found["users"] = report = run_users_bench(self.model, self.gpu_folder, USERS)
+        print(users_table(report), flush=True)
+
+    def stage_team(self) -> None:
+        """Measure several users of one server, each on a socket of its own."""
+        from vivace.bench.team.run import run_team_bench, table
+        from vivace.config import load_settings
+
+        counts = [1, 2, 4, 8, 16, 32, 64]
+        settings = load_settings().having(model=str(self._folder()))
+        self.found["team"] = report = run_team_bench(settings, counts)
+        print(table(report), flush=True)
+
+    def stage_steers(self) -> None:
+        """Say how many interruptions are obeyed, with the GPU's weights."""
+        state = {name: str(self.work / "vivace" / name.lower()) for name in ("CACHE_DIR", "STATE_DIR")}
+        environment = os.environ | {f"VIVACE_{name}": value for name, value in state.items()}
+        command = [sys.executable, "-m", "vivace", "eval", "steers", "--model", str(self._folder()), "--json"]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        (self.out / "steers.json").write_text(done.stdout)
+        print(done.stderr[-1500:], flush=True)
+        self.found["steers"] = {
+            key: each for key, each in json.loads(done.stdout).items() if not isinstance(each, list)
+        }
+
+    def _folder(self) -> Path:
+        """Return the weights as the server there can read them, vocabulary included."""
+        from gpu_edits import make_folder  # type: ignore[import-not-found,unused-ignore]
+
+        folder = self.work / "qwen2.5-coder-1.5b"
+        if not folder.exists():
+            make_folder(self.model, self.gpu_folder, folder)
+        return folder
+
     def stage_fixes(self) -> None:
         self.found["humanevalfix"] = {f"{bits}-bit": self._fixes(bits) for bits in (8, 16)}
 
@@ -244,11 +284,9 @@ class Lease:
         self._answer("alone.jsonl", ways, "--at-once", "1", "--sample", "20")
 
     def _answer(self, name: str, ways: list[str], *how: str) -> None:
-        from gpu_edits import answer_sets, make_folder  # type: ignore[import-not-found,unused-ignore]
+        from gpu_edits import answer_sets  # type: ignore[import-not-found,unused-ignore]
 
-        folder = self.work / "qwen2.5-coder-1.5b"
-        if not folder.exists():
-            make_folder(self.model, self.gpu_folder, folder)
+        folder = self._folder()
         results = self.work / name  # what is answered stays answered
         given = (how,) if how else ()
         self.found[name] = answer_sets(folder, self.things / "evals", results, self.work, ways, *given)
@@ -282,6 +320,9 @@ class Lease:
                 "prefill",
                 "bench",
                 "tempos",
+                "users",
+                "team",
+                "steers",
                 "four",
                 "fixes",
                 "others",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from vivace.cli.commands.bench_completions import completions
+from vivace.cli.commands.bench_team import team
 from vivace.cli.commands.bench_tempos import tempos
 from vivace.cli.commands.bench_wire import wire
 
@@ -139,5 +140,6 @@ def _print(report: dict[str, Any], *, as_json: bool, plot: Path | None) -> None:
 
 
 bench.add_command(wire)
+bench.add_command(team)
 bench.add_command(tempos)
 bench.add_command(completions)

@@ -91,7 +91,7 @@ def verify_tuning(bits: int, tokens: int) -> Tuning:
 
 # Blocks of the attention that are one in a batch of so many rows: many rows are blocks enough. Two are left
 # at least: a block that sends to itself without a cluster is suspected of an illegal instruction.
-RANKS = {2: 1, 4: 2, 8: 4, 16: 8, 32: 8, 64: 8}
+RANKS = {2: 1, 4: 2, 8: 2, 16: 4, 32: 4, 64: 8}
 
 
 def batch_tuning(bits: int, rows: int) -> Tuning:

@@ -37,7 +37,7 @@ from vivace.engine.runners.cuda.rows.launches import (
 )
 
 ROW = struct.Struct("<6i2IfIII")  # `Row` in kernels/common.cuh
-ROWS_IN_USE = 16  # of the largest pass: larger ones were not seen right on a GPU yet
+ROWS_IN_USE = 64  # of the largest pass
 assert ROW.size == 4 * ROW_WORDS
 
 

@@ -29,7 +29,8 @@ class Tile(NamedTuple):
 TILES = {  # by what is multiplied and rows, as measured on an H200 (docs/gpu-notes.md)
     ("qkv", 64): Tile(32, 4, 3),
     ("out", 64): Tile(32, 4, 3),
-    ("down", 64): Tile(64, 4, 2),
+    ("gate_up", 64): Tile(64, 4, 2),
+    ("down", 64): Tile(64, 4, 3),
 }
 
 
