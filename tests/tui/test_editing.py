@@ -100,11 +100,11 @@ async def test_letters_are_text_while_the_user_types(open_screen: Open, file: Pa
         await screen.ready()
         await screen.say(ASK)
         await screen.type("b")
-        await screen.until(lambda: screen.app.review, "a proposal")
+        await screen.until(lambda: screen.app.question, "a proposal")
         await screen.type("ye")
         assert screen.app.editor.text == "bye"
         assert read(file) == OLD
-        assert screen.app.review is not None
+        assert screen.app.question is not None
 
 
 async def test_a_letter_pressed_before_the_question_could_be_read_is_text(
@@ -115,7 +115,7 @@ async def test_a_letter_pressed_before_the_question_could_be_read_is_text(
     async with open_screen(REPLIES) as screen:
         await screen.ready()
         await screen.say(ASK)
-        await screen.until(lambda: screen.app.review, "a proposal")
+        await screen.until(lambda: screen.app.question, "a proposal")
         await screen.type("yes")
         assert screen.app.editor.text == "yes"
         assert "y take it" not in screen.text

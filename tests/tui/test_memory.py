@@ -6,7 +6,7 @@ import pytest
 
 from tests.tui.conftest import Open
 from tests.tui.screen import Screen
-from vivace.tui.remembering import notes_of
+from vivace.tui.commands.memory import notes_of
 
 
 async def ask(screen: Screen, text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tui.conftest import Open
 from vivace.errors import ConfigError
-from vivace.tui.commands import COMMANDS
+from vivace.tui.commands.table import COMMANDS
 from vivace.tui.keys import ACTIONS, KeyMap
 
 PROMISED = """/help /model /effort /status /context /compact /clear /resume /fork /rewind /undo /redo /diff

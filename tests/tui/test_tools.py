@@ -63,7 +63,7 @@ async def test_a_call_asks_and_y_n_and_a_answer(open_screen: Open, file: Path) -
         await screen.press("n")
         await screen.sees("not allowed", "· edit a.py  refused:")
         assert read(file) == "x = 1\n"
-        await screen.until(lambda: screen.app.approval is not None, "the second question")
+        await screen.until(lambda: screen.app.question is not None, "the second question")
         await screen.decides()
         await screen.press("a")
         await screen.sees("Done.")
@@ -83,7 +83,7 @@ async def test_what_leaves_the_folder_is_never_allowed_for_good(open_screen: Ope
         await screen.decides()
         await screen.press("a")
         await screen.until(lambda: file.parent.parent.joinpath("b.py").exists(), "the file")
-        await screen.until(lambda: screen.app.approval is not None, "the second question")
+        await screen.until(lambda: screen.app.question is not None, "the second question")
         await screen.decides()
         await screen.press("n")
         await screen.sees("Done.")

@@ -7,13 +7,13 @@ own which key is which (`keys`), nor commands (`commands`).
 import time
 from typing import TYPE_CHECKING
 
-from vivace.tui.keys import Group
 from vivace.tui.prompt.completion import Candidate, complete
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.transcript.blocks import Output, Table, Thinking, Times
 
 if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
+    from vivace.tui.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Review
 
 TWICE_S = 1.0  # two presses within this time are one of two
 TYPING_S = 0.4  # a key this soon after a letter was typed is text, not a decision
@@ -40,8 +40,9 @@ class Controls:
                 app.menu.type(key, character)
                 return True
         is_empty = not app.editor.text
-        if self.takes_decisions and (action := keys.action(self._question, key)):
-            return self._decide(action)
+        question = app.question
+        if question and self.takes_decisions and (action := keys.action(question.group, key)):
+            return self._decide(question, action)
         action = keys.action("prompt", key)
         if action is None or (action == "help" and not is_empty):
             self._last_typed_s = time.monotonic()
@@ -52,9 +53,8 @@ class Controls:
     def takes_decisions(self) -> bool:
         """Return whether letters decide about a proposal: not while the user is typing."""
         is_typing = self._is_replying or bool(self._app.editor.text)
-        app = self._app
         return (
-            any(each is not None for each in (app.review, app.conflict, app.approval))
+            self._app.question is not None
             and not is_typing
             and self.unread_s <= 0
             and time.monotonic() - self._last_typed_s > TYPING_S
@@ -63,23 +63,8 @@ class Controls:
     @property
     def unread_s(self) -> float:
         """Return the seconds until keys decide about the question that has just come, or 0."""
-        question = self._app.conflict or self._app.approval or self._app.review
-        return max(0.0, question.asked_s + UNREAD_S - time.monotonic()) if question else 0.0
-
-    @property
-    def _question(self) -> Group:
-        """Return which question letters decide about."""
-        if self._app.conflict is not None:
-            return "conflict"
-        return "approval" if self._app.approval is not None else "review"
-
-    def _decide(self, action: str) -> bool:
-        match self._question:
-            case "conflict":
-                return self._do_conflict(action)
-            case "approval":
-                return self._do_approval(action)
-        return self._do_review(action)
+        question = self._app.question
+        return max(0.0, question.shown_s + UNREAD_S - time.monotonic()) if question else 0.0
 
     # ---- lists -------------------------------------------------------------------------------------------
 
@@ -93,46 +78,50 @@ class Controls:
             menu.close()
         return True
 
-    # ---- a proposal --------------------------------------------------------------------------------------
+    # ---- questions ---------------------------------------------------------------------------------------
 
-    def _do_review(self, action: str) -> bool:
-        app, review = self._app, self._app.review
-        assert review is not None
+    def _decide(self, question: "AnyQuestion", action: str) -> bool:
+        from vivace.tui.questions import ApprovalQuestion, ConflictQuestion, Review
+
+        match question:
+            case Review():
+                self._do_review(question, action)
+            case ConflictQuestion():
+                self._do_conflict(question, action)
+            case ApprovalQuestion():
+                self._do_approval(question, action)
+        self._app.changed()
+        return True
+
+    def _do_review(self, review: "Review", action: str) -> None:
+        from vivace.tui.external_editor import edit_proposal
+
         match action:
             case "accept" | "reject":
-                review.answer(is_taken=action == "accept")
+                review.choose(is_taken=action == "accept")
             case "by_hunk":
                 if len(review.proposal.hunks) > 1:
                     review.ask_by_hunk()
             case "edit":
-                app.run_worker(app.edit_proposal(review), exit_on_error=False)
+                self._app.run_shown(edit_proposal(self._app, review))
             case "reply":
                 self._is_replying = True
-        app.changed()
-        return True
 
-    def _do_conflict(self, action: str) -> bool:
+    def _do_conflict(self, question: "ConflictQuestion", action: str) -> None:
         from vivace.agent.edits.conflict import Resolution, Stop, TakeEdit, TakeFile
+        from vivace.tui.external_editor import merge_conflict
 
-        app, question = self._app, self._app.conflict
-        assert question is not None
         if action == "merge":
-            app.run_worker(app.merge_conflict(question), exit_on_error=False)
+            self._app.run_shown(merge_conflict(self._app, question))
         else:
             chosen: dict[str, Resolution] = {"take_edit": TakeEdit(), "take_file": TakeFile()}
             question.resolve(chosen.get(action, Stop()))
-        app.changed()
-        return True
 
-    def _do_approval(self, action: str) -> bool:
+    def _do_approval(self, question: "ApprovalQuestion", action: str) -> None:
         from vivace.agent.loop.calls import Approval
 
-        question = self._app.approval
-        assert question is not None
         is_kept = action == "allow_always" and question.asked.can_be_kept
         question.resolve(Approval(is_allowed=action != "refuse", is_kept=is_kept))
-        self._app.changed()
-        return True
 
     # ---- the prompt --------------------------------------------------------------------------------------
 
@@ -156,7 +145,7 @@ class Controls:
             case "search_history":
                 self._search_history()
             case "open_editor":
-                app.run_worker(app.write_in_editor(), exit_on_error=False)
+                self._write_in_editor()
             case "choose_model":
                 app.run_command("/model")
             case "background":
@@ -186,6 +175,11 @@ class Controls:
             app.submit(text, is_queued=is_queued)
         self._clear()
         app.transcript.follow()
+
+    def _write_in_editor(self) -> None:
+        from vivace.tui.external_editor import write_message
+
+        self._app.run_shown(write_message(self._app))
 
     def _to_background(self) -> None:
         """Begin what is typed as a task beside, or move the running turn there."""

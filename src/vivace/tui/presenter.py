@@ -1,24 +1,23 @@
 """The conversation's events on the screen: blocks of the transcript and words of the status line.
 
-Owns which block shows what, and the question that is open to the user: `Review`. Called for every token, so
-it only takes notes here; drawing is the transcript's. Does not own keys (`controls`) nor the conversation
-(`session`).
+Owns which block shows what, and which question is open to the user. Called for every token, so it only takes
+notes here; drawing is the transcript's. Does not own keys (`controls`) nor the conversation (`session`).
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vivace.agent import edit_events, talk_events, turn_events, waterfall
 from vivace.agent.edits.conflict import Conflict, Resolution
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
+from vivace.agent.edits.proposal import Decision, Proposal
 from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
+from vivace.tui.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Question, Review
 from vivace.tui.status import Status
-from vivace.tui.task_steps import ApprovalQuestion, TaskSteps
+from vivace.tui.task_steps import TaskSteps
 from vivace.tui.transcript.answer import Answer
 from vivace.tui.transcript.blocks import Note, Said, Table, Thinking, Times
 from vivace.tui.transcript.diff import EditBlock
@@ -28,50 +27,7 @@ if TYPE_CHECKING:
     from vivace.agent.conversation.transcript.history import Turn
 
 
-class Review:
-    """A proposal that waits for the user: all of it, or hunk by hunk."""
-
-    def __init__(self, proposal: Proposal, block: EditBlock) -> None:
-        self.proposal, self.block = proposal, block
-        self.asked_s = time.monotonic()
-        self.decision: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_by_hunk(self) -> bool:
-        return self.block.asked is not None
-
-    def decide(self, decision: Decision) -> None:
-        if not self.decision.done():
-            self.decision.set_result(decision)
-
-    def ask_by_hunk(self) -> None:
-        self.block.ask(0)
-
-    def answer(self, *, is_taken: bool) -> None:
-        """Take or leave all of it, or the hunk in question and go on to the next one."""
-        hunk = self.block.asked
-        if hunk is None:
-            self.decide(Accept() if is_taken else Reject())
-            return
-        self.block.choose(hunk, is_taken=is_taken)
-        if hunk + 1 < len(self.proposal.hunks):
-            self.block.ask(hunk + 1)
-            return
-        taken = frozenset(index for index, chosen in self.block.chosen.items() if chosen)
-        self.decide(AcceptHunks(taken) if taken else Reject())
-
-
-class ConflictQuestion:
-    """A file that changed meanwhile: the edit, the file or both, as the user says."""
-
-    def __init__(self, conflict: Conflict) -> None:
-        self.conflict = conflict
-        self.asked_s = time.monotonic()
-        self.answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
-
-    def resolve(self, resolution: Resolution) -> None:
-        if not self.answer.done():
-            self.answer.set_result(resolution)
+A = TypeVar("A")
 
 
 class ScreenPresenter:
@@ -86,42 +42,37 @@ class ScreenPresenter:
         self._side: Answer | None = None
         self.starts: dict[int, int] = {}  # turn -> the block at which it begins
         self._was_run = False  # in the sandbox, for the edit at hand
-        self.review: Review | None = None
-        self.conflict: ConflictQuestion | None = None
-        self.approval: ApprovalQuestion | None = None
+        self._questions: list[AnyQuestion] = []  # the first one is asked
         self._steps = TaskSteps(transcript, self._say)
         self.queued: Sequence[talk_events.QueuedMessage] = ()
 
+    @property
+    def question(self) -> AnyQuestion | None:
+        """Return what the user is asked now. Others wait behind it."""
+        return self._questions[0] if self._questions else None
+
     async def decide(self, proposal: Proposal) -> Decision:
         assert self._edit is not None, "an edit was shown before"
-        self.review = Review(proposal, self._edit)
-        self._say("your decision")
-        self._on_change()
-        try:
-            return await self.review.decision
-        finally:
-            self.review = None
-            self._on_change()
+        return await self._ask(Review(proposal, self._edit))
 
     async def resolve(self, conflict: Conflict) -> Resolution:
         self._show_conflict(conflict)
-        self.conflict = ConflictQuestion(conflict)
-        self._say("your decision")
-        self._on_change()
-        try:
-            return await self.conflict.answer
-        finally:
-            self.conflict = None
-            self._on_change()
+        return await self._ask(ConflictQuestion(conflict))
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
-        self.approval = ApprovalQuestion(asked)
+        return await self._ask(ApprovalQuestion(asked))
+
+    async def _ask(self, question: Question[A]) -> A:
+        """Ask the user, after the questions that are open already."""
+        self._questions.append(question)
         self._say("your decision")
         self._on_change()
         try:
-            return await self.approval.answer
+            return await question.answer
         finally:
-            self.approval = None
+            self._questions.remove(question)
+            if self._questions:
+                self._questions[0].shown_s = time.monotonic()
             self._on_change()
 
     def announce(self, block: Note | Said) -> None:

@@ -1,16 +1,13 @@
 """The steps of a model that calls tools on the screen: its text, its calls, its plan, what it wrote.
 
-Owns which block shows which step, and the question whether a call may run. Text of tools and models has no
-control characters and no known secrets here. Does not own keys (`controls`) nor the task (`agent.loop`).
+Owns which block shows which step. Text of tools and models has no control characters and no known secrets
+here. Does not own the question whether a call may run (`questions`) nor the task (`agent.loop`).
 """
 
-import asyncio
-import time
 from collections.abc import Callable
 
 from vivace.agent.loop import steps
-from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import AnyStep, ApprovalAsked
+from vivace.agent.loop.steps import AnyStep
 from vivace.redaction import redact
 from vivace.tui.transcript.answer import Answer
 from vivace.tui.transcript.blocks import Note, Said, Table, ToolCall
@@ -25,19 +22,6 @@ ENDS = {
     "context": "The conversation is too long for the model. /compact makes it shorter.",
     "malformed_calls": "The model called its tools wrongly three times in a row, and was stopped.",
 }
-
-
-class ApprovalQuestion:
-    """A call that waits for the user: allow it, allow it from now on, or refuse it."""
-
-    def __init__(self, asked: ApprovalAsked) -> None:
-        self.asked = asked
-        self.asked_s = time.monotonic()
-        self.answer: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
-
-    def resolve(self, approval: Approval) -> None:
-        if not self.answer.done():
-            self.answer.set_result(approval)
 
 
 class TaskSteps:

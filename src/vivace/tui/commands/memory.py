@@ -5,8 +5,6 @@ Owns their words. Imported when the first one is used. Does not own the notes (`
 
 import asyncio
 import contextlib
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from vivace.agent.conversation.opening import conversations_dir
@@ -16,6 +14,7 @@ from vivace.agent.memory.notes import Note as Remembered
 from vivace.agent.memory.notes import NoteStore
 from vivace.agent.memory.transcript_index import TranscriptIndex
 from vivace.errors import UsageError
+from vivace.tui.external_editor import edit_bytes
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.transcript.blocks import Note, Table
 
@@ -69,14 +68,7 @@ async def _list(app: "VivaceApp", session: "Session", notes: NoteStore) -> None:
 
 async def _edit(app: "VivaceApp", notes: NoteStore, number: int) -> None:
     note = await asyncio.to_thread(notes.get, number)
-    try:
-        with TemporaryDirectory() as folder:
-            file = Path(folder) / "note.md"
-            file.write_bytes(note.text.encode())
-            await app.open_editor(file)
-            text = file.read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise UsageError(f"The editor failed: {error}", "Set EDITOR to one that works.") from error
+    text = (await edit_bytes(app, "note.md", note.text.encode())).decode("utf-8", "replace")
     changed = await asyncio.to_thread(notes.change, number, text)
     app.transcript.add(Note(f"Changed: {_line(changed)}"))
 
