@@ -33,6 +33,7 @@ TIERS = {
     "server": "served",
     "setup": "served",
     "tui": "served",
+    "web": "served",
 }
 
 

@@ -1,0 +1,1 @@
+"""The face host and the browser app."""

@@ -1,0 +1,182 @@
+// CodeMirror: one view for the user's own text, one for a text that is proposed. This file and what it imports is loaded when
+// the first file or piece of code is shown.
+//
+// Styles: CodeMirror adds rules at run time. In a document it would put them into a <style> element, which `style-src 'self'`
+// forbids. In a shadow root it uses constructable style sheets, which are no inline styles: so each view has its own root.
+// Colours are custom properties, which reach into a shadow root.
+
+import { basicSetup } from "codemirror";
+import { syntaxHighlighting } from "@codemirror/language";
+import { unifiedMergeView } from "@codemirror/merge";
+import { Compartment, EditorState, Transaction } from "@codemirror/state";
+import { EditorView, keymap } from "@codemirror/view";
+import { indentWithTab } from "@codemirror/commands";
+import { classes, languageOf } from "./languages.js";
+
+export { highlighter } from "./languages.js";
+
+const theme = EditorView.theme({
+  "&": { height: "100%", color: "var(--text)", backgroundColor: "transparent", fontSize: "var(--code-size)" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", overscrollBehavior: "contain" },
+  ".cm-content": { caretColor: "var(--accent)", paddingBlock: "8px" },
+  ".cm-cursor": { borderLeftColor: "var(--accent)", borderLeftWidth: "2px" },
+  "&.cm-focused": { outline: "none" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { background: "var(--selection)" },
+  ".cm-gutters": { backgroundColor: "transparent", color: "var(--faint)", border: "none" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
+  ".cm-selectionMatch": { backgroundColor: "var(--selection)" },
+  ".cm-foldPlaceholder": { background: "var(--hover)", border: "none", color: "var(--dim)" },
+  ".cm-panels": { background: "var(--panel)", color: "var(--text)", borderColor: "var(--line)" },
+  ".cm-panel input, .cm-panel button": { font: "inherit", color: "inherit", background: "var(--ground)", border: "1px solid var(--line)", borderRadius: "4px" },
+  ".cm-tooltip": { background: "var(--panel)", border: "1px solid var(--line)", color: "var(--text)" },
+  ".cm-changedLine, &.cm-merge-b .cm-changedLine": { backgroundColor: "var(--added)" },
+  "&.cm-merge-b .cm-changedText": { background: "var(--added-strong)" },
+  ".cm-deletedChunk": { backgroundColor: "var(--deleted)", paddingLeft: "6px" },
+  ".cm-deletedChunk .cm-deletedText": { background: "var(--deleted-strong)" },
+  ".cm-changeGutter": { width: "3px", paddingLeft: "0" },
+  "&.cm-merge-b .cm-changedLineGutter": { background: "var(--green)" },
+  ".cm-deletedLineGutter": { background: "var(--red)" },
+  ".cm-chunkButtons": { insetInlineEnd: "8px" },
+  ".cm-chunkButtons button": { font: "500 11px var(--sans)", padding: "1px 8px", borderRadius: "4px", border: "1px solid var(--line)", background: "var(--panel)", color: "var(--text)", cursor: "pointer", marginLeft: "4px" },
+  ".k": { color: "var(--code-keyword)" },
+  ".s": { color: "var(--code-string)" },
+  ".c": { color: "var(--code-comment)", fontStyle: "italic" },
+  ".n": { color: "var(--code-number)" },
+  ".f": { color: "var(--code-function)" },
+  ".t": { color: "var(--code-type)" },
+  ".p": { color: "var(--code-property)" },
+}); // prettier-ignore
+
+const common = [basicSetup, theme, syntaxHighlighting(classes)];
+
+function languageIn(path) {
+  const language = languageOf(path);
+  return language ? [language] : [];
+}
+
+function rootIn(host) {
+  return host.shadowRoot ?? host.attachShadow({ mode: "open" });
+}
+
+/** The user's own text. Each file keeps its own undo history. */
+export class FileEditor {
+  #states = new Map(); // path → EditorState
+  #path = "";
+  #canWrite = new Compartment();
+
+  constructor(host, { typed, save }) {
+    this.typed = typed;
+    this.save = save;
+    const root = rootIn(host);
+    this.view = new EditorView({ root, parent: root });
+  }
+
+  show(path, text, isWritable) {
+    if (this.#path !== path) {
+      if (this.#path) this.#states.set(this.#path, this.view.state);
+      this.#path = path;
+      this.view.setState(this.#states.get(path) ?? this.#newState(path, text));
+    }
+    this.view.dispatch({ effects: this.#canWrite.reconfigure(EditorState.readOnly.of(!isWritable)) });
+    replaceText(this.view, text, []);
+  }
+
+  forget(path) {
+    this.#states.delete(path);
+    if (this.#path === path) this.#path = "";
+  }
+
+  #newState(path, text) {
+    const save = () => (this.save(), true);
+    const told = EditorView.updateListener.of(({ docChanged, state, transactions }) => {
+      if (docChanged && !transactions.some((each) => each.annotation(Transaction.remote))) this.typed(this.#path, state.doc.toString());
+    });
+    const label = EditorView.contentAttributes.of({ "aria-label": `Text of ${path}` });
+    const keys = keymap.of([{ key: "Mod-s", run: save, preventDefault: true }, indentWithTab]);
+    return EditorState.create({ doc: text, extensions: [keys, ...common, told, label, this.#canWrite.of([]), ...languageIn(path)] });
+  }
+
+  destroy() {
+    this.view.destroy();
+  }
+}
+
+/** A text that is proposed, against the one that stands. It is shown only, and hunks can be kept and undone in it. */
+export class ReviewEditor {
+  #shown = { path: "", original: null, hasControls: false };
+  #isFollowing = true;
+
+  constructor(host, { marked }) {
+    this.marked = marked;
+    const root = rootIn(host);
+    this.view = new EditorView({ root, parent: root });
+    for (const type of ["wheel", "pointerdown", "touchmove"]) {
+      this.view.dom.addEventListener(type, () => (this.#isFollowing = false), { passive: true });
+    }
+  }
+
+  /** Show the text so far. `line` is the one that is being written, and is kept in sight until the user scrolls. */
+  show({ path, original, text, ranges = null, line = 0 }) {
+    const hasControls = ranges !== null;
+    this.ranges = ranges;
+    const known = this.#shown;
+    if (known.path !== path || known.original !== original || known.hasControls !== hasControls) {
+      if (known.path !== path || (!hasControls && known.hasControls)) this.#isFollowing = true;
+      const { scrollTop } = this.view.scrollDOM;
+      this.#shown = { path, original, hasControls };
+      this.view.setState(this.#newState(path, original, text, hasControls));
+      if (known.path === path) requestAnimationFrame(() => (this.view.scrollDOM.scrollTop = scrollTop));
+    }
+    const effects = line && this.#isFollowing ? [EditorView.scrollIntoView(this.#endOf(text, line), { y: "nearest", yMargin: 80 })] : [];
+    replaceText(this.view, text, effects);
+  }
+
+  #endOf(text, line) {
+    let at = 0;
+    for (let n = 1; n < line; n += 1) at = text.indexOf("\n", at) + 1 || text.length;
+    return Math.min(at, text.length);
+  }
+
+  #newState(path, original, text, hasControls) {
+    const mergeControls = hasControls ? (type) => this.#button(type) : false;
+    const merge = unifiedMergeView({ original, mergeControls, gutter: true, highlightChanges: true, diffConfig: { scanLimit: 500, timeout: 10 } });
+    const label = EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${path}` });
+    const locked = [EditorState.readOnly.of(true), EditorView.editable.of(false)];
+    return EditorState.create({ doc: text, extensions: [...common, ...locked, label, merge, ...languageIn(path)] });
+  }
+
+  #button(type) {
+    const button = document.createElement("button");
+    button.textContent = type === "accept" ? "keep" : "undo";
+    button.onmousedown = (event) => {
+      event.preventDefault();
+      const { number } = this.view.state.doc.lineAt(this.view.posAtDOM(button));
+      const range = this.ranges?.find(({ first, last }) => number >= first && number <= last + 1);
+      if (range) this.marked(range.hunk, type === "accept" ? "keep" : "undo");
+    };
+    return button;
+  }
+
+  destroy() {
+    this.view.destroy();
+  }
+}
+
+/** Replace what differs in one change, so that the cursor and the undo history stay. */
+function replaceText(view, text, effects) {
+  const old = view.state.doc.toString();
+  if (old === text) {
+    if (effects.length) view.dispatch({ effects });
+    return;
+  }
+  const most = Math.min(old.length, text.length);
+  let from = 0;
+  while (from < most && old.charCodeAt(from) === text.charCodeAt(from)) from += 1;
+  let behind = 0;
+  while (behind < most - from && old.charCodeAt(old.length - 1 - behind) === text.charCodeAt(text.length - 1 - behind)) behind += 1;
+  view.dispatch({
+    changes: { from, to: old.length - behind, insert: text.slice(from, text.length - behind) },
+    annotations: Transaction.remote.of(true),
+    effects,
+  });
+}

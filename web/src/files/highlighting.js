@@ -1,0 +1,35 @@
+// Colours for code in the talk. Owns the loading of the languages, which come with the editor in a file of their own when the
+// first piece of code is shown; until then code is plain.
+
+import { useValue, touch } from "../store.js";
+
+let languages = null; // the module, once it is there
+let isLoading = false;
+const highlighters = new Map(); // language → function or null
+
+/** Return a function that cuts code into pairs of text and class, or null where there is none (yet). */
+export function useHighlighter(language) {
+  return useValue(() => highlighterFor(language));
+}
+
+function highlighterFor(language) {
+  if (!language) return null;
+  if (!languages) {
+    load();
+    return null;
+  }
+  if (!highlighters.has(language)) highlighters.set(language, languages.highlighter(language));
+  return highlighters.get(language);
+}
+
+async function load() {
+  if (isLoading) return;
+  isLoading = true;
+  languages = await loadEditor();
+  touch();
+}
+
+/** Return the module with CodeMirror and the languages. */
+export function loadEditor() {
+  return import("./editor.js");
+}

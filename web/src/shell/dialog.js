@@ -1,0 +1,15 @@
+// A dialog over the page: the browser's own, which keeps the focus inside and closes with Esc.
+
+import { useEffect, useRef } from "preact/hooks";
+import { html } from "../html.js";
+
+export function Dialog({ label, close, className = "", children }) {
+  const element = useRef();
+  useEffect(() => {
+    const before = document.activeElement;
+    element.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+  const clicked = (event) => event.target === element.current && close();
+  return html`<dialog ref=${element} class=${className} aria-label=${label} onClose=${close} onClick=${clicked} onKeyDown=${(event) => event.stopPropagation()}>${children}</dialog>`;
+}
