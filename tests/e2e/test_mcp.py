@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.agent.loop.working import call
+from tests.agent.mcp import misbehaving
 from tests.e2e import npm
 from tests.e2e.conftest import NEW, TASK
 from tests.e2e.pypi import python_path
-from tests.e2e.terminal import PROGRAM, Home, Terminal
+from tests.e2e.terminal import PROGRAM, Home, Terminal, wait_until
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
@@ -68,8 +69,21 @@ def test_an_untrusted_folder_ends_a_task_that_cannot_ask(home: Home) -> None:
     told(home, "Done.")
     done = home.run("run", "Do it.")
     assert (done.code, "vivace trust" in done.err) == (4, True)
+    assert home.run("run", "Do it.", "--background").code == 4
     assert home.run("run", "Do it.", "--no-project").code == 0
     assert not (home.work / "ran").exists()
+
+
+def test_a_background_task_waits_for_a_yes_to_a_call(home: Home) -> None:
+    """`vivace tasks answer` lets the call of a server's tool run."""
+    named(home, bad={"command": sys.executable, "args": ["-S", misbehaving.__file__]})
+    told(home, call("bad__echo", text="hello"), "That was it.")
+    task = home.run("run", "Call it.", "--background").out.strip()
+    wait_until(lambda: '"waiting"' in home.run("tasks", "--output-format", "json").out, "the question")
+    assert "asks: bad__echo" in home.run("tasks").out
+    assert home.run("tasks", "answer", task, "yes").code == 0
+    watched = home.run("tasks", "watch", task)
+    assert (watched.code, watched.out.endswith("That was it.\n")) == (0, True), watched.err
 
 
 def test_a_real_git_server_lists_its_tools(home: Home) -> None:

@@ -39,12 +39,14 @@ def run_task(settings: Settings, given: Given) -> int:
 
 def start_in_background(settings: Settings, given: Given) -> int:
     """Start the task and print its id."""
+    uses_project = not given.no_project and bool(project_for(settings, Path.cwd()))
     task = start_task(
         with_model_here(settings),
         Path.cwd(),
         given.task,
         policy=_policy(given),
         limits=_limits(given),
+        uses_project=uses_project,
     )
     if given.output_format == "text":
         complain(f"`vivace tasks watch {task.id}` shows it, `vivace tasks take {task.id}` takes it over.")
@@ -67,8 +69,8 @@ async def _run(settings: Settings, given: Given, servers: list[NamedServer]) -> 
     connection = Connection(settings, face.progress)
     try:
         async with opened_servers(servers, Path.cwd()) as opened:
-            for problem in opened.problems:
-                face.progress(f"{problem.message} {problem.hint}".strip())
+            if servers:
+                face.show(opened.step())
             task = await open_task(
                 settings,
                 Path.cwd(),

@@ -47,6 +47,11 @@ class TaskSteps:
             case steps.TurnBegan():
                 self._text = None
                 self._say("thinking")
+            case steps.ServersOpened(servers=servers, problems=problems):
+                if servers:
+                    self._transcript.add(Note(f"tools of {', '.join(servers)}; each call asks"))
+                for problem in problems:
+                    self._transcript.add(Note(redact(problem), style="error"))
             case steps.CallStarted(tool=tool) | steps.CallEnded(tool=tool, status="done") if (
                 tool == PLAN_TOOL
             ):

@@ -1,11 +1,13 @@
 """A repository, and tasks in it that run in a process of their own or in this one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agent.tasks.tasking import commit, git
+from tests.server.serving import script
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control
@@ -13,6 +15,7 @@ from vivace.agent.tasks.store import TaskFolder
 from vivace.config import Settings
 
 Queue = Callable[..., TaskFolder]
+Start = Callable[..., tuple[Settings, TaskFolder]]
 
 
 @pytest.fixture
@@ -56,3 +59,38 @@ def queue(monkeypatch: pytest.MonkeyPatch, repository: Path) -> Queue:
             monkeypatch.undo()
 
     return queue
+
+
+@pytest.fixture
+def start(served: Settings, tmp_path: Path, repository: Path) -> Iterator[Start]:
+    """Start a task whose model says these messages, one a turn."""
+    started: list[TaskFolder] = []
+
+    def start(
+        *steps: str,
+        limits: TaskLimits | None = None,
+        context: Any = (),
+        policy: Policy | None = None,
+        uses_project: bool = True,
+        **options: Any,
+    ) -> tuple[Settings, TaskFolder]:
+        model = script(
+            tmp_path, f"script{len(started)}", steps=list(steps), **({"context_tokens": 60000} | options)
+        )
+        settings = served.having(model=model)
+        task = control.start_task(
+            settings,
+            repository,
+            "Do the task.",
+            policy=policy or Policy(),
+            limits=limits or TaskLimits(),
+            context=context,
+            uses_project=uses_project,
+        )
+        started.append(task)
+        return settings, task
+
+    yield start
+    for task in started:
+        control.stop_task(task)
+        control.remove_task(task)

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.server.serving import until
 from vivace.agent.tasks import control
 from vivace.agent.tasks.log import TaskLog
 from vivace.agent.tasks.records import RunnerBegan
+from vivace.agent.tasks.state import Status, TaskState
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.working import TaskWork
 from vivace.client import warm
@@ -32,6 +34,19 @@ def git(folder: Path, *arguments: str) -> str:
 def commit(folder: Path) -> None:
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "a commit")
+
+
+def wait_for(task: TaskFolder, status: Status) -> TaskState:
+    def reached() -> TaskState | None:
+        state = task.state()
+        assert state.status == status or not state.is_over, (state, task.output_file.read_text())
+        return state if state.status == status else None
+
+    return until(reached)  # type: ignore[return-value]
+
+
+def seen(task: TaskFolder, kind: type) -> list[Any]:
+    return [line.step for line in task.lines() if isinstance(line.step, kind)]
 
 
 def work_in_child(task: TaskFolder, settings: Settings, victim: Victim, at: int) -> bool:

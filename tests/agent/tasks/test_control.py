@@ -2,70 +2,23 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.agent.loop.working import call
+from tests.agent.tasks.conftest import Start
+from tests.agent.tasks.tasking import seen, wait_for
 from tests.sandboxes import needs_sandbox
-from tests.server.serving import script, until
+from tests.server.serving import until
 from vivace.agent.loop.steps import ApprovalAsked, CallEnded, Steered, TextGrew
 from vivace.agent.loop.task import TaskLimits
-from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control
 from vivace.agent.tasks.changes import read_changes
 from vivace.agent.tasks.records import RunnerBegan
-from vivace.agent.tasks.state import Status, TaskState
-from vivace.agent.tasks.store import TaskFolder
-from vivace.config import Settings
 from vivace.errors import TaskBusy, UsageError
 
 LONG = " ".join(f"{number} sheep" for number in range(400))
-Start = Callable[..., tuple[Settings, TaskFolder]]
-
-
-@pytest.fixture
-def start(served: Settings, tmp_path: Path, repository: Path) -> Iterator[Start]:
-    """Start a task whose model says these messages, one a turn."""
-    started: list[TaskFolder] = []
-
-    def start(
-        *steps: str, limits: TaskLimits | None = None, context: Any = (), **options: Any
-    ) -> tuple[Settings, TaskFolder]:
-        model = script(
-            tmp_path, f"script{len(started)}", steps=list(steps), **({"context_tokens": 60000} | options)
-        )
-        settings = served.having(model=model)
-        task = control.start_task(
-            settings,
-            repository,
-            "Do the task.",
-            policy=Policy(),
-            limits=limits or TaskLimits(),
-            context=context,
-        )
-        started.append(task)
-        return settings, task
-
-    yield start
-    for task in started:
-        control.stop_task(task)
-        control.remove_task(task)
-
-
-def wait_for(task: TaskFolder, status: Status) -> TaskState:
-    def reached() -> TaskState | None:
-        state = task.state()
-        assert state.status == status or not state.is_over, (state, task.output_file.read_text())
-        return state if state.status == status else None
-
-    return until(reached)  # type: ignore[return-value]
-
-
-def seen(task: TaskFolder, kind: type) -> list[Any]:
-    return [line.step for line in task.lines() if isinstance(line.step, kind)]
 
 
 def test_a_task_is_steered_between_two_tokens(start: Start) -> None:

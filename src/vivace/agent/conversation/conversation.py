@@ -335,6 +335,7 @@ class Conversation:
         self._work.cancel()
         await self._is_idle.wait()
         await self._prefiller.finish()
+        await self._work.close()
         await self._connection.close()
         self._transcript.close()
 

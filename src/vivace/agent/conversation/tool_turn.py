@@ -28,6 +28,7 @@ from vivace.agent.loop.task import Task, TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.agent.prompting import read_prompt, user
+from vivace.agent.tools.base import Tool
 from vivace.agent.turn_events import (
     AnswerStarted,
     Failed,
@@ -109,14 +110,16 @@ async def open_tool_turn(
     has_strangers_text: bool,
     retold: Sequence[Turn],
     files: Files = DISK,
+    foreign_tools: Sequence[Tool] = (),
 ) -> ToolTurn:
     """Return the turn that works on a message. `retold`: what the model is told where it has no log."""
     folder = Path(history.folder)
     shown = StepPresenter(presenter, folder)
-    desk = await open_desk(folder, history.turns[-1].text, shown, rules.policy, journal)
+    message = history.turns[-1].text
+    desk = await open_desk(folder, message, shown, rules.policy, journal, foreign_tools=foreign_tools)
     desk.context.writes.files = files
     desk.kept = rules.kept
-    desk.is_tainted = has_strangers_text or any(turn.steps for turn in history.turns)
+    desk.is_tainted |= has_strangers_text or any(turn.steps for turn in history.turns)
     before: tuple[Item, ...] = (
         *read_prompt("task"),
         *opening_summary(history.compaction),

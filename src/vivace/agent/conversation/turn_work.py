@@ -34,6 +34,9 @@ from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.loop.opening import can_call_tools, recall
+from vivace.agent.loop.steps import ServersOpened
+from vivace.agent.mcp.opening import ServerPool, servers_without_asking
+from vivace.agent.mcp.tool import McpTool
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.permissions.policy import Policy
@@ -44,6 +47,7 @@ from vivace.agent.turn_events import (
     CodeRead,
     IntentDecided,
     Retold,
+    TaskStepped,
     TurnKind,
 )
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
@@ -71,6 +75,8 @@ class TurnWork:
         self._answering: Answering | None = None
         self._tool_turn: ToolTurn | None = None  # of a model that can call tools
         self._rules = ToolRules()
+        self._servers = ServerPool(Path(history.folder))
+        self._servers_shown: ServersOpened | None = None
         self._steer = ""  # for work that cannot be steered: it is begun again with it
         self._is_stopping = False
         self._late: list[str] = []  # steers that came when everything was said
@@ -218,11 +224,31 @@ class TurnWork:
             has_strangers_text=recalled.has_strangers_text,
             retold=await self._retold_turns(content),
             files=self._files,
+            foreign_tools=await self._foreign_tools(),
         )
         try:
             return await self._tool_turn.run()
         finally:
             self._tool_turn = None
+
+    async def _foreign_tools(self) -> list[McpTool]:
+        """Return the tools of MCP servers, which run as long as the conversation. Say what is new of them.
+
+        Where nobody may be asked no call would be allowed, so none is started.
+        """
+        if self.policy.asking == "never":
+            return []
+        named = await asyncio.to_thread(servers_without_asking, self._connection.settings, self._folder)
+        opened = await self._servers.use(named.servers)
+        step = opened.step(named.problems)
+        if step != (self._servers_shown or ServersOpened()):
+            self._presenter.show(TaskStepped(step, self._folder))
+        self._servers_shown = step
+        return opened.tools
+
+    async def close(self) -> None:
+        """End the MCP servers of this conversation."""
+        await self._servers.close()
 
     @property
     def policy(self) -> Policy:

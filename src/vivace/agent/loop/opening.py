@@ -65,15 +65,13 @@ async def open_task(
 ) -> Task:
     """Return a task in this folder. Nothing is asked yet.
 
-    `foreign_tools` are those of other programs: what they say of themselves is text that the user did not
-    write, so the task is tainted from the beginning.
+    `foreign_tools` are those of other programs.
     """
     check_instruction(instruction)
     journal = Journal(settings.state_dir / "undo")
-    desk = await open_desk(folder, instruction, presenter, policy, journal)
+    desk = await open_desk(folder, instruction, presenter, policy, journal, foreign_tools=foreign_tools)
     desk.recalled = await asyncio.to_thread(recall, settings, folder, instruction)
-    desk.tools = [*desk.tools, *foreign_tools]
-    desk.is_tainted = desk.recalled.has_strangers_text or bool(foreign_tools)
+    desk.is_tainted |= desk.recalled.has_strangers_text
     checkpoint = new_checkpoint(opening_message(desk.recalled, instruction))
     return Task(new_id(), connection, settings.model, desk, limits, checkpoint)
 
@@ -99,17 +97,21 @@ async def open_desk(
     presenter: TaskPresenter,
     policy: Policy,
     journal: Journal,
+    *,
     project_folder: Path | None = None,
+    foreign_tools: Sequence[Tool] = (),
 ) -> Desk:
     """Return what the turns of a task in this folder share. Finish what a killed one was writing.
 
-    `project_folder` has the project's own policy, if the task works on a copy of it.
+    `project_folder` has the project's own policy, if the task works on a copy of it. What `foreign_tools` say
+    of themselves is text that the user did not write, so with them a task is tainted from the beginning.
     """
     project = project_policy(project_folder or folder)
     policies = (policy, project) if project else (policy,)
     context = ToolContext(folder, policies, has_sandbox=await has_sandbox())
     journal.heal()
-    return Desk(own_tools(), context, journal, instruction, presenter)
+    tools = [*own_tools(), *foreign_tools]
+    return Desk(tools, context, journal, instruction, presenter, is_tainted=bool(foreign_tools))
 
 
 async def has_sandbox() -> bool:

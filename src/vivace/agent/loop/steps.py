@@ -40,6 +40,13 @@ class MemoryRead(Record, frozen=True, tag="task.memory"):
     problem: str = ""  # why the notes could not be read
 
 
+class ServersOpened(Record, frozen=True, tag="task.servers"):
+    """The model has the tools of these MCP servers, each call of which asks."""
+
+    servers: tuple[str, ...] = ()  # their names
+    problems: tuple[str, ...] = ()  # why others are missing
+
+
 class TaskResumed(Record, frozen=True, tag="task.resumed"):
     """A task that was interrupted, or had ended, goes on from its log."""
 
@@ -204,6 +211,7 @@ class TaskEnded(Record, frozen=True, tag="task.ended"):
 AnyStep = (
     TaskStarted
     | MemoryRead
+    | ServersOpened
     | TaskResumed
     | TurnBegan
     | ModelAnswered

@@ -43,6 +43,7 @@ class NamedServer:
     name: str
     server: McpServer
     is_project: bool  # named by the project, not by the user
+    programs: Mapping[str, str] = field(default_factory=dict)  # sha-256 of the project's, as they are trusted
     variables: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False, compare=False)
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vivace.agent.mcp.servers import NamedServer
 from vivace.agent.tools.bounded import printable
+from vivace.agent.trust.project import program_digest
 from vivace.errors import McpProblem
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class StdioTransport:
 
     async def _started(self) -> asyncio.subprocess.Process:
         server = self._named.server
+        self._check_programs()
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}
         try:
             return await asyncio.create_subprocess_exec(
@@ -77,6 +79,15 @@ class StdioTransport:
                 f"The MCP server {self._named.name} could not be started: {error}.",
                 f"It is started with: {server.line}",
             ) from error
+
+    def _check_programs(self) -> None:
+        """Raise McpProblem if a program of the project is another one by now: a task may have written it."""
+        for name, digest in self._named.programs.items():
+            if program_digest(self._folder / name) != digest:
+                raise McpProblem(
+                    f"The MCP server {self._named.name} is not started: {name} is not what was trusted.",
+                    "`vivace trust` shows what it would run, and asks.",
+                )
 
     async def _receive(
         self, process: asyncio.subprocess.Process, incoming: "MemoryObjectSendStream[SessionMessage]"

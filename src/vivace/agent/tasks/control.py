@@ -56,11 +56,13 @@ def start_task(
     limits: TaskLimits,
     context: Sequence[dict[str, Any]] = (),
     workflow: WorkflowStarted | None = None,
+    uses_project: bool = True,
 ) -> TaskFolder:
     """Begin a task in the background. Return when its workplace is there and its process is started.
 
     `context` is what was said before in a conversation, as items of a request's input. With a `workflow` its
-    steps are the task, and `instruction` only names it.
+    steps are the task, and `instruction` only names it. `uses_project`: with the MCP servers that the folder
+    names, if they are trusted.
     """
     check_instruction(instruction)
     folder = folder.resolve()
@@ -85,6 +87,7 @@ def start_task(
             context=tuple(context),
             opening=opening_message(recalled, instruction),
             is_tainted=recalled.has_strangers_text,
+            uses_project=uses_project,
         )
         with TaskLog(task.log_file) as log:
             log.append(queued)

@@ -36,6 +36,7 @@ class TaskQueued(Record, frozen=True, tag="task.queued"):
     context: tuple[dict[str, Any], ...] = ()  # what was said before, as items of a request
     opening: str = ""  # the task with what is remembered about it; "": the task as it is
     is_tainted: bool = False  # a part of that was not written by the user
+    uses_project: bool = False  # with the MCP servers that the folder names, if they are trusted
 
 
 class RunnerBegan(Record, frozen=True, tag="runner.started"):

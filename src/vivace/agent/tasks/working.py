@@ -18,6 +18,9 @@ from vivace.agent.loop.steps import (
     TaskEnded,
 )
 from vivace.agent.loop.task import UNATTENDED, Task
+from vivace.agent.mcp.opening import NamedServers, ServerPool, servers_without_asking
+from vivace.agent.mcp.servers import user_servers
+from vivace.agent.mcp.tool import McpTool
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import resuming
 from vivace.agent.tasks.inbox import POLL_S, Message, read_after, size_of
@@ -49,9 +52,10 @@ class TaskWork:
         self._log = TaskLog(folder.log_file)
         self._face = LogFace(self._log)
         self._taken = state_of(folder.lines()).messages_taken
-        settings = settings.having(model=self._queued.model)
+        self._settings = settings = settings.having(model=self._queued.model)
         is_small, turns = self._queued.way == "units", self._queued.limits.turns
         self._connection = Connection(settings, max_turns=turns if is_small else None, tier="background")
+        self._servers = ServerPool(Path(self._queued.workspace))
         self._steering: set[asyncio.Task[bool]] = set()
 
     async def run(self) -> TaskEnded:
@@ -63,6 +67,7 @@ class TaskWork:
                 if ended.reason != "completed" or not self._read_earlier():
                     return ended
         finally:
+            await self._servers.close()
             await self._connection.close()
             self._log.close()
 
@@ -85,16 +90,41 @@ class TaskWork:
             return UnitsTask(queued, self._connection, self._face, journal, self._folder.lines())
         workspace, project = Path(queued.workspace), Path(queued.folder)
         policy = Policy(queued.access, queued.asking)
-        desk = await open_desk(workspace, queued.task, self._face, policy, journal, project)
+        tools = await self._foreign_tools() if queued.way == "tools" and queued.asking != "never" else []
+        desk = await open_desk(
+            workspace,
+            queued.task,
+            self._face,
+            policy,
+            journal,
+            project_folder=project,
+            foreign_tools=tools,
+        )
         if queued.way == "workflow":
             steps = [line.step for line in self._folder.lines()]
             return WorkflowRun(queued.id, desk, self._connection, queued.limits, steps)
         resuming.close_calls(self._folder.lines(), desk)
         lines = self._folder.lines()
         progress = resuming.progress_of(lines)
-        desk.is_tainted, desk.entries = progress.is_tainted, progress.entries
+        desk.is_tainted |= progress.is_tainted
+        desk.entries = progress.entries
         checkpoint, limits = resuming.checkpoint_of(lines), resuming.limits_of(lines)
         return Task(queued.id, self._connection, queued.model, desk, limits, checkpoint, UNATTENDED)
+
+    async def _foreign_tools(self) -> list[McpTool]:
+        """Return the tools of MCP servers, which run in the workplace. The log says what is missing, and why.
+
+        Trust is looked at each time the task goes on, in the user's folder, which the task cannot write.
+        """
+        queued = self._queued
+        if queued.uses_project:
+            named = servers_without_asking(self._settings, Path(queued.folder))
+        else:
+            named = NamedServers(tuple(user_servers(self._settings.mcp_servers)))
+        opened = await self._servers.use(named.servers)
+        if named.servers or named.problems:
+            self._face.show(opened.step(named.problems))
+        return opened.tools
 
     # ---- messages ---------------------------------------------------------------------------------
 

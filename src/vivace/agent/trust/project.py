@@ -104,9 +104,14 @@ def _programs(root: Path, mcp: bytes | None) -> dict[str, str]:
         for word in (named.server.command, *named.server.args):
             path = Path(os.path.realpath(root / word)) if word and "\0" not in word else root
             if path.is_relative_to(root) and path.is_file():
-                data = _read_plain(path, MAX_PROGRAM_BYTES)
-                found[str(path.relative_to(root))] = hashlib.sha256(data or b"too large").hexdigest()
+                found[str(path.relative_to(root))] = program_digest(path)
     return found
+
+
+def program_digest(path: Path) -> str:
+    """Return the hash of a program as it is now."""
+    data = _read_plain(path, MAX_PROGRAM_BYTES)
+    return hashlib.sha256(data or b"too large").hexdigest()
 
 
 def _unreadable(path: Path, problem: str) -> ConfigError:

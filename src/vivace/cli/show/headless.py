@@ -98,6 +98,9 @@ class HeadlessPresenter:
                 self._write(printable(text))
             case steps.TurnBegan():
                 self._end_line()
+            case steps.ServersOpened(problems=problems):
+                for problem in problems:
+                    self.progress(redact(printable(problem)))
             case steps.CallStarted(tool=tool, title=title):
                 self.progress(redact(printable(f"· {tool} {title}")))
             case steps.CallEnded(tool=tool, status=status, summary=summary) if status != "done":

@@ -19,6 +19,7 @@ from vivace.agent.loop.steps import (
     MemoryRead,
     PlanUpdated,
     RedactedSteps,
+    ServersOpened,
     Steered,
     StepBegan,
     StepEnded,
@@ -67,6 +68,9 @@ class TaskFace:
                 self._write(printable(text))
             case MemoryRead(files=files, notes=notes, problem=problem):
                 self.progress("\n".join(filter(None, [_memory_in_words(files, notes), problem])))
+            case ServersOpened(problems=problems):
+                for problem in problems:
+                    self.progress(printable(problem))
             case CallStarted(tool=tool, title=title):
                 self._line(f"· {tool} {_one_line(title)}")
             case CallEnded(tool=tool, status=status, summary=summary) if status != "done":
