@@ -5,6 +5,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ net.Server.prototype.listen = function (port, ...rest) {
 """
 
 
-async def run(servers: OpenServers, name: str, folder: Path, **arguments: object) -> ToolResult:
+async def run(servers: OpenServers, name: str, folder: Path, **arguments: Any) -> ToolResult:
     tool = next(each for each in servers.tools if each.name == name)
     return await call(tool, context_for(folder), **arguments)
 
