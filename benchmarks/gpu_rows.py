@@ -71,6 +71,15 @@ TILES = {  # of products over 64 rows
 }
 
 
+TILES_32 = {
+    "gate_up": [Tile(64, 4, 2), Tile(128, 4, 3), Tile(32, 4, 3), Tile(64, 8, 3)],
+    "down": [Tile(64, 4, 3), Tile(32, 4, 3), Tile(32, 4, 2)],
+    "qkv": [Tile(64, 4, 3), Tile(16, 4, 3), Tile(32, 4, 2)],
+    "out": [Tile(64, 4, 3), Tile(16, 4, 3), Tile(32, 4, 2)],
+    "head": [Tile(64, 4, 3), Tile(128, 8, 3), Tile(64, 4, 4)],
+}
+
+
 class Letters:
     end_tokens = frozenset({3})
 
@@ -338,6 +347,16 @@ def kernels(bench: Bench, until: float) -> None:
 
 
 def variants(bench: Bench, until: float) -> None:
+    def tiled_32(name: str, tile: Tile) -> str:
+        before = product.TILES.get((name, 32))
+        product.TILES[name, 32] = tile
+        try:
+            return cut(32, {})
+        finally:
+            product.TILES.pop((name, 32))
+            if before:
+                product.TILES[name, 32] = before
+
     def cut(rows: int, change: dict[str, Any]) -> str:
         with bench.using(bench.variant(rows, change) if change else bench.base[rows]):
             return f"{bench.pass_us(rows):7.0f} µs, 1.2k {bench.pass_us(rows, 1200):7.0f}"
@@ -363,7 +382,12 @@ def variants(bench: Bench, until: float) -> None:
         label = " ".join(f"{key.removeprefix('attention_')}={value}" for key, value in change.items())
         attempt(f"cut: {rows} {label}", lambda r=rows, c=change: cut(r, c), until)  # type: ignore[misc]
     attempt("64 rows, no overlap", serial, until)
-    for name, tiles in TILES.items():
+    attempt("32 rows as they are", lambda: cut(32, {}), until)
+    for name, tiles in TILES_32.items():
+        for tile in tiles:
+            label = f"32: {name} {tile.rows} rows {tile.warps} warps {tile.stages}"
+            attempt(label, lambda n=name, t=tile: tiled_32(n, t), until)  # type: ignore[misc]
+    for name, tiles in TILES.items():  # of 64 rows
         for tile in tiles:
             label = f"tile: {name} {tile.rows} rows {tile.warps} warps {tile.stages}"
             attempt(label, lambda n=name, t=tile: tiled(n, t), until)  # type: ignore[misc]

@@ -19,12 +19,7 @@ from vivace.errors import RequestRefused
 
 OUTPUT_TOKENS = 300
 SILENCE_S = 120.0
-TASKS = (
-    "Write the numbers from 1 to 400 in words, one on each line, and nothing else.",
-    "Write a long Python module with a class for a bank account, its history and its tests.",
-    "Explain in detail how a web browser shows a page, step by step, from the address to the pixels.",
-    "Write a long story about a lighthouse keeper and the sea.",
-)
+TEMPERATURE = 0.5
 
 
 def measure_team(server: BenchServer, users: int, *, tokens: int = OUTPUT_TOKENS) -> Section:
@@ -36,9 +31,12 @@ def measure_team(server: BenchServer, users: int, *, tokens: int = OUTPUT_TOKENS
 
 
 def _request(user: int, tokens: int) -> dict[str, object]:
-    # The number stands first: what one user's prompt leaves in the KV is of no use to the others.
-    text = f"User {user}: {TASKS[user % len(TASKS)]}"
-    return {"input": text, "store": False, "max_output_tokens": tokens, "temperature": 1.0, "seed": user}
+    """Ask for a text that is longer than `tokens`, another one of every user."""
+    text = (
+        f"Count from {17 * user + 1} to {17 * user + 900}: write each number in words on a line of its own."
+    )
+    sampled = {"temperature": TEMPERATURE, "seed": user}
+    return {"input": text, "store": False, "max_output_tokens": tokens, **sampled}
 
 
 def _read_all(clients: list[SocketClient], requests: Sequence[dict[str, object]]) -> list[MeasuredTurn]:

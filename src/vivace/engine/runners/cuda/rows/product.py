@@ -31,6 +31,10 @@ TILES = {  # by what is multiplied and rows, as measured on an H200 (docs/gpu-no
     ("out", 64): Tile(32, 4, 3),
     ("gate_up", 64): Tile(64, 4, 2),
     ("down", 64): Tile(64, 4, 3),
+    ("qkv", 32): Tile(16, 4, 3),
+    ("out", 32): Tile(16, 4, 3),
+    ("gate_up", 32): Tile(64, 4, 3),
+    ("down", 32): Tile(64, 4, 3),
 }
 
 
