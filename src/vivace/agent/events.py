@@ -29,9 +29,13 @@ from vivace.agent.talk_events import (
     CompactionUndone,
     EditsRedone,
     EditsUndone,
+    FacesChanged,
+    ModelChanged,
     NoteAdded,
+    OptionsChanged,
     PromptWarmed,
     QueueChanged,
+    Renamed,
     Rewound,
     SideEnded,
     SideGrew,
@@ -100,6 +104,10 @@ AgentEvent = (
     | EditsUndone
     | EditsRedone
     | NoteAdded
+    | ModelChanged
+    | OptionsChanged
+    | Renamed
+    | FacesChanged
     | TaskStepped
     | SideStarted
     | SideGrew

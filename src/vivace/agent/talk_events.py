@@ -6,6 +6,7 @@ Owns shapes only. Does not own the turns (`turn_events`) nor how anything is sho
 from dataclasses import dataclass
 from typing import Literal
 
+from vivace.agent.options import Options
 from vivace.agent.turn_events import TurnStatus
 
 
@@ -86,6 +87,34 @@ class NoteAdded:
     """The model is told this in front of the next message."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class ModelChanged:
+    """Another model answers from the next turn on."""
+
+    model: str
+
+
+@dataclass(frozen=True)
+class OptionsChanged:
+    """A face has set how hard edits are tried, what asks, or which tests are run. Not kept."""
+
+    options: Options
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """The user gave the conversation another name; "" takes it away."""
+
+    title: str
+
+
+@dataclass(frozen=True)
+class FacesChanged:
+    """These other faces have the conversation open, such as `browser`. Not kept."""
+
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class TurnStarted:
     turn: int  # 1 for the first of the conversation
     text: str
     mentions: tuple[str, ...]  # `path` or `path:name`, without the @
+    at_s: float = 0.0  # Unix time
 
 
 @dataclass(frozen=True)

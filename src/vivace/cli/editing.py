@@ -11,12 +11,13 @@ from pathlib import Path
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.find.target import parse_target
-from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.model import Model
+from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.trust.settings import with_project_settings
 from vivace.agent.turn_events import Failed

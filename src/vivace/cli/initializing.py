@@ -8,10 +8,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from vivace.agent.edits.flow import Approval, show_and_offer
+from vivace.agent.edits.flow import show_and_offer
 from vivace.agent.memory.first_draft import INSTRUCTION, check_absent, draft, proposed, summarize
 from vivace.agent.memory.instructions import project_root
 from vivace.agent.model import Model
+from vivace.agent.options import Approval
 from vivace.agent.turn_events import Failed
 from vivace.cli.connection import with_model, with_model_here
 from vivace.cli.show.terminal import TerminalPresenter

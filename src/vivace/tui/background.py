@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.talk import Talk
 from vivace.agent.edit_events import EditStarted
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.task import TaskLimits
@@ -113,7 +113,7 @@ def short_id(task_id: str) -> str:
     return task_id.rpartition("-")[2]
 
 
-async def take_over(talk: Conversation, task: TaskFolder) -> None:
+async def take_over(talk: Talk, task: TaskFolder) -> None:
     """Offer the changes of a task as a turn of the conversation: all of it, by hunk, or edited first."""
     taking = await asyncio.to_thread(open_taking, task)
     if taking.is_empty:

@@ -99,7 +99,7 @@ async def test_steers_at_any_moment_are_answered(begin: Begin, face: Face) -> No
         answers = [attempt.text for turn in talk.turns[before:] for attempt in turn.attempts]
         assert answers[-1] == "Bonjour.", answers
         assert talk.queue.messages == ()
-        talk.rewind(talk.turns[before].number)
+        await talk.rewind(talk.turns[before].number)
 
 
 async def test_stopping_leaves_the_queue(begin: Begin, face: Face) -> None:

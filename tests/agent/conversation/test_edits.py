@@ -123,7 +123,7 @@ async def test_rewinding_takes_code_and_talk_back(begin: Begin, task: Path) -> N
     talk = begin(EDITING)
     await talk.send("What is this?")
     await talk.send("make @task.py:show shout")
-    rewound = talk.rewind(2)
+    rewound = await talk.rewind(2)
     assert (read(task), [turn.number for turn in talk.turns]) == (OLD, [1])
     assert rewound.paths == (str(task),)
     assert (await talk.send("What did you do?")).number == 3
@@ -133,7 +133,7 @@ async def test_rewinding_only_code_tells_the_model(begin: Begin, task: Path) -> 
     """The talk stays, the file is as it was, and the next answer knows it."""
     talk = begin(EDITING)
     await talk.send("make @task.py:show shout")
-    talk.rewind(1, talk=False)
+    await talk.rewind(1, talk=False)
     assert (read(task), talk.turns[0].edits[0].outcome) == (OLD, "undone")
     assert (await talk.send("What did you do?")).answer == "I know it was taken back."
 
@@ -145,13 +145,13 @@ async def test_what_was_rewound_as_one_is_redone_as_one(begin: Begin, task: Path
     talk = begin(EDITING)
     await talk.send("make @task.py:show shout")
     await talk.send("make @other.py:show shout")
-    talk.rewind(1, talk=False)
+    await talk.rewind(1, talk=False)
     assert (read(task), read(other)) == (OLD, OLD)
-    talk.redo()
+    await talk.redo()
     assert (read(task), read(other)) == (NEW, NEW)
     assert [turn.edits[0].outcome for turn in talk.turns] == ["applied", "applied"]
     with pytest.raises(NothingToUndo):
-        talk.redo()
+        await talk.redo()
 
 
 async def test_an_edit_undone_elsewhere_is_passed_over(begin: Begin, task: Path) -> None:
@@ -160,7 +160,7 @@ async def test_an_edit_undone_elsewhere_is_passed_over(begin: Begin, task: Path)
     await talk.send("make @task.py:show shout")
     talk._journal.undo()
     with pytest.raises(NothingToUndo, match="no edit of this conversation"):
-        talk.undo()
+        await talk.undo()
     assert read(task) == OLD
 
 
@@ -168,15 +168,15 @@ async def test_edits_are_undone_and_redone(begin: Begin, task: Path) -> None:
     """The newest edit is taken back, and brought back again; the model is told."""
     talk = begin(EDITING)
     with pytest.raises(NothingToUndo):
-        talk.undo()
+        await talk.undo()
     await talk.send("make @task.py:show shout")
-    talk.undo()
+    await talk.undo()
     assert (read(task), talk.turns[0].edits[0].outcome) == (OLD, "undone")
     assert (await talk.send("What did I do?")).answer == "I know it was taken back."
-    talk.redo()
+    await talk.redo()
     assert (read(task), talk.turns[0].edits[0].outcome) == (NEW, "applied")
     with pytest.raises(NothingToUndo):
-        talk.redo()
+        await talk.redo()
 
 
 async def test_a_file_that_changed_since_is_not_rewound(begin: Begin, task: Path) -> None:
@@ -185,10 +185,10 @@ async def test_a_file_that_changed_since_is_not_rewound(begin: Begin, task: Path
     await talk.send("make @task.py:show shout")
     write(task, "mine")
     with pytest.raises(NothingToUndo):
-        talk.rewind(1)
+        await talk.rewind(1)
     assert (read(task), len(talk.turns)) == ("mine", 1)
     with pytest.raises(UsageError):
-        talk.rewind(7)
+        await talk.rewind(7)
 
 
 async def test_the_open_buffer_is_edited_and_written_by_the_face(begin: Begin, task: Path) -> None:
@@ -201,7 +201,7 @@ async def test_the_open_buffer_is_edited_and_written_by_the_face(begin: Begin, t
     turn = await talk.send("make @task.py:show shout")
     assert (turn.status, turn.edits[0].outcome) == ("completed", "applied")
     assert editor.buffers[task] == read(task) == unsaved.replace(OLD, NEW)
-    talk.undo()
+    await talk.undo()
     assert read(task) == unsaved
 
 

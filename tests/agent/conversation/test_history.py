@@ -41,7 +41,7 @@ async def test_a_fork_goes_on_by_itself(begin: Begin) -> None:
     """Both have what was said before, and each has its own turns behind it."""
     talk = begin({"left": "Left.", "right": "Right.", "": "Hello."})
     await talk.send("What is this?")
-    async with talk.fork() as other:
+    async with await talk.fork() as other:
         assert (await other.send("What is left?")).answer == "Left."
         assert (await talk.send("What is right?")).answer == "Right."
         assert [turn.text for turn in other.turns] == ["What is this?", "What is left?"]
@@ -59,8 +59,8 @@ async def test_compacting_keeps_the_users_words(begin: Begin, face: Face) -> Non
     assert face.seen(Compacted) == [compacted]
     after = await talk.send("What now?")
     assert after.total_tokens < before.total_tokens
-    talk.rewind(after.number)
-    talk.undo_compact()
+    await talk.rewind(after.number)
+    await talk.undo_compact()
     assert (await talk.send("What now?")).total_tokens > before.total_tokens
 
 

@@ -47,7 +47,7 @@ async def test_every_mention_is_edited(begin: Begin, shop: Path) -> None:
         APP.replace("return total", "return amount"),
     )
     assert to_markdown(talk.history).count("Written.") == 2
-    talk.undo()
+    await talk.undo()
     assert texts(shop.parent) == (SHOP, APP)
 
 
@@ -78,7 +78,7 @@ async def test_it_is_all_that_was_edited_before(begin: Begin, face: Face) -> Non
     """An instruction that refers back to an edit of two units is about both."""
     talk = begin(TALK)
     await talk.send("change @shop.py:other and @app.py:main for me")
-    talk.undo()
+    await talk.undo()
     await talk.send("do it again")
     located = [event.unit.name for event in face.seen(UnitLocated)]
     assert located == ["other", "main", "other", "main"]
@@ -91,7 +91,7 @@ async def test_a_named_file_that_is_not_there_is_made(begin: Begin, face: Face, 
     made = shop.parent / "slug.py"
     assert face.seen(FileChosen) == [FileChosen(made, "name")]
     assert made.read_text() == SLUG
-    talk.undo()
+    await talk.undo()
     assert not made.exists()
 
 

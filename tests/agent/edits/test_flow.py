@@ -20,11 +20,12 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.find.target import parse_target
-from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.edits.scope import read_scope
 from vivace.agent.events import AgentEvent
 from vivace.agent.model import Model
+from vivace.agent.options import Approval
 from vivace.agent.turn_events import (
     AnswerGrew,
     AnswerStarted,

@@ -19,31 +19,32 @@ from vivace.agent.conversation.beside import answer_beside
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.context import ContextUse, count_context
 from vivace.agent.conversation.message.mentions import mentions_in
-from vivace.agent.conversation.message.prompt import opening_summary, told, turns_since_summary
 from vivace.agent.conversation.prefilling import Prefiller
 from vivace.agent.conversation.queue import MessageQueue
-from vivace.agent.conversation.transcript.export import to_markdown
+from vivace.agent.conversation.talk import Offer, Talk
 from vivace.agent.conversation.transcript.file import Transcript, new_id, read_history
-from vivace.agent.conversation.transcript.history import EditResult, History, Turn
+from vivace.agent.conversation.transcript.history import TITLE_CHARS, EditResult, History, Turn
+from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
 from vivace.agent.conversation.transcript.schema import SCHEMA
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted, ModelChosen
-from vivace.agent.conversation.turn_work import Offer, TurnWork
+from vivace.agent.conversation.transcript.talk_records import ConversationStarted
+from vivace.agent.conversation.turn_work import TurnWork
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.flow import Approval, show_and_offer
+from vivace.agent.edits.flow import show_and_offer
 from vivace.agent.edits.proposal import Proposal
-from vivace.agent.effort import Effort
 from vivace.agent.events import AgentEvent
-from vivace.agent.permissions.policy import Policy
+from vivace.agent.options import Options
 from vivace.agent.presenter import Presenter
-from vivace.agent.prompting import Message
 from vivace.agent.talk_events import (
     Compacted,
     CompactionUndone,
     EditsRedone,
     EditsUndone,
+    ModelChanged,
     NoteAdded,
+    OptionsChanged,
+    Renamed,
     Rewound,
 )
 from vivace.agent.turn_events import (
@@ -55,24 +56,24 @@ from vivace.agent.turn_events import (
 from vivace.errors import ConversationBusy, NothingToUndo, UsageError, VivaceError
 
 
-class Conversation:
-    """Open one with `open_conversation` or `resume_conversation`. All methods belong to one event loop."""
+class Conversation(Talk):
+    """A conversation that this process holds: open one with `open_conversation` or `resume_conversation`."""
 
     def __init__(
         self,
         history: History,
+        log: RecordLog,
         transcript: Transcript,
         connection: Connection,
         face: Presenter,
         files: Files = DISK,
     ) -> None:
         """`files` are those of the face: it may have some open, and write accepted changes itself."""
-        self._history = history
+        super().__init__(history, log, connection)
         self._transcript = transcript
-        self._connection = connection
         self._face = face
         self._files = files
-        self._presenter = RecordingPresenter(face, transcript, history)
+        self._presenter = RecordingPresenter(face, transcript, history, log)
         self._journal = Journal(connection.settings.state_dir / "undo")
         self._journal.heal()
         self._work = TurnWork(history, connection, self._presenter, self._journal, files)
@@ -80,75 +81,45 @@ class Conversation:
         self._is_idle = asyncio.Event()  # set while no turn runs
         self._is_idle.set()
         self._is_stopped = False  # the user wants no more of this: what is queued stays there
-        self.queue = MessageQueue(history.queue, self._show)
+        self._queue = MessageQueue(history.queue, self._show)
 
     # ---- what it is -------------------------------------------------------------------------------
 
     @property
-    def id(self) -> str:
-        return self._history.id
-
-    @property
-    def folder(self) -> Path:
-        return Path(self._history.folder)
-
-    @property
-    def model(self) -> str:
-        return self._history.model
-
-    @model.setter
-    def model(self, name: str) -> None:
-        """Let another model answer from the next turn on."""
-        if name != self.model:
-            self._presenter.write(ModelChosen(model=name))
-
-    @property
-    def connection(self) -> Connection:
-        """Return the way to the server, to open it before the first turn or to renew it."""
-        return self._connection
-
-    @property
-    def approval(self) -> Approval:
-        """Return whether the user is asked about each edit (`ask`), or yes or no was said beforehand."""
-        return self._work.approval
-
-    @approval.setter
-    def approval(self, approval: Approval) -> None:
-        self._work.approval = approval
-
-    @property
-    def policy(self) -> Policy:
-        """What calls of tools may do by themselves; a change counts from the next call on."""
-        return self._work.policy
-
-    @policy.setter
-    def policy(self, policy: Policy) -> None:
-        self._work.policy = policy
-
-    @property
-    def effort(self) -> Effort:
-        """How hard edits are tried; may be changed between any two turns."""
-        return self._work.effort
-
-    @effort.setter
-    def effort(self, effort: Effort) -> None:
-        self._work.effort = effort
-
-    @property
-    def turns(self) -> Sequence[Turn]:
-        """Return the turns that stand, oldest first. The last may be running."""
-        return self._history.turns
-
-    @property
-    def history(self) -> History:
-        """Return the whole state, to be read only."""
-        return self._history
+    def queue(self) -> MessageQueue:
+        return self._queue
 
     @property
     def is_running(self) -> bool:
         return not self._is_idle.is_set()
 
+    @property
+    def is_held(self) -> bool:
+        return True
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def options(self) -> Options:
+        work = self._work
+        return Options(work.effort, work.approval, work.policy, self._connection.settings.test_command)
+
+    def use(self, options: Options) -> None:
+        self._work.effort, self._work.approval = options.effort, options.approval
+        self._work.policy = options.policy
+        if options.test_command != self._connection.settings.test_command:
+            self._connection.settings = self._connection.settings.having(test_command=options.test_command)
+        self._show(OptionsChanged(options))
+
+    def use_model(self, name: str) -> None:
+        self._show(ModelChanged(name))
+
     # ---- talking ----------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        pass  # it shows events from the beginning on
 
     async def send(
         self, text: str, mentions: Sequence[str] | None = None, *, kind: TurnKind | None = None
@@ -170,6 +141,10 @@ class Conversation:
             self._is_idle.set()
         return turn
 
+    async def run_queue(self) -> None:
+        if not self.is_running and (message := self.queue.take()):
+            await self.send(message.text, message.mentions)
+
     async def offer(self, text: str, proposal: Proposal) -> Turn:
         """Run one turn that asks about a proposal which no model has to write. `text` is its message."""
 
@@ -190,11 +165,6 @@ class Conversation:
     async def wait_idle(self) -> None:
         """Return when no turn runs."""
         await self._is_idle.wait()
-
-    def handed_over(self) -> list[Message]:
-        """Return what was said so far, for somebody else to go on from."""
-        before = turns_since_summary(self._history)
-        return [*opening_summary(self._history.compaction), *told(before, self.folder)]
 
     def _goes_on_after(self, turn: Turn) -> bool:
         return turn.status in ("completed", "cut") and not self._is_stopped
@@ -238,7 +208,7 @@ class Conversation:
 
     # ---- what was said before ---------------------------------------------------------------------
 
-    def rewind(self, turn: int, *, code: bool = True, talk: bool = True) -> Rewound:
+    async def rewind(self, turn: int, *, code: bool = True, talk: bool = True) -> Rewound:
         """Go back to before this turn: undo its and later edits (`code`), forget the words (`talk`), or both.
 
         Raise `NothingToUndo` if a file has changed since in the same lines: then none is undone.
@@ -263,7 +233,7 @@ class Conversation:
             for path in inside
         )
 
-    def undo(self) -> EditsUndone:
+    async def undo(self) -> EditsUndone:
         """Take back the newest edit of this conversation. Raise `NothingToUndo` if that cannot be done."""
         self._check_idle()
         standing = self._journal.standing()  # `vivace undo` may have been there before
@@ -276,7 +246,7 @@ class Conversation:
         self.note(f"(I took back your change to {self._names(undone.paths)}.)")
         return undone
 
-    def redo(self) -> EditsRedone:
+    async def redo(self) -> EditsRedone:
         """Bring back the edit of this conversation that was undone last, or all that were undone with it."""
         self._check_idle()
         edits, standing = edits_in(self.turns, "undone"), self._journal.standing()
@@ -290,7 +260,7 @@ class Conversation:
         self.note(f"(I brought back your change to {self._names(redone.paths)}.)")
         return redone
 
-    def fork(self, face: Presenter | None = None) -> "Conversation":
+    async def fork(self, face: Presenter | None = None) -> "Conversation":
         """Return a conversation that goes on from here on its own. This one stays as it is."""
         began = ConversationStarted(
             schema=SCHEMA,
@@ -300,23 +270,28 @@ class Conversation:
             at_s=time.time(),
             forked_from=self.id,
         )
-        transcript = self._transcript.fork(began)
-        history = read_history(transcript.file) if self.turns else History()
+        transcript, log = self._transcript.fork(began), RecordLog()
+        history = read_history(transcript.file, log) if self.turns else History()
         history.take(began)
+        if not self.turns:
+            log.add(began)
         connection = Connection(self._connection.settings)
-        return Conversation(history, transcript, connection, face or self._face, self._files)
+        return Conversation(history, log, transcript, connection, face or self._face, self._files)
 
     async def compact(self) -> Compacted:
         """Let the model read a summary instead of the turns so far. `undo_compact` takes it back."""
         self._check_idle()
         return await self._work.compact("asked")
 
-    def undo_compact(self) -> None:
+    async def undo_compact(self) -> None:
         """Let the model read the turns themselves again."""
         self._check_idle()
         if not self._history.compactions:
             raise UsageError("Nothing was compacted.")
         self._show(CompactionUndone())
+
+    async def rename(self, title: str) -> None:
+        self._show(Renamed(" ".join(title.split())[:TITLE_CHARS]))
 
     async def context(self, draft: str = "", mentions: Sequence[str] | None = None) -> ContextUse:
         """Count what is in the prompt, with the draft of the next message, against the window."""
@@ -326,10 +301,6 @@ class Conversation:
         upcoming = await self._work.next_request(draft, self._mentions(draft, mentions))
         return await count_context(client, self._history, upcoming, window_tokens=window, lane=self.id)
 
-    def export(self) -> str:
-        """Return the conversation as Markdown."""
-        return to_markdown(self._history)
-
     async def close(self) -> None:
         """Stop what runs and let go of the file and the server."""
         self._work.cancel()
@@ -338,12 +309,6 @@ class Conversation:
         await self._work.close()
         await self._connection.close()
         self._transcript.close()
-
-    async def __aenter__(self) -> "Conversation":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     # ---- one turn ---------------------------------------------------------------------------------
 
@@ -360,7 +325,7 @@ class Conversation:
         await self._prefiller.finish()
         number = self._history.all_turns[-1].number + 1 if self._history.all_turns else 1
         found = self._mentions(text, mentions)
-        self._show(TurnStarted(number, text, found))
+        self._show(TurnStarted(number, text, found, time.time()))
         turn = self._history.turns[-1]
         ending = Ending("failed")
         try:

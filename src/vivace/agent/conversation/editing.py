@@ -18,7 +18,7 @@ from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
-from vivace.agent.edits.flow import Approval, EditTask, run_edit
+from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.plan.wording import is_spoken_of
 from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
@@ -26,6 +26,7 @@ from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
 from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.model import Model
+from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.prompting import Message
 from vivace.agent.turn_events import FileChosen

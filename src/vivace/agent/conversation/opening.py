@@ -19,6 +19,7 @@ from vivace.agent.conversation.transcript.file import (
     read_history,
 )
 from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.schema import SCHEMA
 from vivace.agent.conversation.transcript.talk_records import ConversationResumed, ConversationStarted
 from vivace.agent.edits.apply.files import DISK, Files
@@ -48,9 +49,10 @@ def open_conversation(
         schema=SCHEMA, id=new_id(), folder=str(folder.resolve()), model=settings.model, at_s=time.time()
     )
     transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}", on_append, began)
-    history = History()
+    history, log = History(), RecordLog()
     history.take(began)
-    return Conversation(history, transcript, connection or Connection(settings), face, files)
+    log.add(began)
+    return Conversation(history, log, transcript, connection or Connection(settings), face, files)
 
 
 def resume_conversation(
@@ -64,9 +66,12 @@ def resume_conversation(
     """Take a conversation up again where it ended. Raise `ConversationNotFound` or `ConversationBusy`."""
     transcript = Transcript(file_of(conversations_dir(settings), conversation_id), on_append)
     transcript.heal()
-    history = read_history(transcript.file)
-    transcript.append(ConversationResumed(id=history.id, at_s=time.time()))
-    return Conversation(history, transcript, connection or Connection(settings), face, files)
+    log = RecordLog()
+    history = read_history(transcript.file, log)
+    resumed = ConversationResumed(id=history.id, at_s=time.time())
+    transcript.append(resumed)
+    log.add(resumed)
+    return Conversation(history, log, transcript, connection or Connection(settings), face, files)
 
 
 def last_conversation(settings: Settings, folder: Path) -> str:

@@ -5,7 +5,7 @@ turn's beginning and end (`conversation`), nor what is shown in it (`answering`,
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,11 +27,11 @@ from vivace.agent.conversation.message.prompt import (
     turns_since_summary,
 )
 from vivace.agent.conversation.message.relevant_code import find_code
+from vivace.agent.conversation.talk import Offer
 from vivace.agent.conversation.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.flow import Approval
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.loop.opening import can_call_tools, recall
 from vivace.agent.loop.steps import ServersOpened
@@ -39,6 +39,7 @@ from vivace.agent.mcp.opening import ServerPool, servers_without_asking
 from vivace.agent.mcp.tool import McpTool
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.memory.recall import NOTHING, Memory
+from vivace.agent.options import Approval
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
 from vivace.agent.talk_events import Compacted, CompactionStarted
@@ -53,7 +54,6 @@ from vivace.agent.turn_events import (
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
 MAX_ANSWER_TOKENS = 2048
-Offer = Callable[[Presenter, Journal], Awaitable[object]]  # shows a proposal, and writes what is taken
 NOT_KNOWN = "previous_response_not_found"
 
 

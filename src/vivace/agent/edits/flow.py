@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from vivace.agent.edit_events import (
     ConflictResolved,
@@ -38,12 +37,11 @@ from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
 from vivace.agent.events import AgentEvent
 from vivace.agent.memory.recall import Memory, Recalled, joined
 from vivace.agent.model import Model
+from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.turn_events import TimesMeasured, TurnTimes, WritingEnded
 from vivace.errors import EditConflict, EditRejected
 from vivace.protocol.shapes.events import Waterfall
-
-Approval = Literal["ask", "always", "never"]  # whether the user decides, or yes or no was said beforehand
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from vivace.agent.edits.apply.entries import Entry
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.rebasing import keep_texts
 from vivace.agent.edits.apply.replacing import read_state
-from vivace.agent.edits.flow import Approval, offer
+from vivace.agent.edits.flow import offer
 from vivace.agent.edits.proposal import Proposal
+from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.tasks.changes import ChangedFile, TaskChanges, proposal_of, read_changes, source_of
 from vivace.agent.tasks.log import TaskLog

@@ -10,8 +10,8 @@ import click
 from vivace.agent.effort import DEFAULT_EFFORT, EFFORTS
 
 if TYPE_CHECKING:
-    from vivace.agent.edits.flow import Approval
     from vivace.agent.effort import Effort
+    from vivace.agent.options import Approval
 
 model_option = click.option(
     "--model", help="A name from `vivace models`, a .gguf file, or a folder of safetensors."

@@ -10,7 +10,7 @@ import click
 from vivace.cli.commands.edit import model_option
 
 if TYPE_CHECKING:
-    from vivace.agent.edits.flow import Approval
+    from vivace.agent.options import Approval
 
 
 @click.command()

@@ -70,7 +70,7 @@ def _beginning(text: str) -> str:
 
 async def compact(app: "VivaceApp", session: "Session", argument: str) -> None:
     if argument == "undo":
-        session.talk.undo_compact()
+        await session.talk.undo_compact()
         return
     try:
         await session.talk.compact()
@@ -82,7 +82,7 @@ async def compact(app: "VivaceApp", session: "Session", argument: str) -> None:
 async def fork(app: "VivaceApp", session: "Session", argument: str) -> None:
     del argument
     before = session.talk.id
-    await session.go_on_with(session.talk.fork())
+    await session.go_on_with(await session.talk.fork())
     app.transcript.add(Note(f"This is a fork now. /resume {before} goes back to where it began."))
 
 
@@ -101,7 +101,7 @@ async def rewind(app: "VivaceApp", session: "Session", argument: str) -> None:
         app.menu.open(entries, lambda name: app.run_command(f"/rewind {number} {name}"), title="Goes back:")
         return
     said = next((turn.text for turn in turns if turn.number == int(number)), "")
-    session.talk.rewind(int(number), code=what != "talk", talk=what != "code")
+    await session.talk.rewind(int(number), code=what != "talk", talk=what != "code")
     if what != "code":
         app.editor.set_text(app.editor.pastes.fold(said))
 
@@ -131,12 +131,12 @@ def _write_new(file: Path, text: str) -> None:
 
 async def undo(app: "VivaceApp", session: "Session", argument: str) -> None:
     del app, argument
-    session.talk.undo()
+    await session.talk.undo()
 
 
 async def redo(app: "VivaceApp", session: "Session", argument: str) -> None:
     del app, argument
-    session.talk.redo()
+    await session.talk.redo()
 
 
 async def show_diff(app: "VivaceApp", session: "Session", argument: str) -> None:

@@ -16,18 +16,16 @@ from pathlib import Path
 
 import msgspec
 
-from vivace.agent.conversation.transcript.edit_records import EditDelta
 from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.record_log import Delta, RecordLog
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted, SideDelta
-from vivace.agent.conversation.transcript.turn_records import AnswerDelta, ReasoningDelta
+from vivace.agent.conversation.transcript.talk_records import ConversationStarted
 from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
 from vivace.redaction import RedactedStream, redact_values
 
 SUFFIX = ".jsonl"
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 
-Delta = AnswerDelta | ReasoningDelta | EditDelta | SideDelta
 OnAppend = Callable[[AnyRecord], None]
 
 encode_record = msgspec.json.Encoder().encode
@@ -177,11 +175,13 @@ def read_records(file: Path) -> Iterator[AnyRecord]:
             yield record
 
 
-def read_history(file: Path) -> History:
-    """Return the state that the file's lines add up to."""
+def read_history(file: Path, log: RecordLog | None = None) -> History:
+    """Return the state that the file's lines add up to. The lines themselves go into the log."""
     history = History()
     for record in read_records(file):
         history.take(record)
+        if log is not None:
+            log.add(record)
     history.close()
     return history
 

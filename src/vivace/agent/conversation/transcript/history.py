@@ -20,6 +20,7 @@ from vivace.agent.turn_events import (
 )
 
 T = TypeVar("T")
+TITLE_CHARS = 200
 
 
 @dataclass(eq=False)
@@ -134,6 +135,7 @@ class History:
     model: str = ""
     started_at_s: float = 0.0
     forked_from: str = ""
+    given_title: str = ""  # by the user
     all_turns: list[Turn] = field(default_factory=list)  # with those that were rewound
     turns: list[Turn] = field(default_factory=list)  # those that stand
     compactions: list[Compaction] = field(default_factory=list)
@@ -154,6 +156,8 @@ class History:
             case talk_records.ConversationStarted():
                 self.id, self.folder, self.model = record.id, record.folder, record.model
                 self.started_at_s, self.forked_from = record.at_s, record.forked_from
+            case talk_records.WasRenamed(title=title):
+                self.given_title = title
             case talk_records.ModelChosen(model=model):
                 self.model = model
             case turn_records.TurnBegun():
@@ -178,6 +182,12 @@ class History:
                 _last(self.sides, Side(0, "")).pieces.append(text)
             case _ if self.turns:
                 _take_in_turn(self.turns[-1], record)
+
+    @property
+    def title(self) -> str:
+        """Return the name that the user gave, or the first message on one line; "" if there is neither."""
+        first = self.turns[0].text if self.turns else ""
+        return self.given_title or " ".join(first.split())[:TITLE_CHARS]
 
     @property
     def is_running(self) -> bool:

@@ -5,7 +5,6 @@ lines (`records`) nor the file (`file`).
 """
 
 import re
-import time
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ from vivace.agent import edit_events, talk_events, turn_events
 from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
 from vivace.agent.conversation.transcript.file import Transcript
 from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.edits.conflict import Conflict, Resolution
@@ -31,25 +31,23 @@ ENDS = (turn_events.WritingEnded, turn_events.Failed, turn_events.TurnEnded, tal
 class RecordingPresenter:
     """Writes every event down, adds it to the history, and then lets the face show it."""
 
-    def __init__(self, face: Presenter, transcript: Transcript, history: History) -> None:
+    def __init__(self, face: Presenter, transcript: Transcript, history: History, log: RecordLog) -> None:
         self._face = face
         self._transcript = transcript
         self._history = history
+        self._log = log
 
     def show(self, event: AgentEvent) -> None:
         for record in records_of(event):
             try:
-                self.write(record)
+                self._transcript.append(record)
             except WriteProblem:
                 if not isinstance(event, ENDS):
                     raise
-                self._history.take(record)  # that it ended is shown, though it cannot be written
+            # That it ended is shown, though it cannot be written.
+            self._history.take(record)
+            self._log.add(record)
         self._face.show(event)
-
-    def write(self, record: AnyRecord) -> None:
-        """Write a line that no event stands for."""
-        self._transcript.append(record)
-        self._history.take(record)
 
     async def decide(self, proposal: Proposal) -> Decision:
         return await self._face.decide(proposal)
@@ -120,8 +118,8 @@ def diffs_by_file(diff: str, count: int) -> list[str]:
 
 def _record_of(event: AgentEvent) -> AnyRecord | None:
     match event:
-        case turn_events.TurnStarted(turn=turn, text=text, mentions=mentions):
-            return turn_records.TurnBegun(turn=turn, text=text, mentions=list(mentions), at_s=time.time())
+        case turn_events.TurnStarted(turn=turn, text=text, mentions=mentions, at_s=at_s):
+            return turn_records.TurnBegun(turn=turn, text=text, mentions=list(mentions), at_s=at_s)
         case turn_events.IntentDecided(kind=kind, by=by):
             return turn_records.Intent(kind=kind, by=by)
         case turn_events.FileChosen(path=path, by=by):
@@ -201,6 +199,10 @@ def _record_of_talk(event: AgentEvent) -> AnyRecord | None:
             return talk_records.EditsBroughtBack(paths=list(paths), entries=list(entries))
         case talk_events.NoteAdded(text=text):
             return talk_records.Note(text=text)
+        case talk_events.ModelChanged(model=model):
+            return talk_records.ModelChosen(model=model)
+        case talk_events.Renamed(title=title):
+            return talk_records.WasRenamed(title=title)
         case talk_events.SideStarted(question=question):
             return talk_records.SideBegun(question=question)
         case talk_events.SideGrew(delta=delta):

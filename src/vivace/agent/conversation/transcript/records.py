@@ -36,6 +36,7 @@ from vivace.agent.conversation.transcript.talk_records import (
     SideOver,
     Summary,
     SummaryDropped,
+    WasRenamed,
     WasRewound,
 )
 from vivace.agent.conversation.transcript.turn_records import (
@@ -59,6 +60,8 @@ from vivace.agent.conversation.transcript.turn_records import (
 AnyRecord = (
     ConversationStarted
     | ConversationResumed
+    | WasRenamed
+    | WasRenamed
     | ModelChosen
     | TurnBegun
     | Intent

@@ -30,6 +30,12 @@ class ConversationResumed(Record, frozen=True, tag="conversation.resumed"):
     at_s: float  # Unix time
 
 
+class WasRenamed(Record, frozen=True, tag="conversation.renamed"):
+    """The user gave the conversation another name."""
+
+    title: str  # "" takes the name away
+
+
 class ModelChosen(Record, frozen=True, tag="model.chosen"):
     """Another model answers from now on."""
 
