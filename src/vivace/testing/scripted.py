@@ -163,8 +163,11 @@ class ScriptedRunner:
         """The reply to what stands before the last message of the sequence, which is the answer."""
         if self._gap in held:
             begun = held.index(self._gap) + 1
-            row, reply = self._script.reply_to(self._text(held[:begun]).decode("utf-8", "replace"))
-            return Answer(row, self._tokens(reply), OPENING + self._text(held[begun:]), len(held))
+            row, reply = self._script.reply_to(self._text(held).decode("utf-8", "replace"))
+            said = said_of(reply.encode(), self._text(held[begun:]))
+            answer = Answer(row, self._tokens(reply), OPENING + said, len(held))
+            answer.is_begun = False  # what was typed and what was said cannot be told apart by counting
+            return answer
         begun = len(held) - held[::-1].index(self._start) if self._start in held else 0
         before = held[: max(begun - 1, 0)]
         if self._script.steps and (step := self._messages(before)) < len(self._script.steps):
@@ -220,6 +223,12 @@ class ScriptedRunner:
 
     def close(self) -> None:
         self._kv.clear()
+
+
+def said_of(reply: bytes, text: bytes) -> bytes:
+    """Return how much of a reply a text ends with."""
+    lengths = range(min(len(reply), len(text)), 0, -1)
+    return next((reply[:length] for length in lengths if text.endswith(reply[:length])), b"")
 
 
 def _load(script: Script) -> None:

@@ -57,12 +57,13 @@ def test_max_tokens_and_stop(address: ServerAddress) -> None:
 
 
 def test_what_is_typed_on_is_all_that_is_read(address: ServerAddress) -> None:
-    """The next letters cost a prefill of themselves and of what stands behind the cursor, no more."""
+    """The next letters cost a prefill of themselves; what stands behind the cursor is not read again."""
     complete(address, max_tokens=3)
-    _, next_one = complete(address, prompt=f"{PREFIX}val", max_tokens=3)
-    waterfall = next_one["vivace"]["waterfall"]
-    assert waterfall["cached_tokens"] >= len(PREFIX)
-    assert waterfall["new_tokens"] <= len("val" + SUFFIX) + 3
+    for typed in ("val", "value_1 + va", "value_1 + value_2\nprint(to"):
+        _, next_one = complete(address, prompt=f"{PREFIX}{typed}", max_tokens=3)
+        waterfall = next_one["vivace"]["waterfall"]
+        assert waterfall["cached_tokens"] >= len(PREFIX + SUFFIX) - len(" = ")
+        assert waterfall["new_tokens"] <= len(typed) + len(" = ") + 1
 
 
 def test_what_was_suggested_is_drafted(address: ServerAddress) -> None:
@@ -71,8 +72,19 @@ def test_what_was_suggested_is_drafted(address: ServerAddress) -> None:
     complete(address, prompt=prompt, max_tokens=50)
     _, rest = complete(address, prompt=f"{prompt}Hell", max_tokens=50)
     waterfall = rest["vivace"]["waterfall"]
-    assert rest["choices"][0]["text"] == "Hello there.", "a script says the same everywhere"
+    assert rest["choices"][0]["text"] == "o there."
     assert waterfall["draft_accepted"] + waterfall["draft_rejected"] > 0
+
+
+def test_half_a_word_is_gone_on_with(address: ServerAddress) -> None:
+    """The answer goes on behind the cursor, in the middle of a word too; what was there is not sent again."""
+    prompt = f"{PREFIX}Hello th"
+    _, whole = complete(address, prompt=prompt, max_tokens=3)
+    assert (whole["choices"][0]["text"], whole["choices"][0]["finish_reason"]) == ("ere", "length")
+    assert whole["usage"]["completion_tokens"] == 3
+    assert whole["usage"]["prompt_tokens"] == len(prompt + SUFFIX) + 3
+    _, stopped = complete(address, prompt=prompt, max_tokens=50, stop=["th", "."])
+    assert stopped["choices"][0]["text"] == "Hello ", "a stop text before the cursor ends nothing"
 
 
 def test_files_do_not_push_each_other_out(address: ServerAddress, served: Settings) -> None:

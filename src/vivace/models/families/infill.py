@@ -22,9 +22,12 @@ class InfillTokens(NamedTuple):
     suffix: int
     middle: int
 
-    def prompt(self, before: list[int], behind: list[int]) -> list[int]:
-        """Return the prompt for what stands before and behind the gap, in the order of the training."""
-        return [self.prefix, *before, self.suffix, *behind, self.middle]
+    def prompt(self, before: list[int], behind: list[int], begun: list[int]) -> list[int]:
+        """Return the prompt for what stands before and behind the gap, in the order of the training.
+
+        `begun` is the beginning of the middle, which the model goes on with.
+        """
+        return [self.prefix, *before, self.suffix, *behind, self.middle, *begun]
 
 
 def infill_tokens(tokenizer: Tokenizer) -> InfillTokens | None:
@@ -38,13 +41,21 @@ def infill_tokens(tokenizer: Tokenizer) -> InfillTokens | None:
 
 
 class TextParser:
-    """A parser for which everything is text."""
+    """A parser for which everything is text, of which the first characters are left out."""
 
     marker_starts: frozenset[str] = frozenset()
-    plain = TextPart
+
+    def __init__(self, left_out_chars: int = 0) -> None:
+        self._left_out = left_out_chars
+
+    @property
+    def plain(self) -> type[TextPart] | None:
+        return None if self._left_out else TextPart
 
     def feed(self, text: str) -> list[Part]:
-        return [TextPart(text)] if text else []
+        shown = text[self._left_out :]
+        self._left_out = max(0, self._left_out - len(text))
+        return [TextPart(shown)] if shown else []
 
     def control(self, name: str) -> list[Part]:
         """Return nothing: a control token in the middle of code says nothing."""

@@ -8,6 +8,7 @@ completion. Does not send frames (`loaded_model`).
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from vivace.server.conversation.infill_text import Gap
 from vivace.server.conversation.token_log import Session, Source
 
 MOST_PLACES = 4
@@ -17,13 +18,17 @@ LEAST_SHARED_TOKENS = 16
 class Asked(NamedTuple):
     """What a session was begun with."""
 
-    prefix: str  # the text before the gap, as far as it was read
+    gap: Gap
     prompt_tokens: int
 
 
 class InfillSessions:
     def __init__(self) -> None:
         self._kept: dict[Session, Asked] = {}  # the latest last
+
+    def gaps(self, tenant: str) -> list[Gap]:
+        """Return what the tenant's kept sessions were begun with, the latest first."""
+        return [asked.gap for session, asked in reversed(self._kept.items()) if session.tenant == tenant]
 
     def nearest(self, session: Session) -> Source | None:
         """Return the session of the same tenant that begins most like this one, if it is worth it."""
@@ -32,17 +37,17 @@ class InfillSessions:
         best = max(found, key=lambda source: source.length, default=None)
         return best if best and best.length >= LEAST_SHARED_TOKENS else None
 
-    def add(self, session: Session, prefix: str) -> None:
+    def add(self, session: Session, gap: Gap) -> None:
         """Keep the session of a prompt, from when its prompt and nothing else is in its log."""
-        self._kept[session] = Asked(prefix, len(session.log))
+        self._kept[session] = Asked(gap, len(session.log))
 
     def expected(self, source: Source | None, prefix: str, token_bytes: Callable[[int], bytes]) -> str:
         """Return the rest of the last suggestion if what was typed since then is how it begins, else ""."""
         asked = self._kept.get(source.session) if source else None
-        if source is None or asked is None or not prefix.startswith(asked.prefix):
+        if source is None or asked is None or not prefix.startswith(asked.gap.read):
             return ""
         said = b"".join(map(token_bytes, source.session.log.since(asked.prompt_tokens)))
-        text, typed = said.decode("utf-8", "ignore"), prefix[len(asked.prefix) :]
+        text, typed = said.decode("utf-8", "ignore"), prefix[len(asked.gap.read) :]
         return text[len(typed) :] if text.startswith(typed) else ""
 
     def outdated(self, latest: Session) -> list[Session]:

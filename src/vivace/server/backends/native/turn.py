@@ -71,6 +71,7 @@ class NativeTurn:
         self.prediction: list[int] = []  # what the answer will resemble
         self.candidates: list[list[int]] = []  # what is to be scored
         self.output_tokens = 0
+        self.repeated_tokens = 0  # of these: what the client has already
         self.deaths = 0
         self.is_discarding = False
         self.interrupted = ""  # why, if it was
@@ -253,14 +254,15 @@ class NativeTurn:
         self._on_over(outcome)
 
     def _usage(self, engine: EngineWaterfall) -> Usage:
-        cached = InputTokensDetails(min(engine.cached_tokens, self.prompt_tokens))
-        total = self.prompt_tokens + self.output_tokens
+        read = self.prompt_tokens + self.repeated_tokens
+        said = max(0, self.output_tokens - self.repeated_tokens)
+        cached = InputTokensDetails(min(engine.cached_tokens, read))
         details = OutputTokensDetails(
             reasoning_tokens=self.decoder.reasoning_tokens if self.decoder else 0,
             accepted_prediction_tokens=engine.draft_accepted,
             rejected_prediction_tokens=engine.draft_rejected,
         )
-        return Usage(self.prompt_tokens, self.output_tokens, total, cached, details)
+        return Usage(read, said, read + said, cached, details)
 
     def _times(self, engine: EngineWaterfall) -> Waterfall:
         now = time.perf_counter()
