@@ -41,6 +41,7 @@ def test_what_is_read_is_what_stands_around_the_gap(places: list[tuple[str, str]
     for prefix, suffix in places:
         gap = gap_of(Infill(prefix, suffix), WINDOW, earlier, [stop] if stop else [])
         assert prefix.endswith(gap.prefix)
+        assert gap.behind is not None
         assert suffix.startswith(gap.behind)
         assert len(gap.prefix) <= WINDOW.most
         assert len(gap.prefix) >= min(len(prefix), WINDOW.cold // 2) or "\n" in prefix
