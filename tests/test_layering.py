@@ -13,6 +13,7 @@ SOURCE = REPOSITORY / "src" / "vivace"
 LAYERS = [
     "errors",
     "config",
+    "kept_results",
     "fairness",
     "child_python",
     "redaction",

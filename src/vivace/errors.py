@@ -193,3 +193,21 @@ class TaskTooLarge(UsageError):
     """The folder is too large to be copied for a background task."""
 
     code = "task_too_large"
+
+
+class QuestionGone(VivaceError):
+    """Somebody else has answered the question, or the turn that asked was stopped."""
+
+    code = "gone"
+
+
+class StaleFile(WriteProblem):
+    """The file on disk is not the one that was read, so it is not overwritten."""
+
+    code = "changed"
+
+
+class BadRequest(UsageError):
+    """A face sent what the face host does not understand."""
+
+    code = "bad_request"

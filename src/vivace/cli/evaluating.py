@@ -27,6 +27,7 @@ from vivace.eval.edits.results import BARE, Answer, Results, Score, Way
 from vivace.eval.edits.run import EditsPlan, judge_results, judge_set, plans_of, run_edits
 from vivace.eval.edits.scoring import check_sandbox
 from vivace.eval.edits.tasks import SetName, choose_tasks, read_tasks
+from vivace.kept_results import keep_result
 
 AT_ONCE = {"cpu": 1, "cuda": 8}  # tasks beside each other: more than one would make each slower on a CPU
 AT_ONCE_ELSEWHERE = 4
@@ -76,8 +77,8 @@ def evaluate_edits(settings: Settings, options: EditsOptions) -> int:
             _run(settings, options, plan, results, progress)
         except KeyboardInterrupt:
             _note(f"Interrupted. The same command goes on from here: {results.path}")
-            return _report([plan], results, options, INTERRUPTED)
-        return _report([plan], results, options, DONE)
+            return _report(settings, [plan], results, options, INTERRUPTED)
+        return _report(settings, [plan], results, options, DONE)
 
 
 def score_edits(settings: Settings, options: EditsOptions, file: Path) -> int:
@@ -88,7 +89,7 @@ def score_edits(settings: Settings, options: EditsOptions, file: Path) -> int:
         plans = list(plans_of(results, options.data or settings.evals_folder))
         for plan in plans:
             asyncio.run(judge_results(plan.keys, results, Progress(plan, results).tell))
-        return _report(plans, results, options, DONE)
+        return _report(settings, plans, results, options, DONE)
 
 
 def check_set(settings: Settings, options: EditsOptions) -> int:
@@ -187,10 +188,13 @@ def _results_file(settings: Settings, plan: EditsPlan) -> Path:
     return settings.state_dir / "evals" / f"{plan.set_name}-{model}.jsonl"
 
 
-def _report(plans: Sequence[EditsPlan], results: Results, options: EditsOptions, code: int) -> int:
+def _report(
+    settings: Settings, plans: Sequence[EditsPlan], results: Results, options: EditsOptions, code: int
+) -> int:
     """Print a table, or a line of JSON, for each set, and draw all of them into one picture."""
     reports = [summary(plan, results) for plan in plans]
     for report in reports:
+        keep_result(settings, "eval edits", report)
         print(json.dumps(report, ensure_ascii=False) if options.as_json else table(report), flush=True)
     if options.plot:
         draw(reports, options.plot)

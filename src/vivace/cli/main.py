@@ -32,6 +32,7 @@ from vivace.cli.commands import (
     tasks,
     trust,
     undo,
+    web,
     workflow,
 )
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
@@ -61,6 +62,7 @@ for command in (
     undo.undo,
     undo.redo,
     ask.ask,
+    web.web,
     run.run,
     tasks.tasks,
     trust.trust,

@@ -26,6 +26,8 @@ from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.backends.upstream.backend import UpstreamBackend
 from vivace.server.backends.upstream.settings import read_upstreams
 from vivace.server.conversation.library import Library
+from vivace.server.faces.host_process import HostProcess
+from vivace.server.faces.relay import FaceRelay
 from vivace.server.instance import Instance
 from vivace.server.store.base import Store
 from vivace.server.store.sqlite import SqliteStore
@@ -44,6 +46,7 @@ from vivace.server.turns.background import BackgroundResponses
 from vivace.server.turns.limits import Allowance, Limits
 from vivace.server.turns.queue import TurnQueue
 from vivace.server.turns.service import TurnService
+from vivace.server.watch.history import History
 from vivace.server.watch.loop_lag import measure_loop_lag
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.tracing import start_tracing
@@ -129,6 +132,9 @@ async def _serve(
         port = listener.getsockname()[1]
         parts = await _build_parts(settings, stack)
         sockets = SocketRoute(parts.service, parts.activity, parts.watch)
+        host = HostProcess(settings)
+        stack.push_async_callback(host.close)
+        faces = FaceRelay(host, parts.activity)
 
         def started() -> None:
             instance.announce(port)
@@ -137,8 +143,9 @@ async def _serve(
 
         async def drain() -> None:
             await _drain(server, parts, sockets, settings.drain_seconds)
+            await faces.close()
 
-        server = Server(_uvicorn_config(_build_routes(settings, parts, sockets, port)), started, drain)
+        server = Server(_uvicorn_config(_build_routes(settings, parts, sockets, faces, port)), started, drain)
         parts.watch.metrics.announce_models(parts.service.models())
         for work in _background_work(settings, parts, server, idle_s):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
@@ -159,6 +166,7 @@ class Parts:
     upstreams: UpstreamBackend
     tuner: BackgroundTuner
     service: TurnService
+    history: History
 
 
 async def _build_parts(settings: Settings, stack: contextlib.AsyncExitStack) -> Parts:
@@ -178,17 +186,20 @@ async def _build_parts(settings: Settings, stack: contextlib.AsyncExitStack) -> 
     queue = TurnQueue(settings.max_running, settings.max_waiting)
     service = TurnService([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
     tuner = BackgroundTuner(settings, native, activity)
-    return Parts(activity, watch, store, keys, native, upstreams, tuner, service)
+    return Parts(activity, watch, store, keys, native, upstreams, tuner, service, History(metrics))
 
 
-def _build_routes(settings: Settings, parts: Parts, sockets: SocketRoute, port: int) -> ASGIApp:
+def _build_routes(
+    settings: Settings, parts: Parts, sockets: SocketRoute, faces: FaceRelay, port: int
+) -> ASGIApp:
     service, activity = parts.service, parts.activity
     return build_app(
-        about=About(settings, parts.native, service, activity, parts.watch, port, parts.tuner),
+        about=About(settings, parts.native, service, activity, parts.watch, port, parts.tuner, parts.history),
         responses=ResponsesRoute(service, BackgroundResponses(service, activity), activity),
         chat=ChatRoute(service.begin, activity, service.commit),
         completions=CompletionRoute(service.begin, activity),
         sockets=sockets,
+        faces=faces,
         keys=parts.keys,
         port=port,
         token=ensure_token(settings),
@@ -202,6 +213,7 @@ def _background_work(
     yield parts.tuner.run()
     yield _sweep(parts.store, settings.keep_days)
     yield measure_loop_lag(parts.watch.metrics)
+    yield parts.history.run()
     if idle_s is not None:
         yield _leave_when_idle(server, parts.activity, idle_s)
 

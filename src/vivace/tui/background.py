@@ -9,19 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vivace.agent.conversation.talk import Talk
-from vivace.agent.edit_events import EditStarted
-from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
-from vivace.agent.presenter import Presenter
 from vivace.agent.tasks import control
 from vivace.agent.tasks.state import TaskState
 from vivace.agent.tasks.store import TaskFolder, all_folders
-from vivace.agent.tasks.taking import open_taking, take
-from vivace.agent.turn_events import WritingEnded
 from vivace.config import Settings
-from vivace.errors import UsageError
 from vivace.redaction import redact
 from vivace.tui.transcript.blocks import Note
 
@@ -111,21 +104,3 @@ def announcement(task: TaskFolder, state: TaskState) -> Note:
 def short_id(task_id: str) -> str:
     """Return the part of an id that people type."""
     return task_id.rpartition("-")[2]
-
-
-async def take_over(talk: Talk, task: TaskFolder) -> None:
-    """Offer the changes of a task as a turn of the conversation: all of it, by hunk, or edited first."""
-    taking = await asyncio.to_thread(open_taking, task)
-    if taking.is_empty:
-        raise UsageError(
-            f"The task {task.id} has nothing to take over.", f"/tasks {short_id(task.id)} shows it."
-        )
-
-    async def offer(presenter: Presenter, journal: Journal) -> None:
-        if taking.proposal.files:
-            first = taking.proposal.files[0]
-            presenter.show(EditStarted(first.source, first.unit, taking.instruction))
-            presenter.show(WritingEnded())
-        await take(task, taking, "ask" if taking.proposal.changed else "always", presenter, journal)
-
-    await talk.make_offer(f"Take over the task: {taking.instruction}", offer)

@@ -21,6 +21,7 @@ from vivace.agent.turn_events import Failed
 from vivace.config import Settings
 from vivace.errors import ServerGone, TurnFault, VivaceError
 from vivace.models.presence import with_model_present
+from vivace.models.progress import InWords
 from vivace.tui.background import BackgroundTasks, short_id
 from vivace.tui.presenter import ScreenPresenter
 from vivace.tui.status import Status
@@ -71,7 +72,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         try:
             settings = await asyncio.to_thread(
-                with_model_present, self.settings, DownloadInWords(self._say_from_thread)
+                with_model_present, self.settings, InWords(self._say_from_thread)
             )
             self.settings = self.talk.connection.settings = settings
             self.talk.model = settings.model
@@ -265,25 +266,3 @@ def _with_project(settings: Settings, folder: Path) -> Settings:
         return with_project_settings(settings, folder)
     except VivaceError:
         return settings
-
-
-class DownloadInWords:
-    """Progress of a download, for the status line: at most one word for each percent."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._label, self._total, self._done, self._percent = "", 0, 0, -1
-
-    def begin(self, label: str, total_bytes: int) -> None:
-        self._label, self._total, self._done, self._percent = label, total_bytes, 0, -1
-        self._say(label)
-
-    def advance(self, size_bytes: int) -> None:
-        self._done += size_bytes
-        percent = 100 * self._done // self._total if self._total else 0
-        if percent != self._percent:
-            self._percent = percent
-            self._say(f"{self._label} {percent}%")
-
-    def end(self) -> None:
-        self._say("starting")

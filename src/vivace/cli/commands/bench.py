@@ -50,11 +50,13 @@ def engine(
     from vivace.cli.fetching import fetch_model
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED
+    from vivace.kept_results import keep_result
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children and files go as with Ctrl-C
     settings = load_settings().having(model=model)
     fetch_model(settings)
     report = run_engine_bench(settings, QUICK if quick else FULL, data)
+    keep_result(settings, "bench engine", report)
     _print(report, as_json=as_json, plot=plot)
     return FAILED if check and not all(report["passed"].values()) else DONE
 
@@ -92,6 +94,7 @@ def gpu(
     from vivace.bench.gpu.run import run_gpu_bench
     from vivace.config import load_settings
     from vivace.errors import DONE
+    from vivace.kept_results import keep_result
     from vivace.models.store import model_path
 
     settings = load_settings().having(model=model)
@@ -103,6 +106,7 @@ def gpu(
         kv_bits=int(kv_bits),
         has_peers=not no_peers,
     )
+    keep_result(settings, "bench gpu", report)
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
     return DONE
 

@@ -20,10 +20,12 @@ def completions(model: str | None, files: int, as_json: bool, check: bool) -> in
     from vivace.cli.fetching import fetch_model
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED
+    from vivace.kept_results import keep_result
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the server goes as with Ctrl-C
     settings = load_settings().having(model=model)
     fetch_model(settings)
     report = run_completions_bench(settings, files)
+    keep_result(settings, "bench completions", report)
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
     return FAILED if check and not all(report["passed"].values()) else DONE

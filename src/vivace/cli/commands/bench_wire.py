@@ -24,10 +24,12 @@ def wire(model: str | None, quick: bool, as_json: bool, check: bool) -> int:
     from vivace.cli.fetching import fetch_model
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED
+    from vivace.kept_results import keep_result
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the server and its folder go as with Ctrl-C
     settings = load_settings().having(model=model or SMALL_MODEL)
     fetch_model(settings)
     report = run_wire_bench(settings, QUICK if quick else FULL)
+    keep_result(settings, "bench wire", report)
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
     return FAILED if check and not all(report["passed"].values()) else DONE

@@ -38,6 +38,7 @@ def steers(model: str | None, as_json: bool, kind: str | None, check: bool) -> i
     from vivace.eval.steers.cases import read_cases
     from vivace.eval.steers.report import summary, table
     from vivace.eval.steers.run import run_steers
+    from vivace.kept_results import keep_result
 
     settings = with_model_here(load_settings().having(model=model))
     cases = [case for case in read_cases() if kind in (None, case.kind)]
@@ -46,6 +47,7 @@ def steers(model: str | None, as_json: bool, kind: str | None, check: bool) -> i
     address = ensure_server(settings, lambda text: click.echo(text, err=True))
     results = asyncio.run(run_steers(address, settings.model, cases, lambda text: click.echo(text, err=True)))
     report = summary(settings.model, results)
+    keep_result(settings, "eval steers", report)
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else table(report))
     is_enough = report["obeyed"]["obeyed"] >= 0.9 * report["obeyed"]["cases"]
     return FAILED if check and not is_enough else DONE

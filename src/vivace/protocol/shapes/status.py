@@ -56,3 +56,20 @@ class ServerStatus(msgspec.Struct, frozen=True):
     log_file: str
     engine: EngineStatus
     tuning: TuningStatus | None = None
+
+
+class HistorySample(msgspec.Struct, frozen=True):
+    """How the server was in a few seconds. A figure is 0 where nothing was measured."""
+
+    at_s: float  # Unix time
+    tokens_per_s: float  # of a turn, while it wrote
+    first_token_ms: float  # mean of the turns that began to write
+    cached_share: float  # of the prompts' tokens, those that were in the KV already
+    turns: int  # that ended
+
+
+class ServerHistory(msgspec.Struct, frozen=True):
+    """`GET /v1/vivace/history`: the last hour, only the times in which there was work."""
+
+    every_s: float
+    samples: list[HistorySample]

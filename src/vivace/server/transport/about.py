@@ -20,6 +20,7 @@ from vivace.server.transport.codex_catalog import codex_card
 from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.service import TurnService
+from vivace.server.watch.history import History
 from vivace.server.watch.metrics_text import CONTENT_TYPE
 from vivace.server.watch.turn_watch import Watch
 
@@ -34,6 +35,7 @@ class About:
         watch: Watch,
         port: int,
         tuner: BackgroundTuner,
+        history: History,
     ) -> None:
         self._settings = settings
         self._native = native
@@ -42,6 +44,7 @@ class About:
         self._watch = watch
         self._port = port
         self._tuner = tuner
+        self._history = history
 
     async def healthz(self, _: Request) -> Response:
         """Answer that the server lives."""
@@ -74,6 +77,10 @@ class About:
         window = status.session_tokens or self._settings.context_tokens
         cards = [codex_card(name, window, rank) for rank, name in enumerate(self._service.models(), 1)]
         return json_response({"models": cards})
+
+    async def history(self, _: Request) -> Response:
+        """Answer how fast the server was over the last hour."""
+        return json_response(self._history.read())
 
     async def status(self, _: Request) -> Response:
         status = ServerStatus(

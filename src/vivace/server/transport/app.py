@@ -9,14 +9,18 @@ from starlette.middleware import Middleware
 from starlette.routing import Route, WebSocketRoute
 
 from vivace.errors import VivaceError
+from vivace.server.faces.app_files import AppFiles
+from vivace.server.faces.hardening import Hardened
+from vivace.server.faces.relay import FaceRelay
+from vivace.server.faces.sessions import Entrance, Sessions
 from vivace.server.transport.about import About
 from vivace.server.transport.answers import on_http_error, on_mistake, on_vivace_error
-from vivace.server.transport.auth import Gate
+from vivace.server.transport.auth import FACES_PATH, Gate
 from vivace.server.transport.chat_route import ChatRoute
 from vivace.server.transport.completion_route import CompletionRoute
 from vivace.server.transport.keys import Keys
 from vivace.server.transport.responses_route import ResponsesRoute
-from vivace.server.transport.tickets import TicketRoute, Tickets
+from vivace.server.transport.tickets import BROWSER_VALID_S, TicketRoute, Tickets
 from vivace.server.transport.websocket import SocketRoute
 
 
@@ -27,14 +31,21 @@ def build_app(
     chat: ChatRoute,
     completions: CompletionRoute,
     sockets: SocketRoute,
+    faces: FaceRelay,
     keys: Keys,
     port: int,
     token: str,
 ) -> Starlette:
     one = "/v1/responses/{response_id}"
-    tickets = Tickets()
+    tickets, browser_tickets, sessions = Tickets(), Tickets(valid_s=BROWSER_VALID_S), Sessions(port)
+    files = AppFiles()
+    entrance = Entrance(browser_tickets, sessions, files)
     return Starlette(
         routes=[
+            Route("/", entrance.front),
+            Route("/enter", entrance.enter),
+            Route("/app/{name:path}", files.serve),
+            WebSocketRoute(FACES_PATH, faces.serve),
             Route("/healthz", about.healthz),
             Route("/readyz", about.readyz),
             Route("/metrics", about.metrics),
@@ -42,7 +53,8 @@ def build_app(
             Route("/v1/models/codex", about.codex_catalog),
             Route("/v1/models/{model:path}", about.model),
             Route("/v1/vivace/status", about.status),
-            Route("/v1/vivace/tickets", TicketRoute(tickets).create, methods=["POST"]),
+            Route("/v1/vivace/history", about.history),
+            Route("/v1/vivace/tickets", TicketRoute(tickets, browser_tickets).create, methods=["POST"]),
             Route("/v1/responses", responses.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", sockets.serve),
             Route(one, responses.retrieve),
@@ -53,7 +65,10 @@ def build_app(
             Route("/v1/completions", completions.create, methods=["POST"]),
             Route("/infill", completions.infill, methods=["POST"]),
         ],
-        middleware=[Middleware(Gate, port=port, token=token, keys=keys, tickets=tickets)],
+        middleware=[
+            Middleware(Hardened, port=port),
+            Middleware(Gate, port=port, token=token, keys=keys, tickets=tickets, sessions=sessions),
+        ],
         exception_handlers={
             VivaceError: on_vivace_error,
             HTTPException: on_http_error,

@@ -2,7 +2,8 @@
 
 Owns the token file and the gate in front of every route. A page in a browser can reach loopback, so the
 Host (DNS rebinding) and the Origin (other sites) are checked before the token, and on every route.
-A WebSocket may bring a ticket instead of the token (`tickets`): a page cannot set its headers.
+A WebSocket may bring a ticket instead of the token (`tickets`): a page cannot set its headers. That of the
+faces may bring a session's cookie (`faces.sessions`), and must say its Origin then.
 """
 
 import contextlib
@@ -19,11 +20,14 @@ from vivace.config import Settings
 from vivace.errors import StartError, VivaceError
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.server.backends.base import Caller
+from vivace.server.faces.sessions import Sessions
 from vivace.server.transport.answers import error_response
 from vivace.server.transport.keys import Keys, hash_of
 from vivace.server.transport.tickets import Tickets, ticket_in
 
-OPEN_PATHS = ("/healthz", "/readyz")
+OPEN_PATHS = ("/healthz", "/readyz", "/", "/enter")  # the last two hold no secret without a session
+OPEN_BELOW = "/app/"
+FACES_PATH = "/v1/vivace/faces"
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -67,8 +71,11 @@ def caller_of(request: HTTPConnection) -> Caller:
 class Gate:
     """ASGI middleware that lets a request through or answers it."""
 
-    def __init__(self, app: ASGIApp, *, port: int, token: str, keys: Keys, tickets: Tickets) -> None:
+    def __init__(
+        self, app: ASGIApp, *, port: int, token: str, keys: Keys, tickets: Tickets, sessions: Sessions
+    ) -> None:
         self._app = app
+        self._sessions = sessions
         self._bearer = f"Bearer {token}".encode()
         self._keys = keys
         self._tickets = tickets
@@ -92,12 +99,12 @@ class Gate:
             return Refusal("This server answers to loopback names only.", code="wrong_host", status=421)
         if any(name == b"origin" and value.lower() not in self._origins for name, value in headers):
             return Refusal("Pages of other sites may not use this server.", code="wrong_origin", status=403)
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith(OPEN_BELOW):
             return None
         bearers = [value for name, value in headers if name == b"authorization"]
         caller = await self._caller(bearers[0]) if len(bearers) == 1 else None
         if not bearers and scope["type"] == "websocket":
-            caller = await self._caller_with_ticket(scope)
+            caller = await self._caller_with_ticket(scope) or self._caller_with_session(scope)
         if caller:
             traces = [value for name, value in headers if name == b"traceparent"]
             trace = traces[0].decode("latin-1") if len(traces) == 1 else ""
@@ -117,6 +124,20 @@ class Gate:
         if caller and caller.secret_hash and not await self._keys.find_hashed(caller.secret_hash):
             return None
         return caller
+
+    def _caller_with_session(self, scope: Scope) -> Caller | None:
+        """Return the owner, if a face brings a session's cookie and says its Origin.
+
+        Any page of this machine's loopback sends the cookie along; only the right Origin tells ours.
+        """
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if scope["path"] != FACES_PATH or not any(name == b"origin" for name, _ in headers):
+            return None
+        session = self._sessions.find(headers)
+        if session is None:
+            return None
+        scope["vivace.folder"] = session.folder
+        return Caller()
 
     async def _caller(self, bearer: bytes) -> Caller | None:
         """Return this user, or the holder of a key."""

@@ -8,6 +8,9 @@ and the page opens its socket with two subprotocols, of which the server chooses
 
     new WebSocket("ws://127.0.0.1:PORT/v1/responses", ["vivace", "bearer." + ticket])
 
+With `{"purpose": "browser"}` the ticket is for `/enter?ticket=…` instead, within 5 minutes, and only the
+owner gets one (`server.faces.sessions`). A ticket of one kind is none of the other.
+
 A ticket opens one socket, within 30 seconds, for whoever asked for it: the socket has the key's tenant and
 limits, and stops working when the key is removed. Host and Origin are checked as for every request.
 
@@ -18,11 +21,13 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.requests import decode
 from vivace.server.backends.base import Caller
 from vivace.server.transport.answers import json_response
@@ -31,6 +36,7 @@ from vivace.server.transport.sse import read_body
 PREFIX = "vt_"
 NAME_CHARS = 16  # of a ticket's public part, by which it is found
 VALID_S = 30.0
+BROWSER_VALID_S = 300.0  # a person may have to copy the address
 MAX_PER_KEY = 16  # beyond these the key's oldest ticket is no longer valid
 MAX_TICKETS = 1024
 SUBPROTOCOL = "vivace"
@@ -38,7 +44,9 @@ BEARER = "bearer."
 
 
 class TicketRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body that asks for a ticket: an empty object."""
+    """The body that asks for a ticket: an empty object, or what it is for."""
+
+    purpose: Literal["socket", "browser"] = "socket"
 
 
 class TicketAnswer(msgspec.Struct, frozen=True):
@@ -54,8 +62,9 @@ class _Issued(msgspec.Struct, frozen=True):
 
 
 class Tickets:
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, valid_s: float = VALID_S) -> None:
         self._clock = clock
+        self.valid_s = valid_s
         self._issued: dict[str, _Issued] = {}  # by the public part, oldest first
 
     def issue(self, caller: Caller) -> str:
@@ -67,7 +76,7 @@ class Tickets:
         while len(self._issued) >= MAX_TICKETS:
             del self._issued[next(iter(self._issued))]
         name, secret = secrets.token_hex(NAME_CHARS // 2), secrets.token_urlsafe(32)
-        self._issued[name] = _Issued(secret.encode(), caller, self._clock() + VALID_S)
+        self._issued[name] = _Issued(secret.encode(), caller, self._clock() + self.valid_s)
         return f"{PREFIX}{name}{secret}"
 
     def redeem(self, ticket: str) -> Caller | None:
@@ -90,13 +99,16 @@ class Tickets:
 
 
 class TicketRoute:
-    def __init__(self, tickets: Tickets) -> None:
-        self._tickets = tickets
+    def __init__(self, tickets: Tickets, browser_tickets: Tickets) -> None:
+        self._tickets = {"socket": tickets, "browser": browser_tickets}
 
     async def create(self, request: Request) -> Response:
-        decode(await read_body(request), TicketRequest)
+        wanted = decode(await read_body(request), TicketRequest)
         caller: Caller = request.scope["vivace.caller"]
-        answer = TicketAnswer(self._tickets.issue(caller), VALID_S)
+        if wanted.purpose == "browser" and not caller.is_owner:
+            raise Refusal("The browser app is for the owner.", code="owner_only", status=403)
+        tickets = self._tickets[wanted.purpose]
+        answer = TicketAnswer(tickets.issue(caller), tickets.valid_s)
         return json_response(answer, headers={"cache-control": "no-store"})
 
 

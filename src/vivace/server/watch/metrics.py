@@ -8,6 +8,7 @@ text of a turn, and names that clients choose make a bounded number of series.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from vivace import __version__
 from vivace.protocol.shapes.status import EngineStatus
@@ -34,6 +35,19 @@ class Names:
                 return OTHER
             self._own.add(name)
         return name
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all turns since the start."""
+
+    generated: float = 0  # tokens
+    writing_s: float = 0  # between the first and the last token of each turn
+    begun: int = 0  # turns that wrote something
+    first_token_s: float = 0  # the sum of their waits
+    queried: float = 0  # prompt tokens that were looked for in the KV
+    hits: float = 0  # of them, those that were there
+    ended: float = 0  # turns
 
 
 class Metrics:
@@ -137,6 +151,19 @@ class Metrics:
         self._lag.observe(seconds)
         self._move_window()
         self._worst_lag_s[0] = max(self._worst_lag_s[0], seconds)
+
+    def totals(self) -> Totals:
+        """Return what all turns add up to."""
+        all_turns = list(self._turns.values())
+        return Totals(
+            generated=sum(each.generation.value for each in all_turns),
+            writing_s=sum(each.between.sum for each in all_turns),
+            begun=sum(each.first_token.count for each in all_turns),
+            first_token_s=sum(each.first_token.sum for each in all_turns),
+            queried=sum(each.queried.value for each in all_turns),
+            hits=sum(each.hits.value for each in all_turns),
+            ended=sum(number.value for each in all_turns for number in each.success.values()),
+        )
 
     def render(self, engines: Iterable[EngineStatus] = ()) -> bytes:
         """Return the page. Engines are shown as they are now; one that is gone is not shown."""

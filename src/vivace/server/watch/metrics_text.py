@@ -59,6 +59,10 @@ class Histogram:
     def count(self) -> int:
         return sum(self._counts)
 
+    @property
+    def sum(self) -> float:
+        return self._sum
+
     def lines(self) -> Iterator[str]:
         upto = list(accumulate(self._counts))
         for head, count in zip(self._heads, upto, strict=True):

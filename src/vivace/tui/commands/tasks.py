@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from vivace.agent.loop import steps
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control
+from vivace.agent.tasks.offering import offer_task
 from vivace.agent.tasks.state import TaskState
 from vivace.agent.tasks.store import TaskFolder, find_task, list_tasks
 from vivace.errors import UsageError
 from vivace.redaction import redact
-from vivace.tui.background import short_id, take_over
+from vivace.tui.background import short_id
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.transcript.blocks import Note, Table
 
@@ -103,7 +104,7 @@ async def show_tasks(app: "VivaceApp", session: "Session", argument: str) -> Non
             await asyncio.to_thread(control.resume_task, session.settings, task, text)
             session.background.look_again_at(task)
         case "take":
-            await take_over(session.talk, task)
+            await offer_task(session.talk, task)
         case "remove":
             await asyncio.to_thread(control.remove_task, task)
             app.transcript.add(Note(f"Removed the task {task.id}."))

@@ -50,11 +50,13 @@ def complete(before: str, folder: Path, commands: Callable[[], Sequence[Candidat
 def _paths(folder: Path, typed: str) -> list[Candidate]:
     """Return files whose path has the typed letters in order; those named like it come first."""
     wanted = typed.lower()
-    scored = sorted((score, path) for path in _files(folder) if (score := _score(path, wanted)) is not None)
+    scored = sorted(
+        (score, path) for path in _files(folder) if (score := path_score(path, wanted)) is not None
+    )
     return [Candidate(f"@{path}", path) for _, path in scored[:MAX_SHOWN]]
 
 
-def _score(path: str, wanted: str) -> tuple[int, int] | None:
+def path_score(path: str, wanted: str) -> tuple[int, int] | None:
     lower = path.lower()
     name = lower.rpartition("/")[2]
     if name.startswith(wanted) or lower.startswith(wanted):

@@ -20,6 +20,8 @@ class ModelRow(Answer, frozen=True):
 
     name: str
     is_default: bool = False
+    is_here: bool = True  # false: it is downloaded when it is chosen
+    title: str = ""
 
 
 class Welcome(Answer, frozen=True):

@@ -12,8 +12,8 @@ from tests.server.serving import HANG_S, send
 from vivace.client.warm import ServerAddress
 from vivace.server.transport.app import build_app
 
-OPEN = ("/healthz", "/readyz")  # for anyone on this machine
-FILLED = {"{response_id}": "resp_x", "{model:path}": "m"}
+OPEN = ("/healthz", "/readyz", "/", "/enter", "/app/signed-out.css")  # for anyone on this machine
+FILLED = {"{response_id}": "resp_x", "{model:path}": "m", "{name:path}": "signed-out.css"}
 EDGES_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
@@ -39,7 +39,7 @@ class Target(NamedTuple):
 def targets() -> list[Target]:
     """Each method of each route that the app has: a new one is attacked, too."""
     anything: Any = _Anything()
-    parts = dict.fromkeys(("about", "responses", "chat", "completions", "sockets", "keys"), anything)
+    parts = dict.fromkeys(("about", "responses", "chat", "completions", "sockets", "faces", "keys"), anything)
     app = build_app(**parts, port=1, token="x")
     return [target for route in app.routes for target in _targets(route)]
 

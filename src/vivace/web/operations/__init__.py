@@ -1,0 +1,1 @@
+"""What faces may ask, one module a kind: each request has exactly one function that answers it."""
