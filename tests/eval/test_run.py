@@ -1,9 +1,13 @@
 """Cases against a real server with a scripted model: what is obeyed, kept and prefilled again is counted."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.server import serve as serve_sockets
 
 from tests.server.serving import script
 from vivace.client.warm import ServerAddress
@@ -11,7 +15,7 @@ from vivace.errors import RequestRefused
 from vivace.eval.steers.cases import Case, Form, Steer
 from vivace.eval.steers.checks import Check
 from vivace.eval.steers.report import summary, table
-from vivace.eval.steers.run import run_steers
+from vivace.eval.steers.run import run_case, run_steers
 
 STORY = "Once upon a time there was a city. " * 10
 
@@ -72,3 +76,37 @@ async def test_a_model_that_is_not_there_is_refused(address: ServerAddress) -> N
     """The server's own sentence is what the user sees."""
     with pytest.raises(RequestRefused):
         await run_steers(address, "no-such-model", [case_of("dog", "with a dog")])
+
+
+async def test_a_steer_that_an_answer_ended_just_behind_is_waited_for() -> None:
+    """The answer ends by itself after the steer was accepted: what follows is the steered answer."""
+
+    def response(name: str, text: str, reason: str) -> dict[str, object]:
+        output = [{"type": "message", "content": [{"type": "output_text", "text": text}]}]
+        usage = {"total_tokens": 9, "input_tokens_details": {"cached_tokens": 8}}
+        details = {"reason": reason} if reason else None
+        return {"id": name, "output": output, "usage": usage, "incomplete_details": details}
+
+    async def serve(socket: ServerConnection) -> None:
+        async def say(kind: str, **fields: object) -> None:
+            await socket.send(json.dumps({"type": kind, **fields}))
+
+        await socket.recv()
+        await say("response.created", response={"id": "r1"})
+        await say("response.output_text.delta", delta="blue")
+        assert json.loads(await socket.recv())["type"] == "response.steer"
+        await say("response.steer.accepted")
+        await say("response.incomplete", response=response("r1", "blue", "max_output_tokens"))
+        await say("response.created", response={"id": "r2"})
+        await say("response.completed", response=response("r2", "red", ""))
+        await socket.wait_closed()
+
+    case = Case("late", "word", "Name a colour.", (Steer(1, "Say red."),), (Check(words=("red",)),))
+    async with (
+        serve_sockets(serve, "127.0.0.1", 0) as server,
+        connect(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", proxy=None) as socket,
+        asyncio.timeout(10),
+    ):
+        result = await run_case(socket, "any", case)
+    assert result.obeyed
+    assert not result.passed_before

@@ -42,6 +42,7 @@ class Talk:
         self._items: list[Item] = []
         self.answers: list[Answer] = []
         self._response_id = ""  # of the answer under way
+        self._created: Item | None = None  # the event that began it, if that was read already
 
     async def ask(self, text: str) -> None:
         """Begin the first answer."""
@@ -60,7 +61,8 @@ class Talk:
             if answer.reason == "steered":
                 return
             with contextlib.suppress(RequestRefused):  # it was over when the steer came
-                await self._until(lambda _: False)
+                self._created = await self._until_created()  # or it ended by itself just behind it
+                return
         if answer is None:
             await self._send("response.interrupt", response_id=self._response_id)
             answer = await self.finish()
@@ -86,13 +88,16 @@ class Talk:
 
     async def _until_said(self, deltas: int) -> Answer | None:
         """Read this many deltas. Return the answer if it ended before."""
-        created = await self._until(lambda event: event["type"] == "response.created")
+        created, self._created = self._created or await self._until_created(), None
         self._response_id = str(created["response"]["id"])
         for _ in range(deltas):
             event = await self._until(lambda event: event["type"] in (_DELTA, *_ENDS))
             if event["type"] != _DELTA:
                 return self._keep(event)
         return None
+
+    async def _until_created(self) -> Item:
+        return await self._until(lambda event: event["type"] == "response.created")
 
     async def _until(self, is_it: Callable[[Item], bool]) -> Item:
         while True:
