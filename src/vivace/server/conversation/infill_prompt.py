@@ -7,16 +7,15 @@ sessions are kept (`infill_sessions`).
 import asyncio
 import time
 
-import msgspec
-
 from vivace.models.families.base import Grammar
 from vivace.models.families.infill import TextParser
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.output_decoder import OutputDecoder
 from vivace.server.backends.native.turn import NativeTurn
+from vivace.server.backends.native.turn_prompt import TurnPrompt
 from vivace.server.conversation.infill_text import CPU_WINDOW, GPU_WINDOW, Gap, gap_of
-from vivace.server.conversation.token_log import Session
+from vivace.server.conversation.token_log import LogContents, Session
 from vivace.server.conversation.truncation import check_room
 
 LARGE_CHARS = 16 * 1024  # above this a prompt is tokenized beside the event loop
@@ -38,28 +37,33 @@ async def write_infill(turn: NativeTurn, model: LoadedModel) -> None:
     check_room(len(tokens), process.ready.result().limit_tokens)
     session = Session(tokens, turn.caller.tenant)
     session.source = model.infills.nearest(session)
-    turn.work_in(session)
+    turn.work_in(session, follows=False)
     expected = model.infills.expected(session.source, gap.prefix, model.tokenizer.token_bytes)
-    turn.prediction = model.tokenizer.encode(gap.repeated + expected) if expected else []
+    prediction = model.tokenizer.encode(gap.repeated + expected) if expected else []
     model.infills.add(session, gap)
-    turn.prompt_tokens = turn.whole_length = len(tokens)
-    if turn.request.is_generating:
-        _repeat(turn, gap.repeated, len(model.tokenizer.encode(gap.repeated)))
-        parser, stops = TextParser(len(gap.repeated)), turn.request.stops
-        turn.decoder = OutputDecoder(
-            model.family, model.tokenizer, model.token_texts, parser, stops, is_held=False
+    is_generating = turn.request.is_generating
+    repeated = gap.repeated if is_generating else ""
+    turn.take_prompt(
+        TurnPrompt(
+            tokens=len(tokens),
+            log_contents=LogContents(),
+            tokenize_s=time.perf_counter() - begun,
+            prediction=prediction,
+            repeated_tokens=len(model.tokenizer.encode(repeated)) if repeated else 0,
+            decoder=_decoder(turn, model, gap) if is_generating else None,
+            grammar=_beginning_with(repeated) if repeated else None,
         )
-    turn.tokenize_s = time.perf_counter() - begun
+    )
 
 
-def _repeat(turn: NativeTurn, text: str, tokens: int) -> None:
-    """Have the answer begin with a text that the client has already: neither sent nor counted."""
-    if not text:
-        return
-    turn.grammar = Grammar("regex", "".join(f"\\x{{{ord(letter):x}}}" for letter in text) + "(?s:.*)")
-    turn.repeated_tokens = tokens
-    if wanted := turn.request.max_output_tokens:
-        turn.request = msgspec.structs.replace(turn.request, max_output_tokens=wanted + tokens)
+def _decoder(turn: NativeTurn, model: LoadedModel, gap: Gap) -> OutputDecoder:
+    parser, stops = TextParser(len(gap.repeated)), turn.request.stops
+    return OutputDecoder(model.family, model.tokenizer, model.token_texts, parser, stops, is_held=False)
+
+
+def _beginning_with(text: str) -> Grammar:
+    """Have the answer begin with a text that the client has already."""
+    return Grammar("regex", "".join(f"\\x{{{ord(letter):x}}}" for letter in text) + "(?s:.*)")
 
 
 def _tokens(model: LoadedModel, gap: Gap) -> list[int]:

@@ -6,13 +6,17 @@ or how a family writes it (`families`).
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 import msgspec
 
+from vivace.engine.wire.frames import Grammar
 from vivace.protocol.shapes.items import InputItem
+from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.output_decoder import OutputDecoder
 from vivace.server.backends.native.turn import NativeTurn
+from vivace.server.backends.native.turn_prompt import TurnPrompt
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompting import Prompt, prompt_of
 from vivace.server.conversation.token_log import LogContents, Session
@@ -21,47 +25,83 @@ from vivace.server.conversation.truncation import check_room, room_for_prompt, s
 LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is tokenized beside the event loop
 
 
+@dataclass(frozen=True)
+class _Tokens:
+    """A request as tokens."""
+
+    prompt: list[int]
+    prediction: list[int]
+    candidates: list[list[int]]
+    grammar: Grammar | None
+
+
 async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -> None:
     """Put the request's items at the end of the log it continues, or of a new one."""
     request, previous = turn.request, turn.previous
-    turn.follows = previous is not None and previous.session is not None and previous.model == turn.model
+    follows = previous is not None and previous.session is not None and previous.model == turn.model
     before: list[InputItem] = []
-    if previous and not turn.follows:  # another model's tokens mean nothing here: all is read anew
+    if previous and not follows:  # another model's tokens mean nothing here: all is read anew
         before = await library.history(previous)
     begun = time.perf_counter()
-    turn.log_contents = previous.log_contents if previous and turn.follows else LogContents()
+    session = previous.continuation() if previous and follows else Session(tenant=turn.caller.tenant)
+    turn.work_in(session, follows=follows)
     prompt = prompt_of(request, turn.log_contents, previous, before)
-    predicted = request.prediction.text if request.prediction else ""
-    session = previous.continuation() if previous and turn.follows else Session(tenant=turn.caller.tenant)
-    turn.work_in(session)
-
-    def tokenize() -> list[int]:
-        turn.prediction = model.tokenizer.encode(predicted) if predicted else []
-        turn.candidates = [model.tokenizer.encode(text) for text in request.candidates or ()]
-        if request.is_generating:
-            turn.grammar = model.family.grammar(prompt.spec)
-        return model.family.render(
-            prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
-        )
-
-    size = prompt.characters + len(predicted) + sum(map(len, request.candidates or ()))
-    tokens = await asyncio.to_thread(tokenize) if size > LARGE_CHARS else tokenize()
+    written = await _tokenized(request, prompt, model, session)
+    tokens, is_large = written.prompt, _size(request, prompt) > LARGE_CHARS
     if request.truncation == "auto" and request.is_generating:
         room = room_for_prompt(await _limit_tokens(model), request.max_output_tokens)
         if len(session.log) + len(tokens) > room:
             session, prompt, tokens = await _begin_shorter(turn, model, library, room)
-    if size > LARGE_CHARS:  # what can never fit is not copied around
+    if is_large:  # what can never fit is not copied around
         limit = await _limit_tokens(model)
         check_room(len(session.log) + len(tokens), limit)
-        del turn.prediction[limit:]
-    if request.is_provisional:
-        turn.provisional_tokens = tokens
-    else:
+        del written.prediction[limit:]
+    tail = tokens if request.is_provisional else []
+    if not request.is_provisional:
         session.log.extend(tokens)
-        turn.log_contents, turn.whole_length = prompt.log_contents, len(session.log)
-        _await_answer(turn, model, session, prompt)
-    turn.prompt_tokens = len(session.log) + len(turn.provisional_tokens)
-    turn.tokenize_s = time.perf_counter() - begun
+        if request.is_generating or request.candidates:
+            session.log.extend(model.family.answer(session.log, prompt.spec))
+    turn.take_prompt(
+        TurnPrompt(
+            tokens=len(session.log) + len(tail),
+            log_contents=turn.log_contents if request.is_provisional else prompt.log_contents,
+            tokenize_s=time.perf_counter() - begun,
+            provisional_tail=tail,
+            prediction=written.prediction,
+            candidates=written.candidates,
+            decoder=_decoder(request, prompt, model, session, written.grammar),
+            grammar=written.grammar,
+            family=model.family if request.is_generating else None,
+            spec=prompt.spec,
+        )
+    )
+
+
+def _predicted(request: ResponseCreate) -> str:
+    return request.prediction.text if request.prediction else ""
+
+
+def _size(request: ResponseCreate, prompt: Prompt) -> int:
+    return prompt.characters + len(_predicted(request)) + sum(map(len, request.candidates or ()))
+
+
+async def _tokenized(
+    request: ResponseCreate, prompt: Prompt, model: LoadedModel, session: Session
+) -> _Tokens:
+    """Tokenize a request; a large one beside the event loop."""
+
+    def tokenize() -> _Tokens:
+        predicted, encode = _predicted(request), model.tokenizer.encode
+        return _Tokens(
+            prompt=model.family.render(
+                prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
+            ),
+            prediction=encode(predicted) if predicted else [],
+            candidates=[encode(text) for text in request.candidates or ()],
+            grammar=model.family.grammar(prompt.spec) if request.is_generating else None,
+        )
+
+    return await asyncio.to_thread(tokenize) if _size(request, prompt) > LARGE_CHARS else tokenize()
 
 
 async def _limit_tokens(model: LoadedModel) -> int:
@@ -81,26 +121,19 @@ async def _begin_shorter(
 
     kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)
     prompt, tokens = render(kept)
-    assert turn.session is not None
-    turn.session.release(turn)
-    turn.follows = False
     session = Session(tenant=turn.caller.tenant)
-    turn.work_in(session)
+    turn.work_in(session, follows=False)
     return session, prompt, tokens
 
 
-def _await_answer(turn: NativeTurn, model: LoadedModel, session: Session, prompt: Prompt) -> None:
-    """End the log with the tokens after which the model answers."""
-    request, family, spec = turn.request, model.family, prompt.spec
-    if request.is_generating or request.candidates:
-        session.log.extend(family.answer(session.log, spec))
-    if request.is_generating:
-        turn.family, turn.spec = family, spec
-        turn.decoder = OutputDecoder(
-            family,
-            model.tokenizer,
-            model.token_texts,
-            family.parser(spec, session.log),
-            request.stops,
-            is_held=turn.grammar is not None,
-        )
+def _decoder(
+    request: ResponseCreate, prompt: Prompt, model: LoadedModel, session: Session, grammar: Grammar | None
+) -> OutputDecoder | None:
+    """Return what reads the answer behind this log; None if nothing is generated."""
+    if not request.is_generating:
+        return None
+    family = model.family
+    parser = family.parser(prompt.spec, session.log)
+    return OutputDecoder(
+        family, model.tokenizer, model.token_texts, parser, request.stops, is_held=grammar is not None
+    )

@@ -25,7 +25,8 @@ from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller
 from vivace.server.backends.native.output_decoder import OutputDecoder, TokenTexts
 from vivace.server.backends.native.turn import NativeTurn
-from vivace.server.conversation.token_log import Session
+from vivace.server.backends.native.turn_prompt import TurnPrompt
+from vivace.server.conversation.token_log import LogContents, Session
 
 WORDS = ("hello ", "a < b", "\n\n", "é", "<", "\n", '{"name": "get", "arguments": {', "}", "} ", "x", " ")
 CHATML = NamedTokenizer(tokenizers.CHATML, [*tokenizers.QWEN_WORDS, *WORDS], ends=["<|im_end|>"])
@@ -63,11 +64,12 @@ class Said:
         family, tokenizer = FAMILIES[name]
         self.outcomes: list[Outcome] = []
         self.turn = NativeTurn("resp_1", ResponseCreate(), "m", Caller(), None)
-        self.turn.session = session = Session([1, 2])
+        session = Session([1, 2])
         texts = TokenTexts(family, tokenizer)
         parser = family.parser(spec, session.log)
         self.decoder = decoder(family, tokenizer, texts, parser, stops, is_held=False)
-        self.turn.decoder = self.decoder
+        self.turn.work_in(session, follows=False)
+        self.turn.take_prompt(TurnPrompt(2, LogContents(), 0.0, decoder=self.decoder))
         self.turn.outcomes(self._take)
 
     def _take(self, outcome: Outcome) -> bool:

@@ -46,7 +46,7 @@ class Submission:
     def begin(self) -> None:
         turn, session = self._turn, self.session
         self._process.attach(turn.id, self._on_frame)
-        self._model.open_session(session, self._process, is_whole=bool(turn.provisional_tokens))
+        self._model.open_session(session, self._process, is_whole=turn.request.is_provisional)
         self._process.send(_work(turn, self._model))
         turn.enter_engine(self._interrupt, self._pause)
 
@@ -110,37 +110,43 @@ def reason_it_is_complete(turn: NativeTurn, model: LoadedModel) -> str:
     ends = {*model.tokenizer.end_tokens, *model.family.stop_tokens}
     if turn.interrupted:
         return "interrupted"
-    if turn.decoder and (turn.decoder.is_stopped or (turn.output_tokens and last[0] in ends)):
+    if turn.is_stopped or (turn.output_tokens and last[0] in ends):
         return "stop"
-    if turn.output_tokens >= (turn.request.max_output_tokens or ALL_THAT_FITS):
+    if turn.output_tokens >= _max_tokens(turn):
         return "length"
     return ""
 
 
 def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
     """Return what the engine is to do, with the tokens that it does not have yet."""
-    request, session = turn.request, turn.session
+    request, session, prompt = turn.request, turn.session, turn.prompt
     assert session is not None
+    assert prompt is not None, "it comes first"
     if request.is_provisional:
-        return Append(session.name, turn.id, turn.provisional_tokens, request.tier, is_provisional=True)
+        return Append(session.name, turn.id, prompt.provisional_tail, request.tier, is_provisional=True)
     tokens = session.take_unsent()
     if request.candidates:
-        return Score(session.name, turn.id, tokens, turn.candidates, request.tier)
+        return Score(session.name, turn.id, tokens, prompt.candidates, request.tier)
     if not request.is_generating:
         return Append(session.name, turn.id, tokens, request.tier)
     return Generate(
         session=session.name,
         turn=turn.id,
         tokens=tokens,
-        max_tokens=max(1, (request.max_output_tokens or ALL_THAT_FITS) - turn.output_tokens),
+        max_tokens=max(1, _max_tokens(turn) - turn.output_tokens),
         sampling=_sampling(turn),
         stop=request.stops,
         stop_tokens=list(model.family.stop_tokens),
-        grammar=turn.grammar,
-        prediction=turn.prediction,
+        grammar=prompt.grammar,
+        prediction=prompt.prediction,
         tier=request.tier,
         prior_output_tokens=turn.output_tokens,
     )
+
+
+def _max_tokens(turn: NativeTurn) -> int:
+    repeated = turn.prompt.repeated_tokens if turn.prompt else 0
+    return (turn.request.max_output_tokens or ALL_THAT_FITS) + repeated
 
 
 def _sampling(turn: NativeTurn) -> Sampling:

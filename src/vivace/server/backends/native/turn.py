@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from vivace.engine.wire.frames import Finished, Grammar, PositionLogprobs
+from vivace.engine.wire.frames import Finished, PositionLogprobs
 from vivace.engine.wire.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
-from vivace.models.families.base import Family, OutputSpec
 from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import (
     Broken,
@@ -31,6 +30,7 @@ from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import NO_HOOKS, Caller, Taker, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.backends.native.output_decoder import OutputDecoder
+from vivace.server.backends.native.turn_prompt import TurnPrompt
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 
 
@@ -51,27 +51,18 @@ class NativeTurn:
         self.model = model
         self.caller = caller
         self.previous = previous
-        self.session: Session | None = None  # from when its prompt is in the log
-        self.decoder: OutputDecoder | None = None  # likewise
+        self.session: Session | None = None  # from when it is known which log its prompt goes to
+        self.prompt: TurnPrompt | None = None  # from when it is in the log
         self.stored_response: StoredResponse | None = None  # from when the turn is over
         self.follows = False  # its log begins with that of `previous`
-        self.log_contents = LogContents()  # what the log has after this turn
-        self.grammar: Grammar | None = None
-        self.family: Family | None = None  # of the model, from when its prompt is in the log
-        self.spec = OutputSpec()  # what its answer may contain
         self._thinking_tokens = request.thinking_tokens  # the most; None: no limit
         self.is_answering_now = False  # its thinking is to end before the engine goes on
         self._before_answer: EngineWaterfall | None = None  # of the part that was ended so
-        self.provisional_tokens: list[int] = []  # a provisional tail, which is no part of the log
-        self.prompt_tokens = 0  # the whole log before the answer
         self.whole_length = 0  # of the log, up to the last item that is whole
         self._item: type[Outcome] | None = None  # what is being said
         self._said_length = 0  # of the log, when the last of it came
         self.seed = secrets.randbits(62) if request.seed is None else request.seed  # kept for a replay
-        self.prediction: list[int] = []  # what the answer will resemble
-        self.candidates: list[list[int]] = []  # what is to be scored
         self.output_tokens = 0
-        self.repeated_tokens = 0  # of these: what the client has already
         self.deaths = 0
         self.is_discarding = False
         self.interrupted = ""  # why, if it was
@@ -83,7 +74,6 @@ class NativeTurn:
         self._pause: Callable[[], object] | None = None  # makes the engine stop, for the turn to go on there
         self.received = time.perf_counter()
         self.submitted = self.first_token = 0.0
-        self.tokenize_s = 0.0
         self.is_over = False
         self._outbox = Outbox()
 
@@ -113,13 +103,27 @@ class NativeTurn:
         self._pause = None
         self._stop = self._task.cancel if self._task else None
 
-    def work_in(self, session: Session) -> None:
-        """Work in this session until the turn is over."""
-        self.session, self.whole_length = session, len(session.log)
+    def work_in(self, session: Session, *, follows: bool) -> None:
+        """Work in this session until the turn is over. `follows`: its log begins with that of `previous`."""
+        if self.session is not None:
+            self.session.release(self)
+        self.session, self.follows, self.whole_length = session, follows, len(session.log)
         if self.request.is_provisional:
             session.provisional_turn = self
         else:
             session.writer = self
+
+    def take_prompt(self, prompt: TurnPrompt) -> None:
+        """Go on with this prompt, which is in the log now."""
+        assert self.session is not None, "it has a log"
+        self.prompt, self.whole_length = prompt, len(self.session.log)
+
+    @property
+    def log_contents(self) -> LogContents:
+        """Return what the log has after this turn."""
+        if self.prompt is not None:
+            return self.prompt.log_contents
+        return self.previous.log_contents if self.previous and self.follows else LogContents()
 
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
         """End the turn as soon as possible; its output so far stays. Can be called at any time."""
@@ -138,11 +142,20 @@ class NativeTurn:
         if self._pause:
             self._pause()
 
+    @property
+    def _decoder(self) -> OutputDecoder | None:
+        return self.prompt.decoder if self.prompt else None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether the answer has come to a stop string."""
+        return self._decoder is not None and self._decoder.is_stopped
+
     def _may_think(self) -> bool:
         """Return whether there is a thinking to end, or that is not known before the prompt is written."""
-        if self.family is None or self.session is None:
+        if self.prompt is None or self.session is None:
             return True
-        return bool(self.family.end_thinking(self.session.log, self.spec))
+        return bool(self.prompt.end_of_thinking(self.session.log))
 
     @property
     def goes_on(self) -> bool:
@@ -153,24 +166,24 @@ class NativeTurn:
         """Write the end of the thinking into the log, if that was asked for. `finished`: the part before."""
         if finished:
             self._before_answer = finished.waterfall
-        if not self.is_answering_now or self.session is None or self.family is None:
+        decoder = self._decoder
+        if not self.is_answering_now or self.session is None or self.prompt is None or decoder is None:
             return
-        assert self.decoder is not None, "it comes with the family"
         self.is_answering_now = False
-        tokens = self.family.end_thinking(self.session.log, self.spec)
+        tokens = self.prompt.end_of_thinking(self.session.log)
         self.session.log.extend(tokens)
         self.output_tokens += len(tokens)
-        self._decode(self.decoder, tokens, (), len(self.session.log) - len(tokens))
+        self._decode(decoder, tokens, (), len(self.session.log) - len(tokens))
 
     def _check_thinking(self) -> None:
         """End the thinking that has used up its tokens."""
-        decoder, limit = self.decoder, self._thinking_tokens
+        decoder, limit = self._decoder, self._thinking_tokens
         if limit is not None and decoder and decoder.is_reasoning and decoder.reasoning_tokens >= limit:
             self.answer_now()
 
     def add_tokens(self, tokens: Sequence[int], logprobs: Sequence[PositionLogprobs]) -> bool:
         """Add tokens of the engine to the log, and put out what they say. Return whether to stop there."""
-        session, decoder = self.session, self.decoder
+        session, decoder = self.session, self._decoder
         assert session is not None
         assert decoder is not None
         if not self.first_token:
@@ -221,10 +234,10 @@ class NativeTurn:
 
     def finish(self, reason: str) -> str:
         """Put out what was held back. Return the reason of the end, with what the engine did not know."""
-        if self.decoder:
-            for outcome in self.decoder.finish():
+        if decoder := self._decoder:
+            for outcome in decoder.finish():
                 self._outbox.put(outcome)
-            if self.decoder.is_stopped:
+            if decoder.is_stopped:
                 return "stop"
         return self.interrupted or reason if reason == "interrupted" else reason
 
@@ -254,11 +267,11 @@ class NativeTurn:
         self._on_over(outcome)
 
     def _usage(self, engine: EngineWaterfall) -> Usage:
-        read = self.prompt_tokens + self.repeated_tokens
-        said = max(0, self.output_tokens - self.repeated_tokens)
+        read, repeated = (self.prompt.tokens, self.prompt.repeated_tokens) if self.prompt else (0, 0)
+        read, said = read + repeated, max(0, self.output_tokens - repeated)
         cached = InputTokensDetails(min(engine.cached_tokens, read))
         details = OutputTokensDetails(
-            reasoning_tokens=self.decoder.reasoning_tokens if self.decoder else 0,
+            reasoning_tokens=self._decoder.reasoning_tokens if self._decoder else 0,
             accepted_prediction_tokens=engine.draft_accepted,
             rejected_prediction_tokens=engine.draft_rejected,
         )
@@ -266,15 +279,16 @@ class NativeTurn:
 
     def _times(self, engine: EngineWaterfall) -> Waterfall:
         now = time.perf_counter()
-        waited_s = max(0.0, (self.submitted or now) - self.received - self.tokenize_s)
+        tokenize_s = self.prompt.tokenize_s if self.prompt else 0.0
+        waited_s = max(0.0, (self.submitted or now) - self.received - tokenize_s)
         in_engine_ms = engine.first_token_ms + engine.decode_ms
         total_ms = (now - self.received) * 1e3
         return Waterfall(
             total_ms=total_ms,
             queue_ms=waited_s * 1e3 + engine.queue_ms,
-            tokenize_ms=self.tokenize_s * 1e3,
+            tokenize_ms=tokenize_s * 1e3,
             first_token_ms=(self.first_token - self.received) * 1e3 if self.first_token else 0.0,
-            server_ms=max(0.0, total_ms - waited_s * 1e3 - self.tokenize_s * 1e3 - in_engine_ms),
+            server_ms=max(0.0, total_ms - waited_s * 1e3 - tokenize_s * 1e3 - in_engine_ms),
             restore_ms=engine.restore_ms,
             prefill_ms=engine.prefill_ms,
             decode_ms=engine.decode_ms,
