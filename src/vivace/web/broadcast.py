@@ -32,8 +32,8 @@ class Listener(Protocol):
 
 
 class Broadcast:
-    def __init__(self, *, conversation: str = "", edit: str = "") -> None:
-        self.conversation, self._edit = conversation, edit
+    def __init__(self) -> None:
+        self.conversation, self.edit = "", ""  # which of both it is, and its id
         self.epoch = secrets.token_hex(6)
         self.seq = 0
         self.listeners: dict[Listener, None] = {}
@@ -71,7 +71,7 @@ class Broadcast:
     def tell(self, event: AnyEvent) -> None:
         """Tell an event to every face."""
         self.seq += 1
-        frame = EventFrame(event=event, seq=self.seq, conversation=self.conversation, edit=self._edit)
+        frame = EventFrame(event=event, seq=self.seq, conversation=self.conversation, edit=self.edit)
         self._kept.append(frame)
         for listener in list(self.listeners):
             listener.hear(frame)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vivace.errors import ConversationNotFound, VivaceError
+from vivace.errors import ConversationNotFound, QuestionGone, VivaceError
 from vivace.protocol.face_frames import HEAD_BYTES, BadFrame, framed, length_of
 from vivace.web.live_conversation import LiveConversation
+from vivace.web.live_edit import LiveEdit
 from vivace.web.messages.answers import Ok, Problem, Refused
 from vivace.web.messages.events import AnyEvent, EventFrame
 from vivace.web.messages.requests import Request, decode_request
@@ -44,11 +45,13 @@ class Face:
     ) -> None:
         self.host, self.folder, self.name = host, folder, "face"
         self.conversations: dict[str, LiveConversation] = {}
+        self.edits: dict[str, LiveEdit] = {}  # that run
         self.watched: dict[str, str] = {}  # digests of files, as the face knows them
         self.is_watching = False
         self._reader, self._writer = reader, writer
         self._outbox = Outbox()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._edit_count = 0
         self._room = asyncio.Semaphore(MAX_REQUESTS)
 
     def conversation(self, conversation_id: str) -> LiveConversation:
@@ -59,6 +62,29 @@ class Face:
                 f"The conversation {conversation_id!r} is not open here.", "Send conversation.open first."
             )
         return live
+
+    def edit(self, name: str) -> LiveEdit:
+        """Return an edit of this face that runs."""
+        edit = self.edits.get(name)
+        if edit is None:
+            raise QuestionGone(f"The edit {name!r} is over.", "Nothing was changed by this request.")
+        return edit
+
+    def add_edit(self, edit: LiveEdit) -> str:
+        """Let an edit run as long as the face is here. Return its name."""
+        self._edit_count += 1
+        name = f"e{self._edit_count}"
+        edit.broadcast.edit = name
+        edit.broadcast.listeners[self] = None
+        self.edits[name] = edit
+        self.spawn(self._run_edit(name, edit))
+        return name
+
+    async def _run_edit(self, name: str, edit: LiveEdit) -> None:
+        try:
+            await edit.run()
+        finally:
+            del self.edits[name]
 
     def hear(self, frame: EventFrame) -> None:
         """Let an event be sent soon."""

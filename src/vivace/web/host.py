@@ -19,6 +19,7 @@ from vivace.config import Settings
 from vivace.errors import VivaceError
 from vivace.protocol.face_frames import HEAD_BYTES, Arrival, BadFrame, length_of
 from vivace.web.broadcast import Broadcast
+from vivace.web.buffers import Buffers
 from vivace.web.face import Face
 from vivace.web.live_conversation import LiveConversation
 
@@ -32,6 +33,7 @@ class Host:
     def __init__(self, settings: Settings, *, idle_s: float = IDLE_S, grace_s: float = GRACE_S) -> None:
         self.settings = settings
         self.faces: set[Face] = set()
+        self.buffers = Buffers()
         self._conversations: dict[str, LiveConversation] = {}
         self._opening = asyncio.Lock()
         self._changed = asyncio.Event()  # somebody came or went
@@ -68,6 +70,7 @@ class Host:
             await face.run()
         finally:
             self.faces.discard(face)
+            self.buffers.forget(face)
             self.look_around()
 
     # ---- conversations ------------------------------------------------------------------------------
@@ -82,7 +85,14 @@ class Host:
             live = LiveConversation(broadcast)
             place = conversation_id or folder
             live.use_talk(
-                await open_or_attach(settings, broadcast, place, name="browser", on_moved=live.moved)
+                await open_or_attach(
+                    settings,
+                    broadcast,
+                    place,
+                    name="browser",
+                    files=self.buffers.files,
+                    on_moved=live.moved,
+                )
             )
             self._conversations[live.id] = live
             return live

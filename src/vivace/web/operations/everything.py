@@ -1,5 +1,5 @@
 """All operations: importing this fills the table."""
 
-from vivace.web.operations import arriving, figures, files, listing, talking, tasks
+from vivace.web.operations import arriving, edits, figures, files, listing, talking, tasks
 
-__all__ = ["arriving", "figures", "files", "listing", "talking", "tasks"]
+__all__ = ["arriving", "edits", "figures", "files", "listing", "talking", "tasks"]

@@ -1,0 +1,54 @@
+"""Requests about edits outside of a conversation, and about unsaved texts.
+
+Owns nothing but the way to `live_edit` and `buffers`. An edit belongs to the face that began it.
+"""
+
+from vivace.errors import BadRequest
+from vivace.web import files
+from vivace.web.face import Face
+from vivace.web.live_edit import LiveEdit
+from vivace.web.messages import requests
+from vivace.web.messages.answers import EditNamed
+from vivace.web.operations.table import answers
+
+MAX_EDITS = 8  # of a face, at once
+
+
+@answers(requests.BuffersSet)
+async def set_buffer(face: Face, request: requests.BuffersSet) -> None:
+    face.host.buffers.set(face, files.inside(face.folder, request.path), request.text)
+
+
+@answers(requests.EditStart)
+async def start(face: Face, request: requests.EditStart) -> EditNamed:
+    if len(face.edits) >= MAX_EDITS:
+        raise BadRequest(f"{MAX_EDITS} edits run already.", "Decide about one first.")
+    place = files.inside(face.folder, request.path)
+    edit = LiveEdit(face.host.settings, face.host.buffers, face.folder, place, request)
+    name = face.add_edit(edit)
+    return EditNamed(edit=name)
+
+
+@answers(requests.EditSteer)
+async def steer(face: Face, request: requests.EditSteer) -> None:
+    face.edit(request.edit).steer(request.text)
+
+
+@answers(requests.EditStop)
+async def stop(face: Face, request: requests.EditStop) -> None:
+    face.edit(request.edit).stop()
+
+
+@answers(requests.EditDecide)
+async def decide(face: Face, request: requests.EditDecide) -> None:
+    face.edit(request.edit).broadcast.questions.answer(request)
+
+
+@answers(requests.EditResolve)
+async def resolve(face: Face, request: requests.EditResolve) -> None:
+    face.edit(request.edit).broadcast.questions.answer(request)
+
+
+@answers(requests.EditWritten)
+async def written(face: Face, request: requests.EditWritten) -> None:
+    face.edit(request.edit).placed(request.problem)
