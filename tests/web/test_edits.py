@@ -1,13 +1,17 @@
 """Edits outside of a conversation, as an editor drives them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.agent.conversation.talking import read, write
 from tests.agent.edits.test_flow import FIRST_ONLY, NEW, OLD
+from tests.e2e.terminal import wait_until
 from tests.web.facing import FakeFace, RefusedRequest, facing
+from vivace.client import warm
 from vivace.client.warm import ServerAddress
+from vivace.config import Settings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -98,3 +102,45 @@ async def test_what_is_wrong_is_said(address: ServerAddress, task: Path) -> None
         with pytest.raises(RefusedRequest) as outside:
             await started(face, task, path="/etc/passwd")
         assert outside.value.code == "file_problem"
+
+
+UNSAVED = f"# not saved\n\n\n{OLD}"
+
+
+async def test_the_function_around_a_line_grows_from_its_first_letter(
+    address: ServerAddress, task: Path
+) -> None:
+    """The unit is found by a line, and what is told of it begins with what the model need not write."""
+    async with facing(address) as face:
+        edit = await started(face, task, text=UNSAVED, unit="", line=6, apply="face")
+        await face.event("question")
+        first = face.events("live.diff")[0]
+        assert (first["unit"], first["first_line"], first["last_line"]) == ("show", 4, 13)
+        assert face.text("live.diff", "delta").strip() == NEW.strip()
+        assert [event.get("is_first", False) for event in face.events("live.diff")].count(True) == 1
+        await face.ask("edit.stop", edit=edit)
+
+
+async def test_an_edit_ends_with_its_face(served: Settings, address: ServerAddress, task: Path) -> None:
+    """An editor that goes away leaves no turn running."""
+    async with facing(address) as face:
+        await started(face, task, instruction="long")
+        await face.event("live.diff")
+    await asyncio.to_thread(wait_until, lambda: not warm.read_status(served).answers, "no turn runs")
+
+
+async def test_what_was_read_ahead_is_not_read_again(
+    served: Settings, address: ServerAddress, task: Path
+) -> None:
+    """With the box open the model reads the unit; when the edit begins, most of its prompt is cached."""
+    unsaved = UNSAVED.replace("six()", "sixteen(1, 2, 3)")
+    async with facing(address) as face:
+        await face.ask("hello", folder=str(task.parent))
+        before = warm.read_status(served).engine.tokens_prefilled
+        await face.ask("edit.prefill", path=str(task), text=unsaved, line=6, draft="ma")
+        await asyncio.to_thread(
+            wait_until, lambda: warm.read_status(served).engine.tokens_prefilled > before, "it is read"
+        )
+        await started(face, task, text=unsaved, unit="", line=6)
+        (times,) = [turn for turn in (await face.event("turn.times"))["turns"] if turn["name"] == "rewrite"]
+        assert times["cached_tokens"] > 10 * times["new_tokens"]

@@ -79,6 +79,9 @@ class DiffGrew:
     delta: str  # as the model wrote it
     diff: LiveDiff
     partial: str  # the line in progress
+    opening: str = (
+        ""  # of the new unit, which the model did not have to write; it stands before the first delta
+    )
 
     @property
     def rows(self) -> list[Row]:

@@ -116,7 +116,8 @@ class Broadcast:
         is_first = event.diff is not self._diff
         if is_first:
             self._diff, self._written = event.diff, []
-        self._written.append(event.delta)
+        delta = event.opening + event.delta if is_first else event.delta
+        self._written.append(delta)
         unit = self._unit
         self.tell(
             LiveDiff(
@@ -124,7 +125,7 @@ class Broadcast:
                 unit=unit.unit,
                 first_line=unit.first_line,
                 last_line=unit.last_line,
-                delta=event.delta,
+                delta=delta,
                 is_first=is_first,
             )
         )

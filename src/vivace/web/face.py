@@ -15,6 +15,7 @@ import msgspec
 
 from vivace.errors import ConversationNotFound, QuestionGone, VivaceError
 from vivace.protocol.face_frames import HEAD_BYTES, BadFrame, framed, length_of
+from vivace.web.edit_prefill import EditReading
 from vivace.web.live_conversation import LiveConversation
 from vivace.web.live_edit import LiveEdit
 from vivace.web.messages.answers import Ok, Problem, Refused
@@ -46,6 +47,7 @@ class Face:
         self.host, self.folder, self.name = host, folder, "face"
         self.conversations: dict[str, LiveConversation] = {}
         self.edits: dict[str, LiveEdit] = {}  # that run
+        self.reading: EditReading | None = None  # ahead, for the next edit
         self.watched: dict[str, str] = {}  # digests of files, as the face knows them
         self.is_watching = False
         self._reader, self._writer = reader, writer
@@ -86,6 +88,12 @@ class Face:
         finally:
             del self.edits[name]
 
+    async def stop_reading(self) -> None:
+        """Read no further ahead: the edit begins, or the face has gone."""
+        reading, self.reading = self.reading, None
+        if reading is not None:
+            await reading.close()
+
     def hear(self, frame: EventFrame) -> None:
         """Let an event be sent soon."""
         try:
@@ -114,7 +122,7 @@ class Face:
                 live.leave(self)
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(sending, *self._tasks, return_exceptions=True)
+            await asyncio.gather(sending, *self._tasks, self.stop_reading(), return_exceptions=True)
             self._writer.close()
 
     def spawn(self, work: Any) -> None:

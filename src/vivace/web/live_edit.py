@@ -12,9 +12,8 @@ from vivace.agent.conversation.connection import Connection
 from vivace.agent.edit_events import DiffGrew, EditApplied, EditNotApplied
 from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.find.target import Lines, Target
 from vivace.agent.edits.flow import EditTask, run_edit
-from vivace.agent.edits.scope import checked_instruction, read_scope
+from vivace.agent.edits.scope import checked_instruction
 from vivace.agent.effort import DEFAULT_EFFORT
 from vivace.agent.events import AgentEvent
 from vivace.agent.memory.opening import memory_for
@@ -25,6 +24,7 @@ from vivace.models.presence import with_model_present
 from vivace.models.progress import Silent
 from vivace.web.broadcast import Broadcast
 from vivace.web.buffers import Buffers
+from vivace.web.edit_prefill import scope_of
 from vivace.web.messages import requests
 from vivace.web.messages.events import AcceptedFile, EditAccepted, EditEnded
 
@@ -156,15 +156,7 @@ class LiveEdit:
         files, request = self._files, self._request
         text = await self.read(self._place)
         files.set_buffer(self._place, text)
-        lines = request.selection
-        selector = Lines(lines.first_line, lines.last_line) if lines else request.unit or None
-        scope = await asyncio.to_thread(
-            read_scope,
-            Target(self._place, selector),
-            to_write=True,
-            instruction=self._instruction,
-            files=files,
-        )
+        scope = await asyncio.to_thread(scope_of, self._place, request, self._instruction, files)
         wanted = self._settings.having(model=request.model)
         settings = await asyncio.to_thread(with_model_present, wanted, Silent())
         connection.settings = settings

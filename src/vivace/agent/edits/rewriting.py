@@ -95,7 +95,7 @@ async def _stream(model: Model, task: UnitTask, request: Rewrite) -> AsyncGenera
         async with aclosing(text) as deltas:
             async for delta in deltas:
                 diff.feed(reader.feed(delta))
-                yield DiffGrew(delta, diff, reader.partial)
+                yield DiffGrew(delta, diff, reader.partial, request.opening)
     except RequestRefused as error:
         raise _narrowed(error, source, unit) from error
     if model.was_cut:

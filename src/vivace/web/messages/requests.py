@@ -281,19 +281,31 @@ class LineRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     last_line: int
 
 
-class EditStart(Request, frozen=True, tag="edit.start"):
-    """Edit one file outside of a conversation. The answer names the edit, whose events follow."""
+class EditPlace(Request, frozen=True, kw_only=True):
+    """What an edit is about. With neither selection, unit nor line the model looks for what may change."""
 
-    path: str
-    instruction: str
+    path: str  # absolute
     text: str | None = None  # of the unsaved buffer; null: the file on disk
     selection: LineRange | None = None  # what may change
-    unit: str = ""  # the name of what may change; "" and no selection: the model looks for it
+    unit: str = ""  # the name of what may change
+    line: int = 0  # the function or class around this line may change, if there is one
+
+
+class EditStart(EditPlace, frozen=True, tag="edit.start"):
+    """Edit one file outside of a conversation. The answer names the edit, whose events follow."""
+
+    instruction: str
     apply: Literal["host", "face"] = (
         "host"  # face: the accepted text comes as `edit.accepted`, and is not written
     )
     effort: Effort | None = None
     model: str | None = None
+
+
+class EditPrefill(EditPlace, frozen=True, tag="edit.prefill"):
+    """Let the model read what an edit needs while its instruction is typed. Only the last draft counts."""
+
+    draft: str = ""
 
 
 class EditRequest(Request, frozen=True, kw_only=True):
@@ -447,6 +459,7 @@ AnyRequest = (
     | FilesWatch
     | BuffersSet
     | EditStart
+    | EditPrefill
     | EditSteer
     | EditStop
     | EditDecide

@@ -5,6 +5,7 @@ Owns nothing but the way to `live_edit` and `buffers`. An edit belongs to the fa
 
 from vivace.errors import BadRequest
 from vivace.web import files
+from vivace.web.edit_prefill import EditReading
 from vivace.web.face import Face
 from vivace.web.live_edit import LiveEdit
 from vivace.web.messages import requests
@@ -24,9 +25,18 @@ async def start(face: Face, request: requests.EditStart) -> EditNamed:
     if len(face.edits) >= MAX_EDITS:
         raise BadRequest(f"{MAX_EDITS} edits run already.", "Decide about one first.")
     place = files.inside(face.folder, request.path)
+    await face.stop_reading()
     edit = LiveEdit(face.host.settings, face.host.buffers, face.folder, place, request)
     name = face.add_edit(edit)
     return EditNamed(edit=name)
+
+
+@answers(requests.EditPrefill)
+async def prefill(face: Face, request: requests.EditPrefill) -> None:
+    place = files.inside(face.folder, request.path)
+    if face.reading is None:
+        face.reading = EditReading(face.host.settings)
+    await face.reading.update(face.folder, place, request)
 
 
 @answers(requests.EditSteer)

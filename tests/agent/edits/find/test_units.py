@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
 from vivace.agent.edits.find.languages import LANGUAGES, fence_tag_for, language_for
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.edits.find.units import Unit, file_unit, find_unit, lines_unit, new_unit_after
+from vivace.agent.edits.find.units import Unit, file_unit, find_unit, lines_unit, new_unit_after, unit_around
 from vivace.errors import UnitNotFound
 
 
@@ -64,6 +64,13 @@ def test_python() -> None:
         "method Täsk.Inner.go 22-23",
         "function only 26",
     ]
+
+
+def test_the_unit_around_a_line_is_the_smallest() -> None:
+    """A line of a method is the method's, one of the class alone is the class's, and some are nobody's."""
+    units = units_of("a.py", "X = 1\n\nclass A:\n    y = 2\n\n    def f(self):\n        return 3\n")
+    names = [unit.qualified_name if (unit := unit_around(units, line)) else "" for line in range(1, 8)]
+    assert names == ["", "", "A", "A", "A", "A.f", "A.f"]
 
 
 def test_opening_and_signature() -> None:

@@ -50,6 +50,12 @@ def find_unit(units: list[Unit], name: str) -> Unit:
     raise UnitNotFound(f"There is no function or class {name!r} in the file.", _nearest(units, wanted))
 
 
+def unit_around(units: list[Unit], line: int) -> Unit | None:
+    """Return the smallest function or class around a line, or None if the line is in none."""
+    around = [unit for unit in units if unit.kind != "file" and unit.first_line <= line <= unit.last_line]
+    return min(around, key=lambda unit: unit.last_line - unit.first_line, default=None)
+
+
 def lines_unit(source: SourceFile, first_line: int, last_line: int) -> Unit:
     """Return the lines that the user named as a unit."""
     total = len(source.lines)
