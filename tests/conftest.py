@@ -26,6 +26,7 @@ TIERS = {
     "cli": "served",
     "client": "served",
     "e2e": "served",
+    "editors": "served",
     "engine": "computed",
     "engine/speculation": "unit",
     "engine/wire": "unit",

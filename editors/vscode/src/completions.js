@@ -11,9 +11,13 @@ const PREFIX_CHARS = 24_000; // as much as the server reads on a GPU; on a CPU i
 const SUFFIX_CHARS = 4_000;
 
 class Completions {
-  /** @param {import("./server").Server} server @param {(measured: import("./status").Measured) => void} measured */
-  constructor(server, measured) {
+  /**
+   * @param {import("./server").Server} server @param {(measured: import("./status").Measured) => void} measured
+   * @param {(line: string) => void} log
+   */
+  constructor(server, measured, log) {
     this._server = server;
+    this._log = log;
     this._measured = measured;
     this._suggestions = new Suggestions();
   }
@@ -53,8 +57,9 @@ class Completions {
       this._suggestions.put({ ...place, text });
       this._measured({ tokens: completion.usage.completion_tokens, waterfall: completion.vivace?.waterfall });
       return text;
-    } catch {
-      return ""; // given up, or the server has gone, which it tells itself
+    } catch (error) {
+      if (!leaving.signal.aborted) this._log(`No completion: ${error}`); // the server tells itself that it has gone
+      return "";
     } finally {
       cancelled.dispose();
     }

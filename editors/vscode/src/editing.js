@@ -54,14 +54,13 @@ class Editing {
     ];
   }
 
-  /** Begin. @param {vscode.Range | null} lines whole lines that may change; null: the model looks for the place */
-  async start(lines) {
-    const selection = lines && { first_line: lines.start.line + 1, last_line: lines.end.line + 1 };
+  /** Begin. @param {import("./instruction").Asked} asked what may change */
+  async start(asked) {
     const { edit } = await this._face.request("edit.start", {
       path: this.document.uri.fsPath,
       text: this.original,
       instruction: this.instruction,
-      selection,
+      ...asked,
       apply: "face",
     });
     this._edit = edit;

@@ -9,6 +9,7 @@ const { registerModels } = require("./models");
 const { Review } = require("./review");
 const { Server, installedCommand } = require("./server");
 const { Status } = require("./status");
+const { View } = require("./view");
 
 /** @param {vscode.ExtensionContext} context */
 function activate(context) {
@@ -22,9 +23,14 @@ function activate(context) {
   server.onChange = () => status.show();
   server.onGone = () =>
     void vscode.window.showWarningMessage("The Vivace server has ended. It starts again with the next command.");
-  const face = new Face(server, () => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ?? "");
+  const folder = () => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ?? "";
+  const face = new Face(server, folder);
   const review = new Review(face, status);
-  const completions = new Completions(server, (measured) => status.measured(measured));
+  const completions = new Completions(
+    server,
+    (measured) => status.measured(measured),
+    (line) => log.warn(line),
+  );
   /** Run a command; say what went wrong with it. @param {string} name @param {() => Promise<unknown>} run */
   const on = (name, run) =>
     vscode.commands.registerCommand(name, () => run().catch((error) => complain(log, /** @type {Error} */ (error))));
@@ -41,6 +47,7 @@ function activate(context) {
     on("vivace.toggleCompletions", toggleCompletions),
     on("vivace.showLog", async () => log.show()),
     registerModels(server),
+    vscode.window.registerWebviewViewProvider("vivace.talk", new View(server, context.extensionUri, folder)),
   );
   void start(server, status).catch((error) => log.error(String(error))); // it is told when a command needs it
 }
@@ -61,11 +68,11 @@ async function edit(server, face, review) {
   const isSteer = running?.state === "writing";
   const place = placeOf(editor);
   void server.ensure().catch(() => {}); // while the user types
-  const instruction = await askInstruction(face, editor, isSteer ? null : place);
+  const instruction = await askInstruction(face, editor.document, isSteer ? null : place);
   if (!instruction) return;
   if (isSteer && running.state === "writing") return running.steer(instruction);
   await server.ensure();
-  await review.begin(editor, instruction, place.lines);
+  await review.begin(editor, instruction, place.asked);
 }
 
 async function toggleCompletions() {

@@ -72,9 +72,8 @@ class Face {
 
   /** @returns {Promise<WebSocket>} */
   async _connect() {
-    const { url } = await this._server.ensure();
-    const { ticket } = /** @type {any} */ (await (await this._server.fetch("/v1/vivace/tickets", { body: {} })).json());
-    const socket = await opened(url.replace(/^http/, "ws") + "/vivace/faces", ["vivace", `bearer.${ticket}`]);
+    await this._server.ensure();
+    const socket = await openSocket(this._server);
     socket.addEventListener("message", ({ data }) => this._received(JSON.parse(String(data))));
     socket.addEventListener("close", () => this._closed());
     await this._ask(socket, "hello", { version: 1, face: "VS Code", folder: this._folder() });
@@ -108,10 +107,13 @@ class Face {
   }
 }
 
-/** Open a socket. @param {string} url @param {string[]} protocols @returns {Promise<WebSocket>} */
-function opened(url, protocols) {
+/** Open a socket to the face host of a server that runs. @param {import("./server").Server} server @returns {Promise<WebSocket>} */
+async function openSocket(server) {
+  const { ticket } = /** @type {any} */ (await (await server.fetch("/v1/vivace/tickets", { body: {} })).json());
+  const address = /** @type {import("./server").Address} */ (server.address);
+  const url = `${address.url.replace(/^http/, "ws")}/vivace/faces`;
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, protocols);
+    const socket = new WebSocket(url, ["vivace", `bearer.${ticket}`]);
     const timer = setTimeout(() => socket.close(), OPEN_MS);
     const failed = () => {
       clearTimeout(timer);
@@ -127,4 +129,4 @@ function opened(url, protocols) {
   });
 }
 
-module.exports = { Face, FaceError };
+module.exports = { Face, FaceError, openSocket };

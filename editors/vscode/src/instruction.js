@@ -1,34 +1,67 @@
-// The box where an instruction is typed, and what it is about: the selection, or the place that the model finds.
+// The box where an instruction is typed, and what it is about: the selection, or the function around the cursor.
 //
-// Owns the words in the box. While the user types, the model reads what it will need.
+// Owns the words in the box. From its opening on the model reads what it will need, and what is typed.
 "use strict";
 
 const vscode = require("vscode");
 
-/** @typedef {{ lines: vscode.Range | null, words: string }} Place */
+const REST_MS = 150; // between the last key and the reading of what was typed
 
 /**
- * Return what an instruction would be about: whole lines if something is selected, otherwise the function around
- * the cursor, otherwise the file.
+ * @typedef {{ selection: { first_line: number, last_line: number } } | { line: number }} Asked as the host wants it, lines from 1
+ * @typedef {{ asked: Asked, words: string }} Place
+ */
+
+/**
+ * Return what an instruction would be about: whole lines if something is selected. Otherwise the host takes the
+ * function around the cursor, and the model looks in the whole file where there is none.
  * @param {vscode.TextEditor} editor @returns {Place}
  */
-function placeOf({ document, selection }) {
-  if (selection.isEmpty) return { lines: null, words: document.uri.path.split("/").pop() ?? "" };
-  const endsBefore = selection.end.character === 0 && selection.end.line > selection.start.line;
-  const last = selection.end.line - (endsBefore ? 1 : 0);
-  const words = last === selection.start.line ? `line ${last + 1}` : `lines ${selection.start.line + 1}–${last + 1}`;
-  return { lines: new vscode.Range(selection.start.line, 0, last, 0), words };
+function placeOf({ document, selection: { isEmpty, start, end } }) {
+  if (isEmpty) {
+    const words = `the function at the cursor, or what fits in ${document.uri.path.split("/").pop()}`;
+    return { asked: { line: start.line + 1 }, words };
+  }
+  const last = end.character === 0 && end.line > start.line ? end.line : end.line + 1;
+  const words = last === start.line + 1 ? `line ${last}` : `lines ${start.line + 1} to ${last}`;
+  return { asked: { selection: { first_line: start.line + 1, last_line: last } }, words };
 }
 
 /**
  * Return what the user typed, or "" if they left the box.
- * @param {import("./face").Face} _face @param {vscode.TextEditor} _editor @param {Place | null} place null: an edit runs
+ * @param {import("./face").Face} face @param {vscode.TextDocument} document @param {Place | null} place null: an edit runs
  * @returns {Promise<string>}
  */
-async function askInstruction(_face, _editor, place) {
-  const prompt = place ? `Enter edits ${place.words}` : "Enter turns the running edit around";
-  const placeHolder = place ? "What shall change?" : "What else, or what instead?";
-  return ((await vscode.window.showInputBox({ title: "Vivace", prompt, placeHolder })) ?? "").trim();
+function askInstruction(face, document, place) {
+  const box = vscode.window.createInputBox();
+  box.title = "Vivace";
+  box.prompt = place ? `Enter edits ${place.words}.` : "Enter turns the running edit around.";
+  box.placeholder = place ? "What shall change?" : "What else, or what instead?";
+  const read = () => place && prefill(face, document, place, box.value);
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  return new Promise((resolve) => {
+    box.onDidChangeValue(() => {
+      clearTimeout(timer);
+      timer = setTimeout(read, REST_MS);
+    });
+    box.onDidAccept(() => {
+      resolve(box.value.trim());
+      box.hide();
+    });
+    box.onDidHide(() => {
+      clearTimeout(timer);
+      resolve("");
+      box.dispose();
+    });
+    box.show();
+    read();
+  });
+}
+
+/** Let the model read ahead. What goes wrong here goes wrong again, and is said, when the edit begins. @param {import("./face").Face} face @param {vscode.TextDocument} document @param {Place} place @param {string} draft */
+function prefill(face, document, { asked }, draft) {
+  face.request("edit.prefill", { path: document.uri.fsPath, text: document.getText(), ...asked, draft }).catch(() => {});
 }
 
 module.exports = { askInstruction, placeOf };

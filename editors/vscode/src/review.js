@@ -27,7 +27,7 @@ class Review {
       borderStyle: "solid",
       borderWidth: "2px 0 0 0",
     });
-    this._lensesChanged = new vscode.EventEmitter();
+    this._lensesChanged = /** @type {vscode.EventEmitter<void>} */ (new vscode.EventEmitter());
     this.onDidChangeCodeLenses = this._lensesChanged.event;
     this._textChanged = new vscode.EventEmitter();
     this.onDidChange = this._textChanged.event;
@@ -59,8 +59,8 @@ class Review {
     return this._edits.get(document.uri.toString());
   }
 
-  /** Begin an edit. @param {vscode.TextEditor} editor @param {string} instruction @param {vscode.Range | null} lines */
-  async begin(editor, instruction, lines) {
+  /** Begin an edit. @param {vscode.TextEditor} editor @param {string} instruction @param {import("./instruction").Asked} asked */
+  async begin(editor, instruction, asked) {
     const before = this.of(editor.document);
     if (before) await before.keepAll();
     const edit = new Editing(this._face, editor, instruction, {
@@ -72,7 +72,7 @@ class Review {
     this._edits.set(editor.document.uri.toString(), edit);
     this._changed(edit);
     try {
-      await edit.start(lines);
+      await edit.start(asked);
     } catch (error) {
       edit._end();
       throw error;

@@ -1,0 +1,169 @@
+"""The extension in a real VS Code: what a person types, and what they see. The model is scripted."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.terminal import Home, kill_hard
+from tests.editors.window import Window, opened
+
+pytestmark = pytest.mark.thorough  # a VS Code of its own: 770 MB, and most of a minute to start
+REPORT = """\
+def report(items):
+    total = 0
+    for item in items:
+        total += item
+    count = len(items)
+    print(total, count)
+
+
+VERSION = 1
+"""
+BOTH = REPORT.replace("total = 0", "total = 0.0").replace("(total, count)", '("sum", total, "of", count)')
+FIRST = REPORT.replace("total = 0", "total = 0.0")
+SHORT = REPORT.replace(REPORT.partition("\n\n\n")[0], "def report(items):\n    print(sum(items))")
+LONG = "\n".join(f"    print('line {number} of many', {number * 7})" for number in range(60))
+
+
+def fenced(text: str) -> str:
+    """Return a file's first function as the model answers it."""
+    return f"```python\n{text.partition(chr(10) * 3)[0]}\n```"
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
+    home = Home(tmp_path_factory.mktemp("home"))
+    home.script(
+        {
+            "area(w, h)": "w * h",
+            "rather short": fenced(SHORT),
+            "at length": f"```python\ndef report(items):\n{LONG}\n```",
+            "Task: floats": fenced(BOTH),
+            "You locate code": "`report`",
+        },
+        step_ms=8,
+    )
+    try:
+        with opened(home) as window:
+            window.wait(lambda: "warm" in window.status, "the server is warm")
+            yield window
+    finally:
+        home.stop()
+
+
+def test_a_completion_is_taken_with_tab(window: Window) -> None:
+    """Ghost text comes from the engine while one types, and Tab makes it text; it is not asked for twice."""
+    window.open("area.py", "x = 1\n")
+    window.go_to(2)
+    window.type("def area(w, h): return ")
+    window.wait(lambda: "w * h" in window.ghost, "ghost text")
+    window.press("Tab")
+    window.wait_for_text("x = 1\ndef area(w, h): return w * h")
+    assert not window.ghost
+    assert "tok/s" in window.status
+
+
+def test_completions_can_be_turned_off(window: Window) -> None:
+    """The command turns them off and on again, and the status bar says so."""
+    window.open("off.py", "")
+    window.command("Vivace: Turn Completions On or Off")
+    window.wait(lambda: "completions off" in window.status, "off in the status bar")
+    window.focus()
+    window.type("def area(w, h): return ")
+    window.page.wait_for_timeout(500)
+    assert not window.ghost
+    window.command("Vivace: Turn Completions On or Off")
+    window.wait(lambda: "completions off" not in window.status, "on again")
+
+
+def test_one_hunk_is_kept_and_another_undone(window: Window) -> None:
+    """The edit is in the buffer and not on disk; each hunk is decided alone."""
+    file = window.open("hunks.py", REPORT)
+    window.go_to(3)
+    window.edit("floats")
+    window.wait_for_text(BOTH)
+    window.wait(lambda: len(window.lenses) == 7, "Keep and Undo above both hunks")
+    assert file.read_text() == REPORT
+    window.click_lens("Undo$", 1)
+    window.wait_for_text(FIRST)
+    window.click_lens("Keep \\(")
+    window.wait(lambda: not window.lenses, "everything is decided")
+    assert window.is_dirty
+    window.save()
+    assert file.read_text() == FIRST
+
+
+def test_one_undo_takes_the_whole_edit_back(window: Window) -> None:
+    """Ctrl+Z once, and the text is as before; nothing is left to decide."""
+    window.open("undo.py", REPORT)
+    window.go_to(3)
+    window.edit("floats")
+    window.wait_for_text(BOTH)
+    window.wait(lambda: window.lenses, "it can be decided")
+    window.focus()
+    window.press("Control+Z")
+    window.wait_for_text(REPORT)
+    window.wait(lambda: not window.lenses, "nothing to decide")
+
+
+def test_escape_stops_and_leaves_the_file_as_it_was(window: Window) -> None:
+    """What was written so far is taken back."""
+    window.open("stop.py", REPORT)
+    window.go_to(3)
+    window.edit("at length")
+    window.wait(lambda: "line 1 of many" in window.text, "the edit grows in the editor")
+    window.focus()
+    window.press("Escape")
+    window.wait_for_text(REPORT)
+    window.wait(lambda: "writing" not in window.status, "it has stopped")
+
+
+def test_a_second_instruction_steers(window: Window) -> None:
+    """The running edit turns around, and only its new text is there in the end."""
+    window.open("steer.py", REPORT)
+    window.go_to(3)
+    window.edit("at length")
+    window.wait(lambda: "line 1 of many" in window.text, "the edit grows in the editor")
+    window.edit("rather short")
+    window.wait_for_text(SHORT)
+    window.wait(lambda: window.lenses, "it can be decided")
+
+
+def test_what_is_typed_beside_the_edit_stays(window: Window) -> None:
+    """Both are there in the end, and undoing all changes leaves what was typed."""
+    window.open("beside.py", REPORT)
+    window.go_to(3)
+    window.edit("floats")
+    window.go_to(9, 12)
+    window.type("23", delay_ms=5)
+    window.wait_for_text(BOTH.replace("VERSION = 1", "VERSION = 123"))
+    window.command("Vivace: Undo All Changes")
+    window.wait_for_text(REPORT.replace("VERSION = 1", "VERSION = 123"))
+
+
+def test_what_is_typed_inside_of_the_edit_stays(window: Window) -> None:
+    """The edit stops where the user types, says so, and never overwrites it."""
+    window.open("inside.py", REPORT)
+    window.go_to(1, 19)
+    window.edit("at length")
+    window.wait(lambda: "line 1 of many" in window.text, "the edit grows in the editor")
+    window.go_to(2, 1)
+    window.type("# mine", delay_ms=0)
+    window.wait(lambda: "Your text stays" in window.messages, "it is said")
+    assert "# mine" in window.text
+
+
+def test_a_server_that_is_killed_is_started_again(window: Window) -> None:
+    """It is said once, and the next command starts another one."""
+    window.open("killed.py", REPORT)
+    pid = window.home.status()["pid"]
+    kill_hard(pid)
+    window.go_to(3)
+    window.type(" ")
+    window.wait(lambda: "has ended" in window.messages, "it is said")
+    assert len(re.findall("has ended", window.messages)) == 1
+    window.press("Control+Z")
+    window.edit("floats")
+    window.wait_for_text(BOTH)
+    assert window.home.status()["pid"] != pid

@@ -1,0 +1,1 @@
+"""Scripts for developers: a release, and the editor that tests use."""
