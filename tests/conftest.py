@@ -18,6 +18,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 # The tier of a folder's tests; the longest path that fits decides. What is not named here is a unit test.
 TIERS = {
+    "acp": "served",
     "agent/conversation": "served",
     "agent/loop": "served",
     "agent/sandbox": "served",

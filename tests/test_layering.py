@@ -27,6 +27,7 @@ LAYERS = [
     "bench",
     "eval",
     "tui",
+    "acp",
     "cli",
     "web",
 ]
@@ -39,7 +40,7 @@ FORBIDDEN = {
 ENGINE_ROOMS = [
     "wire", "common_length", "faults", "runners", "tuning", "speculation", "output", "kv", "turns", "loop",
 ]  # fmt: skip
-LIGHT = ["editors", "protocol", "client", "agent", "eval", "cli", "tui"]
+LIGHT = ["editors", "protocol", "client", "agent", "eval", "cli", "tui", "acp"]
 HEAVY = {"torch", "llama_cpp", "llguidance", "numpy", "PIL", "uvicorn", "starlette", "openai"}
 
 

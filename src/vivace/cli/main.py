@@ -13,6 +13,7 @@ import click
 
 from vivace import __version__
 from vivace.cli.commands import (
+    acp,
     ask,
     bench,
     completion,
@@ -71,6 +72,7 @@ for command in (
     memory.memory,
     memory.sessions,
     mcp.mcp,
+    acp.acp,
     models.models,
     keys.keys,
     extras.extras,

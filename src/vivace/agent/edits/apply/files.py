@@ -96,15 +96,16 @@ class _Buffer:
 
 
 class OpenFiles(Files):
-    """Files of which some are open in a face. With an `editor`, the face writes accepted changes itself."""
+    """Files of which some are open in a face. With an `editor`, the face is asked for their texts."""
 
-    def __init__(self, editor: Editor | None = None) -> None:
-        self._editor = editor
+    def __init__(self, editor: Editor | None = None, *, writes: bool = True) -> None:
+        """`writes`: the editor writes accepted changes itself; or else the journal does."""
+        self._editor, self._writes = editor, writes
         self._buffers: dict[Path, _Buffer] = {}
 
     @property
     def is_written_by_face(self) -> bool:
-        return self._editor is not None
+        return self._editor is not None and self._writes
 
     def set_buffer(self, path: Path, text: str | None) -> None:
         """Take this unsaved text in place of the file. None: the file on disk counts again."""

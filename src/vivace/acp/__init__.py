@@ -1,0 +1,1 @@
+"""The face for editors that speak the Agent Client Protocol: `vivace acp`."""

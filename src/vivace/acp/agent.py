@@ -1,0 +1,210 @@
+"""The agent's side of the protocol: every method, and the sessions that are open.
+
+Owns which session a request is for, and that what goes wrong is answered with words and a hint. Does not own
+a session (`session`), nor the bytes (`serving`).
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from acp import PROTOCOL_VERSION, RequestError
+from acp.interfaces import Client
+from acp.schema import (
+    AgentCapabilities,
+    ClientCapabilities,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptRequest,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+)
+
+from vivace import __version__
+from vivace.acp.past import list_sessions
+from vivace.acp.prompts import Block
+from vivace.acp.session import AcpSession
+from vivace.agent.effort import Effort
+from vivace.config import Settings
+from vivace.errors import ConversationBusy, ConversationNotFound, UsageError, VivaceError
+
+STEERING = "session/steering"  # an extension that other agents have too; on the wire with a _ in front
+INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def answered(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Answer our errors as errors of JSON-RPC, in words and with the hint."""
+
+    @functools.wraps(method)
+    async def answer(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await method(*args, **kwargs)
+        except VivaceError as error:
+            code = INVALID_PARAMS if isinstance(error, UsageError) else INTERNAL_ERROR
+            message = f"{error.message} {error.hint}".strip()
+            raise RequestError(code, message, {"code": error.code, "hint": error.hint}) from error
+
+    return answer
+
+
+class VivaceAgent:
+    def __init__(self, settings: Settings, effort: Effort | None = None) -> None:
+        self._settings, self._effort = settings, effort
+        self._capabilities = ClientCapabilities()
+        self._sessions: dict[str, AcpSession] = {}
+        self._client: Client | None = None
+
+    def on_connect(self, client: Client) -> None:
+        self._client = client
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        client_info: Implementation | None = None,
+        **_: Any,
+    ) -> InitializeResponse:
+        del protocol_version, client_info  # there is one version so far
+        self._capabilities = client_capabilities or ClientCapabilities()
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=Implementation(name="vivace", title="Vivace", version=__version__),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(embedded_context=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                ),
+            ),
+            auth_methods=[],
+            field_meta={"steering": {"supported": True}},
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        """Accept anything: the server is the user's own, and its token is found on this machine."""
+        del method_id
+
+    # ---- sessions ---------------------------------------------------------------------------------
+
+    @answered
+    async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
+        session = self._opened(await asyncio.to_thread(_folder, cwd), None)
+        return NewSessionResponse(
+            session_id=session.talk.id, modes=session.modes, config_options=list(session.options)
+        )
+
+    @answered
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
+        session = await self._taken_up(cwd, session_id)
+        await session.replay()
+        return LoadSessionResponse(modes=session.modes, config_options=list(session.options))
+
+    @answered
+    async def resume_session(self, session_id: str, cwd: str, **_: Any) -> ResumeSessionResponse:
+        session = await self._taken_up(cwd, session_id)
+        return ResumeSessionResponse(modes=session.modes, config_options=list(session.options))
+
+    @answered
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> ListSessionsResponse:
+        page, following = await asyncio.to_thread(list_sessions, self._settings, cwd, cursor)
+        return ListSessionsResponse(sessions=page, next_cursor=following)
+
+    @answered
+    async def close_session(self, session_id: str, **_: Any) -> None:
+        session = self._session(session_id)
+        del self._sessions[session_id]
+        await session.close()
+
+    @answered
+    async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> SetSessionModeResponse:
+        self._session(session_id).use_mode(mode_id)
+        return SetSessionModeResponse()
+
+    @answered
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        await session.use_option(config_id, str(value))
+        return SetSessionConfigOptionResponse(config_options=list(session.options))
+
+    # ---- prompts ----------------------------------------------------------------------------------
+
+    @answered
+    async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> PromptResponse:
+        return await self._session(session_id).prompt(prompt)
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        if session := self._sessions.get(session_id):
+            session.cancel()
+
+    @answered
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if method != STEERING:
+            raise RequestError.method_not_found(f"_{method}")
+        request = PromptRequest.model_validate(params)
+        return {"outcome": await self._session(request.session_id).steer(request.prompt)}
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        """Pass over what we do not know."""
+
+    async def close(self) -> None:
+        """End all sessions."""
+        sessions, self._sessions = self._sessions, {}
+        await asyncio.gather(*(session.close() for session in sessions.values()))
+
+    def _session(self, session_id: str) -> AcpSession:
+        if session_id not in self._sessions:
+            raise ConversationNotFound(
+                f"The session {session_id!r} is not open.", "Begin one, or load it: session/load."
+            )
+        return self._sessions[session_id]
+
+    async def _taken_up(self, cwd: str, session_id: str) -> AcpSession:
+        if session_id in self._sessions:
+            raise ConversationBusy(f"The session {session_id} is open already.", "Close it first.")
+        folder = await asyncio.to_thread(_folder, cwd)
+        session = self._opened(folder, session_id)
+        if session.talk.folder != folder:
+            del self._sessions[session_id]
+            await session.close()
+            raise UsageError(
+                f"That conversation is about {session.talk.folder}.", "Open it from that folder."
+            )
+        return session
+
+    def _opened(self, folder: Path, session_id: str | None) -> AcpSession:
+        assert self._client is not None, "the connection is there before any request"
+        session = AcpSession(self._client, self._capabilities, self._settings, folder, session_id)
+        session.talk.effort = self._effort or session.talk.effort
+        self._sessions[session.talk.id] = session
+        return session
+
+
+def _folder(cwd: str) -> Path:
+    """Return the folder of a session, links followed. Raise UsageError if it is none."""
+    path = Path(cwd)
+    try:
+        if path.is_absolute() and path.is_dir():
+            return path.resolve()
+    except (OSError, ValueError):
+        pass
+    raise UsageError(f"{cwd!r} is no folder.", "`cwd` must be the absolute path of a folder that exists.")

@@ -1,0 +1,282 @@
+"""One session of an ACP client: a conversation, its settings, and one prompt at a time.
+
+Owns what a prompt becomes: a command, a turn, or an error; how it is cancelled and steered; and that the
+server is on its way before the first prompt. Does not own the conversation's rules (`agent.conversation`),
+nor what the client is shown (`presenter`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from acp.interfaces import Client
+from acp.schema import (
+    ClientCapabilities,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    PromptResponse,
+    SessionConfigOptionSelect,
+    SessionModeState,
+    StopReason,
+    Usage,
+    UsageUpdate,
+)
+
+from vivace.acp import commands, options
+from vivace.acp.link import SessionLink
+from vivace.acp.past import updates_of
+from vivace.acp.presenter import AcpPresenter
+from vivace.acp.prompts import Block, Message, read_blocks
+from vivace.acp.updates import Updates
+from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.conversation.transcript.history import Turn
+from vivace.agent.edits.apply.files import OpenFiles
+from vivace.agent.permissions.modes import DEFAULT_MODE, mode_named
+from vivace.agent.trust.settings import with_project_settings
+from vivace.config import Settings
+from vivace.errors import ConversationBusy, UsageError, VivaceError
+from vivace.models.presence import with_model_present
+
+SteerOutcome = Literal["injected", "startedNewTurn", "promptRequired"]
+STOP_REASONS: dict[str, StopReason] = {"completed": "end_turn", "cut": "max_tokens", "stopped": "cancelled"}
+T = TypeVar("T")
+
+
+class Cancelled(Exception):
+    """The client has cancelled the prompt before a turn began."""
+
+
+class AcpSession:
+    def __init__(
+        self,
+        client: Client,
+        capabilities: ClientCapabilities,
+        settings: Settings,
+        folder: Path,
+        conversation_id: str | None = None,
+    ) -> None:
+        """Begin a conversation in this folder, or take one up again."""
+        self._settings = with_project_settings(settings, folder)
+        self._link = SessionLink(client, capabilities)
+        self._updates = Updates(self._link)
+        self._presenter = AcpPresenter(self._link, self._updates, folder)
+        has_files = self._link.reads_files or self._link.writes_files
+        self._files = OpenFiles(self._link if has_files else None, writes=self._link.writes_files)
+        connection = Connection(self._settings)
+        if conversation_id is None:
+            self.talk = open_conversation(
+                self._settings, folder, self._presenter, connection, files=self._files
+            )
+        else:
+            self.talk = resume_conversation(
+                self._settings, conversation_id, self._presenter, connection, files=self._files
+            )
+        self._link.session_id = self.talk.id
+        self._mode = DEFAULT_MODE
+        self.talk.policy = self._mode.policy
+        self._models = options.models_here(self._settings)
+        self._prompted = asyncio.Lock()
+        self._cancelled = asyncio.Event()
+        self._given_buffers: list[Path] = []  # that came with the last prompt
+        self._preparing = asyncio.create_task(self._prepare())
+        self._updates.send(commands.available())
+
+    # ---- settings ---------------------------------------------------------------------------------
+
+    @property
+    def modes(self) -> SessionModeState:
+        return options.mode_state(self._mode)
+
+    @property
+    def options(self) -> list[SessionConfigOptionSelect]:
+        return options.config_options(self._mode, self.talk.model, self.talk.effort, self._models)
+
+    def use_mode(self, name: str) -> None:
+        """Let calls of tools do what this mode allows, from the next one on."""
+        self._mode = mode_named(name)
+        self.talk.policy = self._mode.policy
+        self._updates.send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=name))
+        self._updates.send(
+            ConfigOptionUpdate(session_update="config_option_update", config_options=list(self.options))
+        )
+
+    async def use_option(self, name: str, value: str) -> None:
+        """Set an option. A model counts from the next turn on; it must be here, or at an upstream."""
+        if name == options.MODE:
+            self.use_mode(value)
+        elif name == options.EFFORT:
+            self.talk.effort = options.effort_named(value)
+        elif name == options.MODEL:
+            await self._use_model(value)
+        else:
+            raise UsageError(f"There is no option {name!r}.", "Options: mode, model, effort.")
+
+    async def _use_model(self, name: str) -> None:
+        if name not in self._models and not self._settings.is_elsewhere(name):
+            hint = f"Models: {', '.join(self._models)}. `vivace models pull NAME` brings others."
+            raise UsageError(f"The model {name!r} is not here.", hint)
+        if name == self.talk.model:
+            return
+        self._settings = self._settings.having(model=name)
+        self._stop_preparing()
+        self._preparing = asyncio.create_task(self._prepare())
+
+    # ---- prompts ----------------------------------------------------------------------------------
+
+    async def prompt(self, blocks: Sequence[Block]) -> PromptResponse:
+        """Do one prompt to its end. Raise what went wrong, unless it was cancelled."""
+        if self._prompted.locked() and not self._cancelled.is_set():
+            raise ConversationBusy("A prompt runs already.", "Cancel it, or steer it: `_session/steering`.")
+        async with self._prompted:
+            self._cancelled.clear()
+            try:
+                return await self._prompt(self._read(blocks))
+            except (VivaceError, Cancelled):
+                await self._updates.drain()
+                if self._cancelled.is_set():
+                    return PromptResponse(stop_reason="cancelled")
+                raise
+
+    async def _prompt(self, message: Message) -> PromptResponse:
+        called = commands.find(message.text)
+        if called is not None:
+            command, argument = called
+            if command.needs_server:
+                await self._unless_cancelled(self._ready())
+            self._updates.begin_message()
+            said = await self._unless_cancelled(command.run(self.talk, argument))
+            self._updates.say(f"{said}\n" if said else "")
+            await self._updates.drain()
+            return PromptResponse(stop_reason="end_turn")
+        await self._unless_cancelled(self._ready())
+        turn = await self.talk.send(message.text)
+        await self._tell_usage(turn)
+        if turn.status == "failed" and self._presenter.error is not None:
+            raise self._presenter.error
+        return PromptResponse(stop_reason=_stop_reason(turn), usage=_usage(turn))
+
+    async def steer(self, blocks: Sequence[Block]) -> SteerOutcome:
+        """Turn the running prompt around. Too late for that, the message is its next turn."""
+        if not self.talk.is_running or self._cancelled.is_set():
+            return "promptRequired"
+        waiting = len(self.talk.queue.messages)
+        await self.talk.steer(self._read(blocks).text)
+        return "startedNewTurn" if len(self.talk.queue.messages) > waiting else "injected"
+
+    def cancel(self) -> None:
+        """End the running prompt. What was said is kept: the next prompt goes on from it."""
+        if self._prompted.locked():
+            self._cancelled.set()
+            self.talk.stop()
+
+    def _read(self, blocks: Sequence[Block]) -> Message:
+        """Return the message. Texts of files that came with it are read in place of the files, this time."""
+        message = read_blocks(blocks, self.talk.folder)
+        if not self._link.reads_files:  # a client that can be asked for its texts has later ones
+            for path in self._given_buffers:
+                self._files.set_buffer(path, None)
+            for path, text in message.buffers.items():
+                self._files.set_buffer(path, text)
+            self._given_buffers = list(message.buffers)
+        return message
+
+    async def _unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work. Raise Cancelled if the client cancels the prompt meanwhile."""
+        doing = asyncio.ensure_future(work)
+        waiting = asyncio.ensure_future(self._cancelled.wait())
+        try:
+            await asyncio.wait([doing, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                return doing.result()
+            raise Cancelled
+        finally:
+            for task in (doing, waiting):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, VivaceError):
+                    await task
+
+    async def _tell_usage(self, turn: Turn) -> None:
+        window = await self.talk.connection.window_tokens(self.talk.model) if turn.total_tokens else 0
+        if window:
+            used = turn.total_tokens
+            self._updates.send(UsageUpdate(session_update="usage_update", used=used, size=window))
+        await self._updates.drain()
+
+    # ---- the server -------------------------------------------------------------------------------
+
+    async def _ready(self) -> None:
+        """Return when a model can answer. What went wrong before is tried once more."""
+        if self._preparing.done() and self._preparing.exception() is not None:
+            self._preparing = asyncio.create_task(self._prepare())
+        await asyncio.shield(self._preparing)
+
+    async def _prepare(self) -> None:
+        """Get the model's file and the server, and let the model read how the conversation begins."""
+        loop = asyncio.get_running_loop()
+        progress = _DownloadSteps(lambda words: loop.call_soon_threadsafe(self._tell_progress, words))
+        settings = await asyncio.to_thread(with_model_present, self._settings, progress)
+        self._settings = self.talk.connection.settings = settings
+        self.talk.model = settings.model
+        await self.talk.connection.client()
+        await self.talk.prefill(" ")
+
+    def _tell_progress(self, words: str) -> None:
+        self._updates.think(f"{words}\n")
+
+    def _stop_preparing(self) -> None:
+        self._preparing.cancel()
+
+    # ---- begin and end ----------------------------------------------------------------------------
+
+    async def replay(self) -> None:
+        """Show the turns of before."""
+        for update in updates_of(self.talk.turns, self.talk.folder):
+            self._updates.send(update)
+        await self._updates.drain()
+
+    async def close(self) -> None:
+        """Stop what runs and let go of the conversation."""
+        self.cancel()
+        self._stop_preparing()
+        with contextlib.suppress(asyncio.CancelledError, VivaceError):
+            await self._preparing
+        await self.talk.close()
+        await self._updates.close()
+
+
+class _DownloadSteps:
+    """Progress of a download in words, one for every tenth of it."""
+
+    def __init__(self, say: Any) -> None:
+        self._say = say
+        self._label, self._total, self._done, self._tenth = "", 0, 0, 0
+
+    def begin(self, label: str, total_bytes: int) -> None:
+        self._label, self._total, self._done, self._tenth = label, total_bytes, 0, 0
+        self._say(label)
+
+    def advance(self, size_bytes: int) -> None:
+        self._done += size_bytes
+        tenth = 10 * self._done // self._total if self._total else 0
+        if tenth != self._tenth:
+            self._tenth = tenth
+            self._say(f"{self._label} {tenth}0%")
+
+    def end(self) -> None:
+        pass
+
+
+def _stop_reason(turn: Turn) -> StopReason:
+    if turn.status == "cut" and turn.kind == "task":
+        return "max_turn_requests"
+    return STOP_REASONS.get(turn.status or "", "end_turn")
+
+
+def _usage(turn: Turn) -> Usage | None:
+    if not turn.total_tokens:
+        return None
+    read = turn.total_tokens - turn.answer_tokens
+    return Usage(total_tokens=turn.total_tokens, input_tokens=read, output_tokens=turn.answer_tokens)

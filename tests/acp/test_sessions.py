@@ -1,0 +1,99 @@
+"""Sessions: begun, listed, loaded with all that was shown, resumed, closed; and what they can be set to."""
+
+from pathlib import Path
+
+import pytest
+from acp import RequestError
+from acp.schema import ToolCallStart
+
+from tests.acp.conftest import Open
+from tests.agent.conversation.talking import EDITING
+from tests.agent.edits.test_flow import OLD
+
+
+async def test_a_session_is_loaded_with_all_that_was_shown(open_wire: Open, folder: Path) -> None:
+    """Another client sees the messages, the answers and the edits, and can go on."""
+    (folder / "task.py").write_text(OLD)
+    wire = await open_wire(EDITING)
+    await wire.prompt("make @task.py:show shout")
+    await wire.prompt("What did you do?")
+    await wire.agent.close_session(session_id=wire.session)
+    other = await open_wire(EDITING, begins=False)
+    await other.agent.load_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
+    said = [each for each in other.client.updates if each.session_update == "user_message_chunk"]
+    assert [each.content.text for each in said] == ["make @task.py:show shout", "What did you do?"]
+    assert other.client.said == "I know it was accepted."
+    (edit,) = [each for each in other.client.updates if isinstance(each, ToolCallStart)]
+    assert (edit.status, edit.title) == ("completed", "Edit task.py: show (applied)")
+    assert edit.content is not None
+    assert edit.content[0].new_text.startswith("def show(task):\n    print(task.title.upper())")
+    other.session = wire.session
+    assert await other.prompt("What did you do?") == "end_turn"
+
+
+async def test_a_session_is_resumed_without_a_word(open_wire: Open, folder: Path) -> None:
+    """Nothing is shown again; the conversation goes on."""
+    wire = await open_wire()
+    await wire.prompt("Hi")
+    await wire.agent.close_session(session_id=wire.session)
+    other = await open_wire(begins=False)
+    await other.agent.resume_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
+    assert not other.client.said
+    other.session = wire.session
+    assert await other.prompt("Hi") == "end_turn"
+
+
+async def test_sessions_are_listed_by_folder(open_wire: Open, folder: Path, tmp_path: Path) -> None:
+    """The last one first, with the first message as its title; those of another folder are not there."""
+    wire = await open_wire()
+    await wire.prompt("What is it?")
+    first = wire.session
+    wire.session = (await wire.agent.new_session(cwd=str(folder), mcp_servers=[])).session_id
+    await wire.prompt("What again?")
+    listed = (await wire.agent.list_sessions(cwd=str(folder))).sessions
+    assert [(each.session_id, each.title) for each in listed] == [
+        (wire.session, "What again?"),
+        (first, "What is it?"),
+    ]
+    assert all(each.updated_at for each in listed)
+    assert not (await wire.agent.list_sessions(cwd=str(tmp_path))).sessions
+
+
+async def test_what_is_open_elsewhere_or_unknown_is_refused(
+    open_wire: Open, folder: Path, tmp_path: Path
+) -> None:
+    """With words: open already, open in another program, another folder, no such conversation."""
+    wire = await open_wire()
+    await wire.prompt("Hi")
+    with pytest.raises(RequestError, match="open already"):
+        await wire.agent.load_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
+    other = await open_wire(begins=False)
+    with pytest.raises(RequestError, match="open in another"):
+        await other.agent.load_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
+    await wire.agent.close_session(session_id=wire.session)
+    with pytest.raises(RequestError, match="is about"):
+        await other.agent.load_session(cwd=str(tmp_path), session_id=wire.session, mcp_servers=[])
+    for name in ("20260101-000000-abcdef", "../../secret"):
+        with pytest.raises(RequestError, match="no conversation"):
+            await other.agent.load_session(cwd=str(folder), session_id=name, mcp_servers=[])
+
+
+async def test_mode_model_and_effort_can_be_set(open_wire: Open, folder: Path) -> None:
+    """As a mode or as an option; a change is told, and a value that there is not is refused."""
+    wire = await open_wire(begins=False)
+    begun = await wire.agent.new_session(cwd=str(folder), mcp_servers=[])
+    wire.session = begun.session_id
+    assert begun.modes is not None
+    assert begun.modes.current_mode_id == "workspace"
+    assert begun.config_options is not None
+    assert [each.category for each in begun.config_options] == ["mode", "model", "thought_level"]
+    await wire.agent.set_session_mode(session_id=wire.session, mode_id="read-only")
+    await wire.client.until(lambda: "config_option_update" in wire.client.kinds())
+    assert "current_mode_update" in wire.client.kinds()
+    answer = await wire.agent.set_config_option(session_id=wire.session, config_id="effort", value="high")
+    assert answer is not None
+    assert [each.current_value for each in answer.config_options][::2] == ["read-only", "high"]
+    for option, value in [("effort", "huge"), ("mode", "none"), ("model", "gpt-99"), ("colour", "red")]:
+        with pytest.raises(RequestError, match=r"There is no|not here"):
+            await wire.agent.set_config_option(session_id=wire.session, config_id=option, value=value)
+    assert await wire.prompt("Hi") == "end_turn"
