@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 from tests.agent.loop.working import call, calls
+from tests.e2e.conftest import NEW, TASK
 from tests.e2e.terminal import Home, Terminal, wait_until
 from tests.sandboxes import needs_sandbox
 from tests.server.backends.upstream.fake import Fake, chat, chunk, says, tool_call
@@ -73,10 +74,26 @@ def test_a_person_at_a_terminal_says_yes_or_no(home: Home) -> None:
         home.run("stop")
 
 
-def test_a_small_model_is_not_given_tools(home: Home) -> None:
-    """It is said before anything is fetched or woken, with what to do instead."""
-    done = home.run("run", "Do it.", "--model", "smollm2-135m")
-    assert (done.code, "too small" in done.err, "vivace edit" in done.err) == (2, True, True)
+def test_a_small_model_works_in_its_own_way(task_home: Home) -> None:
+    """It rewrites the unit that is meant, by the same permissions; one undo takes that back."""
+    file = task_home.work / "task.py"
+    refused = task_home.run("run", "shout in @task.py:show", "--access", "read-only")
+    assert (refused.code, "+    print(task.title.upper())" in refused.out) == (4, True), refused.err
+    assert file.read_text() == TASK
+    done = task_home.run("run", "shout in @task.py:show")
+    assert (done.code, file.read_text()) == (0, NEW), done.err
+    assert "vivace undo" in done.err
+    assert task_home.run("undo").code == 0
+    assert file.read_text() == TASK
+
+
+def test_a_small_model_answers_a_question(task_home: Home) -> None:
+    """The answer is the task's text, and nothing is changed."""
+    task_home.script({"": "It shows a task."})
+    done = task_home.run("run", "What does @task.py do?", "--output-format", "stream-json")
+    ended = done.event("task.ended")
+    assert (ended.get("text"), ended["reason"], done.code) == ("It shows a task.", "completed", 0), done.out
+    assert (task_home.work / "task.py").read_text() == TASK
 
 
 def test_a_limit_has_its_exit_code(home: Home) -> None:

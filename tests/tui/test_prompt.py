@@ -111,6 +111,19 @@ async def test_history_is_kept_and_searched(open_screen: Open) -> None:
         assert screen.app.editor.text == "what one?"
 
 
+async def test_text_that_fits_nothing_in_a_list_is_kept(open_screen: Open) -> None:
+    """What was typed over an open list stands in the prompt, behind what stood there."""
+    async with open_screen() as screen:
+        await screen.type("see ")
+        await screen.press("ctrl+r")
+        await screen.sees("Said before:")
+        await screen.type("why is this slow?")
+        await screen.sees("nothing fits")
+        await screen.press("enter")
+        assert screen.app.editor.text == "see why is this slow?"
+        assert not screen.app.menu.is_open
+
+
 async def test_several_lines_make_the_prompt_grow(open_screen: Open) -> None:
     """Ctrl+J begins a new line, and all lines are seen."""
     async with open_screen() as screen:

@@ -123,12 +123,12 @@ def take_over(settings: Settings, part: str, paths: Sequence[str], *, is_sure: b
     journal = open_journal(settings)
     taking = open_taking(task, paths)
     for link in taking.left_out:
-        complain(f"{link} is a symbolic link, which is not taken over.")
+        complain(f"{link} is a symbolic link out of the folder, which is not taken over.")
     if taking.is_empty:
         click.echo("There is nothing to take: your folder has all of it.")
         return DONE
-    for change in taking.wholes:
-        click.echo(printable(f"Without hunks: {change.source.path}"))
+    for line in taking.beside:
+        click.echo(printable(f"Along with it: {line}"))
     presenter = TerminalPresenter(verbose=False, was_run=True)  # whether it was, its model has said
     asyncio.run(take(task, taking, "always" if is_sure else "ask", presenter, journal))
     return DONE

@@ -11,13 +11,16 @@ from pathlib import Path
 import click
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.loop.opening import check_can_call_tools, open_task
+from vivace.agent.conversation.transcript.file import new_id
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.loop.opening import can_call_tools, check_instruction, open_desk, open_task
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.mcp.opening import opened_servers, servers_of
 from vivace.agent.mcp.servers import NamedServer
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks.control import start_task
 from vivace.agent.tasks.log import encode_record
+from vivace.agent.tasks.units import UnitsTask
 from vivace.agent.trust.project import ProjectFiles
 from vivace.cli.commands.run import Given
 from vivace.cli.connection import with_model_here
@@ -30,7 +33,9 @@ from vivace.errors import DONE
 
 def run_task(settings: Settings, given: Given) -> int:
     """Work on the task; return the exit code."""
-    check_can_call_tools(settings, settings.model)
+    check_instruction(given.task)
+    if not can_call_tools(settings, settings.model):
+        return asyncio.run(_run_units(with_model_here(settings), given))
     here = Path.cwd()
     project = ProjectFiles(here) if given.no_project else project_for(settings, here)
     servers = servers_of(settings, project)
@@ -85,3 +90,20 @@ async def _run(settings: Settings, given: Given, servers: list[NamedServer]) -> 
             return (await task.run()).exit_code
     finally:
         await connection.close()
+
+
+async def _run_units(settings: Settings, given: Given) -> int:
+    """Let a small model work in its own way: an answer, or functions rewritten by a plan."""
+    face = TaskFace(given.output_format)
+    connection = Connection(settings, face.progress, max_turns=given.max_turns)
+    try:
+        journal = Journal(settings.state_dir / "undo")
+        desk = await open_desk(Path.cwd(), given.task, face, _policy(given), journal)
+        task = UnitsTask(new_id(), desk, connection, _limits(given))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.stop)
+        ended = await task.run()
+    finally:
+        await connection.close()
+    if ended.text and ended.entries:
+        face.progress(ended.text)
+    return ended.exit_code

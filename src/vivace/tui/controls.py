@@ -73,7 +73,9 @@ class Controls:
         if action in ("menu_up", "menu_down"):
             menu.move(-1 if action == "menu_up" else 1)
         elif action == "menu_choose":
+            typed = menu.query_text if menu.is_filtering and not menu.entries else ""
             menu.choose()
+            self._app.editor.insert(typed)  # nothing fits: it was meant for somebody else
         else:
             menu.close()
         return True

@@ -10,6 +10,7 @@ from tests.agent.tasks.conftest import Queue
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import TakeEdit
 from vivace.agent.edits.proposal import AcceptHunks, Reject
+from vivace.agent.tasks.changes import read_changes
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.taking import open_taking, take
 from vivace.config import Settings
@@ -131,16 +132,96 @@ async def test_nothing_is_written_after_a_no(
     assert not (repository / "image").exists()
 
 
-async def test_links_are_said_and_left(
+async def test_links_that_stay_inside_are_taken(
     task: TaskFolder, place: Path, repository: Path, journal: Journal
 ) -> None:
+    """Made, led elsewhere, and removed; each is shown, and there is nothing more to take then."""
+    (place / "deep").mkdir()
+    (place / "deep" / "link").symlink_to("../a.py")
+    taking = open_taking(task)
+    assert [line.partition(" (")[2] for line in taking.beside] == ["symbolic link) -> ../a.py"]
+    assert "Symbolic link deep/link leads to ../a.py" in read_changes(task).diff()
+    await take(task, taking, "always", Face(), journal)
+    assert linked(repository / "deep" / "link") == "../a.py"
+    assert open_taking(task).is_empty
+    (repository / "deep" / "link").unlink()
+    (repository / "deep" / "link").symlink_to("../new.txt")
+    with pytest.raises(EditConflict):
+        await take(task, taking, "always", Face(), journal)
+    assert linked(repository / "deep" / "link") == "../new.txt", "the user has another one"
+
+
+def linked(path: Path) -> str:
+    return str(path.readlink())
+
+
+@pytest.mark.parametrize(
+    "goal", ["/etc/passwd", "..", "../elsewhere", "deep/../../x", ".git/config", "out/file"]
+)
+async def test_links_that_lead_elsewhere_are_said_and_left(
+    task: TaskFolder, place: Path, repository: Path, goal: str
+) -> None:
     """A link that a task made could lead anywhere."""
-    (place / "link").symlink_to("/etc/passwd")
+    (repository / "out").symlink_to(repository.parent)
+    (place / "link").symlink_to(goal)
     taking = open_taking(task)
     assert (taking.left_out, taking.is_empty) == (("link",), True)
-    assert not (repository / "link").is_symlink()
+
+
+def test_links_of_the_repository_are_followed_by_the_task(
+    quiet_settings: Settings, queue: Queue, repository: Path
+) -> None:
+    """One that was removed is removed here; one that became a file is said and left."""
+    (repository / "one").symlink_to("a.py")
+    (repository / "two").symlink_to("a.py")
+    task = queue(quiet_settings)
+    place = Path(task.queued().workspace)
+    for name in ("one", "two"):
+        (place / name).unlink()
+    (place / "two").write_text("text")
+    taking = open_taking(task)
+    assert ([link.path.name for link in taking.links], taking.left_out) == (["one"], ("two",))
+
+
+async def test_whether_a_file_can_be_executed_is_taken(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """Also where nothing else of it has changed, with the other changes or alone."""
+    (place / "a.py").chmod(0o755)
+    taking = open_taking(task)
+    assert [line.partition("a.py ")[2] for line in taking.beside] == ["can be executed now"]
+    assert await take(task, taking, "always", Face(), journal) is None
+    assert os.access(repository / "a.py", os.X_OK)
+    assert open_taking(task).is_empty
+    (repository / "a.py").chmod(0o644)
+    (place / "b.py").write_text("one = 1\n")
+    face = Face()
+    face.decisions = [Reject()]
+    await take(task, open_taking(task), "ask", face, journal)
+    assert not os.access(repository / "a.py", os.X_OK), "a no is a no to all of it"
+    await take(task, open_taking(task), "always", Face(), journal)
+    assert os.access(repository / "a.py", os.X_OK)
+
+
+def test_what_tools_leave_behind_is_no_change(task: TaskFolder, place: Path) -> None:
+    """Ignored or not: nobody wrote it."""
+    for name in (
+        "__pycache__/a.cpython-311.pyc",
+        "ignored/more",
+        "sub/.pytest_cache/x",
+        "node_modules/a/b.js",
+    ):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("x")
+    assert open_taking(task).is_empty
+
+
+async def test_a_link_in_place_of_a_file_is_a_conflict(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """The user has made a link of it: what it leads to has other contents."""
     (repository / "a.py").unlink()
     (repository / "a.py").symlink_to("b.py")
     (place / "a.py").write_text("x = 2\n")
-    with pytest.raises(EditConflict):  # the user has made a link of it: what it leads to has other contents
+    with pytest.raises(EditConflict):
         await take(task, open_taking(task), "always", Face(), journal)

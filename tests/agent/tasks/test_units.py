@@ -39,6 +39,16 @@ def test_a_small_model_works_in_its_own_way(small: Settings, queue: Queue, repos
     assert [file.path for file in read_changes(task).files] == ["task.py"]
 
 
+def test_a_question_is_answered(small: Settings, queue: Queue) -> None:
+    """The answer is the task's summary, and there is nothing to take over."""
+    task = queue(small, "What does @task.py do?")
+    assert work_in_child(task, small, "nobody", 0)
+    state = task.state()
+    assert (state.status, state.text) == ("done", "Hello there."), state
+    assert state.tokens > 0
+    assert read_changes(task).files == ()
+
+
 @pytest.mark.parametrize(("victim", "at"), [("runner after", 3), ("runner before", 4), ("runner after", 4)])
 def test_a_kill_makes_no_edit_twice(small: Settings, queue: Queue, victim: Victim, at: int) -> None:
     """An edit that was written is recognised; one that was not is made again."""

@@ -50,7 +50,7 @@ class Connection:
         self.settings = settings
         self._progress = progress
         self._max_turns = max_turns  # of the model, on one connection; None: any number
-        self._tier = tier  # of what a `Model` is asked on it
+        self.tier = tier  # of what is asked on it
         self._client: ResponsesClient | None = None
         self._windows: dict[str, int] = {}  # tokens, by model
         self._opening = asyncio.Lock()
@@ -66,7 +66,7 @@ class Connection:
             return self._client
 
     async def model(self, name: str) -> Model:
-        return Model(await self.client(), name, self._tier)
+        return Model(await self.client(), name, self.tier)
 
     async def window_tokens(self, model: str) -> int:
         """Return how many tokens a conversation may have with this model, which was used; 0: not known."""

@@ -407,6 +407,8 @@ class TurnWork:
             "temperature": 0,
             "max_output_tokens": MAX_ANSWER_TOKENS,
         }
+        if self._connection.tier == "background":
+            body["service_tier"] = "flex"
         if self.effort != DEFAULT_EFFORT:  # or else the model thinks as it was made to
             body["reasoning"] = {"effort": self.effort}
         return body | {"previous_response_id": previous} if previous else body

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from vivace.agent.conversation.transcript.schema import SCHEMA
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.replacing import sha256_of
 from vivace.agent.loop.diffs import unified_diff
@@ -28,6 +29,7 @@ from vivace.agent.loop.steps import (
     FilesWritten,
     FileWriting,
     PlanUpdated,
+    TaskStarted,
     WritingBegan,
 )
 from vivace.agent.memory.recall import NOTHING, Recalled
@@ -82,6 +84,20 @@ class Desk:
     kept: set[KeptCall] = field(default_factory=set)  # that a person has allowed for good
     waited_s: float = 0.0  # for answers of a person
     waits_since_s: float | None = None  # on the monotonic clock
+
+    def started(self, id: str, model: str) -> TaskStarted:
+        """Return the first line of a task."""
+        return TaskStarted(
+            schema=SCHEMA,
+            id=id,
+            folder=str(self.context.root),
+            model=model,
+            task=self.instruction,
+            access=self.context.policies[0].access,
+            asking=self.context.policies[0].asking,
+            has_sandbox=self.context.has_sandbox,
+            at_s=time.time(),
+        )
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

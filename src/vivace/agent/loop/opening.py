@@ -43,15 +43,6 @@ def can_call_tools(settings: Settings, model: str) -> bool:
     return size_bytes is None or size_bytes >= LEAST_BYTES  # None: on the hub, it is seen when it is here
 
 
-def check_can_call_tools(settings: Settings, model: str) -> None:
-    """Raise UsageError with what to do instead."""
-    if not can_call_tools(settings, model):
-        raise UsageError(
-            f"{model} is too small to work with tools by itself.",
-            "Name a larger one with --model (an upstream's as UPSTREAM/NAME), or use `vivace edit`.",
-        )
-
-
 async def open_task(
     settings: Settings,
     folder: Path,

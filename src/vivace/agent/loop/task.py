@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.transcript.schema import SCHEMA, Error
+from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.loop.calls import Calls, Desk
 from vivace.agent.loop.checkpoint import Checkpoint, Item, answer_items
 from vivace.agent.loop.steps import (
@@ -22,7 +22,6 @@ from vivace.agent.loop.steps import (
     Steered,
     TaskEnded,
     TaskResumed,
-    TaskStarted,
     TurnBegan,
 )
 from vivace.agent.loop.turn import ModelTurn
@@ -276,24 +275,10 @@ class Task:
         if self._turns:
             self._desk.presenter.show(TaskResumed(turns=self._turns, at_s=time.time()))
             return
-        self._desk.presenter.show(self._started())
+        self._desk.presenter.show(self._desk.started(self.id, self._model))
         if (used := self._desk.recalled.used()).in_words:
             names = tuple(file.shown for file in used.files)
             self._desk.presenter.show(MemoryRead(files=names, notes=used.notes, problem=used.problem))
-
-    def _started(self) -> TaskStarted:
-        context = self._desk.context
-        return TaskStarted(
-            schema=SCHEMA,
-            id=self.id,
-            folder=str(context.root),
-            model=self._model,
-            task=self._desk.instruction,
-            access=context.policies[0].access,
-            asking=context.policies[0].asking,
-            has_sandbox=context.has_sandbox,
-            at_s=time.time(),
-        )
 
     def _ended(self, reason: EndReason, error: VivaceError | None) -> TaskEnded:
         code = error.exit_code if error and reason == "failed" else EXIT_CODES[reason]

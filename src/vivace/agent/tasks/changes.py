@@ -23,6 +23,11 @@ from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.workplace import path_of_entry, place_of, read_entry, top_of, visible_files
 from vivace.errors import FileProblem, TaskNotFound
 
+# Folders and files that tools leave behind, and that are no change also where no .gitignore names them.
+BY_PRODUCTS = frozenset(
+    {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "node_modules", ".DS_Store"}
+)
+
 
 @dataclass(frozen=True)
 class ChangedFile:
@@ -31,6 +36,7 @@ class ChangedFile:
     new: bytes | None  # None: it is removed
     mode: int | None = None  # of the new file, if it can be executed now and could not before, or reversed
     is_link: bool = False  # it was or is a symbolic link
+    was_or_is_file: bool = True  # it was or is a file
 
     @property
     def lines(self) -> tuple[int, int]:
@@ -43,6 +49,11 @@ class ChangedFile:
         return len(new) - same, len(old) - same
 
     @property
+    def execution(self) -> str:
+        """Return whether it can be executed now, in words."""
+        return "can be executed now" if (self.mode or 0) & stat.S_IXUSR else "cannot be executed now"
+
+    @property
     def is_binary(self) -> bool:
         return not all(_is_text(each) for each in (self.old, self.new) if each is not None)
 
@@ -51,11 +62,6 @@ class ChangedFile:
 class TaskChanges:
     top: Path  # of the user's folder: what the paths are relative to
     files: tuple[ChangedFile, ...]
-
-    @property
-    def links(self) -> tuple[str, ...]:
-        """Return the paths of symbolic links, which are not taken over."""
-        return tuple(file.path for file in self.files if file.is_link)
 
     def diff(self) -> str:
         """Return all changes as Git would show them."""
@@ -86,7 +92,7 @@ def read_changes(folder: TaskFolder) -> TaskChanges:
     found = []
     with zipfile.ZipFile(folder.start_file) as picture:
         before = {path_of_entry(info.filename): info for info in picture.infolist()}
-        now = {path for path in visible_files(place) if not is_stand_in(place / path)}
+        now = {path for path in visible_files(place) if path in before or not _is_by_product(place, path)}
         for path in sorted({*before, *now}):
             changed = _compared(picture, before.get(path), place / path, path)
             if changed is not None:
@@ -103,16 +109,25 @@ def _compared(
     except OSError:
         if info is None:
             return None
-        return ChangedFile(path, picture.read(info), None, is_link=stat.S_ISLNK(info.external_attr >> 16))
+        is_link = stat.S_ISLNK(info.external_attr >> 16)
+        return ChangedFile(path, picture.read(info), None, is_link=is_link, was_or_is_file=not is_link)
     if info is None:
-        return ChangedFile(path, None, new, _executable(mode, 0), is_link=stat.S_ISLNK(mode))
+        is_link = stat.S_ISLNK(mode)
+        execution = None if is_link else _executable(mode, 0)
+        return ChangedFile(path, None, new, execution, is_link, was_or_is_file=not is_link)
     old_mode = info.external_attr >> 16
     is_link = stat.S_ISLNK(mode) or stat.S_ISLNK(old_mode)
+    is_file = not (stat.S_ISLNK(mode) and stat.S_ISLNK(old_mode))
     is_same = info.file_size == len(new) and zlib.crc32(new) == info.CRC
     execution = None if is_link else _executable(mode, old_mode)
     if is_same and stat.S_ISLNK(mode) == stat.S_ISLNK(old_mode) and execution is None:
         return None
-    return ChangedFile(path, picture.read(info), new, execution, is_link)
+    return ChangedFile(path, picture.read(info), new, execution, is_link, is_file)
+
+
+def _is_by_product(place: Path, path: str) -> bool:
+    """Return whether a new file was written by nobody: the sandbox put it there, or a tool keeps it."""
+    return is_stand_in(place / path) or not BY_PRODUCTS.isdisjoint(Path(path).parts) or path.endswith(".pyc")
 
 
 def _executable(mode: int, old_mode: int) -> int | None:
@@ -167,14 +182,15 @@ def _is_text(data: bytes) -> bool:
 
 def _diff_of(file: ChangedFile, top: Path) -> str:
     if file.is_link:
-        return f"Symbolic link {file.path} differs\n"
+        goal = f"leads to {os.fsdecode(file.new)}" if file.new is not None else "is removed"
+        return f"Symbolic link {file.path} {'differs' if file.was_or_is_file else goal}\n"
     if file.is_binary:
         return f"Binary file {file.path} {_verb(file)}\n"
     if not (file.old or file.new):
         return f"Empty file {file.path} {_verb(file)}\n"
     path = top / file.path
     diff = unified_diff(Change(source_of(path, file.old), file.new, "task"), top)[1]
-    return diff or f"{file.path} {'can' if (file.mode or 0) & stat.S_IXUSR else 'cannot'} be executed now\n"
+    return diff or f"{file.path} {file.execution}\n"
 
 
 def _verb(file: ChangedFile) -> str:

@@ -28,4 +28,6 @@ async def offer_task(talk: Talk, task: TaskFolder) -> None:
             presenter.show(WritingEnded())
         await take(task, taking, "ask" if taking.proposal.changed else "always", presenter, journal)
 
-    await talk.make_offer(f"Take over the task: {taking.instruction}", offer)
+    beside = [f"along with it: {line}" for line in taking.beside]
+    left = [f"left out, it leads elsewhere: {path}" for path in taking.left_out]
+    await talk.make_offer("\n".join([f"Take over the task: {taking.instruction}", *beside, *left]), offer)

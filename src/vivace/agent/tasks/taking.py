@@ -6,6 +6,7 @@ comparison (`changes`).
 """
 
 import contextlib
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from vivace.agent.edits.proposal import Proposal
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.tasks.changes import ChangedFile, TaskChanges, proposal_of, read_changes, source_of
+from vivace.agent.tasks.links import LinkChange, link_changes
 from vivace.agent.tasks.log import TaskLog
 from vivace.agent.tasks.records import TaskTaken
 from vivace.agent.tasks.store import TaskFolder
@@ -32,13 +34,29 @@ class Taking:
 
     proposal: Proposal  # texts, with hunks
     wholes: tuple[Change, ...]  # files without hunks: binary or empty
-    left_out: tuple[str, ...]  # symbolic links
+    links: tuple[LinkChange, ...]  # symbolic links that stay inside of the folder
+    modes: tuple[ChangedFile, ...]  # files of which only whether they can be executed has changed
+    left_out: tuple[str, ...]  # links that lead elsewhere
     instruction: str
     changes: TaskChanges
 
     @property
     def is_empty(self) -> bool:
-        return not self.proposal.changed and not self.wholes
+        return not self.has_contents and not self.links and not self.modes
+
+    @property
+    def has_contents(self) -> bool:
+        """Return whether there are files to write, which are a step of undo."""
+        return bool(self.proposal.changed or self.wholes)
+
+    @property
+    def beside(self) -> list[str]:
+        """Return what goes along with the texts, a line each."""
+        return [
+            *(f"{change.source.path} (no text)" for change in self.wholes),
+            *(link.in_words for link in self.links),
+            *(f"{self.changes.top / file.path} {file.execution}" for file in self.modes),
+        ]
 
 
 def open_taking(task: TaskFolder, paths: Sequence[str] = ()) -> Taking:
@@ -49,22 +67,35 @@ def open_taking(task: TaskFolder, paths: Sequence[str] = ()) -> Taking:
         changes = replace(changes, files=_chosen(changes, Path(queued.folder), paths))
     missing = [file for file in changes.files if not _is_there(changes.top, file)]
     proposal, wholes = proposal_of(replace(changes, files=tuple(missing)), queued.task)
-    return Taking(proposal, tuple(wholes), changes.links, queued.task, changes)
+    links, left_out = link_changes(changes)
+    modes = [
+        file
+        for file in changes.files
+        if (file.old == file.new or file not in missing) and _needs_mode(changes.top, file)
+    ]
+    return Taking(proposal, tuple(wholes), links, tuple(modes), left_out, queued.task, changes)
 
 
 async def take(
     task: TaskFolder, taking: Taking, approval: Approval, presenter: Presenter, journal: Journal
 ) -> Entry | None:
-    """Offer the changes and write what is taken, as one entry. Return it, or None if nothing was taken.
+    """Offer the changes and write what is taken, as one entry. Return it, or None if no file was written.
 
-    Raise EditConflict, with nothing written, where the user changed the same and nobody can be asked.
+    Links and permissions go along with whatever is taken; they are no part of the entry. Raise EditConflict,
+    with nothing written, where the user changed the same and nobody can be asked.
     """
     with task.locked():
         _check_wholes(taking, journal)
+        for link in taking.links:
+            link.check()
+        if not taking.has_contents:
+            _take_beside(taking)
+            return None
         presenter.show(EditProposed(taking.proposal, by="model"))
         entry = await offer(taking.proposal, taking.instruction, approval, presenter, journal, taking.wholes)
         if entry is not None:
             _set_modes(taking, entry)
+            _take_beside(taking)
             with TaskLog(task.log_file) as log:
                 log.append(TaskTaken(entry=entry.number, paths=tuple(file.path for file in entry.files)))
     return entry
@@ -106,6 +137,30 @@ def _set_modes(taking: Taking, entry: Entry) -> None:
     for file in taking.changes.files:
         target = source_of(taking.changes.top / file.path, file.old).target
         if file.mode is not None and file.new is not None and str(target) in written:
-            with contextlib.suppress(OSError):
-                execution = file.mode & 0o111 if file.mode & 0o100 else 0
-                target.chmod(target.stat().st_mode & ~0o111 | execution)
+            _set_mode(target, file.mode)
+
+
+def _take_beside(taking: Taking) -> None:
+    """Make the links, and let the other files be executed, or not, as in the workplace."""
+    for link in taking.links:
+        link.carry_out()
+    for file in taking.modes:
+        assert file.mode is not None
+        _set_mode(taking.changes.top / file.path, file.mode)
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    with contextlib.suppress(OSError):
+        execution = mode & 0o111 if mode & 0o100 else 0
+        path.chmod(path.stat().st_mode & ~0o111 | execution)
+
+
+def _needs_mode(top: Path, file: ChangedFile) -> bool:
+    """Return whether the user's file is there, and can be executed where the task's cannot, or reversed."""
+    if file.mode is None or file.new is None or file.is_link:
+        return False
+    try:
+        now = (top / file.path).lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(now) and bool((now ^ file.mode) & stat.S_IXUSR)

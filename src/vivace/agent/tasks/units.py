@@ -1,18 +1,18 @@
-"""A task of a model that is too small for tools: the unit loop over a plan, in the task's workplace.
+"""A task of a model that is too small for tools: an answer, or the unit loop over a plan.
 
-Owns what a task adds to an edit: steps for the log instead of events, an honest end, and that a write which
-was interrupted is recognised. Does not own the edit (`conversation.turn_work`, `edits.flow`).
+Owns what a task adds to that: steps instead of events, permissions, an honest end, and that a write which was
+interrupted is recognised. Does not own the edit (`conversation.turn_work`, `edits.flow`).
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.mentions import mentions_in
 from vivace.agent.conversation.transcript.history import History, Turn
-from vivace.agent.conversation.transcript.schema import SCHEMA, Error
+from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.conversation.turn_work import TurnWork
 from vivace.agent.edit_events import (
     EditApplied,
@@ -23,65 +23,66 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UnitLocated,
 )
-from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.apply.replacing import sha256_of
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
-from vivace.agent.edits.proposal import Accept, Decision, Proposal
+from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
-from vivace.agent.loop.calls import TaskPresenter
+from vivace.agent.loop.calls import Desk, TaskPresenter
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import (
+    ApprovalAnswered,
+    ApprovalAsked,
     EndReason,
     FilesWritten,
     FileWriting,
     PlanUpdated,
     Steered,
     TaskEnded,
-    TaskStarted,
     TextGrew,
     TurnBegan,
     WritingBegan,
 )
-from vivace.agent.loop.task import EXIT_CODES, UNATTENDED
-from vivace.agent.tasks.log import LogFace
-from vivace.agent.tasks.records import Line, TaskQueued
+from vivace.agent.loop.task import EXIT_CODES, INTERACTIVE, Pace, TaskLimits
+from vivace.agent.permissions.decision import Situation, Verdict, WritePath, decide
+from vivace.agent.permissions.paths import locate
 from vivace.agent.tasks.resuming import WRITTEN, look_at
 from vivace.agent.tools.base import Step
-from vivace.agent.turn_events import TimesMeasured
-from vivace.errors import LimitReached, ServerGone, StartError, VivaceError
+from vivace.agent.turn_events import AnswerGrew, AnswerStarted, TimesMeasured
+from vivace.errors import APPROVAL_NEEDED, DONE, LimitReached, ServerGone, StartError, VivaceError
 
 
 class UnitsTask:
+    """`steps` are the lines of its log so far, if it has one."""
+
     def __init__(
         self,
-        queued: TaskQueued,
+        id: str,
+        desk: Desk,
         connection: Connection,
-        face: LogFace,
-        journal: Journal,
-        lines: Sequence[Line],
+        limits: TaskLimits,
+        steps: Sequence[object] = (),
+        pace: Pace = INTERACTIVE,
     ) -> None:
-        self._queued = queued
-        self._face = face
-        self._journal = journal
+        self._id = id
+        self._desk = desk
+        self._connection = connection
+        self._limits = limits
+        self._pace = pace
         self._began_s = time.monotonic()
         self._is_over = False
-        steers = [line.step.text for line in lines if isinstance(line.step, Steered)]
-        self._text = "\n".join([queued.task, *steers])
-        self._writing = next(
-            (each.step for each in reversed(lines) if isinstance(each.step, WritingBegan)), None
-        )
-        self._presenter = UnitsPresenter(face, Path(queued.workspace))
-        history = History(folder=queued.workspace, model=queued.model)
+        steers = [step.text for step in steps if isinstance(step, Steered)]
+        self._text = "\n".join([desk.instruction, *steers])
+        self._writing = next((each for each in reversed(steps) if isinstance(each, WritingBegan)), None)
+        self._presenter = UnitsPresenter(desk.presenter, desk.context.root, id, self._verdict)
+        history = History(id=id, folder=str(desk.context.root), model=connection.settings.model)
         history.turns.append(Turn(1, self._text))
-        self._work = TurnWork(history, connection, self._presenter, journal)
-        self._work.approval = "always"
-        self._connection = connection
+        self._work = TurnWork(history, connection, self._presenter, desk.journal)
 
     async def steer(self, text: str) -> bool:
         """Begin the edit again with this. Return False if it is too late."""
         if self._is_over:
             return False
-        self._face.show(Steered(text=text))
+        self._desk.presenter.show(Steered(text=text))
         await self._work.steer(text)
         return True
 
@@ -91,12 +92,14 @@ class UnitsTask:
     async def run(self) -> TaskEnded:
         error: VivaceError | None = None
         reason: EndReason = "completed"
-        self._face.show(_started(self._queued))
+        self._desk.presenter.show(self._desk.started(self._id, self._connection.settings.model))
         try:
-            if not self._is_written():
-                self._face.show(TurnBegan(turn=1))
-                async with asyncio.timeout(self._queued.limits.seconds):
-                    reason = await self._edited()
+            if self._is_written():
+                self._presenter.summary = WRITTEN
+            else:
+                self._desk.presenter.show(TurnBegan(turn=1))
+                async with asyncio.timeout(self._limits.seconds):
+                    reason = await self._worked()
         except TimeoutError:
             reason = "time"
         except LimitReached:
@@ -105,22 +108,22 @@ class UnitsTask:
             error, reason = problem, "failed"
         self._is_over = True
         ended = self._ended(reason, error)
-        self._face.show(ended)
+        self._desk.presenter.show(ended)
         return ended
 
     def _is_written(self) -> bool:
         """Return whether an interrupted process had written the edit already."""
         if self._writing is None:
             return False
-        return look_at(self._writing, self._journal, self._face.show) == WRITTEN
+        return look_at(self._writing, self._desk.journal, self._desk.presenter.show) == WRITTEN
 
-    async def _edited(self) -> EndReason:
-        """Do the edit, again if the server goes away meanwhile."""
-        folder = Path(self._queued.workspace)
-        delays = list(UNATTENDED.delays_s)
+    async def _worked(self) -> EndReason:
+        """Answer or edit, as the task's words say; again if the server goes away meanwhile."""
+        mentions = mentions_in(self._text, self._desk.context.root)
+        delays = list(self._pace.delays_s)
         while True:
             try:
-                ending = await self._work.run(self._text, mentions_in(self._text, folder), "edit")
+                ending = await self._work.run(self._text, mentions, None)
             except (ServerGone, StartError):
                 if not delays:
                     raise
@@ -129,30 +132,43 @@ class UnitsTask:
             else:
                 return "stopped" if ending.status == "stopped" else "completed"
 
+    def _verdict(self, proposal: Proposal) -> Verdict:
+        context = self._desk.context
+        needs = [WritePath(locate(context.root, str(file.source.path))) for file in proposal.changed]
+        return decide(needs, context.policies, Situation(is_tainted=True, has_sandbox=context.has_sandbox))
+
     def _ended(self, reason: EndReason, error: VivaceError | None) -> TaskEnded:
         code = error.exit_code if error else EXIT_CODES[reason]
+        is_refused = bool(self._presenter.why_not)
         return TaskEnded(
             reason=reason,
-            exit_code=code,
+            exit_code=APPROVAL_NEEDED if code == DONE and is_refused else code,
             text=self._presenter.summary if reason == "completed" else "",
             turns=1,
             tokens=self._presenter.tokens,
             seconds=round(time.monotonic() - self._began_s, 3),
             entries=tuple(self._presenter.entries),
+            refused=int(is_refused),
             error=Error(code=error.code, message=error.message, hint=error.hint) if error else None,
         )
 
 
 class UnitsPresenter:
-    """The events of an edit as steps of a task."""
+    """The events of an edit or an answer as steps of a task. The rules say whether a change asks."""
 
-    def __init__(self, face: TaskPresenter, folder: Path) -> None:
+    def __init__(
+        self, face: TaskPresenter, folder: Path, key: str, verdict: Callable[[Proposal], Verdict]
+    ) -> None:
         self._face = face
         self._folder = folder
+        self._key = key  # by which a question is answered
+        self._verdict = verdict
         self._plan: list[tuple[str, str]] = []  # units and what becomes of them
+        self._answer = ""  # to a question
         self.entries: list[int] = []
         self.tokens = 0  # read anew and written
-        self.summary = "The change was written before the task was cut off."
+        self.summary = "Nothing was changed."
+        self.why_not = ""  # a change was not written
 
     def show(self, event: AgentEvent) -> None:
         match event:
@@ -173,20 +189,47 @@ class UnitsPresenter:
                 self._show_plan()
                 for missing in proposal.missing:
                     self._say(f"Not in it: {missing}\n")
+            case AnswerStarted():
+                self._answer = ""
+            case AnswerGrew(delta=delta):
+                self._answer += delta
+                self.summary = self._answer
+                self._say(delta)
             case TimesMeasured(turns=turns):
                 self.tokens += sum(each.waterfall.new_tokens + each.waterfall.output_tokens for each in turns)
-            case EditDecided(proposal=proposal):
+            case EditDecided(proposal=proposal, decision=decision) if not isinstance(decision, Reject):
                 self._face.show(_writing(proposal))
             case EditApplied(proposal=proposal, number=number):
                 self._written(proposal, number)
 
     async def decide(self, proposal: Proposal) -> Decision:
-        del proposal
-        return Accept()
+        verdict = self._verdict(proposal)
+        if verdict.kind == "allow":
+            return Accept()
+        self._say(f"{self.diff_of(proposal)}\n")
+        if verdict.kind == "refuse":
+            return self._refused(verdict.reason)
+        asked = ApprovalAsked(
+            call_id=self._key, tool="edit", title=proposal.paths_text, reason=verdict.reason
+        )
+        self._face.show(asked)
+        answer = await self._face.approve(asked)
+        self._face.show(
+            ApprovalAnswered(call_id=self._key, is_allowed=answer.is_allowed, reason=answer.reason)
+        )
+        return Accept() if answer.is_allowed else self._refused(answer.reason)
 
     async def resolve(self, conflict: Conflict) -> Resolution:
-        del conflict
+        """Leave a file that the user has changed meanwhile: nobody is asked about lines."""
+        self._refused(f"{self._name(conflict.path)} was changed meanwhile.")
         return Stop()
+
+    def diff_of(self, proposal: Proposal) -> str:
+        return "".join(unified_diff(file.change, self._folder)[1] for file in proposal.changed)
+
+    def _refused(self, reason: str) -> Reject:
+        self.summary = self.why_not = f"The change was not taken. {reason}".rstrip()
+        return Reject(reason)
 
     def _written(self, proposal: Proposal, entry: int) -> None:
         diffs = [unified_diff(file.change, self._folder) for file in proposal.changed]
@@ -225,17 +268,3 @@ def _writing(proposal: Proposal) -> WritingBegan:
         for file in proposal.changed
     ]
     return WritingBegan(call_ids=[], files=files)
-
-
-def _started(queued: TaskQueued) -> TaskStarted:
-    return TaskStarted(
-        schema=SCHEMA,
-        id=queued.id,
-        folder=queued.workspace,
-        model=queued.model,
-        task=queued.task,
-        access=queued.access,
-        asking=queued.asking,
-        has_sandbox=False,
-        at_s=time.time(),
-    )

@@ -85,9 +85,6 @@ class TaskWork:
         """Return what goes on from the log's end."""
         queued = self._queued
         journal = Journal(self._folder.undo)
-        if queued.way == "units":
-            journal.heal()
-            return UnitsTask(queued, self._connection, self._face, journal, self._folder.lines())
         workspace, project = Path(queued.workspace), Path(queued.folder)
         policy = Policy(queued.access, queued.asking)
         tools = await self._foreign_tools() if queued.way == "tools" and queued.asking != "never" else []
@@ -100,8 +97,10 @@ class TaskWork:
             project_folder=project,
             foreign_tools=tools,
         )
-        if queued.way == "workflow":
+        if queued.way != "tools":
             steps = [line.step for line in self._folder.lines()]
+            if queued.way == "units":
+                return UnitsTask(queued.id, desk, self._connection, queued.limits, steps, UNATTENDED)
             return WorkflowRun(queued.id, desk, self._connection, queued.limits, steps)
         resuming.close_calls(self._folder.lines(), desk)
         lines = self._folder.lines()

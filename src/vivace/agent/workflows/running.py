@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.transcript.schema import SCHEMA, Error
+from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.loop.calls import Desk
-from vivace.agent.loop.steps import EndReason, Steered, StepBegan, StepEnded, TaskEnded, TaskStarted
+from vivace.agent.loop.steps import EndReason, Steered, StepBegan, StepEnded, TaskEnded
 from vivace.agent.loop.task import EXIT_CODES, TaskLimits
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.workflows.doing import StepWork
@@ -62,7 +62,7 @@ class WorkflowRun:
 
     async def run(self) -> TaskEnded:
         """Run to the end, whatever it is."""
-        self._desk.presenter.show(self._told())
+        self._desk.presenter.show(self._desk.started(self._id, self._connection.settings.model))
         text = ""
         reason: EndReason = "completed"
         error: VivaceError | None = None
@@ -174,20 +174,6 @@ class WorkflowRun:
             values[step.save_as] = output
 
     # ---- beginning and end ------------------------------------------------------------------------
-
-    def _told(self) -> TaskStarted:
-        context = self._desk.context
-        return TaskStarted(
-            schema=SCHEMA,
-            id=self._id,
-            folder=str(context.root),
-            model=self._connection.settings.model,
-            task=self._desk.instruction,
-            access=context.policies[0].access,
-            asking=context.policies[0].asking,
-            has_sandbox=context.has_sandbox,
-            at_s=time.time(),
-        )
 
     def _ended(self, reason: EndReason, text: str, error: VivaceError | None) -> TaskEnded:
         return TaskEnded(

@@ -1,4 +1,4 @@
-"""`vivace run "TASK"`: a task for a model that calls tools. Its arguments.
+"""`vivace run "TASK"`: its arguments.
 
 Owns the options. Does not own what they start (`tasking`).
 """
@@ -74,8 +74,8 @@ class Given:
 def run(**given: Any) -> int:
     """Work on a task with tools: read, search, edit, run commands.
 
-    Needs a model that can call tools. Commands run in a sandbox. `vivace undo` takes changes back.
-    In the background a small model works too, in its own way: it rewrites functions by a plan.
+    Commands run in a sandbox. `vivace undo` takes changes back. A model that is too small for tools works in
+    its own way: it answers, or rewrites functions by a plan; name the files with @.
     """
     from vivace.cli.tasking import run_task, start_in_background
     from vivace.config import load_settings
