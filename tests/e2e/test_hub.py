@@ -15,6 +15,12 @@ def test_a_model_is_pulled_and_answers(home: Home, shallow: Path) -> None:
         pulled = home.run("models", "pull", "hf:someone/small-GGUF")
         assert pulled.code == 0, pulled.err
         assert "licence apache-2.0, 8,192 tokens of context" in pulled.err
+        hub.add(
+            "someone/vast-GGUF", {"vast-Q4_1.gguf": shallow.read_bytes()}, sizes={"vast-Q4_1.gguf": 10**13}
+        )
+        vast = home.run("ask", "Say hello.", "--model", "hf:someone/vast-GGUF")
+        assert (vast.code, "GB of memory; models may take" in vast.err) == (3, True), vast.err
+        assert not list((home.folder / "cache" / "models").rglob("vast*")), "it is seen before the download"
         asked = len(hub.asked)
         done = home.run("ask", "Say hello.", "--model", "hf:someone/small-GGUF:Q4_1")
         assert done.code == 0, done.err

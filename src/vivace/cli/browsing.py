@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from vivace.cli.connection import with_model_here
+from vivace.cli.fetching import with_model_here
 from vivace.client import http
 from vivace.client.warm import ServerAddress, ensure_server
 from vivace.config import Settings

@@ -10,20 +10,13 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from vivace.agent.model import Model
-from vivace.cli.show.progress import TerminalProgress
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
 from vivace.errors import ServerGone
-from vivace.models.presence import with_model_present
 from vivace.protocol.rundir import news_file
 
 T = TypeVar("T")
-
-
-def with_model_here(settings: Settings) -> Settings:
-    """Return settings whose model is on this machine; show a download on the terminal."""
-    return with_model_present(settings, TerminalProgress())
 
 
 def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:

@@ -21,7 +21,8 @@ from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.trust.settings import with_project_settings
 from vivace.agent.turn_events import Failed
-from vivace.cli.connection import with_model, with_model_here
+from vivace.cli.connection import with_model
+from vivace.cli.fetching import with_model_here
 from vivace.cli.show.json_lines import JsonPresenter
 from vivace.cli.show.terminal import TerminalPresenter
 from vivace.cli.undoing import open_journal

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
-from vivace.cli.connection import with_model_here
+from vivace.cli.fetching import with_model_here
 from vivace.client.responses import ResponsesClient
 from vivace.client.socket import Address
 from vivace.client.warm import ensure_server, read_status

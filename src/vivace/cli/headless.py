@@ -21,7 +21,7 @@ from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.trust.settings import with_project_settings
 from vivace.cli.commands.prompt import Given
-from vivace.cli.connection import with_model_here
+from vivace.cli.fetching import with_model_here
 from vivace.cli.show.headless import HeadlessPresenter
 from vivace.config import Settings
 from vivace.errors import DONE, ApprovalNeeded, LimitReached, UsageError, VivaceError

@@ -14,7 +14,8 @@ from vivace.agent.memory.instructions import project_root
 from vivace.agent.model import Model
 from vivace.agent.options import Approval
 from vivace.agent.turn_events import Failed
-from vivace.cli.connection import with_model, with_model_here
+from vivace.cli.connection import with_model
+from vivace.cli.fetching import with_model_here
 from vivace.cli.show.terminal import TerminalPresenter
 from vivace.cli.undoing import open_journal
 from vivace.config import Settings

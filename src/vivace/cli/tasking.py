@@ -20,10 +20,12 @@ from vivace.agent.mcp.servers import NamedServer
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks.control import start_task
 from vivace.agent.tasks.log import encode_record
+from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.units import UnitsTask
 from vivace.agent.trust.project import ProjectFiles
 from vivace.cli.commands.run import Given
-from vivace.cli.connection import with_model_here
+from vivace.cli.commands.task_options import OutputFormat
+from vivace.cli.fetching import with_model_here
 from vivace.cli.show.screen import complain
 from vivace.cli.show.task import TaskFace
 from vivace.cli.trusting import project_for
@@ -53,7 +55,12 @@ def start_in_background(settings: Settings, given: Given) -> int:
         limits=_limits(given),
         uses_project=uses_project,
     )
-    if given.output_format == "text":
+    return say_started(task, given.output_format)
+
+
+def say_started(task: TaskFolder, output_format: OutputFormat) -> int:
+    """Print the id of a background task, and what can be done with it."""
+    if output_format == "text":
         complain(f"`vivace tasks watch {task.id}` shows it, `vivace tasks take {task.id}` takes it over.")
         click.echo(task.id)
     else:

@@ -8,7 +8,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -20,32 +19,20 @@ from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.opening import open_desk
 from vivace.agent.loop.steps import AnyStep, ApprovalAsked, TaskEnded, TaskStarted, WorkflowStarted
 from vivace.agent.loop.task import TaskLimits
-from vivace.agent.permissions.policy import Access, Asking, Policy
+from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks.control import start_task
 from vivace.agent.tasks.log import LogFace, TaskLog
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tools.bounded import printable
 from vivace.agent.workflows.finding import Found, find_workflow, list_workflows
 from vivace.agent.workflows.running import WorkflowRun, with_defaults
-from vivace.cli.commands.run import OutputFormat
-from vivace.cli.connection import with_model_here
-from vivace.cli.show.screen import complain
+from vivace.cli.commands.task_options import OutputFormat
+from vivace.cli.commands.workflow import Given
+from vivace.cli.fetching import with_model_here
 from vivace.cli.show.task import TaskFace
+from vivace.cli.tasking import say_started
 from vivace.config import Settings
-from vivace.errors import DONE, TaskNotFound, UsageError
-
-
-@dataclass(frozen=True)
-class Given:
-    """The options of a run as they were given."""
-
-    name: str
-    inputs: tuple[str, ...]
-    background: bool
-    access: Access
-    asking: Asking
-    output_format: OutputFormat
-    max_minutes: float
+from vivace.errors import TaskNotFound, UsageError
 
 
 def list_here(settings: Settings) -> None:
@@ -84,9 +71,7 @@ def run_one(settings: Settings, given: Given) -> int:
     policy, limits = Policy(given.access, given.asking), TaskLimits(seconds=given.max_minutes * 60)
     if given.background:
         task = start_task(settings, Path.cwd(), title, policy=policy, limits=limits, workflow=started)
-        complain(f"`vivace tasks watch {task.id}` shows it, `vivace tasks take {task.id}` takes it over.")
-        click.echo(task.id)
-        return DONE
+        return say_started(task, given.output_format)
     folder = TaskFolder(_runs(settings) / new_id())
     folder.path.mkdir(mode=0o700, parents=True)
     with TaskLog(folder.log_file) as log:

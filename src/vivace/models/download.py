@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vivace.config import Settings
@@ -26,12 +26,21 @@ CHUNK_BYTES = 1 << 20
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def ensure(settings: Settings, name: str, progress: Progress) -> Path:
-    """Return the path of the complete model file. Pull it first if it is missing."""
+Check = Callable[[ModelCard], object]  # raises if a model of the hub is not to be downloaded
+
+
+def ensure(settings: Settings, name: str, progress: Progress, check: Check = lambda _: None) -> Path:
+    """Return the path of the complete model file. Pull it first if it is missing.
+
+    A model that is not of the catalog is shown to `check` before.
+    """
     if store.is_present(settings, name):
         return store.model_path(settings, name)
     check_may_download(settings, name)
-    return pull(settings, current_card(settings, name, progress), progress)
+    card = current_card(settings, name, progress)
+    if not pinned(name):
+        check(card)
+    return pull(settings, card, progress)
 
 
 def check_may_download(settings: Settings, name: str) -> None:

@@ -5,15 +5,19 @@ Owns the order: name, then file. Does not fetch (`download`) nor know where file
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vivace.config import Settings
 from vivace.models.progress import Progress
 from vivace.models.store import full_name, is_present
 from vivace.models.tokenizer import SCRIPTED
 
+if TYPE_CHECKING:
+    from vivace.models.download import Check
 
-def with_model_present(settings: Settings, progress: Progress) -> Settings:
-    """Return settings whose model is on this machine, fetched if it was missing."""
+
+def with_model_present(settings: Settings, progress: Progress, check: "Check" = lambda _: None) -> Settings:
+    """Return settings whose model is on this machine, fetched if it was missing and `check` lets it be."""
     if settings.is_elsewhere(settings.model):
         return settings
     settings = settings.having(model=_absolute(settings.model))
@@ -23,7 +27,7 @@ def with_model_present(settings: Settings, progress: Progress) -> Settings:
     if not is_present(settings, settings.model):
         from vivace.models.download import ensure  # ssl and http.client: 25 ms that a warm start does not pay
 
-        ensure(settings, settings.model, progress)
+        ensure(settings, settings.model, progress, check)
     return settings.having(model=full_name(settings, settings.model))  # the hub may have said which file
 
 

@@ -8,7 +8,7 @@ paint: it brings the agent and the client. Does not own the conversation's own r
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
@@ -26,6 +26,9 @@ from vivace.tui.background import BackgroundTasks, short_id
 from vivace.tui.presenter import ScreenPresenter
 from vivace.tui.status import Status
 from vivace.tui.transcript.blocks import Said
+
+if TYPE_CHECKING:
+    from vivace.models.catalog import ModelCard
 
 TYPED_S = 0.06  # a draft is read this long after a key: several keys are read together
 
@@ -72,7 +75,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         try:
             settings = await asyncio.to_thread(
-                with_model_present, self.settings, InWords(self._say_from_thread)
+                with_model_present, self.settings, InWords(self._say_from_thread), self._check_fits
             )
             self.settings = self.talk.connection.settings = settings
             self.talk.model = settings.model
@@ -85,6 +88,12 @@ class Session:
         self.is_ready = True
         self._say("")
         self._run_queue()
+
+    def _check_fits(self, card: "ModelCard") -> None:
+        """Raise ModelUnavailable before the download of a model that this machine cannot run."""
+        from vivace.engine.tuning.fit import check_fits, fit_here
+
+        check_fits(fit_here(self.settings, card), card)
 
     async def _read_window(self) -> None:
         """Ask how long a conversation may be: known when the model has been used."""

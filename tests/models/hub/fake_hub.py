@@ -26,6 +26,7 @@ class Repo(msgspec.Struct):
     files: dict[str, bytes]
     is_gated: bool = False
     sums: dict[str, str] = {}  # where the hub says another sha-256 than the bytes have
+    sizes: dict[str, int] = {}  # that are not those of the bytes
     tags: tuple[str, ...] = ("gguf", "license:apache-2.0")
 
 
@@ -142,10 +143,10 @@ def _entries(repo: Repo) -> list[dict[str, object]]:
             "type": "file",
             "path": path,
             "oid": "0" * 40,
-            "size": len(data),
+            "size": repo.sizes.get(path, len(data)),
             "lfs": {
                 "oid": repo.sums.get(path, hashlib.sha256(data).hexdigest()),
-                "size": len(data),
+                "size": repo.sizes.get(path, len(data)),
                 "pointerSize": 135,
             },
             "xetHash": "f" * 64,

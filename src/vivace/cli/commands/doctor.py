@@ -194,7 +194,8 @@ def _speed(settings: "Settings") -> list[Finding]:
 
     from vivace.agent.model import Model
     from vivace.agent.prompting import user
-    from vivace.cli.connection import with_model, with_model_here
+    from vivace.cli.connection import with_model
+    from vivace.cli.fetching import with_model_here
     from vivace.errors import VivaceError
     from vivace.protocol.shapes.events import Waterfall
 

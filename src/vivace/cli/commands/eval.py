@@ -31,7 +31,7 @@ def steers(model: str | None, as_json: bool, kind: str | None, check: bool) -> i
     import asyncio
     import json
 
-    from vivace.cli.connection import with_model_here
+    from vivace.cli.fetching import with_model_here
     from vivace.client.warm import ensure_server
     from vivace.config import load_settings
     from vivace.errors import DONE, FAILED

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from vivace.config import Settings
     from vivace.engine.tuning.fit import Fit, Machine
-    from vivace.models.catalog import ModelCard
     from vivace.models.choices import Choice
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each model.")
@@ -122,6 +121,7 @@ def pull(name: str, offline: bool, anyway: bool) -> None:
 
 def _pulled(settings: "Settings", name: str, *, anyway: bool) -> "tuple[str, Path]":
     """Download the model, once it is seen that this machine can run it."""
+    from vivace.cli.fetching import say_what_fits
     from vivace.cli.show.progress import TerminalProgress
     from vivace.models.catalog import pinned
     from vivace.models.download import check_may_download, current_card
@@ -131,26 +131,8 @@ def _pulled(settings: "Settings", name: str, *, anyway: bool) -> "tuple[str, Pat
     progress = TerminalProgress()
     card = current_card(settings, name, progress)
     if not pinned(name):
-        _check_fits(settings, card, anyway=anyway)
+        say_what_fits(settings, card, anyway=anyway)
     return card.name, download(settings, card, progress)
-
-
-def _check_fits(settings: "Settings", card: "ModelCard", *, anyway: bool) -> None:
-    from vivace.engine.tuning.fit import fit, this_machine
-    from vivace.errors import ModelUnavailable
-
-    found = fit(this_machine(settings), card.size_bytes, card.active_share, settings.context_tokens)
-    context = f"{card.context_tokens:,} tokens of context" if card.context_tokens else "context not stated"
-    click.echo(
-        f"{card.title}: {_size(card.size_bytes)}, licence {card.licence}, {context}; here {found.words}.",
-        err=True,
-    )
-    if not found.fits and not anyway:
-        raise ModelUnavailable(
-            f"{card.name} would need {found.needed_bytes / 1e9:.1f} GB of memory; "
-            f"models may take {found.room_bytes / 1e9:.1f} GB here.",
-            "Choose a smaller one from `vivace models`, or download it with --anyway.",
-        )
 
 
 @models.command()

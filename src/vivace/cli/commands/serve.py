@@ -79,7 +79,7 @@ def _ensure() -> None:
     """Make sure of the model and the warm server. Print its address, and where its token is."""
     import msgspec
 
-    from vivace.cli.connection import with_model_here
+    from vivace.cli.fetching import with_model_here
     from vivace.client.warm import ensure_server
     from vivace.config import load_settings
 

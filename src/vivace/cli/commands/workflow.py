@@ -3,18 +3,18 @@
 Owns the options. Does not own what they start (`workflowing`).
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from vivace.cli.commands.edit import model_option
+from vivace.cli.commands.task_options import TaskOptions, output_option, task_options
 
-output_option = click.option(
-    "--output-format",
-    type=click.Choice(["text", "stream-json"]),
-    default="text",
-    help="Text for people, or steps, one a line.",
-)
+
+@dataclass(frozen=True, kw_only=True)
+class Given(TaskOptions):
+    name: str
+    inputs: tuple[str, ...]
 
 
 @click.group()
@@ -44,33 +44,13 @@ def show(name: str) -> None:
 @workflow.command()
 @click.argument("name")
 @click.argument("inputs", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option("--background", is_flag=True, help="Work on a copy; `vivace tasks` shows it and takes it over.")
-@click.option(
-    "--access",
-    type=click.Choice(["read-only", "workspace-write", "full"]),
-    default="workspace-write",
-    show_default=True,
-    help="What it may change by itself.",
-)
-@click.option(
-    "--ask",
-    "asking",
-    type=click.Choice(["ask", "on-request", "never"]),
-    default="on-request",
-    show_default=True,
-    help="When you are asked: before every change and command, for what the access does not cover, or never.",
-)
-@output_option
-@click.option(
-    "--max-minutes", type=click.FloatRange(min=0), default=60.0, show_default=True, help="On the clock."
-)
-@model_option
+@task_options
 def run(**given: Any) -> int:
     """Run the workflow NAME. Each change is checked, and one step for `vivace undo`."""
-    from vivace.cli.workflowing import Given, run_one
+    from vivace.cli.workflowing import run_one
     from vivace.config import load_settings
 
-    return run_one(load_settings().having(model=given.pop("model")), Given(**given))
+    return run_one(load_settings().having(model=given["model"]), Given(**given))
 
 
 @workflow.command()

@@ -28,7 +28,7 @@ from vivace.agent.loop.steps import (
     encode_step,
 )
 from vivace.agent.tools.bounded import printable
-from vivace.cli.commands.run import OutputFormat
+from vivace.cli.commands.task_options import OutputFormat
 from vivace.cli.show.screen import complain
 from vivace.redaction import redact
 

@@ -18,7 +18,9 @@ from vivace.engine.tuning.cpu import choose_threads, memory_bytes
 from vivace.engine.tuning.keys import machine_key
 from vivace.engine.tuning.profile import tuned
 from vivace.engine.wire.job import MEMORY_SHARE, weights_with_kv_bytes
+from vivace.errors import ModelUnavailable
 from vivace.models import store
+from vivace.models.catalog import ModelCard
 
 MEASURED_BYTES = 64 << 20  # by each thread: more than any cache it has for itself
 MEASURED_SECONDS = 0.15
@@ -69,6 +71,21 @@ def fit(machine: Machine, size_bytes: int, active_share: float, context_tokens: 
     if needed <= machine.gpu_bytes:
         return Fit(needed, machine.gpu_bytes, speed, is_on_gpu=True)
     return Fit(needed, int(MEMORY_SHARE * machine.memory_bytes), speed, is_on_gpu=False)
+
+
+def fit_here(settings: Settings, card: ModelCard) -> Fit:
+    """Return how a model would do on this machine."""
+    return fit(this_machine(settings), card.size_bytes, card.active_share, settings.context_tokens)
+
+
+def check_fits(found: Fit, card: ModelCard) -> None:
+    """Raise ModelUnavailable if the model has too little room."""
+    if not found.fits:
+        raise ModelUnavailable(
+            f"{card.name} would need {found.needed_bytes / 1e9:.1f} GB of memory; "
+            f"models may take {found.room_bytes / 1e9:.1f} GB here.",
+            f"Choose a smaller one from `vivace models`, or `vivace models pull {card.name} --anyway`.",
+        )
 
 
 def this_machine(settings: Settings) -> Machine:
