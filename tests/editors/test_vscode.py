@@ -37,6 +37,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
     home.script(
         {
             "area(w, h)": "w * h",
+            "say hi": "Hi there.",
             "rather short": fenced(SHORT),
             "at length": f"```python\ndef report(items):\n{LONG}\n```",
             "Task: floats": fenced(BOTH),
@@ -152,6 +153,19 @@ def test_what_is_typed_inside_of_the_edit_stays(window: Window) -> None:
     window.type("# mine", delay_ms=0)
     window.wait(lambda: "Your text stays" in window.messages, "it is said")
     assert "# mine" in window.text
+
+
+def test_the_side_view_talks(window: Window) -> None:
+    """The browser app in the side view is connected through the extension, for the folder that is open."""
+    window.command("View: Show Vivace")
+    view = window.page.frame_locator("iframe.webview.ready").frame_locator("#active-frame")
+    box = view.locator("textarea").first
+    box.wait_for()
+    assert str(window.home.work) in view.locator("body").inner_text()
+    box.fill("say hi")
+    box.press("Enter")
+    view.get_by_text("Hi there.").first.wait_for()
+    window.command("View: Show Explorer")
 
 
 def test_a_server_that_is_killed_is_started_again(window: Window) -> None:

@@ -8,6 +8,7 @@
 const vscode = require("vscode");
 const { Growing } = require("./growing");
 const { Hunks } = require("./hunks");
+const { folderOf } = require("./instruction");
 const { difference, linesOf, merged, spliced } = require("./lines");
 
 const BATCH_MS = 70;
@@ -40,7 +41,6 @@ class Editing {
     this._isSet = false; // the proposal is whole
     this._isStopped = false; // by the user's own change: nothing more is written into the buffer
     this._hasUndoStop = false;
-    this._hasKept = false; // something of it
     this.wasCompared = false;
     this._flushing = Promise.resolve();
     /** @type {NodeJS.Timeout | null} */
@@ -49,14 +49,14 @@ class Editing {
     this._expected = null;
     this._disposables = [
       vscode.workspace.onDidChangeTextDocument((event) => event.document === this.document && this._changed(event)),
-      vscode.workspace.onDidCloseTextDocument((document) => document === this.document && this._close()),
+      vscode.workspace.onDidCloseTextDocument((document) => document === this.document && this._end()),
       vscode.window.onDidChangeVisibleTextEditors(() => this._plan()),
     ];
   }
 
   /** Begin. @param {import("./instruction").Asked} asked what may change */
   async start(asked) {
-    const { edit } = await this._face.request("edit.start", {
+    const { edit } = await this._face.requestIn(folderOf(this.document), "edit.start", {
       path: this.document.uri.fsPath,
       text: this.original,
       instruction: this.instruction,
@@ -65,7 +65,7 @@ class Editing {
     });
     this._edit = edit;
     this._face.listen(edit, (event) => this._happened(event));
-    if (this.state === "over") await this._tell("edit.stop");
+    if (this.state === "over") await this._tell("edit.stop"); // it was left before it had a name
   }
 
   /** Turn the edit around. @param {string} text */
@@ -77,7 +77,7 @@ class Editing {
   /** Stop writing, and take back what is there. */
   async stop() {
     if (this.state !== "writing") return;
-    await this._tell("edit.stop");
+    void this._tell("edit.stop");
     await this._takeBack();
     this._end();
   }
@@ -85,7 +85,6 @@ class Editing {
   /** Keep one hunk as it is. @param {number} id */
   async keep(id) {
     this.hunks.keep(id);
-    this._hasKept = true;
     await this._reviewed();
   }
 
@@ -102,7 +101,6 @@ class Editing {
   }
 
   async keepAll() {
-    this._hasKept = true;
     this.hunks.all = [];
     await this._reviewed();
   }
@@ -182,6 +180,7 @@ class Editing {
     const own = files.find(({ path }) => path === this.document.uri.fsPath) ?? files[0];
     this._target = linesOf(own.new_text);
     this._isSet = true;
+    if (this._isStopped) return this._tell("edit.decide", { question, decision: "reject" });
     this._plan(0);
   }
 
@@ -230,7 +229,7 @@ class Editing {
     const isDone = await this._apply(now, wanted, { before: !this._hasUndoStop, after: isLast });
     if (!isDone) return this._plan(); // the user typed meanwhile, or the editor is not to be seen
     this.hunks.set(mine, wanted);
-    if (isLast) this._review();
+    if (isLast) await this._settle();
     this._listener.changed(this);
   }
 
@@ -285,7 +284,6 @@ class Editing {
       if (event.reason === vscode.TextDocumentChangeReason.Undo && touched) {
         this.hunks.all = [];
         this._isStopped = true;
-        this._tell("edit.stop");
         return this._end();
       }
       if (touched) return this._conflict();
@@ -300,23 +298,21 @@ class Editing {
   _conflict() {
     if (this._isStopped) return;
     this._isStopped = true;
-    if (this.state === "writing") this._review();
+    this.state = "reviewing";
+    this._listener.changed(this);
     this._listener.conflicted(this);
   }
 
-  _review() {
+  /** The whole edit is in the buffer. For the host it is over; what is kept of it is decided here. */
+  async _settle() {
+    if (!this.hunks.all.length) return this._fail("The model changed nothing.");
     this.state = "reviewing";
-    if (!this.hunks.all.length && !this._isStopped) return this._fail("The model changed nothing.");
-    this._listener.changed(this);
+    await this._tell("edit.decide", { question: this._question, decision: "accept" });
   }
 
   async _reviewed() {
     this._listener.changed(this);
-    if (this.hunks.all.length || this.state !== "reviewing") return;
-    const decision = this._hasKept ? "accept" : "reject";
-    if (this._question) await this._tell("edit.decide", { question: this._question, decision });
-    else await this._tell("edit.stop");
-    this._end();
+    if (!this.hunks.all.length && this.state === "reviewing") this._end();
   }
 
   /** Tell the host; it may be gone, which changes nothing here. @param {string} operation @param {object} [request] */
@@ -325,14 +321,10 @@ class Editing {
     await this._face.request(operation, { edit: this._edit, ...request }).catch(() => {});
   }
 
-  async _close() {
-    if (this.state !== "over") await this._tell("edit.stop");
-    this._end();
-  }
-
   _end() {
     if (this.state === "over") return;
     this.state = "over";
+    if (!this._isSet) void this._tell("edit.stop");
     this.hunks.all = [];
     this._listener.changed(this);
     this.dispose();

@@ -24,7 +24,7 @@ function activate(context) {
   server.onGone = () =>
     void vscode.window.showWarningMessage("The Vivace server has ended. It starts again with the next command.");
   const folder = () => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ?? "";
-  const face = new Face(server, folder);
+  const face = new Face(server);
   const review = new Review(face, status);
   const completions = new Completions(
     server,

@@ -17,10 +17,10 @@ class FaceError extends Error {
 }
 
 class Face {
-  /** @param {import("./server").Server} server @param {() => string} folder that files are named in */
-  constructor(server, folder) {
+  /** @param {import("./server").Server} server */
+  constructor(server) {
     this._server = server;
-    this._folder = folder;
+    this._folder = ""; // that files must be in
     /** @type {Promise<WebSocket> | null} */
     this._socket = null;
     this._id = 0;
@@ -30,6 +30,15 @@ class Face {
     this._edits = new Map();
     /** @type {Map<string, any[]>} events of edits that nobody listens to yet */
     this._early = new Map();
+  }
+
+  /** Ask the host about a file in a folder. @param {string} folder @param {string} operation @param {object} request @returns {Promise<any>} */
+  async requestIn(folder, operation, request) {
+    if (folder !== this._folder) {
+      this._folder = folder;
+      if (this._socket) await this.request("folder.open", { path: folder });
+    }
+    return this.request(operation, request);
   }
 
   /** Ask the host; connect first if need be. @param {string} operation @param {object} [request] @returns {Promise<any>} */
@@ -76,7 +85,7 @@ class Face {
     const socket = await openSocket(this._server);
     socket.addEventListener("message", ({ data }) => this._received(JSON.parse(String(data))));
     socket.addEventListener("close", () => this._closed());
-    await this._ask(socket, "hello", { version: 1, face: "VS Code", folder: this._folder() });
+    await this._ask(socket, "hello", { version: 1, face: "VS Code", folder: this._folder });
     return socket;
   }
 

@@ -61,7 +61,13 @@ function askInstruction(face, document, place) {
 
 /** Let the model read ahead. What goes wrong here goes wrong again, and is said, when the edit begins. @param {import("./face").Face} face @param {vscode.TextDocument} document @param {Place} place @param {string} draft */
 function prefill(face, document, { asked }, draft) {
-  face.request("edit.prefill", { path: document.uri.fsPath, text: document.getText(), ...asked, draft }).catch(() => {});
+  const request = { path: document.uri.fsPath, text: document.getText(), ...asked, draft };
+  face.requestIn(folderOf(document), "edit.prefill", request).catch(() => {});
 }
 
-module.exports = { askInstruction, placeOf };
+/** Return the folder that a file belongs to: of the workspace, or its own. @param {vscode.TextDocument} document */
+function folderOf({ uri }) {
+  return (vscode.workspace.getWorkspaceFolder(uri)?.uri ?? vscode.Uri.joinPath(uri, "..")).fsPath;
+}
+
+module.exports = { askInstruction, folderOf, placeOf };

@@ -1,11 +1,12 @@
 // The status bar: which model, how fast its last turn was, and whether it is warm.
 //
-// Owns the words. Asks the server only when something has happened, and every 30 seconds while the window is used.
+// Owns the words. Asks the server every second while it is cold, and every 30 seconds while the window is used.
 "use strict";
 
 const vscode = require("vscode");
 
 const REFRESH_MS = 30_000;
+const COLD_MS = 1000;
 
 /** @typedef {{ tokens: number, waterfall?: { decode_ms?: number } }} Measured */
 
@@ -21,6 +22,8 @@ class Status {
     this._item.command = "vivace.menu";
     this._item.show();
     this._timer = setInterval(() => vscode.window.state.focused && this.refresh(), REFRESH_MS);
+    /** @type {NodeJS.Timeout | undefined} */
+    this._cold = undefined;
     this.show();
   }
 
@@ -48,6 +51,8 @@ class Status {
       this._isReady = false;
     }
     this.show();
+    clearTimeout(this._cold);
+    if (this._server.address && !this._isReady) this._cold = setTimeout(() => this.refresh(), COLD_MS);
   }
 
   show() {
@@ -66,6 +71,7 @@ class Status {
 
   dispose() {
     clearInterval(this._timer);
+    clearTimeout(this._cold);
     this._item.dispose();
   }
 }
