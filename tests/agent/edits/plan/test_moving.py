@@ -139,6 +139,43 @@ def test_what_it_uses_of_the_old_file_is_imported_from_there(tmp_path: Path) -> 
     assert run(tmp_path, "import checks; print(checks.check(2))") == "True"
 
 
+def test_a_name_of_the_language_that_the_old_file_defines_goes_with_it(tmp_path: Path) -> None:
+    """In its new file the unit means the same `open` as before."""
+    source = "def open(x):\n    return x + 1\n\n\ndef twice(x):\n    return open(open(x))\n"
+    found = move(tmp_path, {"app.py": source}, "move twice to twice.py")
+    assert found["twice.py"].startswith("from app import open\n")
+    assert run(tmp_path, "import twice; print(twice.twice(1))") == "3"
+
+
+def test_files_further_away_do_not_import_each_other(tmp_path: Path) -> None:
+    """A user of the unit that the unit itself needs would be led in a circle: the move is refused."""
+    files = {
+        "app.py": "from tools import half\n\n\ndef area(x):\n    return half(x)\n",
+        "tools.py": "from app import area\n\n\ndef half(x):\n    return x / 2\n",
+    }
+    with pytest.raises(EditRejected, match=r"area.py → tools.py → area.py"):
+        move(tmp_path, files, "move area to area.py")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "COUNT = 0\n\n\ndef up():\n    global COUNT\n    COUNT += 1\n",
+        "COUNT = 0\n\n\ndef up():\n    return COUNT\n\n\ndef on():\n    global COUNT\n    COUNT += 1\n",
+    ],
+)
+def test_what_changes_while_the_program_runs_is_not_copied(tmp_path: Path, source: str) -> None:
+    """A unit that sets a global, or reads one that others set, would see another one elsewhere."""
+    with pytest.raises(EditRejected, match="`COUNT` is changed while"):
+        move(tmp_path, {"app.py": source}, "move up to up.py")
+
+
+def test_what_the_old_file_exports_is_still_there(tmp_path: Path) -> None:
+    """A name in `__all__` is imported back."""
+    source = "__all__ = ['area']\n\n\ndef area(x):\n    return x\n"
+    assert "from area import area" in move(tmp_path, {"app.py": source}, "move area to area.py")["app.py"]
+
+
 def test_two_files_that_would_import_each_other_are_not_made(tmp_path: Path) -> None:
     """The user is told why, and what to move first."""
     source = "LIMIT = 3\n\n\ndef check(x):\n    return x < LIMIT\n\n\nprint(check(1))\n"
@@ -149,7 +186,9 @@ def test_two_files_that_would_import_each_other_are_not_made(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("files", "instruction"),
     [
-        ({"app.py": APP, "models.py": "x = 1\n"}, "move Square to models.py"),
+        ({"app.py": APP, "models.py": "x = (\n"}, "move Square to models.py"),
+        ({"app.py": APP, "models.py": "from os import *\n"}, "move Square to models.py"),
+        ({"app.py": "def here():\n    return __file__\n"}, "move here to here.py"),
         ({"app.py": APP}, "move Circle to circle.py"),
         ({"app.py": "from math import *\n\n\ndef root(x):\n    return sqrt(x)\n"}, "move root to root.py"),
         ({"app.py": "def root(x:\n    return x\n"}, "move root to root.py"),
@@ -158,7 +197,7 @@ def test_two_files_that_would_import_each_other_are_not_made(tmp_path: Path) -> 
 def test_what_cannot_be_moved_exactly_is_left_to_the_plan(
     tmp_path: Path, files: dict[str, str], instruction: str
 ) -> None:
-    """A file that is there, a name that is not, `import *`, and a file that does not parse."""
+    """A name that is not there, `import *`, files that do not parse, and what depends on its place."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     scope = read_scope(parse_target(str(tmp_path / "app.py")), to_write=True)

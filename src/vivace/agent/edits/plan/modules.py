@@ -44,6 +44,12 @@ class Modules:
         module = _absolute(self.old, given.module)
         return Import(self._named(module, self.new), given.name, given.alias)
 
+    def absolute_in_new(self, given: Import) -> Import:
+        """Return an import of the new file without dots."""
+        if not given.module.startswith("."):
+            return given
+        return Import(_absolute(self.new, given.module), given.name, given.alias)
+
     def imports_old(self, path: Path, node: ast.AST) -> bool:
         """Return whether a statement of another file imports the old one, or something of it."""
         if isinstance(node, ast.Import):

@@ -1,8 +1,9 @@
-"""A Python function or class moved into a new file, exactly and without a model.
+"""A Python function or class moved into another file, new or not, exactly and without a model.
 
 Owns the texts: the unit as it is, the imports that it needs in its new file, and those that its users need
-now. Moves only what can be moved without a change of meaning; what it leaves alone is planned as any other
-edit. Does not write (`apply`), nor move anything in other languages.
+now. Moves only what can be moved without a change of meaning, and says why it refuses; what it does not
+understand is planned as any other edit. Does not own a file that is there already (`joining`), does not write
+(`apply`), nor move anything in other languages.
 """
 
 import ast
@@ -14,18 +15,20 @@ from pathlib import Path
 from vivace.agent.edits.apply.source import SourceFile, new_source, source_from_bytes, splice
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.units import Unit, file_unit, new_file_unit
+from vivace.agent.edits.plan.import_graph import ImportGraph, is_type_check
+from vivace.agent.edits.plan.joining import MovedUnit, changed, imports_of, joined
 from vivace.agent.edits.plan.modules import Modules
 from vivace.agent.edits.proposal import FileProposal, Proposal, make_proposal
 from vivace.agent.edits.repair.imports.block import edit_for
 from vivace.agent.edits.repair.imports.origins import Import, root_of, source_files
-from vivace.agent.edits.repair.imports.python_names import undefined_names
+from vivace.agent.edits.repair.imports.python_names import names_in, undefined_names
 from vivace.agent.edits.scope import EditScope
 from vivace.errors import EditRejected, FileProblem
 
 _MOVE = re.compile(
     r"(?:please\s+)?move\s+(?:the\s+)?(?:(?:class|function)\s+)?[`'\"]?(?P<name>[A-Za-z_]\w*)(?:\(\))?[`'\"]?"
     r"(?:\s+(?:class|function))?(?:\s+(?:from|of|out of)\s+[`'\"@]*[\w./-]+[`'\"]?)?"
-    r"\s+(?:in)?to\s+(?:(?:a|the|its own)\s+)?(?:new\s+)?(?:(?:file|module)\s+)?"
+    r"\s+(?:in)?to\s+(?:(?:a|the|its own)\s+)?(?:(?:new|existing)\s+)?(?:(?:file|module)\s+)?"
     r"[`'\"@]*(?P<path>[\w./-]+\.py)[`'\"]?"
     r"(?:,?\s+and\s+(?:import|fix|update)\b[^.;\n]*)?\s*[.!]?",
     re.I,
@@ -56,7 +59,7 @@ def moved(scope: EditScope, instruction: str) -> Proposal | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     modules = Modules.of(scope.source.path, target, tree)
-    if target.exists() or modules is None:
+    if modules is None or target.resolve() == scope.source.path.resolve():
         return None
     unit = _with_comment(scope.source, unit)
     return _Moving(scope, tree, unit, target, modules, instruction).proposal()
@@ -103,6 +106,10 @@ class _Moving:
         rest, others = self._rest(), list(self._users())
         uses = undefined_names(rest.text)
         keeps = uses is None or self._unit.name in uses or any(file is None for file in others)
+        keeps = keeps or _is_exported(rest.text, self._unit.name)
+        target = self._target_file(text, needed)
+        if target is None:
+            return None
         if keeps and any(each.module == self._modules.old_from_new for each in needed):
             name, file = self._unit.name, self._source.path.name
             raise EditRejected(
@@ -114,32 +121,49 @@ class _Moving:
             rest = _with_import(rest, Import(self._modules.new_from_old, self._unit.name))
         files = [
             make_proposal(self._source, file_unit(self._source), self._instruction, rest.raw),
-            self._new_file(text, needed),
+            target,
             *(file for file in others if file is not None),
         ]
+        self._check_cycles(files)
         return Proposal(tuple(files))
+
+    def _check_cycles(self, files: list[FileProposal]) -> None:
+        """Raise where files would import each other in a circle when they are loaded."""
+        root = root_of(self._source.path)
+        bases = (self._modules.root, root, root / "src")
+        texts = {each.source.path: source_from_bytes(each.source.path, each.new_bytes).text for each in files}
+        if cycle := ImportGraph(bases, texts, self._files).cycle_through(self._target):
+            names = " → ".join(path.name for path in [*cycle, cycle[0]])
+            raise EditRejected(
+                f"Behind this move files would import each other: {names}. Nothing was written.",
+                "Move what they share into a file of its own first.",
+            )
 
     def _needed(self, text: str) -> list[Import] | None:
         """Return the imports that the unit needs in its new file, or None if they cannot be known."""
-        names, lacking = undefined_names(text), undefined_names(self._source.text)
-        if names is None or lacking is None:
+        inside, outside = names_in(text), names_in(self._source.text)
+        if inside is None or outside is None or inside.free & {"__file__", *_type_check_names(self._tree)}:
             return None
-        imports = {each.bound: each for each in self._imports()}
-        future = [each for each in imports.values() if each.module == "__future__"]
+        imports = {each.bound: each for each in imports_of(self._tree.body)}
+        future = [each for each in imports.values() if each.module == "__future__" and _is_annotated(text)]
+        self._check_globals(inside.free - imports.keys())
         found = []
-        for name in sorted(names - lacking):
+        for name in sorted(inside.free & outside.bound):
             own = Import(self._modules.old_from_new, name)
             found.append(self._modules.seen_from_new(imports[name]) if name in imports else own)
         return future + found
 
-    def _imports(self) -> Iterator[Import]:
-        """Yield the imports at the top level of the old file."""
-        for node in self._tree.body:
-            if isinstance(node, ast.Import):
-                yield from (Import(each.name, alias=each.asname or "") for each in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                yield from (Import(module, each.name, each.asname or "") for each in node.names)
+    def _check_globals(self, used: frozenset[str]) -> None:
+        """Raise where a name is given another value while the program runs: two files would have two."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Global):
+                is_inside = self._unit.first_line <= node.lineno <= self._unit.last_line
+                if names := sorted(set(node.names) if is_inside else used & set(node.names)):
+                    raise EditRejected(
+                        f"`{names[0]}` is changed while {self._source.path.name} runs, and {self._unit.name}"
+                        " uses it: in another file it would be another one. Nothing was written.",
+                        "Make it an argument first, or an attribute of an object.",
+                    )
 
     def _rest(self) -> SourceFile:
         """Return the old file without the unit and the blank lines above it."""
@@ -148,6 +172,20 @@ class _Moving:
             first -= 1
         raw = splice(self._source, first, self._unit.last_line, "")
         return replace(source_from_bytes(self._source.path, raw), newline=self._source.newline)
+
+    def _target_file(self, text: str, needed: list[Import]) -> FileProposal | None:
+        """Return the target with the unit in it, or None if the target cannot be understood."""
+        if not self._files.exists(self._target):
+            return self._new_file(text, needed)
+        inside, outside = names_in(text), names_in(self._source.text)
+        assert inside is not None
+        assert outside is not None
+        source = self._files.read(self._target)
+        unit = MovedUnit(self._unit.name, text, needed, inside.free - outside.bound)
+        made = joined(source, unit, self._modules)
+        if made is None:
+            return None
+        return make_proposal(source, file_unit(source), self._instruction, made.raw)
 
     def _new_file(self, text: str, needed: list[Import]) -> FileProposal:
         source = replace(new_source(self._target), newline=self._source.newline)
@@ -192,6 +230,28 @@ class _Moving:
 
 
 def _with_import(source: SourceFile, new: Import) -> SourceFile:
-    edit = edit_for(source.text, new)
-    raw = splice(source, edit.first, edit.last, edit.text)
-    return replace(source_from_bytes(source.path, raw), newline=source.newline)
+    return changed(source, edit_for(source.text, new))
+
+
+def _type_check_names(tree: ast.Module) -> set[str]:
+    """Return the names that a file imports for type checks alone: nobody else can import them from it."""
+    return {each.bound for node in tree.body if is_type_check(node) for each in imports_of(node.body)}
+
+
+def _is_annotated(text: str) -> bool:
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.AnnAssign() | ast.arg(annotation=ast.expr()):
+                return True
+            case ast.FunctionDef(returns=ast.expr()) | ast.AsyncFunctionDef(returns=ast.expr()):
+                return True
+    return False
+
+
+def _is_exported(text: str, name: str) -> bool:
+    """Return whether `__all__` of a file names it."""
+    for node in ast.parse(text).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets):
+            return any(isinstance(each, ast.Constant) and each.value == name for each in ast.walk(node))
+    return False

@@ -28,8 +28,20 @@ class Use:
     is_called: bool
 
 
+@dataclass(frozen=True)
+class Names:
+    bound: frozenset[str]  # at the top level
+    free: frozenset[str]  # used and bound nowhere in the text: the language's own, and undefined ones
+
+
 def undefined_names(text: str) -> frozenset[str] | None:
     """Return the names that are used and not defined anywhere in the text, or None if it cannot be known."""
+    names = names_in(text)
+    return names.free - _BUILT_IN if names else None
+
+
+def names_in(text: str) -> Names | None:
+    """Return the names that a text binds and uses, or None if it cannot be known."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -47,7 +59,7 @@ def undefined_names(text: str) -> frozenset[str] | None:
                 defined.add(symbol.get_name())
             elif symbol.is_referenced() and (symbol.is_global() or scope is top):
                 used.add(symbol.get_name())
-    return frozenset(used - defined - _BUILT_IN)
+    return Names(frozenset(defined), frozenset(used - defined))
 
 
 def undefined_in_words(names: Sequence[str]) -> str:
