@@ -4,6 +4,7 @@
 const WEAK = 2; // what a match of such a line is worth, in skipped lines
 const PLAIN = 4;
 const UNIQUE = 16;
+const SIMILAR = 1; // a line that was changed takes the place of the old one
 
 export class LiveText {
   #old; // the file's lines
@@ -31,21 +32,33 @@ export class LiveText {
     for (const line of lines.slice(this.#read)) this.#align(line);
     this.#read = lines.length;
     const written = partial ? [...lines, partial] : lines;
-    const rest = this.#unit.slice(Math.min(this.#unit.length, this.#reached + (partial ? 1 : 0)));
+    const next = this.#unit[this.#reached];
+    const isReplacing = partial && next !== undefined && (next.startsWith(partial) || isSimilar(next, partial));
+    const rest = this.#unit.slice(this.#reached + (isReplacing ? 1 : 0));
     const all = [...this.#old.slice(0, this.#first), ...written, ...rest, ...this.#old.slice(this.#first + this.#unit.length)];
     return { text: all.join("\n"), line: this.#first + written.length };
   }
 
-  /** Extend the alignment by one new line: it matches an old line, or it is added; old lines before it may be deleted. */
+  /** Extend the alignment by one new line: it matches an old line, changes one, or is added; old lines before it may be deleted. */
   #align(line) {
     const next = [this.#scores[0] - 1];
     for (let j = 1; j <= this.#unit.length; j += 1) {
-      const matched = this.#unit[j - 1] === line ? this.#scores[j - 1] + this.#gains[j - 1] : -Infinity;
+      const matched = this.#unit[j - 1] === line ? this.#scores[j - 1] + this.#gains[j - 1] : isSimilar(this.#unit[j - 1], line) ? this.#scores[j - 1] + SIMILAR : -Infinity;
       next.push(Math.max(matched, this.#scores[j] - 1, next[j - 1] - 1));
     }
     this.#scores = next;
     this.#reached = next.indexOf(Math.max(...next));
   }
+}
+
+/** Return whether half of the longer line stands at the beginning and the end of both. */
+function isSimilar(one, other) {
+  const most = Math.min(one.length, other.length);
+  let before = 0;
+  while (before < most && one[before] === other[before]) before += 1;
+  let behind = 0;
+  while (behind < most - before && one[one.length - 1 - behind] === other[other.length - 1 - behind]) behind += 1;
+  return one.trim() !== "" && before + behind >= Math.max(one.length, other.length) / 2;
 }
 
 function gains(lines) {

@@ -8,7 +8,7 @@ import { relative, shown } from "../shell/text.js";
 import { Rows, counted, rowsOf } from "./diff.js";
 
 const TAIL_LINES = 10;
-const OUTCOMES = { rejected: "rejected", nothing_to_change: "nothing to change", shown_only: "shown only", applied: "written" };
+const OUTCOMES = { rejected: "rejected", nothing_to_change: "nothing to change", shown_only: "shown only", applied: "written", unfinished: "not written" };
 
 export function Edit({ part }) {
   const isUndone = state.talk.undone.has(part.entry);

@@ -128,7 +128,9 @@ function endTurn(talk, { status, total_tokens = 0 }, turn) {
   talk.isRunning = false;
   talk.live.clear();
   if (total_tokens) talk.usedTokens = total_tokens;
-  if (turn) turn.status = status;
+  if (!turn) return;
+  turn.status = status;
+  for (const part of turn.parts) if (part.type === "edit" && !part.outcome && !part.isAbandoned) part.outcome = "unfinished";
 }
 
 function add(turn, part) {

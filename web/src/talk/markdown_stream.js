@@ -3,7 +3,10 @@
 
 import { Lexer } from "marked";
 
-const CHUNK_LINES = 64; // a growing code block is laid out again from its last chunk on only
+const CHUNK_LINES = 16; // a growing code block is laid out again from its last chunk on only
+const FAST_CHARS = 200; // more than these in one frame are not coloured until they stand
+const MOST_ITEMS = 16; // of a list that grows: more of them are parsed once, too
+const LONGEST_GROWING = 6_000; // characters of a paragraph that grows
 const DEEPEST = 12; // markers at the beginning of a line; more are no text of a person's
 const OPEN_FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\n`]*)\n/;
 const MANY_MARKERS = new RegExp(`^(?:[ \\t]*(?:[>*+-]|\\d{1,9}[.)])){${DEEPEST},}`, "m");
@@ -32,9 +35,11 @@ export class MarkdownStream {
   growing = []; // blocks of the tail, as it would be if nothing more came
   version = 0;
   #isStale = false;
+  #fed = 0; // characters since the last frame
 
   feed(delta) {
     this.#tail += delta;
+    this.#fed += delta.length;
     this.#isStale = true;
   }
 
@@ -44,8 +49,9 @@ export class MarkdownStream {
     this.#isStale = false;
     this.version += 1;
     while (this.#code ? this.#readCode() : this.#openCode());
-    if (this.#code) this.growing = [{ ...this.#code, partial: this.#tail, isOpen: true }];
+    if (this.#code) this.growing = [{ ...this.#code, partial: this.#tail, isOpen: true, isFast: this.#fed > FAST_CHARS }];
     else this.#readText();
+    this.#fed = 0;
     return this;
   }
 
@@ -78,7 +84,7 @@ export class MarkdownStream {
 
   /** Keep all blocks but the last, which may still grow: a list goes on behind an empty line. */
   #readText() {
-    const tokens = tokensOf(this.#tail);
+    const tokens = tokensOf(this.#tail).flatMap(inParts);
     let last = tokens.length - 1;
     while (last > 0 && tokens[last].type === "space") last -= 1;
     const whole = tokens.slice(0, Math.max(last, 0));
@@ -110,6 +116,21 @@ function blockOf(token) {
   const code = new CodeLines();
   for (const line of token.text.split("\n")) code.add(line);
   return { code, language: (token.lang ?? "").split(/\s/)[0].toLowerCase() };
+}
+
+/** Cut a long list or paragraph, so that only its end is parsed and drawn again. */
+function inParts(token) {
+  if (token.type === "list" && token.items.length > MOST_ITEMS) {
+    const first = token.items.slice(0, -2);
+    const raw = first.map((item) => item.raw).join("");
+    const start = Number(token.start) + first.length;
+    if (token.raw.startsWith(raw)) return [{ ...token, items: first, raw }, { ...token, items: token.items.slice(-2), start, raw: token.raw.slice(raw.length) }];
+  }
+  if (token.type === "paragraph" && token.raw.length > LONGEST_GROWING) {
+    const at = token.raw.lastIndexOf(" ", LONGEST_GROWING - 1) + 1 || LONGEST_GROWING;
+    return [token.raw.slice(0, at), token.raw.slice(at)].flatMap((raw) => inParts({ type: "paragraph", raw, text: raw, tokens: Lexer.lexInline(raw, lexer) }));
+  }
+  return [token];
 }
 
 function tokensOf(text) {

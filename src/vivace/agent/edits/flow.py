@@ -137,8 +137,9 @@ async def _resolve(
 ) -> list[Change]:
     """Return the changes as the user wants them now. Raise the error if the user wants none."""
     resolved = []
+    written_to = files if files.is_written_by_face else DISK  # the journal writes the disk, whatever is open
     for change in changes:
-        conflict = find_conflict(change, instruction, files)
+        conflict = find_conflict(change, instruction, written_to)
         if conflict is None:
             resolved.append(change)
             continue

@@ -1,0 +1,64 @@
+"""One Chromium for all tests of the browser app, a page for each, and a host that plays."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.web.browser.scripted_host import ScriptedHost
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="Playwright is not installed: pip install playwright"
+)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator["Browser"]:
+    """Debian's Chromium, or the one that VIVACE_TEST_CHROMIUM names."""
+    found = (
+        os.environ.get("VIVACE_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    )
+    if not found:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: "Browser") -> Iterator["Page"]:
+    """A page that fails the test if the console has an error, a script fails or the policy is broken."""
+    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(20_000)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(f"{error.message}\n{error.stack}"))
+    page.on("console", lambda said: problems.append(said.text) if is_problem(said) else None)
+    yield page
+    page.close()
+    assert not problems
+
+
+def is_problem(said: "ConsoleMessage") -> bool:
+    """Return whether the console says more than that a server was gone, which tests do on purpose."""
+    return said.type in ("error", "warning") and "WebSocket connection" not in said.text
+
+
+@pytest.fixture
+def host() -> Iterator[ScriptedHost]:
+    with ScriptedHost() as scripted:
+        yield scripted
+
+
+@pytest.fixture
+def opened(page: "Page", host: ScriptedHost) -> "Page":
+    """The app, connected to the scripted host."""
+    page.goto(host.url)
+    page.wait_for_selector(".connection.connected")
+    page.wait_for_selector(".head select option[value=medium]", state="attached")
+    return page

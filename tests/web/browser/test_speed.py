@@ -1,0 +1,94 @@
+"""Text that comes fast and conversations that are long. Asserts on counts; times are only reported."""
+
+from typing import TYPE_CHECKING
+
+from tests.web.browser.scripted_host import ScriptedHost, turn
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+TOKEN = "token "
+WATCH_FRAMES = """() => {
+  const frames = window.frames_ms = [];
+  let last = performance.now();
+  const watch = (now) => { frames.push(now - last); last = now; requestAnimationFrame(watch); };
+  requestAnimationFrame(watch);
+}"""
+
+
+def test_ten_thousand_tokens_a_second_are_drawn_once_a_frame(opened: "Page", host: ScriptedHost) -> None:
+    """However many deltas come between two frames, the turn is drawn once for them, and no text is lost."""
+    tokens, rate, a_frame = 10_000, 10_000, 80
+    code = "```python\n" + "".join(f"value_{n} = compute({n})  # {TOKEN}\n" for n in range(400)) + "```\n\n"
+    host.tell({"type": "turn.started", "turn": 1, "text": "go"}, {"type": "attempt.started"})
+    host.tell({"type": "answer.delta", "text": code})
+    opened.evaluate(WATCH_FRAMES)
+    before = opened.evaluate("() => ({...vivaceCounts})")
+    paragraph = [f"{TOKEN}\n\n" if n % 60 == 59 else TOKEN for n in range(tokens)]
+    deltas = ["".join(paragraph[n : n + a_frame]) for n in range(0, tokens, a_frame)]
+    host.play((n * a_frame / rate, {"type": "answer.delta", "text": text}) for n, text in enumerate(deltas))
+    host.tell({"type": "turn.ended", "turn": 1, "status": "completed"})
+    opened.wait_for_function("() => !document.querySelector('.stop')")
+    written = opened.evaluate(
+        "() => document.querySelector('.turn .prose').textContent.split('token').length - 1"
+    )
+    assert written == tokens + 400
+    after = opened.evaluate("() => ({...vivaceCounts})")
+    drawn, frames = after["drawings"] - before["drawings"], after["frames"] - before["frames"]
+    assert after["events"] - before["events"] == len(deltas) + 1
+    assert drawn <= frames
+    longest = max(opened.evaluate("() => window.frames_ms"))
+    print(f"{tokens} tokens at {rate} tok/s: {frames} frames, {drawn} drawings, longest {longest:.0f} ms")
+
+
+def test_a_talk_of_five_thousand_turns_has_few_elements(page: "Page", host: ScriptedHost) -> None:
+    """Only turns that can be seen are in the page, from the first to the last one."""
+    host.records = [
+        event
+        for number in range(1, 5001)
+        for event in turn(
+            number,
+            f"question {number}",
+            f"Answer **{number}**.\n\n```python\nx = {number}\n```\n" * (1 + number % 3),
+        )
+    ]
+    page.goto(host.url)
+    page.wait_for_selector("[aria-label='Turn 5000']")
+    assert page.locator(".turn").count() < 60
+    page.evaluate(WATCH_FRAMES)
+    page.evaluate("""async () => {
+      const scroller = document.querySelector('.scroller');
+      window.seen = new Set();
+      for (let n = 0; n < 60; n += 1) {
+        scroller.scrollTop -= 400;
+        await new Promise(requestAnimationFrame);
+        for (const each of document.querySelectorAll('.turn')) window.seen.add(each.ariaLabel);
+      }
+    }""")
+    longest = max(page.evaluate("() => window.frames_ms"))
+    assert page.evaluate("() => window.seen.size") > 60
+    assert page.locator(".turn").count() < 60
+    page.evaluate("() => document.querySelector('.scroller').scrollTop = 0")
+    page.wait_for_selector("[aria-label='Turn 1']")
+    assert page.locator(".turn").count() < 60
+    assert page.locator("[aria-label='Turn 5000']").count() == 0
+    print(f"scrolling through 5,000 turns: longest frame {longest:.0f} ms")
+
+
+def test_the_view_stays_at_the_end_until_one_scrolls_up(opened: "Page", host: ScriptedHost) -> None:
+    """New text is in sight as it comes; who has scrolled up is left where they are."""
+    at_end = """() => {
+      const scroller = document.querySelector('.scroller');
+      return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 4;
+    }"""
+    host.tell({"type": "turn.started", "turn": 1, "text": "go"})
+    for _ in range(10):
+        host.tell({"type": "answer.delta", "text": "more\n\n" * 20})
+    opened.wait_for_function("() => document.querySelectorAll('.prose p').length === 200")
+    opened.wait_for_function(at_end)
+    opened.evaluate("() => document.querySelector('.scroller').scrollTop -= 500")
+    opened.wait_for_function(f"() => !({at_end})()")
+    place = opened.evaluate("() => document.querySelector('.scroller').scrollTop")
+    host.tell({"type": "answer.delta", "text": "more\n\n" * 20})
+    opened.wait_for_function("() => document.querySelectorAll('.prose p').length === 220")
+    assert abs(opened.evaluate("() => document.querySelector('.scroller').scrollTop") - place) < 4
