@@ -38,7 +38,9 @@ def page(chromium: "Browser") -> Iterator["Page"]:
     page.set_default_timeout(20_000)
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(f"{error.message}\n{error.stack}"))
-    page.on("console", lambda said: problems.append(said.text) if is_problem(said) else None)
+    page.on(
+        "console", lambda said: problems.append(f"{said.text} {said.location}") if is_problem(said) else None
+    )
     yield page
     page.close()
     assert not problems
