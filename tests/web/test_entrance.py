@@ -2,7 +2,9 @@
 
 import asyncio
 import http.client
+import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from tests.server.serving import fetch, script
 from tests.server.transport.attacks.attacking import targets
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
+from vivace.server.faces.same_user import is_same_user
 from vivace.server.faces.sessions import MAX_SESSIONS, VALID_S, Sessions
 from vivace.server.transport.keys import add_key
 
@@ -227,6 +230,37 @@ async def test_binary_messages_end_the_connection(inside: Inside) -> None:
         with pytest.raises(ConnectionClosed):
             await connection.recv()
         assert connection.close_code == 1003
+
+
+async def test_another_user_of_the_machine_is_known(tmp_path: Path) -> None:
+    """By the system's table of sockets: only a connected one counts; where nothing is told, it is us."""
+    head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+    line = "   0: 0100007F:{:04X} 0100007F:{:04X} {} 00000000:00000000 00:00000000 00000000 {:5d} 0 1\n"
+    table = tmp_path / "tcp"
+    other = os.getuid() + 1000
+    table.write_text(
+        head
+        + line.format(5001, 80, "06", 0)  # an old connection from the same port
+        + line.format(5001, 8377, "01", other)
+        + line.format(5002, 8377, "01", os.getuid())
+    )
+    server = ("127.0.0.1", 8377)
+    assert not is_same_user(("127.0.0.1", 5001), server, (table,))
+    assert is_same_user(("127.0.0.1", 5002), server, (table,))
+    assert is_same_user(("127.0.0.1", 5003), server, (table,))
+    assert is_same_user(None, server, (table,))
+    assert is_same_user(("127.0.0.1", 5001), server, (tmp_path / "nothing",))
+
+
+async def test_a_ticket_of_somebody_else_stays_valid(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user who saw the address gets nothing, and its owner can still enter with it."""
+    ticket, cookie = await ticket_of(inside.address), await entered(inside.address)
+    with monkeypatch.context() as patch:
+        for module in ("faces.sessions", "transport.auth"):
+            patch.setattr(f"vivace.server.{module}.is_same_user", lambda *_: False)
+        assert (await get(inside.address, f"/enter?ticket={ticket}")).status == 403
+        assert await opened(inside.address, cookie) == 401
+    assert (await get(inside.address, f"/enter?ticket={ticket}")).status == 200
 
 
 async def test_sessions_end() -> None:

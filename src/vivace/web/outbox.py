@@ -45,6 +45,10 @@ class Outbox:
     async def take(self) -> list[bytes]:
         """Return what waits, encoded, as soon as there is something."""
         await self._has_some.wait()
+        return self.taken()
+
+    def taken(self) -> list[bytes]:
+        """Return what waits now."""
         self._has_some.clear()
         self._join_last()
         frames = [each if isinstance(each, bytes) else _encode(each) for each in self._waiting]

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vivace.server.faces.app_files import AppFiles
+from vivace.server.faces.same_user import is_same_user
 from vivace.server.transport.tickets import Tickets
 
 VALID_S = 12 * 3600.0  # since it was used last
@@ -70,7 +71,8 @@ class Entrance:
         The address with the ticket is worthless then. A page leads on, and no redirect: after one, a browser
         that was sent here by something else would not bring the cookie along.
         """
-        caller = self._tickets.redeem(request.query_params.get("ticket", ""))
+        is_ours = is_same_user(request.scope["client"], request.scope["server"])
+        caller = self._tickets.redeem(request.query_params.get("ticket", "")) if is_ours else None
         if caller is None or not caller.is_owner:
             return self._files.answer(request, "signed-out.html", status=403)
         secret = self._sessions.begin(_folder(request.query_params.get("folder", "")))

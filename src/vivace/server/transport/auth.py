@@ -20,6 +20,7 @@ from vivace.config import Settings
 from vivace.errors import StartError, VivaceError
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.server.backends.base import Caller
+from vivace.server.faces.same_user import is_same_user
 from vivace.server.faces.sessions import Sessions
 from vivace.server.transport.answers import error_response
 from vivace.server.transport.keys import Keys, hash_of
@@ -134,7 +135,7 @@ class Gate:
         if scope["path"] != FACES_PATH or not any(name == b"origin" for name, _ in headers):
             return None
         session = self._sessions.find(headers)
-        if session is None:
+        if session is None or not is_same_user(scope["client"], scope["server"]):
             return None
         scope["vivace.folder"] = session.folder
         return Caller()
