@@ -34,7 +34,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Where `vivace eval edits` finds its tasks, which it says how to get. Default: `evals` in `cache_dir`.
     evals_dir: Path | None = None
     model: str = DEFAULT_MODEL  # a name from `vivace models`, a .gguf file, or a folder of safetensors
-    context_tokens: int = 16384  # KV cells, shared by all sessions
+    context_tokens: int = 16384  # KV cells on the CPU, shared by all sessions
+    # KV cells on an NVIDIA GPU, shared by all sessions. 0: what half of its free memory holds, up to 524,288.
+    gpu_context_tokens: Count = 0
     session_tokens: int = 0  # the longest a session may be; 0: what the model was trained for; more: YaRN
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: an NVIDIA GPU if one can be used, else the CPU
     weight_bits: Literal[8, 16, 4] = 8  # on an NVIDIA GPU; 16: exact and slower; 4: faster, rounded more

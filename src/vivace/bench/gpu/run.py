@@ -74,6 +74,7 @@ def make_job(checkpoint: Path, gpu_folder: Path, bits: int, prefill: str = "", k
         model=checkpoint.stem,
         path=str(checkpoint),
         context_tokens=CONTEXT_TOKENS,
+        gpu_context_tokens=CONTEXT_TOKENS,
         device="cuda",
         weight_bits=bits,
         kv_bits=kv_bits,

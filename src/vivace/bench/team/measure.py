@@ -32,9 +32,8 @@ def measure_team(server: BenchServer, users: int, *, tokens: int = OUTPUT_TOKENS
 
 def _request(user: int, tokens: int) -> dict[str, object]:
     """Ask for a text that is longer than `tokens`, another one of every user."""
-    text = (
-        f"Count from {17 * user + 1} to {17 * user + 900}: write each number in words on a line of its own."
-    )
+    first = 117 + 17 * user
+    text = f"Count from {first} to {first + 900}: write each number in words on a line of its own."
     sampled = {"temperature": TEMPERATURE, "seed": user}
     return {"input": text, "store": False, "max_output_tokens": tokens, **sampled}
 
@@ -62,7 +61,10 @@ def _read_all(clients: list[SocketClient], requests: Sequence[dict[str, object]]
 
 def figures(turns: Sequence[MeasuredTurn]) -> Section:
     """Return what all turns had together while all of them wrote, and the engine's speed in them."""
-    begun, ended = max(turn.arrived_ns[0] for turn in turns), min(turn.arrived_ns[-1] for turn in turns)
+    lasting = [turn for turn in turns if turn.answer and turn.answer.status == "incomplete"]
+    if not lasting:
+        raise RequestRefused("Every turn ended by itself after a few tokens: this model counts badly.")
+    begun, ended = max(t.arrived_ns[0] for t in lasting), min(t.arrived_ns[-1] for t in lasting)
     arrived = sum(_tokens_between(turn, begun, ended) for turn in turns)
     seconds = (ended - begun) / 1e9
     arrived_per_s = arrived / seconds if seconds > 0 else 0.0
@@ -76,6 +78,7 @@ def figures(turns: Sequence[MeasuredTurn]) -> Section:
         "first_token_ms_p95": percentile([turn.first_token_ms for turn in turns], 0.95),
         "tokens_per_event": sum(t.times.output_tokens for t in turns) / sum(t.deltas for t in turns),
         "tokens": sum(turn.times.output_tokens for turn in turns),
+        "ended_early": len(turns) - len(lasting),
     }
 
 

@@ -98,7 +98,7 @@ def make_gpu_runner(job: Job, detect_gpu: DetectGpu) -> Runner:
     from vivace.engine.runners.cuda.load import GpuOptions, open_runner
 
     options = GpuOptions(
-        context_tokens=job.context_tokens,
+        context_tokens=job.gpu_context_tokens,
         session_tokens=job.session_tokens,
         weight_bits=job.weight_bits,
         kv_bits=job.kv_bits,

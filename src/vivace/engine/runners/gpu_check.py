@@ -86,7 +86,7 @@ def check_memory(found: GpuInfo, *, weight_bytes: int, kv_bytes: int, shared_byt
         raise StartError(
             f"The {found.gpu} has {_gb(found.free_bytes)} of its {_gb(found.total_bytes)} free; "
             f"this model needs {_gb(needed)}, {_gb(kv_bytes)} of it for the KV.",
-            "Set a smaller context_tokens or kv_bits = 8 in config.toml, or end other programs on the GPU.",
+            "Set a smaller gpu_context_tokens or kv_bits = 8 in config.toml, or end other programs there.",
         )
 
 

@@ -44,6 +44,7 @@ class Job(msgspec.Struct, frozen=True):
     gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
     allow_scripted: bool = False  # the model may be a script
     gpu_prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
+    gpu_context_tokens: int = 0  # KV cells on the GPU; 0: what half of its free memory holds
 
 
 def compute_alike(one: Job, other: Job) -> bool:
@@ -68,6 +69,7 @@ def make_job(settings: Settings, name: str, path: Path | None) -> Job:
         weight_bits=settings.weight_bits,
         kv_bits=settings.kv_bits,
         gpu_folder=str(settings.cache_dir / "gpu"),
+        gpu_context_tokens=settings.gpu_context_tokens,
         allow_scripted=settings.allow_scripted,
         kv_folder=str(settings.kv_dir),
         kv_disk_bytes=int(settings.kv_disk_gib * 2**30),

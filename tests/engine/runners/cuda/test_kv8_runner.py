@@ -13,7 +13,7 @@ from tests.engine.runners.cuda.test_runner import SHAPE, Letters, some  # noqa: 
 from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.kv.pool import rounded  # noqa: E402
-from vivace.engine.runners.cuda.load import kv_bytes  # noqa: E402
+from vivace.engine.runners.cuda.load import GpuOptions, kv_bytes, with_cells  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
@@ -130,3 +130,14 @@ def test_memory_that_is_asked_for() -> None:
     assert kv_bytes(shape, 131_072, 0, 8) == 131_072 * 28_672 * 9 // 16 + 32_768 * 1024
     assert kv_bytes(shape, 131_072, 131_072, 8) == 131_072 * (28_672 * 9 // 16 + 1024)
     assert kv_bytes(shape, 4096, 0, 8) == 4096 * (28_672 * 9 // 16 + 1024)
+
+
+def test_cells_that_nobody_chose() -> None:
+    """Half of what is free holds them, within bounds, in whole pages; what was chosen stays."""
+    shape = QWEN_CODER_1_5B
+    assert with_cells(GpuOptions(4096), shape, 1 << 40).context_tokens == 4096
+    assert with_cells(GpuOptions(0), shape, 1 << 40).context_tokens == 524_288
+    assert with_cells(GpuOptions(0), shape, 0).context_tokens == 16_384
+    some = with_cells(GpuOptions(0), shape, 5 << 30)
+    assert some.context_tokens % 64 == 0
+    assert 0.49 < kv_bytes(shape, some.cells, 0, 16) / (5 << 30) <= 0.5

@@ -7,7 +7,7 @@ Owns the order, and the checks before anything large is read. The error messages
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from vivace.engine.runners.cuda.runner import CudaRunner
 
 RESERVE_BYTES = 700 << 20  # torch's context, our buffers, a little air
+KV_SHARE = 0.5  # of the memory that the weights leave
+LEAST_CELLS, MOST_CELLS = 16_384, 524_288
 
 
 @dataclass(frozen=True)
 class GpuOptions:
     """How a model is to be loaded on the GPU."""
 
-    context_tokens: int  # KV cells, shared by all sessions; never fewer than `session_tokens`
+    context_tokens: int  # KV cells, shared by all sessions; 0: what is free decides (`with_cells`)
     session_tokens: int = 0  # the longest that one session may be; 0: what the model was trained for
     weight_bits: int = 8  # 8, 16 or 4
     kv_bits: int = 16  # 16 or 8
@@ -34,7 +36,7 @@ class GpuOptions:
 
     @property
     def cells(self) -> int:
-        """Return the KV cells, shared by all sessions."""
+        """Return the KV cells, shared by all sessions; never fewer than one session may need."""
         return max(self.context_tokens, self.session_tokens)
 
     @property
@@ -53,9 +55,11 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
 
     shape = describe(path)
     bits = options.weight_bits
+    weight_bytes = shape.parameters * (2 + max(1, bits // 8)) + RESERVE_BYTES
+    options = with_cells(options, shape, found.free_bytes - weight_bytes)
     check_memory(
         found,
-        weight_bytes=shape.parameters * (2 + max(1, bits // 8)) + RESERVE_BYTES,
+        weight_bytes=weight_bytes,
         kv_bytes=kv_bytes(shape, options.cells, options.session_tokens, options.kv_bits),
         shared_bytes=Plan(shape, bits, 1).shared_bytes,
     )
@@ -64,7 +68,7 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
     except torch.OutOfMemoryError as error:
         raise StartError(
             f"The {found.gpu} ran out of memory while {path.name} was loaded.",
-            "Set a smaller context_tokens or kv_bits = 8 in config.toml, or end other programs on the GPU.",
+            "Set a smaller gpu_context_tokens or kv_bits = 8 in config.toml, or end other programs there.",
         ) from error
     except subprocess.CalledProcessError as error:  # Triton compiles what starts its kernels
         raise StartError(
@@ -77,6 +81,17 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
             f"The {found.gpu} could not run {path.name}: {words[0]}.",
             'Please report this; until then set device to "cpu" in config.toml.',
         ) from error
+
+
+def with_cells(options: GpuOptions, shape: "Shape", free_bytes: int) -> GpuOptions:
+    """Return the options with a number of KV cells: what half of the bytes holds, where none was chosen."""
+    from vivace.engine.runners.cuda.model.shape import PAGE_TOKENS
+
+    if options.context_tokens:
+        return options
+    room = int(free_bytes * KV_SHARE) // shape.kv_bytes_per_token(options.kv_bits)
+    cells = min(MOST_CELLS, max(LEAST_CELLS, room)) // PAGE_TOKENS * PAGE_TOKENS
+    return replace(options, context_tokens=cells)
 
 
 def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: int) -> int:
