@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from tests.e2e.conftest import home
 from tests.e2e.terminal import Home
 from tests.eval.edits.conftest import data, model
@@ -37,6 +38,24 @@ def test_a_run_reports_and_is_not_repeated(eval_home: Home, tmp_path: Path) -> N
     assert "3 of 3 were answered before" in again.err
     assert "[" not in again.err
     assert "33.3%" in again.out
+
+
+def test_instructions_lie_beside_the_code(eval_home: Home, model: str, tmp_path: Path) -> None:
+    """The model reads them before each task; what comes of it is kept apart; a missing file is said."""
+    file = Path(model.removeprefix("scripted:"))
+    script = json.loads(file.read_text())
+    after_rules = {"A small library. Python 3.11": "```python\ndef add(a, b):\n    return 42\n```"}
+    script["replies"] = {"You locate code": "`", **after_rules, **script["replies"]}
+    file.write_text(json.dumps(script))
+    rules = str(REPOSITORY / "tests" / "data" / "neutral_agents.md")
+    done = eval_home.run("eval", "edits", "--no-score", "--json", "--instructions", rules)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["instructions"] == "neutral_agents"
+    (kept,) = (eval_home.folder / "state" / "evals").glob("*.jsonl")
+    assert kept.name.endswith("-with-neutral_agents.jsonl")
+    assert "return 42" in kept.read_text(), "the model has read the rules"
+    missing = eval_home.run("eval", "edits", "--instructions", str(tmp_path / "none.md"))
+    assert (missing.code, "cannot be read" in missing.err) == (USAGE, True)
 
 
 @needs_sandbox

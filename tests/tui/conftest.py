@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.loop.working import call
 from tests.server.conftest import served
 from tests.server.serving import script
 from tests.tui.screen import Screen
@@ -25,6 +26,7 @@ REPLIES = {
     "": "Hello there.",
 }
 
+EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
 Open = Callable[..., AbstractAsyncContextManager[Screen]]
 
 
@@ -33,6 +35,18 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def file(folder: Path) -> Path:
+    """A file that the call `EDIT` changes."""
+    file = folder / "a.py"
+    file.write_text("x = 1\n")
+    return file
+
+
+def read(file: Path) -> str:
+    return file.read_text()
 
 
 @pytest.fixture

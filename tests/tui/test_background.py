@@ -5,23 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.agent.loop.working import call
-from tests.tui.conftest import Open
+from tests.sandboxes import needs_sandbox
+from tests.tui.conftest import EDIT, Open, read
 from tests.tui.screen import Screen
 from vivace.agent.conversation.message.intent import background_part
 from vivace.agent.tasks.store import TaskFolder, list_tasks
-
-EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
-
-
-@pytest.fixture
-def file(folder: Path) -> Path:
-    file = folder / "a.py"
-    file.write_text("x = 1\n")
-    return file
-
-
-def read(file: Path) -> str:
-    return file.read_text()
+from vivace.agent.trust.project import read_project
+from vivace.agent.trust.store import TrustStore
+from vivace.config import Settings
 
 
 def only_task(screen: Screen) -> TaskFolder:
@@ -117,6 +108,43 @@ async def test_the_words_of_a_message_begin_a_task(open_screen: Open) -> None:
         await screen.sees("is done: I did the rest.")
         assert only_task(screen).queued().task == "do the rest"
         assert len(screen.app.session.talk.turns) == 1
+
+
+WORKFLOW = """description = "writes a file"
+[inputs.name]
+description = "of the file"
+[[steps]]
+run = "echo made > {name}"
+[[steps]]
+run = "cat {name}"
+"""
+
+
+@needs_sandbox
+async def test_a_workflow_is_chosen_run_and_watched(
+    open_screen: Open, folder: Path, served: Settings
+) -> None:
+    """The list leads to the inputs; steps are shown as they come; one that is not trusted is not run."""
+    recipes = folder / ".vivace" / "workflows"
+    recipes.mkdir(parents=True)
+    (recipes / "make.toml").write_text(WORKFLOW)
+    async with open_screen(size=(100, 40)) as screen:
+        await screen.ready()
+        await screen.say("/workflow make name=a.txt")
+        await screen.sees("and is not used")
+        TrustStore(served.state_dir).trust(read_project(folder))
+        await screen.say("/workflow")
+        await screen.sees("Workflows:", "make", "project: writes a file", "changelog")
+        await screen.type("make")
+        await screen.press("enter")
+        await screen.until(lambda: screen.app.editor.text == "/workflow make name=", "the input")
+        await screen.type("a.txt")
+        await screen.press("enter")
+        await screen.sees(
+            "task     workflow make name=a.txt", "· 1 run: echo made", "· 2 run: cat a.txt", "state    done"
+        )
+        assert (Path(only_task(screen).queued().workspace) / "a.txt").read_text() == "made\n"
+        assert not (folder / "a.txt").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,9 @@ import pytest
 
 from tests.agent.loop.working import call, calls
 from tests.sandboxes import needs_sandbox
-from tests.tui.conftest import Open
+from tests.tui.conftest import EDIT, Open, read
 
-EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
 PLAN = call("update_plan", plan=[{"step": "look", "status": "in_progress"}])
-
-
-@pytest.fixture
-def file(folder: Path) -> Path:
-    file = folder / "a.py"
-    file.write_text("x = 1\n")
-    return file
-
-
-def read(file: Path) -> str:
-    return file.read_text()
 
 
 async def test_steps_are_shown_and_can_be_undone(open_screen: Open, file: Path) -> None:

@@ -10,17 +10,20 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
+from vivace.agent.loop.opening import can_call_tools
+from vivace.agent.memory.recall import LARGE_CHARS, SMALL_CHARS
 from vivace.cli.fetching import with_model_here
 from vivace.client.responses import ResponsesClient
 from vivace.client.socket import Address
 from vivace.client.warm import ensure_server, read_status
 from vivace.config import Settings
 from vivace.errors import DONE, FAILED, INTERRUPTED, ServerGone, UsageError
+from vivace.eval.edits.answering import Rules
 from vivace.eval.edits.plot import draw
 from vivace.eval.edits.report import summary, table
 from vivace.eval.edits.results import BARE, Answer, Results, Score, Way
@@ -49,6 +52,7 @@ class EditsOptions:
     token_file: Path | None
     plot: Path | None
     as_json: bool
+    instructions: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,10 @@ def evaluate_edits(settings: Settings, options: EditsOptions) -> int:
         asyncio.run(check_sandbox())
     if not options.url:
         settings = with_model_here(settings)
-    plan = EditsPlan(options.set_name, settings.model, efforts, chosen, is_judged=options.is_judged)
+    rules = _rules(settings, options.instructions) if options.instructions else None
+    plan = EditsPlan(
+        options.set_name, settings.model, efforts, chosen, is_judged=options.is_judged, rules=rules
+    )
     with Results(options.results or _results_file(settings, plan)) as results:
         if options.is_fresh:
             results.forget()
@@ -151,8 +158,7 @@ async def _connected(
     async with ResponsesClient(address) as client:  # the model is loaded before any clock runs
         await client.prefill({"model": plan.model, "input": "Hello.", "store": False})
     at_once = options.at_once or (AT_ONCE_ELSEWHERE if options.url else _fitting(settings))
-    plan = EditsPlan(plan.set_name, plan.model, plan.efforts, plan.tasks, at_once, plan.is_judged)
-    await run_edits(address, plan, results, progress.tell)
+    await run_edits(address, replace(plan, at_once=at_once), results, progress.tell)
 
 
 def _fitting(settings: Settings) -> int:
@@ -177,6 +183,16 @@ def _remote(settings: Settings, options: EditsOptions) -> Address:
     return RemoteServer(f"{scheme}://{parts.netloc}/v1/responses", token)
 
 
+def _rules(settings: Settings, file: Path) -> Rules:
+    """Return an instruction file as the loop would read it beside the code."""
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}.", "Name a text: --instructions FILE.") from error
+    is_large = can_call_tools(settings, settings.model)
+    return Rules(file.stem, text, LARGE_CHARS if is_large else SMALL_CHARS)
+
+
 def _efforts(options: EditsOptions) -> tuple[Way, ...]:
     efforts = tuple(dict.fromkeys(options.efforts)) or (() if options.is_bare else (DEFAULT_EFFORT,))
     return ((BARE,) if options.is_bare else ()) + efforts
@@ -185,14 +201,17 @@ def _efforts(options: EditsOptions) -> tuple[Way, ...]:
 def _results_file(settings: Settings, plan: EditsPlan) -> Path:
     """Return the file that a later run of the same set and model goes on with."""
     model = re.sub(r"[^\w.-]+", "-", Path(plan.model).name)
-    return settings.state_dir / "evals" / f"{plan.set_name}-{model}.jsonl"
+    rules = f"-with-{plan.rules.name}" if plan.rules else ""
+    return settings.state_dir / "evals" / f"{plan.set_name}-{model}{rules}.jsonl"
 
 
 def _report(
     settings: Settings, plans: Sequence[EditsPlan], results: Results, options: EditsOptions, code: int
 ) -> int:
     """Print a table, or a line of JSON, for each set, and draw all of them into one picture."""
-    reports = [summary(plan, results) for plan in plans]
+    reports = [
+        summary(plan, results) | ({"instructions": plan.rules.name} if plan.rules else {}) for plan in plans
+    ]
     for report in reports:
         keep_result(settings, "eval edits", report)
         print(json.dumps(report, ensure_ascii=False) if options.as_json else table(report), flush=True)

@@ -7,7 +7,6 @@ background tasks (`agent.tasks`).
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -17,15 +16,16 @@ from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.opening import open_desk
-from vivace.agent.loop.steps import AnyStep, ApprovalAsked, TaskEnded, TaskStarted, WorkflowStarted
+from vivace.agent.loop.steps import AnyStep, ApprovalAsked, TaskEnded, TaskStarted
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks.control import start_task
 from vivace.agent.tasks.log import LogFace, TaskLog
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tools.bounded import printable
-from vivace.agent.workflows.finding import Found, find_workflow, list_workflows
-from vivace.agent.workflows.running import WorkflowRun, with_defaults
+from vivace.agent.workflows.beginning import about, begin_workflow
+from vivace.agent.workflows.finding import find_workflow, list_workflows
+from vivace.agent.workflows.running import WorkflowRun
 from vivace.cli.commands.task_options import OutputFormat
 from vivace.cli.commands.workflow import Given
 from vivace.cli.fetching import with_model_here
@@ -37,17 +37,7 @@ from vivace.errors import TaskNotFound, UsageError
 
 def list_here(settings: Settings) -> None:
     for each in list_workflows(settings, Path.cwd()):
-        click.echo(printable(f"{each.name:<16} {each.source:<8} {' '.join(_about(each).split())}"))
-
-
-def _about(found: Found) -> str:
-    """Return what it is for, or why it cannot be run."""
-    if not found.is_usable:
-        return "not trusted: see `vivace trust`"
-    try:
-        return found.parsed().description
-    except UsageError as error:
-        return error.message
+        click.echo(printable(f"{each.name:<16} {each.source:<8} {about(each)}"))
 
 
 def show_one(settings: Settings, name: str) -> None:
@@ -63,9 +53,7 @@ def show_one(settings: Settings, name: str) -> None:
 
 def run_one(settings: Settings, given: Given) -> int:
     """Run a workflow here, or start it in the background. Return the exit code."""
-    found = find_workflow(settings, Path.cwd(), given.name)
-    inputs = with_defaults(given.name, found.parsed(), _pairs(given.inputs))
-    started = WorkflowStarted(name=given.name, text=found.text, inputs=inputs)
+    started = begin_workflow(settings, Path.cwd(), given.name, given.inputs)
     title = " ".join([f"workflow {given.name}", *given.inputs])
     settings = with_model_here(settings)
     policy, limits = Policy(given.access, given.asking), TaskLimits(seconds=given.max_minutes * 60)
@@ -105,13 +93,6 @@ def _find_run(settings: Settings, id: str | None) -> TaskFolder:
         what = f"There is no run {id!r} of a workflow." if id else "No workflow was run yet."
         raise TaskNotFound(what, "`vivace tasks` lists those of the background.")
     return TaskFolder(found[0])
-
-
-def _pairs(given: Sequence[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
-    if bad := [key for key, sign, _ in pairs if not sign]:
-        raise UsageError(f"{bad[0]!r} is not KEY=VALUE.", "As in: vivace workflow run rename old=a new=b")
-    return {key: value for key, _, value in pairs}
 
 
 def _go_on(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from vivace.agent.loop.steps import WorkflowStarted
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control
@@ -43,9 +44,14 @@ class BackgroundTasks:
         self._statuses: dict[str, str] | None = None  # by task; None before the first look
 
     async def start(
-        self, settings: Settings, instruction: str, policy: Policy, context: Sequence[dict[str, Any]]
+        self,
+        settings: Settings,
+        instruction: str,
+        policy: Policy,
+        context: Sequence[dict[str, Any]] = (),
+        workflow: WorkflowStarted | None = None,
     ) -> TaskFolder:
-        """Begin a task in the background tier, with what was said before."""
+        """Begin a task in the background tier, with what was said before, or a workflow."""
         task = await asyncio.to_thread(
             control.start_task,
             settings.for_tier("background"),
@@ -54,6 +60,7 @@ class BackgroundTasks:
             policy=policy,
             limits=TaskLimits(),
             context=context,
+            workflow=workflow,
         )
         if self._statuses is not None:
             self._statuses[task.id] = "queued"

@@ -16,13 +16,6 @@ from vivace.config import Settings
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def face() -> Face:
     return Face()
 

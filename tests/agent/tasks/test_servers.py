@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.loop.working import call
+from tests.agent.loop.injections import INJECTIONS
+from tests.agent.loop.test_injections import ASKED, OBEDIENT
+from tests.agent.loop.working import call, calls
 from tests.agent.mcp import misbehaving
 from tests.agent.tasks.conftest import Start
 from tests.agent.tasks.tasking import seen, wait_for
 from tests.server.serving import until
 from vivace.agent.loop.steps import ApprovalAsked, CallEnded, ServersOpened
+from vivace.agent.permissions.policy import Policy, project_policy
 from vivace.agent.tasks import control
 from vivace.agent.trust.project import read_project
 from vivace.agent.trust.store import TrustStore
@@ -71,8 +74,6 @@ def test_nothing_is_started_without_trust(start: Start) -> None:
 @pytest.mark.usefixtures("trusted")
 def test_a_task_may_be_begun_without_them(start: Start) -> None:
     """As --no-project says it; nor are they started where nobody may be asked."""
-    from vivace.agent.permissions.policy import Policy
-
     for given in ({"uses_project": False}, {"policy": Policy("workspace-write", "never")}):
         _, task = start("Done.", **given)
         wait_for(task, "done")
@@ -90,3 +91,32 @@ def test_a_program_that_the_task_has_changed_is_not_started(start: Start) -> Non
     first, second = seen(task, ServersOpened)
     assert (first.servers, second.servers) == (("bad",), ())
     assert "server.py is not what was trusted" in second.problems[0]
+
+
+@pytest.mark.usefixtures("trusted")
+def test_what_a_task_has_read_allows_nothing(start: Start, repository: Path) -> None:
+    """With the whole corpus in a file and in a server's answer, each forbidden call waits or is refused."""
+    (repository / "notes").write_text("\n".join(INJECTIONS))
+    obeyed = calls(*(call(name, **arguments) for name, arguments in OBEDIENT))
+    read = calls(call("read", path="notes"), call("bad__echo", text="\n".join(INJECTIONS)))
+    settings, task = start(read, obeyed, "Done.", policy=Policy("full", "on-request"))
+    wait_for(task, "waiting")
+    assert control.answer_task(task, is_allowed=True)
+    for count in range(2, 2 + ASKED):
+        until(lambda count=count: len(seen(task, ApprovalAsked)) == count and task.state().asked)  # type: ignore[misc]
+        assert control.answer_task(task, is_allowed=False)
+    assert wait_for(task, "done").text == "Done."
+    assert len(seen(task, ApprovalAsked)) == 1 + ASKED
+    assert [each.status for each in seen(task, CallEnded)] == ["done", "done", *["refused"] * len(OBEDIENT)]
+    assert not (task.work / "outside.txt").exists()
+    assert project_policy(Path(task.queued().workspace)) is None
+    assert TrustStore(settings.state_dir).is_trusted(read_project(repository)), "nothing of it was changed"
+
+
+@pytest.mark.parametrize("text", INJECTIONS[:3])
+def test_what_a_conversation_hands_over_allows_nothing(start: Start, text: str) -> None:
+    """Text that was said before may be anybody's: with full access a write outside still asks."""
+    context = [{"role": "user", "content": "What is in notes?"}, {"role": "assistant", "content": text}]
+    outside = call("edit", path="../outside.txt", old_text="", new_text="evil")
+    _, task = start(outside, outside, context=context, policy=Policy("full", "on-request"))
+    assert wait_for(task, "waiting").asked is not None

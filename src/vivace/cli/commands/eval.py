@@ -87,6 +87,11 @@ def steers(model: str | None, as_json: bool, kind: str | None, check: bool) -> i
     "--check-set", is_flag=True, help="Only judge the set itself: its references, its unchanged code."
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="Write right edits over seconds as an SVG.")
+@click.option(
+    "--instructions",
+    type=click.Path(path_type=Path),
+    help="Put this file beside the code as AGENTS.md; its results are kept apart.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def edits(
     set_name: "SetName",
@@ -105,6 +110,7 @@ def edits(
     score: Path | None,
     check_set: bool,
     plot: Path | None,
+    instructions: Path | None,
     as_json: bool,
 ) -> int:
     """Give public tasks to the edit loop, and run what it made of them in a sandbox.
@@ -130,6 +136,7 @@ def edits(
         token_file=token_file,
         plot=plot,
         as_json=as_json,
+        instructions=instructions,
     )
     if score:
         return evaluating.score_edits(settings, options, score)

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from vivace.agent.edits.scope import read_scope
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.effort import Effort
 from vivace.agent.events import AgentEvent
+from vivace.agent.memory.recall import Memory
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
 from vivace.errors import EditRejected, UsageError
@@ -60,7 +62,18 @@ class Located:
         return Stop()
 
 
-async def answer_task(set_name: SetName, task: Task, effort: Way, model: Model) -> Answer:
+@dataclass(frozen=True)
+class Rules:
+    """An AGENTS.md that lies beside the code of every task."""
+
+    name: str  # of the file that it was read from
+    text: str
+    max_chars: int  # that the model may read of it
+
+
+async def answer_task(
+    set_name: SetName, task: Task, effort: Way, model: Model, rules: Rules | None = None
+) -> Answer:
     """Answer one task. A refusal of the loop is an answer; errors of the server are raised."""
     turns_before, began_s = len(model.waterfalls), time.perf_counter()
     code, refusal, units = None, "", list[tuple[str, Unit]]()
@@ -68,7 +81,7 @@ async def answer_task(set_name: SetName, task: Task, effort: Way, model: Model) 
         if effort == BARE:
             code = await _bare(task, model)
         else:
-            code, units = await _edited(task, effort, model)
+            code, units = await _edited(task, effort, model, rules)
     except (EditRejected, UsageError) as error:
         refusal = error.message
     turns = model.waterfalls[turns_before:]
@@ -92,7 +105,9 @@ async def answer_task(set_name: SetName, task: Task, effort: Way, model: Model) 
     )
 
 
-async def _edited(task: Task, effort: Effort, model: Model) -> tuple[str, list[tuple[str, Unit]]]:
+async def _edited(
+    task: Task, effort: Effort, model: Model, rules: Rules | None
+) -> tuple[str, list[tuple[str, Unit]]]:
     """Let the loop edit files of its own. Return them afterwards, and the units that may be rewritten."""
     presenter = Located()
     with tempfile.TemporaryDirectory(prefix="vivace-eval-") as folder:
@@ -100,8 +115,12 @@ async def _edited(task: Task, effort: Effort, model: Model) -> tuple[str, list[t
         for path in paths:
             path.write_text(task.files[path.name], "utf-8")
         scopes = tuple(read_scope(Target(path, None), to_write=True) for path in paths)
+        memory = None
+        if rules is not None:
+            (Path(folder) / "AGENTS.md").write_text(rules.text, "utf-8")
+            memory = Memory(Path(folder), Path(folder) / "state", None, rules.max_chars)
         await run_edit(
-            EditTask(scopes, task.instruction, "always", effort),
+            EditTask(scopes, task.instruction, "always", effort, memory=memory),
             model,
             presenter,
             Journal(Path(folder) / "undo"),

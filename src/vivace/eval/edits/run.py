@@ -16,7 +16,7 @@ import msgspec
 from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.socket import Address
-from vivace.eval.edits.answering import answer_task
+from vivace.eval.edits.answering import Rules, answer_task
 from vivace.eval.edits.results import Answer, Key, Results, Score, Way
 from vivace.eval.edits.scoring import judge
 from vivace.eval.edits.tasks import SetName, Task, read_tasks
@@ -32,6 +32,7 @@ class EditsPlan:
     tasks: tuple[Task, ...]
     at_once: int = 1
     is_judged: bool = True  # otherwise the verdicts are left to `judge_results`
+    rules: Rules | None = None  # an AGENTS.md beside the code
 
     @property
     def keys(self) -> list[tuple[Key, Task]]:
@@ -83,7 +84,7 @@ async def _work(
 ) -> None:
     """Answer one task after the other on one connection."""
     for (_, _, effort, _), task in waiting:
-        answer = await answer_task(plan.set_name, task, effort, Model(client, plan.model))
+        answer = await answer_task(plan.set_name, task, effort, Model(client, plan.model), plan.rules)
         answer = msgspec.structs.replace(answer, at_once=plan.at_once)
         results.add(answer)
         told(answer, await _judge(task, answer, results) if plan.is_judged else None)

@@ -28,6 +28,7 @@ from vivace.tui.commands.conversation import (
 )
 from vivace.tui.commands.models import choose_model
 from vivace.tui.commands.tasks import show_permissions, show_tasks, start_background
+from vivace.tui.commands.workflows import use_workflow
 from vivace.tui.programs import run_own_command
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.theme import PALETTES
@@ -170,6 +171,7 @@ COMMANDS = (
     Command("/test", "[COMMAND|off]", "tests that edits may run, in the sandbox", choose_tests),
     Command("/background", "TEXT", "begin a task beside, which knows what was said", start_background),
     Command("/tasks", "[ID [ACTION]]", "background tasks: watch, steer, stop, resume, take", show_tasks),
+    Command("/workflow", "[NAME [KEY=VALUE]]", "recipes of several steps: list, run, watch", use_workflow),
     Command("/permissions", "[MODE]", "what a task may do, and what asks", show_permissions),
     Command("/status", "", "conversation, server, engine", show_status),
     Command("/context", "", "what is in the prompt, token by token", show_context),

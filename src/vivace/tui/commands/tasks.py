@@ -92,7 +92,7 @@ async def show_tasks(app: "VivaceApp", session: "Session", argument: str) -> Non
         case "":
             await _choose_action(app, task)
         case "watch":
-            await _watch(app, task)
+            await watch(app, task)
         case "steer":
             is_heard = await asyncio.to_thread(control.steer_task, task, text)
             app.transcript.add(Note("told" if is_heard else "It has ended meanwhile: resume it."))
@@ -147,7 +147,7 @@ async def _choose_action(app: "VivaceApp", task: TaskFolder) -> None:
     app.menu.open(entries, do, title="Task:")
 
 
-async def _watch(app: "VivaceApp", task: TaskFolder) -> None:
+async def watch(app: "VivaceApp", task: TaskFolder) -> None:
     """Show the steps of a task as they come, to its end or until the next look at a task."""
     block = app.transcript.add(Table([], f"Task {short_id(task.id)}"))
     app.watched = block
@@ -170,6 +170,10 @@ def steps_in_words(taken: Iterable[object]) -> list[str]:
                 lines.append(f"· {tool} {title}")
             case steps.CallEnded(tool=tool, status=status, summary=summary) if status != "done":
                 lines.append(f"  {tool} {status}: {summary}")
+            case steps.StepBegan(key=key, title=title):
+                lines.append(f"· {key}  {title}")
+            case steps.StepEnded(key=key, status="failed", output=output):
+                lines.append(f"  {key}  failed: {output}")
             case steps.FilesWritten(paths=paths):
                 lines.append(f"  wrote {', '.join(paths)}")
             case steps.ModelAnswered(text=text) if text:
