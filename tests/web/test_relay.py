@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.serving import script, until
+from tests.server.serving import LONG, script, until
 from tests.web.facing import facing
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
@@ -118,4 +118,19 @@ def is_alive(pid: int) -> bool:
 
 @pytest.fixture
 def start_own(settings: Settings, tmp_path: Path) -> Settings:
-    return settings.having(model=script(tmp_path, replies={"": "Hello."}))
+    return settings.having(model=script(tmp_path, replies={"long": LONG, "": "Hello."}, step_ms=5))
+
+
+@needs_proc
+async def test_a_stopped_server_stays_stopped(start_own: Settings, folder: Path) -> None:
+    """The host is a child of the server: in the middle of a turn too, it ends with it and starts no other."""
+    address = await asyncio.to_thread(warm.ensure_server, start_own)
+    async with facing(address) as face:
+        conversation = await face.begin(folder=str(folder))
+        (pid,) = hosts(address)
+        await face.ask("conversation.send", conversation=conversation, text="a long one, please?")
+        await asyncio.to_thread(warm.stop_server, start_own, is_hurried=True)
+        await face.connection.wait_closed()
+        assert face.connection.close_code == 1012
+    await asyncio.to_thread(until, lambda: not is_alive(pid))
+    assert await asyncio.to_thread(warm.find_server, start_own) is None

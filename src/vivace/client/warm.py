@@ -83,6 +83,13 @@ def find_server(settings: Settings) -> tuple[ServerFile, Health] | None:
     return (file, health) if status == 200 and health.pid == file.pid else None
 
 
+def running_server(settings: Settings) -> ServerAddress:
+    """Return the address of the server that runs. Start none: raise `ServerGone` if there is none."""
+    if not (found := find_server(settings)):
+        raise ServerGone("The server has ended.", "Start it again: `vivace web`, or any other command.")
+    return ServerAddress(found[0].port, _read_token(settings), found[0].pid)
+
+
 def read_status(settings: Settings) -> ServerStatus | None:
     """Return the status of the running server, or None if none runs."""
     if not (found := find_server(settings)):

@@ -9,6 +9,7 @@ end is the host's end. Does not own what happens in it (`host`).
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -38,6 +39,8 @@ async def run(settings: Settings, socket_file: Path) -> None:
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await tasks[0]
+    logging.shutdown()
+    os._exit(0)  # a download in a thread would keep the process for as long as it lasts
 
 
 async def _end_of(reader: asyncio.StreamReader) -> None:

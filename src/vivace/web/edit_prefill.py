@@ -38,7 +38,7 @@ class EditReading:
     """The model reads what the next edit of a face needs."""
 
     def __init__(self, settings: Settings) -> None:
-        self._connection = Connection(settings)
+        self._connection = Connection(settings, starts_server=False)
         self._prefiller = Prefiller(self._connection, Broadcast(), f"edit-{secrets.token_hex(4)}")
 
     async def update(self, folder: Path, path: Path, request: EditPrefill) -> None:

@@ -2,8 +2,8 @@
 
 Owns the socket that the server connects to, and every open conversation: one each, however many faces look at
 it. A conversation that nobody looks at and in which nothing runs is closed after a moment; with nothing open
-for some minutes the host ends, and the server starts another one when a face comes. Does not own what faces
-may do (`operations`).
+for some minutes the host ends, and the server starts another one when a face comes. A child of the server, it
+never starts one: it ends with its own. Does not own what faces may do (`operations`).
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.sharing.opening import open_or_attach
 from vivace.agent.trust.settings import with_project_settings
 from vivace.config import Settings
@@ -90,6 +91,7 @@ class Host:
                     broadcast,
                     place,
                     name="browser",
+                    connection=Connection(settings, starts_server=False),
                     files=self.buffers.files,
                     on_moved=live.moved,
                 )

@@ -24,6 +24,8 @@ from vivace.web.broadcast import Broadcast, Listener
 from vivace.web.messages.answers import Snapshot
 from vivace.web.messages.events import ConversationLost, LiveState
 
+APPROVALS: dict[str, Approval] = {"ask": "ask", "yes": "always", "no": "never"}  # as faces say it
+
 log = logging.getLogger(__name__)
 
 
@@ -98,7 +100,7 @@ class LiveConversation:
             model=self.talk.model,
             effort=self.talk.effort,
             policy=policies[0] if policies else "other",
-            approval=self.talk.approval,
+            approval=next(word for word, approval in APPROVALS.items() if approval == self.talk.approval),
             faces=len(self.broadcast.listeners) + len(self.talk.others),
             activity=self._activity,
             window_tokens=self._window_tokens,
@@ -213,9 +215,7 @@ class LiveConversation:
 
     # ---- what may be set ----------------------------------------------------------------------------
 
-    def use(
-        self, model: str | None, effort: Effort | None, policy: str | None, approval: Approval | None
-    ) -> None:
+    def use(self, model: str | None, effort: Effort | None, policy: str | None, approval: str | None) -> None:
         """Use these from the next turn on."""
         mode = mode_named(policy) if policy is not None else None
         if effort is not None:
@@ -223,7 +223,7 @@ class LiveConversation:
         if mode is not None:
             self.talk.policy = mode.policy
         if approval is not None:
-            self.talk.approval = approval
+            self.talk.approval = APPROVALS[approval]
         if model is not None and model != self.talk.model:
             self.talk.model = model
             self._is_ready = False

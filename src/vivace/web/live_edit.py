@@ -127,7 +127,7 @@ class LiveEdit:
             self.broadcast.tell(ending)
 
     async def _run(self) -> EditEnded:
-        connection = Connection(self._settings)
+        connection = Connection(self._settings, starts_server=False)
         try:
             while True:
                 self._working = asyncio.create_task(self._attempt(connection))

@@ -26,7 +26,7 @@ def model_rows(settings: Settings) -> list[ModelRow]:
 
 def _at_the_server(settings: Settings) -> list[str]:
     try:
-        address = warm.ensure_server(settings)
+        address = warm.running_server(settings)
         status, body = http.get(address.port, "/v1/models", address.token, timeout_s=5.0)
         listed = msgspec.json.decode(body)["data"] if status == 200 else []
     except (VivaceError, OSError, msgspec.MsgspecError, KeyError):

@@ -46,8 +46,10 @@ class Connection:
         *,
         max_turns: int | None = None,
         tier: Tier = "realtime",
+        starts_server: bool = True,
     ) -> None:
         self.settings = settings
+        self._starts_server = starts_server  # False: for a child of the server, which ends with it
         self._progress = progress
         self._max_turns = max_turns  # of the model, on one connection; None: any number
         self.tier = tier  # of what is asked on it
@@ -56,14 +58,19 @@ class Connection:
         self._opening = asyncio.Lock()
 
     async def client(self) -> ResponsesClient:
-        """Return the open client. Start the server if none runs."""
+        """Return the open client. Start the server if none runs and that is for us to do."""
         async with self._opening:
             if self._client is None:
-                address = await asyncio.to_thread(warm.ensure_server, self.settings, self._progress)
+                address = await asyncio.to_thread(self._address)
                 limit = self._max_turns
                 client = ResponsesClient(address) if limit is None else LimitedClient(address, limit)
                 self._client = await client.__aenter__()
             return self._client
+
+    def _address(self) -> ServerAddress:
+        if self._starts_server:
+            return warm.ensure_server(self.settings, self._progress)
+        return warm.running_server(self.settings)
 
     async def model(self, name: str) -> Model:
         return Model(await self.client(), name, self.tier)

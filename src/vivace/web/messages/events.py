@@ -42,7 +42,7 @@ class LiveState(Transient, frozen=True, tag="live.state"):
     model: str
     effort: str
     policy: str  # the permission mode
-    approval: str  # of edits: ask, always or never
+    approval: str  # of edits: ask, yes or no
     faces: int  # how many have it open
     activity: str = ""  # what is done before the model can answer, such as a download; "": ready
     window_tokens: int = 0  # of the model; 0: not known yet

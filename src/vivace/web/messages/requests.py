@@ -225,7 +225,7 @@ class ConversationSet(ConversationRequest, frozen=True, tag="conversation.set"):
     model: str | None = None
     effort: Effort | None = None
     policy: str | None = None  # a permission mode: workspace, ask, read-only or full
-    approval: Literal["ask", "always", "never"] | None = None  # always: edits are written without a question
+    approval: Literal["ask", "yes"] | None = None  # yes: edits are written without a question
 
 
 # ---- files ------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ async def list_results(face: Face, request: requests.ResultsList) -> ResultRows:
 
 
 def _read_history(settings: Settings) -> ServerHistory:
-    address = warm.ensure_server(settings)
+    address = warm.running_server(settings)
     try:
         status, body = http.get(address.port, "/v1/vivace/history", address.token, timeout_s=5.0)
         if status == 200:
