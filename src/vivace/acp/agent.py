@@ -6,7 +6,7 @@ a session (`session`), nor the bytes (`serving`).
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,6 +19,7 @@ from acp.schema import (
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
+    McpCapabilities,
     NewSessionResponse,
     PromptCapabilities,
     PromptRequest,
@@ -35,7 +36,8 @@ from acp.schema import (
 from vivace import __version__
 from vivace.acp.past import list_sessions
 from vivace.acp.prompts import Block
-from vivace.acp.session import AcpSession
+from vivace.acp.servers import Server, server_table
+from vivace.acp.session import AcpSession, open_session
 from vivace.agent.effort import Effort
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound, UsageError, VivaceError
@@ -86,6 +88,7 @@ class VivaceAgent:
             agent_capabilities=AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=PromptCapabilities(embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True),
                 session_capabilities=SessionCapabilities(
                     list=SessionListCapabilities(),
                     resume=SessionResumeCapabilities(),
@@ -103,21 +106,31 @@ class VivaceAgent:
     # ---- sessions ---------------------------------------------------------------------------------
 
     @answered
-    async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
-        session = self._opened(await asyncio.to_thread(_folder, cwd), None)
+    async def new_session(
+        self, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
+    ) -> NewSessionResponse:
+        folder = await asyncio.to_thread(_folder, cwd)
+        session = await self._opened(folder, None, mcp_servers)
+        session.follow()
         return NewSessionResponse(
             session_id=session.talk.id, modes=session.modes, config_options=list(session.options)
         )
 
     @answered
-    async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
-        session = await self._taken_up(cwd, session_id)
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: list[Server] | None = None, **_: Any
+    ) -> LoadSessionResponse:
+        session = await self._taken_up(cwd, session_id, mcp_servers)
         await session.replay()
+        session.follow()
         return LoadSessionResponse(modes=session.modes, config_options=list(session.options))
 
     @answered
-    async def resume_session(self, session_id: str, cwd: str, **_: Any) -> ResumeSessionResponse:
-        session = await self._taken_up(cwd, session_id)
+    async def resume_session(
+        self, session_id: str, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
+    ) -> ResumeSessionResponse:
+        session = await self._taken_up(cwd, session_id, mcp_servers)
+        session.follow()
         return ResumeSessionResponse(modes=session.modes, config_options=list(session.options))
 
     @answered
@@ -178,11 +191,11 @@ class VivaceAgent:
             )
         return self._sessions[session_id]
 
-    async def _taken_up(self, cwd: str, session_id: str) -> AcpSession:
+    async def _taken_up(self, cwd: str, session_id: str, servers: Sequence[Server] | None) -> AcpSession:
         if session_id in self._sessions:
             raise ConversationBusy(f"The session {session_id} is open already.", "Close it first.")
         folder = await asyncio.to_thread(_folder, cwd)
-        session = self._opened(folder, session_id)
+        session = await self._opened(folder, session_id, servers)
         if session.talk.folder != folder:
             del self._sessions[session_id]
             await session.close()
@@ -191,9 +204,13 @@ class VivaceAgent:
             )
         return session
 
-    def _opened(self, folder: Path, session_id: str | None) -> AcpSession:
+    async def _opened(
+        self, folder: Path, session_id: str | None, servers: Sequence[Server] | None
+    ) -> AcpSession:
         assert self._client is not None, "the connection is there before any request"
-        session = AcpSession(self._client, self._capabilities, self._settings, folder, session_id)
+        named = server_table(servers or ()) | self._settings.mcp_servers  # the user's own have their names
+        settings = self._settings.having(mcp_servers=named)
+        session = await open_session(self._client, self._capabilities, settings, folder, session_id)
         session.talk.effort = self._effort or session.talk.effort
         self._sessions[session.talk.id] = session
         return session

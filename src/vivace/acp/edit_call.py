@@ -74,11 +74,14 @@ class EditCall:
         self._show_plan(running=None)
 
     def grow(self, event: DiffGrew) -> None:
-        """Show the diff so far, if the last time is a moment ago."""
+        """Show the diff so far, if there is one and the last time is a moment ago."""
         now = time.monotonic()
-        if now - self._shown_s >= GROWS_S:
+        if now - self._shown_s < GROWS_S:
+            return
+        rows = event.rows
+        if any(row.tag in "+-" for row in rows):
             self._shown_s = now
-            self._content = [rows_content(self._path.absolute(), event.rows)]
+            self._content = [rows_content(self._path.absolute(), rows)]
             self._progress("in_progress")
 
     def propose(self, proposal: Proposal) -> None:

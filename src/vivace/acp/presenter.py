@@ -4,9 +4,11 @@ Owns which event becomes which update. Errors of a turn are none: they are the a
 (`session`). Does not own how an edit or a task looks (`edit_call`, `task_calls`), nor the rhythm (`updates`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from acp import update_user_message_text
 from acp.schema import PermissionOption
 
 from vivace.acp.edit_call import EditCall
@@ -40,9 +42,19 @@ class AcpPresenter:
         self._edit = EditCall(updates, folder)
         self._task = TaskCalls(updates)
         self._turn = 0
+        self._is_prompted = False  # the turn that runs is a prompt of this client
         self._was_run = False  # something of the change, in the sandbox
         self.accepts_all = False  # the user said yes to every edit of this session
         self.error: VivaceError | None = None  # with which the turn failed
+
+    @contextmanager
+    def prompted(self) -> Iterator[None]:
+        """Say that turns meanwhile are the client's own: it knows their messages."""
+        self._is_prompted = True
+        try:
+            yield
+        finally:
+            self._is_prompted = False
 
     # ---- questions --------------------------------------------------------------------------------
 
@@ -89,8 +101,10 @@ class AcpPresenter:
 
     def _show_turn(self, event: AgentEvent) -> None:
         match event:
-            case turn_events.TurnStarted(turn=turn):
+            case turn_events.TurnStarted(turn=turn, text=text):
                 self._turn, self._was_run, self.error = turn, False, None
+                if not self._is_prompted:
+                    self._updates.send(update_user_message_text(text))
                 self._updates.begin_message()
             case turn_events.Abandoned(why=why):
                 self._edit.end("failed")

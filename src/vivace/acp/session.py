@@ -31,7 +31,8 @@ from vivace.acp.presenter import AcpPresenter
 from vivace.acp.prompts import Block, Message, read_blocks
 from vivace.acp.updates import Updates
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.conversation.sharing.opening import open_or_attach
+from vivace.agent.conversation.talk import Talk
 from vivace.agent.conversation.transcript.history import Turn
 from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.permissions.modes import DEFAULT_MODE, mode_named
@@ -49,40 +50,56 @@ class Cancelled(Exception):
     """The client has cancelled the prompt before a turn began."""
 
 
+async def open_session(
+    client: Client,
+    capabilities: ClientCapabilities,
+    settings: Settings,
+    folder: Path,
+    conversation_id: str | None = None,
+) -> "AcpSession":
+    """Begin a conversation in this folder, or take one up again, also one that is open elsewhere."""
+    settings = with_project_settings(settings, folder)
+    link = SessionLink(client, capabilities)
+    updates = Updates(link)
+    presenter = AcpPresenter(link, updates, folder)
+    has_files = link.reads_files or link.writes_files
+    files = OpenFiles(link if has_files else None, writes=link.writes_files)
+    talk = await open_or_attach(
+        settings,
+        presenter,
+        folder if conversation_id is None else conversation_id,
+        name="editor",
+        connection=Connection(settings),
+        files=files,
+        on_moved=lambda other: session.move_to(other),
+    )
+    link.session_id = talk.id
+    session = AcpSession(talk, settings, link, updates, presenter, files)
+    return session
+
+
 class AcpSession:
     def __init__(
         self,
-        client: Client,
-        capabilities: ClientCapabilities,
+        talk: Talk,
         settings: Settings,
-        folder: Path,
-        conversation_id: str | None = None,
+        link: SessionLink,
+        updates: Updates,
+        presenter: AcpPresenter,
+        files: OpenFiles,
     ) -> None:
-        """Begin a conversation in this folder, or take one up again."""
-        self._settings = with_project_settings(settings, folder)
-        self._link = SessionLink(client, capabilities)
-        self._updates = Updates(self._link)
-        self._presenter = AcpPresenter(self._link, self._updates, folder)
-        has_files = self._link.reads_files or self._link.writes_files
-        self._files = OpenFiles(self._link if has_files else None, writes=self._link.writes_files)
-        connection = Connection(self._settings)
-        if conversation_id is None:
-            self.talk = open_conversation(
-                self._settings, folder, self._presenter, connection, files=self._files
-            )
-        else:
-            self.talk = resume_conversation(
-                self._settings, conversation_id, self._presenter, connection, files=self._files
-            )
-        self._link.session_id = self.talk.id
+        self.talk = talk
+        self._settings, self._link, self._updates = settings, link, updates
+        self._presenter, self._files = presenter, files
         self._mode = DEFAULT_MODE
-        self.talk.policy = self._mode.policy
-        self._models = options.models_here(self._settings)
+        if talk.is_held:
+            talk.policy = self._mode.policy
+        self._models = options.models_here(settings)
         self._prompted = asyncio.Lock()
         self._cancelled = asyncio.Event()
         self._given_buffers: list[Path] = []  # that came with the last prompt
         self._preparing = asyncio.create_task(self._prepare())
-        self._updates.send(commands.available())
+        updates.send(commands.available())
 
     # ---- settings ---------------------------------------------------------------------------------
 
@@ -152,7 +169,8 @@ class AcpSession:
             await self._updates.drain()
             return PromptResponse(stop_reason="end_turn")
         await self._unless_cancelled(self._ready())
-        turn = await self.talk.send(message.text)
+        with self._presenter.prompted():
+            turn = await self.talk.send(message.text)
         await self._tell_usage(turn)
         if turn.status == "failed" and self._presenter.error is not None:
             raise self._presenter.error
@@ -232,10 +250,19 @@ class AcpSession:
     # ---- begin and end ----------------------------------------------------------------------------
 
     async def replay(self) -> None:
-        """Show the turns of before."""
+        """Show the turns of before. Call `follow` behind it."""
         for update in updates_of(self.talk.turns, self.talk.folder):
             self._updates.send(update)
         await self._updates.drain()
+
+    def follow(self) -> None:
+        """Show what happens from now on, also what another face of the conversation begins."""
+        self.talk.follow()
+
+    def move_to(self, talk: Talk) -> None:
+        """Go on with the conversation after the process that held it has ended."""
+        self.talk = talk
+        talk.follow()
 
     async def close(self) -> None:
         """Stop what runs and let go of the conversation."""

@@ -61,6 +61,8 @@ class TaskCalls:
                 self._diffs = unified_contents(diff, folder)
             case steps.CallEnded():
                 self._end(step)
+            case steps.ServersOpened(problems=problems):
+                self._updates.think("".join(f"{problem}\n" for problem in problems))
             case steps.PlanUpdated(steps=planned):
                 entries = [
                     PlanEntry(
