@@ -19,7 +19,7 @@ export const state = {
   pane: "talk", // on a narrow screen: side, talk or file
   theme: kept("theme", "auto"), // auto, dark or light
   notices: [], // {id, text, hint, isError}
-  dialog: "", // "", keys, open (a file), context
+  dialog: "", // "", keys, open (a file), folder, context
   draft: kept("draft", ""),
 };
 
@@ -170,6 +170,16 @@ export async function forkTalk(id) {
   await openTalk(forked.conversation);
   await listTalks();
   notify("Forked: this conversation goes on by itself.");
+}
+
+/** Work in another folder: its files, and a new conversation there. Return whether it could be opened. */
+export async function changeFolder(path) {
+  const welcome = await request("folder.open", { path });
+  if (!welcome) return false;
+  change({ welcome });
+  tell({ type: "folder.changed" });
+  await openTalk("");
+  return true;
 }
 
 // ---- talking ------------------------------------------------------------------------------------------------------

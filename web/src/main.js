@@ -7,6 +7,7 @@ import { FilePane, followLive } from "./files/pane.js";
 import { QuickOpen, Tree } from "./files/tree.js";
 import { html } from "./html.js";
 import { ContextDialog } from "./shell/context.js";
+import { FolderDialog } from "./shell/folder.js";
 import { Icon } from "./shell/icons.js";
 import { KeyList, VIEWS, focusPrompt, listenToKeys } from "./shell/keys.js";
 import { fileName, shown } from "./shell/text.js";
@@ -41,7 +42,7 @@ function SideBar({ view }) {
     if (name === "talks") listTalks();
   };
   return html`<nav class="side" aria-label="Conversations, files and tasks">
-    <header class="brand"><span class="mark" aria-hidden="true"></span><bdi title=${shown(folder)}>${shown(fileName(folder)) || "Vivace"}</bdi><span class="spacer"></span>
+    <header class="brand"><span class="mark" aria-hidden="true"></span><button class="folder-name" title=${`${shown(folder)}: open another folder`} onClick=${() => change({ dialog: "folder" })}><bdi>${shown(fileName(folder)) || "Vivace"}</bdi></button><span class="spacer"></span>
       <button class="icon" aria-label=${`Theme: ${theme}`} title=${`Theme: ${theme}`} onClick=${() => change({ theme: NEXT_THEME[theme] })}><${Icon} name="sun" /></button>
       <button class="icon" aria-label="New conversation" title="New conversation (Alt+N)" onClick=${() => openTalk("").then(() => (change({ view: "talks", pane: "talk" }), focusPrompt()))}><${Icon} name="plus" /></button>
     </header>
@@ -67,7 +68,7 @@ function Connection() {
 
 function Dialogs() {
   const dialog = useValue(() => state.dialog);
-  return { keys: html`<${KeyList} />`, open: html`<${QuickOpen} />`, context: html`<${ContextDialog} />` }[dialog] ?? null;
+  return { keys: html`<${KeyList} />`, open: html`<${QuickOpen} />`, context: html`<${ContextDialog} />`, folder: html`<${FolderDialog} />` }[dialog] ?? null;
 }
 
 function Notices() {

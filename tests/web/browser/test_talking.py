@@ -165,3 +165,33 @@ def test_the_keys_are_listed(opened: "Page") -> None:
     opened.get_by_role("dialog", name="Keys").wait_for()
     opened.keyboard.press("Escape")
     opened.get_by_role("dialog", name="Keys").wait_for(state="detached")
+
+
+def test_a_command_is_completed_and_run(opened: "Page", host: ScriptedHost) -> None:
+    """A slash lists the commands with what they do; one that is whole runs with Enter and is not sent."""
+    opened.keyboard.type("/bt")
+    opened.locator(".choices-list", has_text="ask beside the conversation").wait_for()
+    opened.keyboard.press("Tab")
+    opened.keyboard.type("Why?")
+    opened.keyboard.press("Enter")
+    assert asked(opened, host, "conversation.btw")[0]["question"] == "Why?"
+    host.tell({"type": "side.started", "question": "Why?"}, {"type": "side.delta", "text": "Because."})
+    opened.get_by_text("Because.").wait_for()
+    assert not host.asked("conversation.send")
+
+
+def test_a_call_of_a_tool_is_allowed_or_refused(opened: "Page", host: ScriptedHost) -> None:
+    """What a model wants to run is shown with the reason, and the answer goes back with the user's words."""
+    call = {
+        "kind": "call",
+        "tool": "shell",
+        "title": "rm -r build",
+        "reason": "It deletes.",
+        "can_be_kept": True,
+    }
+    host.tell(BEGUN, {"type": "question", "question": "q7", **call})
+    opened.get_by_text("rm -r build").wait_for()
+    opened.get_by_label("Why not").fill("not that one")
+    opened.get_by_role("button", name="Refuse").click()
+    answer = asked(opened, host, "conversation.approve")[0]
+    assert (answer["question"], answer["is_allowed"], answer["reason"]) == ("q7", False, "not that one")

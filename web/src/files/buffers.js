@@ -17,6 +17,7 @@ export const files = {
 onEvent((event) => {
   if (event.type === "file.changed") look(keyOf(event.path));
   else if (event.type === "connected") refresh();
+  else if (event.type === "folder.changed") closeAll();
   else if (event.type === "edit.applied") look(keyOf(event.path));
   else if (event.type === "edits.undone" || event.type === "edits.redone" || event.type === "rewound") refresh();
 });
@@ -70,6 +71,11 @@ export function closeFile(path) {
   if (!files.active) change({ pane: "talk" });
   watch();
   return changed();
+}
+
+/** Close everything that has no unsaved text. */
+function closeAll() {
+  for (const path of [...files.open]) if (!isDirty(files.buffers.get(path))) closeFile(path);
 }
 
 const offers = new Map(); // path → timer

@@ -20,6 +20,8 @@ export function ContextDialog() {
           <table><tbody>${use.parts.map(
             (part) => html`<tr><th>${shown(part.name)}</th><td class="number">${count(part.tokens)}</td><td class="bar"><i style=${{ width: `${(100 * part.tokens) / Math.max(1, use.used_tokens)}%` }}></i></td><td class="begin">${shown((part.text ?? "").slice(0, 80))}</td></tr>`,
           )}</tbody></table>
+          ${state.welcome.policies.length > 0 && html`<p><label>What calls of tools may do: <select value=${state.talk.policy} onChange=${(event) => ask("conversation.set", { policy: event.target.value })}>
+            ${state.welcome.policies.map(({ name, help }) => html`<option value=${name} title=${help}>${shown(name)}</option>`)}</select></label></p>`}
           <p class="choices wide">
             <button onClick=${() => (ask("conversation.compact"), close())} disabled=${state.talk.isRunning || !state.talk.turns.length}>Summarise what was said</button>
             ${state.talk.compacted > 0 && html`<button onClick=${() => (ask("conversation.compact", { is_undone: true }), close())}>Take the summary back</button>`}

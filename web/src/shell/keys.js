@@ -12,13 +12,13 @@ const KEYS = [
   ["Tab", "queue the message while a turn runs"],
   ["Esc", "stop the turn"],
   ["@", "name a file"],
+  ["/", "at the beginning of a message: commands, as in the terminal; elsewhere: to the prompt"],
   ["Ctrl Enter", "keep all changes, or allow the call"],
   ["Ctrl Backspace", "undo all changes, or refuse the call"],
   ["Ctrl P", "open a file"],
   ["Ctrl S", "save the file"],
   ["Alt N", "a new conversation"],
   ["Alt 1 … 4", "conversations, files, tasks, numbers"],
-  ["/", "to the prompt"],
   ["?", "these keys"],
 ];
 export const VIEWS = ["talks", "files", "tasks", "numbers"];

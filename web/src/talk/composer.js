@@ -6,6 +6,7 @@ import { ask, change, forgetPrefill, link, onEvent, queue, send, state, stop, ty
 import { html } from "../html.js";
 import { short, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
+import { commandsLike, runCommand } from "./commands.js";
 import { speedOf } from "./waterfall.js";
 
 export function Composer() {
@@ -33,7 +34,7 @@ export function Composer() {
     if (!text || isSending.current) return;
     isSending.current = true;
     forgetPrefill();
-    const isDelivered = await deliver(text);
+    const isDelivered = (await runCommand(text)) || (await deliver(text));
     isSending.current = false;
     if (isDelivered && state.draft.trim() === text) typedNothing();
   };
@@ -42,20 +43,23 @@ export function Composer() {
   const input = async (event) => {
     const { value, selectionStart } = event.target;
     typed(value);
-    setFound(await filesFor(value, selectionStart));
+    const commands = commandsLike(value);
+    setFound(commands.length ? { paths: commands.map(([name]) => name), helps: Object.fromEntries(commands), from: 0, chosen: 0 } : await filesFor(value, selectionStart));
   };
   const complete = (path) => {
     const end = field.current.selectionStart;
-    const value = `${draft.slice(0, found.from)}@${path} ${draft.slice(end)}`;
+    const value = `${draft.slice(0, found.from)}${found.helps ? path : `@${path}`} ${draft.slice(end)}`;
     typed(value);
     setFound(null);
     field.current.focus();
   };
   const keydown = (event) => {
     if (event.isComposing) return;
-    if (found?.paths.length && handleChoice(event, found, setFound, complete)) return;
+    const isWholeCommand = found?.helps && found.paths[found.chosen] === draft.trim(); // Enter runs it
+    if (found?.paths.length && !(isWholeCommand && event.key === "Enter") && handleChoice(event, found, setFound, complete)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
+      setFound(null);
       hand(send);
     } else if (event.key === "Tab" && !event.shiftKey && isRunning && draft.trim()) {
       event.preventDefault();
@@ -124,8 +128,8 @@ function Queue() {
 // ---- @ ---------------------------------------------------------------------------------------------------------------
 
 function Choices({ found, complete }) {
-  return html`<ul class="choices-list" role="listbox" aria-label="Files">
-    ${found.paths.map((path, n) => html`<li key=${path} role="option" aria-selected=${n === found.chosen} onMouseDown=${(event) => { event.preventDefault(); complete(path); }}><bdi>${shown(path)}</bdi></li>`)}
+  return html`<ul class="choices-list" role="listbox" aria-label=${found.helps ? "Commands" : "Files"}>
+    ${found.paths.map((path, n) => html`<li key=${path} role="option" aria-selected=${n === found.chosen} onMouseDown=${(event) => { event.preventDefault(); complete(path); }}><bdi>${shown(path)}</bdi>${found.helps && html` <span class="dim">${found.helps[path]}</span>`}</li>`)}
   </ul>`;
 }
 

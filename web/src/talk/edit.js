@@ -12,6 +12,7 @@ const OUTCOMES = { rejected: "rejected", nothing_to_change: "nothing to change",
 
 export function Edit({ part }) {
   const isUndone = state.talk.undone.has(part.entry);
+  const { undo, redo } = journalEnds(state.talk);
   const rows = part.diff ? rowsOf(part.diff) : null;
   const isAsked = [...state.talk.questions.values()].some(({ files }) => files?.some(({ path }) => path === part.path));
   const outcome = isUndone ? "undone" : OUTCOMES[part.outcome] ?? (part.isAbandoned ? "abandoned" : rows ? (isAsked ? "asked below" : "") : "writing");
@@ -21,12 +22,19 @@ export function Edit({ part }) {
       ${part.unit && html`<code class="unit">${shown(part.unit)}</code>`}
       ${rows && counted(rows)}
       <span class=${`outcome ${isUndone ? "undone" : part.outcome ?? ""}`}>${outcome}</span>
-      ${part.outcome === "applied" && !isUndone && html`<button class="quiet" onClick=${() => ask("conversation.undo")}>undo</button>`}
-      ${isUndone && html`<button class="quiet" onClick=${() => ask("conversation.redo")}>redo</button>`}
+      ${part.entry !== undefined && part.entry === undo && html`<button class="quiet" onClick=${() => ask("conversation.undo")}>undo</button>`}
+      ${part.entry !== undefined && part.entry === redo && html`<button class="quiet" onClick=${() => ask("conversation.redo")}>redo</button>`}
     </header>
     ${rows ? !isAsked && html`<${Rows} rows=${rows} />` : part.text && html`<pre class="tail">${shown(tail(part.text))}</pre>`}
     ${(part.problems ?? []).map((problem) => html`<p class="line warning">${shown(problem)}</p>`)}
   </section>`;
+}
+
+/** Return the entry that an undo takes back, and the one that a redo brings back: the journal goes step by step. */
+function journalEnds({ turns, undone }) {
+  const entries = turns.flatMap(({ parts }) => parts.map(({ entry }) => entry)).filter((entry) => entry !== undefined);
+  const undo = Math.max(...entries.filter((entry) => !undone.has(entry)));
+  return { undo, redo: Math.min(...entries.filter((entry) => undone.has(entry) && entry > undo)) };
 }
 
 export function FileName({ path }) {

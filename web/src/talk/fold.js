@@ -197,6 +197,7 @@ function apply(talk, { path, diff, entry }, turn) {
   if (!part) add(turn, (part = { type: "edit", path, unit: "", lines: "", text: "" }));
   Object.assign(part, { diff, entry, outcome: "applied" });
   talk.undone.delete(entry);
+  for (const each of talk.turns) each.version += 1; // only the newest edit can be undone
 }
 
 function editOf(turn, path) {

@@ -28,7 +28,7 @@ function Turns() {
     ${talk.side && html`<${Side} side=${talk.side} />`}
     ${[...talk.questions.values()].map((question) => html`<${Question} key=${question.question} question=${question} />`)}
   </div>`;
-  return html`<${WindowedList} items=${items} identity=${talk.id} version=${version} label="Conversation" end=${items.length ? end : html`<${Empty} />`}
+  return html`<${WindowedList} items=${items} identity=${talk.id} version=${version} label="Conversation" end=${items.length || talk.side || talk.questions.size ? end : html`<${Empty} />`}
     row=${({ turn, version: drawn }) => html`<${Turn} turn=${turn} version=${drawn} />`} />
     <${Announcer} />`;
 }

@@ -1,7 +1,7 @@
 // One turn: the user's message, and all that came of it in the order in which it came. Owns how each part looks.
 
 import { useState } from "preact/hooks";
-import { forkTalk, rewindTo, state } from "../app.js";
+import { ask, forkTalk, rewindTo, state } from "../app.js";
 import { html } from "../html.js";
 import { memo } from "../shell/memo.js";
 import { relative, shown } from "../shell/text.js";
@@ -49,7 +49,7 @@ function Message({ turn }) {
 const PARTS = {
   answer: ({ part }) => html`<div class=${part.isAbandoned ? "abandoned" : ""}><${Growing} stream=${part.markdown} /></div>`,
   reasoning: ({ part }) =>
-    html`<details class="reasoning"><summary>thinking</summary><${Growing} stream=${part.markdown} /></details>`,
+    html`<details class="reasoning"><summary>thinking${state.talk.isRunning && html` <button class="quiet" onClick=${() => ask("conversation.answer_now")}>answer now</button>`}</summary><${Growing} stream=${part.markdown} /></details>`,
   edit: ({ part }) => html`<${Edit} part=${part} />`,
   steer: ({ part }) => html`<p class="steer" dir="auto"><span class="label">steer</span>${shown(part.text)}</p>`,
   line: ({ part }) => html`<p class=${part.isWarning ? "line warning" : "line"}>${shown(part.text)}</p>`,

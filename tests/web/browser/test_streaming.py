@@ -1,0 +1,65 @@
+"""Markdown that comes in pieces: what is drawn at the end does not depend on where the pieces were cut."""
+
+import random
+from typing import TYPE_CHECKING
+
+from tests import thorough
+from tests.web.browser.scripted_host import ScriptedHost, turn
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PIECES = (
+    "# Heading\n\n",
+    "A paragraph with `code`, **strong**, *em* and [a link](https://example.org).\n\n",
+    "Two lines\nof one paragraph\n\n",
+    "- one\n- two\n  - inner\n\n- three\n\n",
+    "1. first\n2. second\n\n",
+    "".join(f"- item {n}\n" for n in range(40)) + "\n",
+    "> quoted\n> twice\n\n",
+    "```python\ndef f():\n    return '```'\n```\n\n",
+    "```\n\n\nempty lines\n```\n",
+    "~~~~js\n```\nlet x;\n~~~~\n\n",
+    "    indented code\n\n",
+    "| a | b |\n|---|--:|\n| 1 | 2 |\n\n",
+    "text\n===\n\n",
+    "***\n\n",
+    "<b>html</b>\n\n",
+    "word " * 2000 + "\n\n",
+)
+DRAWN = """async number => {
+  await new Promise(requestAnimationFrame);
+  await new Promise(requestAnimationFrame);
+  const blocks = document.querySelectorAll(`[aria-label='Turn ${number}'] .prose > *`);
+  return [...blocks].map(each => each.textContent).join('');
+}"""
+
+
+def test_pieces_are_drawn_as_the_whole(opened: "Page", host: ScriptedHost) -> None:
+    """An answer in random pieces ends up as the same answer in one piece."""
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for round_ in range(thorough.examples(12)):
+        text = "".join(draw.choices(PIECES, k=draw.randint(1, 6)))
+        number = 2 * round_ + 1
+        host.tell(*turn(number, "whole", text))
+        whole = shown(opened, number)
+        host.tell({"type": "turn.started", "turn": number + 1, "text": "cut"})
+        at = 0
+        while at < len(text):
+            step = draw.choice((1, 3, 9, 200, 2000))
+            host.tell({"type": "answer.delta", "text": text[at : at + step]})
+            at += step
+            if draw.random() < 0.3 and step > 3:
+                opened.evaluate("() => new Promise(requestAnimationFrame)")
+        host.tell({"type": "turn.ended", "turn": number + 1, "status": "completed"})
+        assert whole
+        assert shown(opened, number + 1) == whole, (seed, text)
+
+
+def shown(page: "Page", number: int) -> str:
+    """Return the words of an answer that has ended; only turns near the end are in the page."""
+    page.wait_for_selector(f"[aria-label='Turn {number}']")
+    page.locator(".stop").wait_for(state="detached")
+    return " ".join(page.evaluate(DRAWN, number).split())
