@@ -120,8 +120,8 @@ async def test_an_edit_is_told_the_rules_of_its_file(begin: Begin, face: Face, t
 async def test_without_memory_the_prompt_is_what_it_was(begin: Begin, face: Face) -> None:
     """Nothing remembered: the request has the message's own words only, and nothing is shown."""
     talk = begin(REPLIES)
-    request = await talk._work.next_request("hello?", ())
+    request = await talk._work.requests.next_request("hello?", ())
     assert [item["content"] for item in request.body["input"]][1:] == ["hello?"]
-    assert next_input(talk.history, await talk._work._asked("hello?", ())) == request.body["input"]
+    assert next_input(talk.history, await talk._work.requests.asked("hello?", ())) == request.body["input"]
     await talk.send("hello?")
     assert not face.seen(MemoryUsed)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conversation.talking import Face, write
-from vivace.agent.conversation import turn_work
+from vivace.agent.conversation import requests
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.editing import draft_messages
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
@@ -24,7 +24,7 @@ SPARE_TOKENS = 12  # of the chat format, around a message
 async def talk(
     smol_served: Settings, folder: Path, face: Face, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Conversation]:
-    monkeypatch.setattr(turn_work, "MAX_ANSWER_TOKENS", 60)  # the small model finds no end
+    monkeypatch.setattr(requests, "MAX_ANSWER_TOKENS", 60)  # the small model finds no end
     (folder / "add.py").write_text("def add(a, b):\n    return a + b\n")
     async with open_conversation(smol_served, folder, face) as talk:
         yield talk

@@ -104,10 +104,12 @@ class Conversation(Talk):
     @property
     def options(self) -> Options:
         work = self._work
-        return Options(work.effort, work.approval, work.policy, self._connection.settings.test_command)
+        return Options(
+            work.requests.effort, work.approval, work.policy, self._connection.settings.test_command
+        )
 
     def use(self, options: Options) -> None:
-        self._work.effort, self._work.approval = options.effort, options.approval
+        self._work.requests.effort, self._work.approval = options.effort, options.approval
         self._work.policy = options.policy
         if options.test_command != self._connection.settings.test_command:
             self._connection.settings = self._connection.settings.having(test_command=options.test_command)
@@ -196,12 +198,12 @@ class Conversation(Talk):
         if self.is_running or self._work.uses_tools:
             return  # the draft may become a steer, and the turn has the engine
         with contextlib.suppress(VivaceError):  # it is said when the message is sent
-            request = await self._work.draft_request(draft, self._mentions(draft, mentions))
+            request = await self._work.requests.draft_request(draft, self._mentions(draft, mentions))
             await self._prefiller.update(request)
 
     async def btw(self, question: str) -> str:
         """Answer a question on a fork of the conversation's KV, which stays as it is. Cancel it to stop."""
-        upcoming = await self._work.next_request(question, self._mentions(question, None))
+        upcoming = await self._work.requests.next_request(question, self._mentions(question, None))
         request, client = upcoming.body, await self._connection.client()
         lane = f"{self.id}.beside"
         return await answer_beside(client, self._presenter, request, question=question, lane=lane)
@@ -298,7 +300,7 @@ class Conversation(Talk):
         self._check_idle()
         await self._prefiller.finish()
         client, window = await self._connection.client(), await self._connection.window_tokens(self.model)
-        upcoming = await self._work.next_request(draft, self._mentions(draft, mentions))
+        upcoming = await self._work.requests.next_request(draft, self._mentions(draft, mentions))
         return await count_context(client, self._history, upcoming, window_tokens=window, lane=self.id)
 
     async def close(self) -> None:

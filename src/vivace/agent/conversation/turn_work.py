@@ -1,44 +1,37 @@
 """The work of one turn: decide what the message is, then answer it or edit, as often as a steer asks for it.
 
 Owns the running task, how a steer and a stop reach it, and the one retry with a new server. Does not own the
-turn's beginning and end (`conversation`), nor what is shown in it (`answering`, `editing`).
+turn's beginning and end (`conversation`), what is sent (`requests`), nor what is shown in it (`answering`,
+`editing`).
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from vivace.agent.conversation import compaction
 from vivace.agent.conversation.answering import Answering, Ending
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.context import Addition, NextRequest
-from vivace.agent.conversation.editing import draft_messages, edit_in_turn
-from vivace.agent.conversation.message.intent import decide_intent, intent_by_words
-from vivace.agent.conversation.message.mentions import target_of
+from vivace.agent.conversation.editing import edit_in_turn
+from vivace.agent.conversation.message.intent import decide_intent
 from vivace.agent.conversation.message.prompt import (
     Asked,
     content_of,
-    latest_turns,
-    next_input,
     previous_response,
     told_memory,
     turns_since_summary,
 )
-from vivace.agent.conversation.message.relevant_code import find_code
+from vivace.agent.conversation.requests import TurnRequests
 from vivace.agent.conversation.talk import Offer
 from vivace.agent.conversation.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.loop.opening import can_call_tools, recall
 from vivace.agent.loop.steps import ServersOpened
 from vivace.agent.mcp.opening import ServerPool, servers_without_asking
 from vivace.agent.mcp.tool import McpTool
-from vivace.agent.memory.opening import memory_for
-from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.options import Approval
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
@@ -53,7 +46,6 @@ from vivace.agent.turn_events import (
 )
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
-MAX_ANSWER_TOKENS = 2048
 NOT_KNOWN = "previous_response_not_found"
 
 
@@ -71,6 +63,7 @@ class TurnWork:
         self._presenter = presenter
         self._journal = journal
         self._files = files
+        self.requests = TurnRequests(history, connection, files)
         self._task: asyncio.Task[Ending] | None = None
         self._answering: Answering | None = None
         self._tool_turn: ToolTurn | None = None  # of a model that can call tools
@@ -81,7 +74,6 @@ class TurnWork:
         self._is_stopping = False
         self._late: list[str] = []  # steers that came when everything was said
         self.approval: Approval = "ask"
-        self.effort: Effort = DEFAULT_EFFORT
 
     # ---- from outside -----------------------------------------------------------------------------
 
@@ -169,7 +161,7 @@ class TurnWork:
             self._task, self._answering, self._steer, self._is_stopping = None, None, "", False
 
     async def _do(self, text: str, mentions: tuple[str, ...], kind: TurnKind | None) -> Ending:
-        await self._files.refresh(self._paths(mentions))
+        await self._files.refresh(self.requests.paths(mentions))
         if self.uses_tools:
             return await self._work_with_tools(text, mentions)
         model = await self._connection.model(self._history.model)
@@ -185,9 +177,9 @@ class TurnWork:
             text=text,
             mentions=mentions,
             approval=self.approval,
-            effort=self.effort,
+            effort=self.requests.effort,
             test_command=self._connection.settings.test_command,
-            memory=self.memory,
+            memory=self.requests.memory,
             files=self._files,
         )
         return Ending("completed")
@@ -206,12 +198,12 @@ class TurnWork:
     async def _work_with_tools(self, text: str, mentions: tuple[str, ...]) -> Ending:
         self._presenter.show(IntentDecided("task", "model"))
         turn = self._history.turns[-1]
-        recalled = await asyncio.to_thread(recall, self._connection.settings, self._folder, text)
+        recalled = await asyncio.to_thread(recall, self._connection.settings, self.requests.folder, text)
         is_new = not previous_response(self._history, of_task=True)
         untold = recalled.untold(told_memory(self._history, is_new=is_new))
         if untold.used().in_words:
             self._presenter.show(untold.used())
-        message = content_of(text, mentions, self._folder, files=self._files)
+        message = content_of(text, mentions, self.requests.folder, files=self._files)
         parts = [untold.rules, untold.reminder, *turn.notes, message]
         content = "\n\n".join(filter(None, parts))
         self._tool_turn = await open_tool_turn(
@@ -222,7 +214,7 @@ class TurnWork:
             self._rules,
             content=content,
             has_strangers_text=recalled.has_strangers_text,
-            retold=await self._retold_turns(content),
+            retold=await self.requests.retold_turns(content),
             files=self._files,
             foreign_tools=await self._foreign_tools(),
         )
@@ -238,11 +230,13 @@ class TurnWork:
         """
         if self.policy.asking == "never":
             return []
-        named = await asyncio.to_thread(servers_without_asking, self._connection.settings, self._folder)
+        named = await asyncio.to_thread(
+            servers_without_asking, self._connection.settings, self.requests.folder
+        )
         opened = await self._servers.use(named.servers)
         step = opened.step(named.problems)
         if step != (self._servers_shown or ServersOpened()):
-            self._presenter.show(TaskStepped(step, self._folder))
+            self._presenter.show(TaskStepped(step, self.requests.folder))
         self._servers_shown = step
         return opened.tools
 
@@ -262,8 +256,10 @@ class TurnWork:
             self._tool_turn.use_policy(policy)
 
     async def _answer(self, text: str, mentions: tuple[str, ...]) -> Ending:
-        asked = await self._asked(text, mentions)
-        content = asked.content(self._folder, self._files)  # what is wrong with its files is raised here
+        asked = await self.requests.asked(text, mentions)
+        content = asked.content(
+            self.requests.folder, self._files
+        )  # what is wrong with its files is raised here
         if asked.code:
             self._presenter.show(CodeRead(asked.code))
         window = await self._connection.window_tokens(self._history.model) if self._can_compact else 0
@@ -283,7 +279,7 @@ class TurnWork:
 
     async def _answer_anew(self, asked: Asked, content: str) -> Ending:
         """Answer where the server has no response to go on from: tell it the latest turns that fit."""
-        turns = await self._retold_turns(content)
+        turns = await self.requests.retold_turns(content)
         while True:
             said = turns_since_summary(self._history)
             if said:
@@ -295,17 +291,11 @@ class TurnWork:
                     raise
                 turns = turns[(len(turns) + 1) // 2 :]
 
-    async def _retold_turns(self, content: str) -> list[Turn]:
-        """Return the latest turns that fit into the window with this content, as far as it is known."""
-        window = await self._connection.window_tokens(self._history.model)
-        share = int(compaction.WINDOW_SHARE * window * compaction.CHARS_PER_TOKEN)
-        return latest_turns(self._history, max(0, share - len(content)) if window else None)
-
     async def _answer_to(self, asked: Asked, retold: Sequence[Turn] | None = None) -> Ending:
-        used = self._untold(asked, retold).memory.used()
+        used = self.requests.untold(asked, retold).memory.used()
         if used.in_words:
             self._presenter.show(used)
-        request = self.request(asked, retold)
+        request = self.requests.body(asked, retold)
         self._answering = Answering(await self._connection.client(), self._presenter)
         try:
             return await self._answering.run(request, self._history.id)
@@ -339,79 +329,11 @@ class TurnWork:
             return await compaction.summarize(client, self._history, body, lane=self._history.id)
 
         try:
-            return await summarize(self.request(Asked(asked)))
+            return await summarize(self.requests.body(Asked(asked)))
         except RequestRefused as error:
             if error.code != NOT_KNOWN:
                 raise
-        return await summarize(self.request(Asked(asked), await self._retold_turns(asked)))
-
-    @property
-    def _folder(self) -> Path:
-        return Path(self._history.folder)
-
-    @property
-    def memory(self) -> Memory:
-        """Return where instruction files and notes are found, with the room that the model has for them."""
-        return memory_for(self._connection.settings, self._folder, self._history.model)
-
-    async def _asked(self, text: str, mentions: tuple[str, ...]) -> Asked:
-        """Return the message with what it is about: where something is mentioned, no other code is read."""
-        code = () if mentions else await asyncio.to_thread(find_code, self._history, text, self._files)
-        found = [self._folder / piece.path for piece in code]
-        await self._files.refresh(found)
-        paths = [*self._paths(mentions), *found]
-        return Asked(text, mentions, code, await asyncio.to_thread(self.memory.recall, text, paths))
-
-    def _paths(self, mentions: tuple[str, ...]) -> list[Path]:
-        return [target_of(mention, self._folder).path for mention in mentions]
-
-    def _untold(self, asked: Asked, retold: Sequence[Turn] | None) -> Asked:
-        """Return the message with what the log does not have yet of files and notes."""
-        told = told_memory(self._history, is_new=retold is not None)
-        return replace(asked, memory=asked.memory.untold(told))
-
-    async def next_request(self, text: str, mentions: tuple[str, ...]) -> NextRequest:
-        """Return what would be sent if this were asked now."""
-        asked = await self._asked(text, mentions)
-        is_new = not previous_response(self._history)
-        retold = await self._retold_turns(text) if is_new else None
-        without_memory = self.request(replace(asked, memory=NOTHING), retold)
-        alone = self.request(Asked(text, mentions), retold)
-        body = self.request(asked, retold)
-        additions = []
-        if asked.code:
-            labels = ", ".join(piece.label for piece in asked.code)
-            additions.append(Addition("code", labels, without_memory))
-        if used := self._untold(asked, retold).memory:
-            additions.append(Addition("memory", used.used().names, body))
-        return NextRequest(body, alone, tuple(additions))
-
-    async def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
-        """Return the body of what is read first if this draft is sent."""
-        if mentions and intent_by_words(text) == "edit":
-            items = await asyncio.to_thread(
-                draft_messages, self._folder, text, mentions[0], self.memory, self._files
-            )
-            return {"model": self._history.model, "input": items, "temperature": 0, "store": False}
-        return (await self.next_request(text, mentions)).body
-
-    def request(self, asked: Asked, retold: Sequence[Turn] | None = None) -> dict[str, Any]:
-        """Return the body of the next answer: what is new behind the last response.
-
-        `retold`: a new log that begins with these turns.
-        """
-        previous = previous_response(self._history) if retold is None else ""
-        body: dict[str, Any] = {
-            "model": self._history.model,
-            "input": next_input(self._history, self._untold(asked, retold), retold, self._files),
-            "temperature": 0,
-            "max_output_tokens": MAX_ANSWER_TOKENS,
-        }
-        if self._connection.tier == "background":
-            body["service_tier"] = "flex"
-        if self.effort != DEFAULT_EFFORT:  # or else the model thinks as it was made to
-            body["reasoning"] = {"effort": self.effort}
-        return body | {"previous_response_id": previous} if previous else body
+        return await summarize(self.requests.body(Asked(asked), await self.requests.retold_turns(asked)))
 
     def _abandon(self, why: Literal["steered", "server_gone"], steer: str) -> None:
         attempts = self._history.turns[-1].attempts
