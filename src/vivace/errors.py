@@ -176,6 +176,13 @@ class ConversationBusy(VivaceError):
     code = "conversation_busy"
 
 
+class HolderGone(VivaceError):
+    """The process that held the conversation has ended; another face goes on with it."""
+
+    exit_code = BUSY
+    code = "holder_gone"
+
+
 class TaskNotFound(UsageError):
     """No background task has that id, or more than one has."""
 

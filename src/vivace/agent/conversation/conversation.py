@@ -21,8 +21,10 @@ from vivace.agent.conversation.context import ContextUse, count_context
 from vivace.agent.conversation.message.mentions import mentions_in
 from vivace.agent.conversation.prefilling import Prefiller
 from vivace.agent.conversation.queue import MessageQueue
+from vivace.agent.conversation.sharing.faces import Faces
+from vivace.agent.conversation.sharing.holding import Holder
 from vivace.agent.conversation.talk import Offer, Talk
-from vivace.agent.conversation.transcript.file import Transcript, new_id, read_history
+from vivace.agent.conversation.transcript.file import Transcript, file_named, new_id
 from vivace.agent.conversation.transcript.history import TITLE_CHARS, EditResult, History, Turn
 from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
@@ -53,7 +55,7 @@ from vivace.agent.turn_events import (
     TurnKind,
     TurnStarted,
 )
-from vivace.errors import ConversationBusy, NothingToUndo, UsageError, VivaceError
+from vivace.errors import ConversationBusy, HolderGone, NothingToUndo, UsageError, VivaceError
 
 
 class Conversation(Talk):
@@ -73,13 +75,16 @@ class Conversation(Talk):
         self._transcript = transcript
         self._face = face
         self._files = files
-        self._presenter = RecordingPresenter(face, transcript, history, log)
+        self._faces = Faces(face, log)
+        self._holder: Holder | None = None  # while other faces can join
+        self._presenter = RecordingPresenter(self._faces, transcript, history, log)
         self._journal = Journal(connection.settings.state_dir / "undo")
         self._journal.heal()
         self._work = TurnWork(history, connection, self._presenter, self._journal, files)
         self._prefiller = Prefiller(connection, self._presenter, history.id)
         self._is_idle = asyncio.Event()  # set while no turn runs
         self._is_idle.set()
+        self._is_closing = False
         self._is_stopped = False  # the user wants no more of this: what is queued stays there
         self._queue = MessageQueue(history.queue, self._show)
 
@@ -99,7 +104,13 @@ class Conversation(Talk):
 
     @property
     def others(self) -> tuple[str, ...]:
-        return ()
+        return self._faces.others
+
+    async def share(self, name: str) -> None:
+        """Let other faces of this user join. They know this one by its name."""
+        self._faces.name = name
+        self._holder = Holder(self, self._faces, self._transcript.file, self._prefill)
+        await self._holder.listen()
 
     @property
     def options(self) -> Options:
@@ -195,6 +206,10 @@ class Conversation(Talk):
 
     async def prefill(self, draft: str, mentions: Sequence[str] | None = None) -> None:
         """Let the model read what is being typed, as far as it goes. `PromptWarmed` says how far."""
+        self._faces.typist = None
+        await self._prefill(draft, mentions)
+
+    async def _prefill(self, draft: str, mentions: Sequence[str] | None) -> None:
         if self.is_running or self._work.uses_tools:
             return  # the draft may become a steer, and the turn has the engine
         with contextlib.suppress(VivaceError):  # it is said when the message is sent
@@ -263,22 +278,32 @@ class Conversation(Talk):
         return redone
 
     async def fork(self, face: Presenter | None = None) -> "Conversation":
-        """Return a conversation that goes on from here on its own. This one stays as it is."""
+        forked = Conversation.forked_from(self, face or self._face, self._files)
+        if self._faces.name:
+            await forked.share(self._faces.name)
+        return forked
+
+    @classmethod
+    def forked_from(cls, talk: Talk, face: Presenter, files: Files = DISK) -> "Conversation":
+        """Return a conversation that begins with what was said in another one, and goes on alone."""
+        settings = talk.connection.settings
         began = ConversationStarted(
             schema=SCHEMA,
             id=new_id(),
-            folder=str(self.folder),
-            model=self.model,
+            folder=str(talk.folder),
+            model=talk.model,
             at_s=time.time(),
-            forked_from=self.id,
+            forked_from=talk.id,
         )
-        transcript, log = self._transcript.fork(began), RecordLog()
-        history = read_history(transcript.file, log) if self.turns else History()
-        history.take(began)
-        if not self.turns:
-            log.add(began)
-        connection = Connection(self._connection.settings)
-        return Conversation(history, log, transcript, connection, face or self._face, self._files)
+        transcript = Transcript(file_named(settings, began.id), began=began)
+        history, log = History(), RecordLog()
+        for record in (began, *talk.records[1:]):
+            history.take(record)
+            log.add(record)
+            if record is not began:
+                transcript.append(record)
+        history.close()
+        return cls(history, log, transcript, Connection(settings), face, files)
 
     async def compact(self) -> Compacted:
         """Let the model read a summary instead of the turns so far. `undo_compact` takes it back."""
@@ -305,11 +330,14 @@ class Conversation(Talk):
 
     async def close(self) -> None:
         """Stop what runs and let go of the file and the server."""
+        self._is_closing = True
         self._work.cancel()
         await self._is_idle.wait()
         await self._prefiller.finish()
         await self._work.close()
         await self._connection.close()
+        if self._holder is not None:
+            await self._holder.close()
         self._transcript.close()
 
     # ---- one turn ---------------------------------------------------------------------------------
@@ -348,6 +376,8 @@ class Conversation(Talk):
         return mentions_in(text, self.folder, self._files) if given is None else tuple(given)
 
     def _check_idle(self) -> None:
+        if self._is_closing:
+            raise HolderGone("The conversation is being closed here.")
         if self.is_running:
             raise ConversationBusy("A turn runs already.", "Steer it, queue the message, or stop the turn.")
 

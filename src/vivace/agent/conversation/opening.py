@@ -10,9 +10,9 @@ from pathlib import Path
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.transcript.file import (
-    SUFFIX,
     OnAppend,
     Transcript,
+    file_named,
     file_of,
     list_conversations,
     new_id,
@@ -48,7 +48,7 @@ def open_conversation(
     began = ConversationStarted(
         schema=SCHEMA, id=new_id(), folder=str(folder.resolve()), model=settings.model, at_s=time.time()
     )
-    transcript = Transcript(conversations_dir(settings) / f"{began.id}{SUFFIX}", on_append, began)
+    transcript = Transcript(file_named(settings, began.id), on_append, began)
     history, log = History(), RecordLog()
     history.take(began)
     log.add(began)

@@ -1,19 +1,95 @@
 """Begin a conversation, take one up again, or join one that another process holds.
 
-Owns which of these it is. Does not own what a conversation does.
+Owns which of these it is, and who goes on when the process that held a conversation has ended: whoever gets
+the lock of its transcript holds it, and the others join that one. Does not own what a conversation does.
 """
 
+import asyncio
+import contextlib
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.conversation.opening import conversations_dir, open_conversation, resume_conversation
+from vivace.agent.conversation.sharing.attached import AttachedConversation, attach, dial
+from vivace.agent.conversation.sharing.places import socket_of
 from vivace.agent.conversation.talk import Talk
+from vivace.agent.conversation.transcript.file import file_of
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.presenter import Presenter
+from vivace.agent.turn_events import Failed
 from vivace.config import Settings
+from vivace.errors import ConversationBusy, VivaceError
 
 OnMoved = Callable[[Talk], None]
+SETTLE_S = 3.0  # for a holder that begins or ends to open its socket or to release the lock
+RETRY_S = 0.03
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a face opens its conversation, now and whenever it moves."""
+
+    settings: Settings
+    face: Presenter
+    name: str
+    connection: Connection | None
+    files: Files
+    on_moved: OnMoved
+
+    async def begin(self, folder: Path) -> Conversation:
+        talk = open_conversation(self.settings, folder, self.face, self.connection, files=self.files)
+        await talk.share(self.name)
+        return talk
+
+    async def open(self, conversation_id: str) -> Talk:
+        """Hold the conversation if nobody does, or join it."""
+        deadline_s = time.monotonic() + SETTLE_S
+        while True:
+            try:
+                return await self._hold(conversation_id)
+            except ConversationBusy as error:
+                busy = error
+            with contextlib.suppress(EOFError, OSError, ValueError, TimeoutError):
+                return await self._join(conversation_id)
+            if time.monotonic() > deadline_s:
+                raise busy
+            await asyncio.sleep(RETRY_S)
+
+    async def _hold(self, conversation_id: str) -> Conversation:
+        talk = resume_conversation(
+            self.settings, conversation_id, self.face, self.connection, files=self.files
+        )
+        await talk.share(self.name)
+        return talk
+
+    async def _join(self, conversation_id: str) -> AttachedConversation:
+        path = socket_of(file_of(conversations_dir(self.settings), conversation_id))
+        connection = self.connection or Connection(self.settings)
+        return await attach(path, self.name, self.face, connection, self._lost)
+
+    def _lost(self, talk: AttachedConversation) -> None:
+        """Go on without the process that held the conversation."""
+        talk.moving = asyncio.create_task(self._move(talk))
+
+    async def _move(self, before: AttachedConversation) -> None:
+        try:
+            settings = before.connection.settings.having(model=before.model)
+            opening = replace(self, connection=before.connection, settings=settings)
+            talk = await opening.open(before.id)
+        except VivaceError as error:
+            if not before.is_closed:
+                self.face.show(Failed(error))
+            return
+        if before.is_closed:
+            await talk.close()
+            return
+        if talk.is_held:
+            talk.use(before.options)
+        self.on_moved(talk)
 
 
 async def open_or_attach(
@@ -33,7 +109,14 @@ async def open_or_attach(
     `turns` in place of all that was shown, and call its `follow`. Raise `ConversationNotFound`, or
     `ConversationBusy` if it is open where it cannot be joined.
     """
-    del name, on_moved
-    if isinstance(place, Path):
-        return open_conversation(settings, place, face, connection, files=files)
-    return resume_conversation(settings, place, face, connection, files=files)
+    opening = Opening(settings, face, name, connection, files, on_moved)
+    return await (opening.begin(place) if isinstance(place, Path) else opening.open(place))
+
+
+async def open_in(transcript: Path) -> tuple[str, ...]:
+    """Return the names of the faces that have this conversation open; nothing if there are none."""
+    with contextlib.suppress(EOFError, OSError, ValueError, TimeoutError, ConversationBusy):
+        dialled, welcome = await dial(socket_of(transcript), "list", is_asking=True)
+        await dialled.close()
+        return welcome.faces
+    return ()

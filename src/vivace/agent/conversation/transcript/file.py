@@ -20,6 +20,7 @@ from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.record_log import Delta, RecordLog
 from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.conversation.transcript.talk_records import ConversationStarted
+from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
 from vivace.redaction import RedactedStream, redact_values
 
@@ -126,17 +127,6 @@ class Transcript:
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, os.fstat(self._fd).st_size - count)
 
-    def fork(self, began: ConversationStarted) -> "Transcript":
-        """Return another conversation's file that begins with the lines of this one."""
-        other = Transcript(self.file.with_name(f"{began.id}{SUFFIX}"), began=began)
-        if self._began is not None:
-            return other
-        records = read_records(self.file)
-        next(records, None)
-        for record in records:
-            other.append(record)
-        return other
-
     def sync(self) -> None:
         """Return when all lines would survive a crash of the machine."""
         with contextlib.suppress(OSError):
@@ -151,6 +141,11 @@ class Transcript:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def file_named(settings: Settings, conversation_id: str) -> Path:
+    """Return where the conversation with this id is kept."""
+    return settings.state_dir / "conversations" / f"{conversation_id}{SUFFIX}"
 
 
 def file_of(folder: Path, conversation_id: str) -> Path:

@@ -29,6 +29,9 @@ class RecordLog:
             self._kind = type(record)
         self._pieces.append(record.text)
 
+    def __len__(self) -> int:
+        return len(self._records) + (self._kind is not None)
+
     @property
     def records(self) -> list[AnyRecord]:
         """Return all lines so far."""

@@ -66,6 +66,20 @@ class LiveDiff:
         self._closed = False
         self._rows: list[Row] | None = None
 
+    @property
+    def old_lines(self) -> tuple[str, ...]:
+        """Return the lines of the unit as it was."""
+        return tuple(self._old)
+
+    def new_lines(self, since: int = 0) -> tuple[str, ...]:
+        """Return the lines that were fed so far, without the first `since` of them."""
+        return tuple(self._new[since:])
+
+    @property
+    def first_line(self) -> int:
+        """Return the number of the unit's first line in its file."""
+        return self._first_line
+
     def feed(self, lines: Iterable[str]) -> None:
         """Add complete new lines, without line ends."""
         for line in lines:
