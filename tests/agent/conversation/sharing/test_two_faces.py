@@ -289,6 +289,7 @@ async def test_when_the_holder_closes_the_attached_face_goes_on(
     await held.close()
     await other.until(lambda: other.talk is not attached)
     assert (other.talk.is_held, len(other.talk.turns)) == (True, 1)
+    assert other.talk is not None
     shared.talks.append(other.talk)
     third = Face()
     joined = await shared.open(third, held.id, "editor")
