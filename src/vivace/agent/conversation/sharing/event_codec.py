@@ -63,6 +63,7 @@ class _OfDiff(msgspec.Struct, frozen=True):
     delta: str
     lines: tuple[str, ...]
     partial: str
+    opening: str = ""
 
 
 class _OfProposal(msgspec.Struct, frozen=True):
@@ -202,7 +203,7 @@ class EventEncoder:
         sent = self._lines.get(number, 0)
         lines = event.diff.new_lines(sent)
         self._lines[number] = sent + len(lines)
-        return _OfDiff(number, event.delta, lines, event.partial)
+        return _OfDiff(number, event.delta, lines, event.partial, event.opening)
 
     def conflict(self, conflict: Conflict, known: list[Message]) -> ConflictForm:
         change = conflict.change
@@ -274,7 +275,7 @@ class EventDecoder:
                 grown: _OfDiff = _decode(body, _OfDiff)
                 diff = self._named(grown.diff, LiveDiff)
                 diff.feed(grown.lines)
-                return edit_events.DiffGrew(grown.delta, diff, grown.partial)
+                return edit_events.DiffGrew(grown.delta, diff, grown.partial, grown.opening)
             case "EditProposed" | "EditDecided" | "EditApplied" | "EditNotApplied":
                 return self._of_proposal(name, _decode(body, _OfProposal))
             case "ConflictResolved":
