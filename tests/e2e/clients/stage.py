@@ -14,14 +14,16 @@ from typing import Any
 
 from tests import REPOSITORY
 from tests.e2e.outside import Outside
-from tests.e2e.terminal import DEADLINE_S, Done
+from tests.e2e.terminal import Done
 from tests.e2e.wiretap import Wiretap
 from vivace.client import warm
 from vivace.config import Settings
 
 GUIDES = REPOSITORY / "docs" / "guides"
 ROOM = 400_000  # tokens: a scripted model's are bytes, and agents send 80 kB with every request
+RUN_S = 180.0  # for a client to come to its end: 10 s on an idle machine
 NAME = "qwen2.5-coder-1.5b"  # what the guides call the model
+WINDOW = "16384"  # how many tokens it has there
 ADDRESS = "http://127.0.0.1:8377/v1"  # where the guides have the server
 
 
@@ -59,7 +61,10 @@ class Stage:
 
     def here(self, text: str) -> str:
         """Return a text of a guide with this server, model and token."""
-        return text.replace(ADDRESS, self.tap.url).replace(NAME, self.model).replace("TOKEN", self.token)
+        known = {ADDRESS: self.tap.url, NAME: self.model, "TOKEN": self.token, WINDOW: str(ROOM)}
+        for old, new in known.items():
+            text = text.replace(old, new)
+        return text
 
     def run(self, *line: str | Path, **variables: str) -> Done:
         """Run the client to its end."""
@@ -74,7 +79,7 @@ class Stage:
             start_new_session=True,  # most commands are scripts that start the program itself
         ) as process:
             try:
-                out, err = process.communicate(timeout=DEADLINE_S)
+                out, err = process.communicate(timeout=RUN_S)
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise

@@ -28,7 +28,7 @@ def test_qwen_code_edits_a_file(program: Path, stage: Stage) -> None:
             "Make x 2.": f"I read it first.\n{call('read_file', file_path=str(file))}",
         }
     )
-    stage.configure("openai-sdk.md", "json", "usageStatisticsEnabled", ".qwen/settings.json")
+    stage.configure("qwen-code.md", "json", "usageStatisticsEnabled", ".qwen/settings.json")
     done = stage.run(
         program, "--auth-type", "openai", "--approval-mode", "yolo", "Make x 2.", OPENAI_MODEL=stage.model
     )

@@ -54,7 +54,7 @@ def test_letters_change_only_the_end() -> None:
     first = gap_of(Infill(f"{FILE}total = ", BEHIND), WINDOW, [])
     assert first.begun + first.repeated == "total = "
     earlier = [first]
-    for typed in ("v", "va", "va * 2\n", "va * 2\nother = tot"):
+    for typed in ("v", "va", "va * b\n", "va * b\nother = tot"):
         gap = gap_of(Infill(f"{FILE}total = {typed}", BEHIND), WINDOW, earlier)
         assert (gap.before, gap.behind) == (first.before, first.behind)
         assert gap.begun + gap.repeated == f"total = {typed}"

@@ -1,17 +1,20 @@
 """`/v1/completions` with a suffix, and `/infill`: what editors ask for, against a real server."""
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI, BadRequestError
 
-from tests.server.serving import fetch, send, status_of, until
+from tests.server.serving import HANG_S, fetch, send, status_of, until
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings, load_settings
 from vivace.models.store import is_present, model_path
+from vivace.protocol.shapes.outcomes import Outcome, TextDelta
+from vivace.server.transport.completion_route import up_to_a_line
 
 PREFIX = "".join(f"value_{number} = {number}\n" for number in range(20)) + "total = "
 SUFFIX = "\nprint(total)\n"
@@ -202,3 +205,28 @@ def test_the_default_model_fills_a_gap(start: Callable[..., Settings]) -> None:
     body = {"prompt": before, "suffix": behind, "max_tokens": 12, "stop": ["\n"]}
     _, answer = fetch(address, "POST", "/v1/completions", body)
     assert answer["choices"][0]["text"].strip() == "a - b", json.dumps(answer)
+
+
+@dataclass
+class Said:
+    """A turn that says these texts, and notes that it was interrupted."""
+
+    texts: list[str]
+    is_interrupted: bool = False
+
+    async def outcomes(self) -> AsyncIterator[Outcome]:
+        for text in self.texts:
+            yield TextDelta(text)
+
+    def interrupt(self) -> None:
+        self.is_interrupted = True
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "expected"), [(0.0, "a b\n"), (HANG_S, "a b\n  c\nd")], ids=["late", "in time"]
+)
+async def test_a_line_that_ends_late_is_the_last(limit_s: float, expected: str) -> None:
+    """`t_max_predict_ms`: the text ends with a line once the time is over, and never within a line."""
+    turn = Said(["a", " b\n  c", "\nd"])
+    texts = [outcome.delta async for outcome in up_to_a_line(turn, limit_s)]  # type: ignore[arg-type]
+    assert ("".join(texts), turn.is_interrupted) == (expected, limit_s == 0.0)

@@ -10,7 +10,7 @@ answer (`writer`).
 """
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -126,7 +126,9 @@ class ChatCreate(msgspec.Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
-    max_tokens: Count | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=-1, le=1 << 30)] | None = (
+        None  # -1: no limit, as llama.cpp has it
+    )
     max_completion_tokens: Count | None = None
     temperature: Any = None
     top_p: Any = None
@@ -221,6 +223,8 @@ def _refuse_what_we_cannot(chat: ChatCreate) -> None:
         raise unsupported("This server answers with text only.", "modalities")
     if chat.web_search_options is not None:
         raise unsupported("This server does not search the web.", "web_search_options")
+    if chat.max_tokens == 0:
+        raise Refusal("max_tokens is 1 or more.", code="invalid_value", param="max_tokens")
     if chat.top_logprobs is not None and not chat.logprobs:
         raise Refusal("top_logprobs needs logprobs: true.", code="invalid_value", param="top_logprobs")
 
@@ -234,7 +238,8 @@ def _settings(chat: ChatCreate) -> dict[str, Any]:
     settings |= {
         "input": "-",  # the messages take its place
         "store": chat.store is True,  # there it is the default, here it must be asked for
-        "max_output_tokens": chat.max_completion_tokens or chat.max_tokens,
+        "max_output_tokens": chat.max_completion_tokens
+        or (None if chat.max_tokens == -1 else chat.max_tokens),
         "top_k": 0 if chat.top_k == -1 else chat.top_k,
         "top_logprobs": (chat.top_logprobs or 0) if chat.logprobs else None,
         "seed": None if chat.seed is None else chat.seed & MAX_SEED,  # negative ones are allowed here

@@ -88,6 +88,8 @@ class InfillCreate(msgspec.Struct, kw_only=True):
     min_p: Any = None
     stop: list[StopText] | None = None
     seed: int | None = None
+    t_max_predict_ms: float | None = None  # after this time the text ends with its line
+    response_fields: list[str] | None = None  # those that are wanted: "content", "timings/prompt_n"
 
 
 class _Sized(msgspec.Struct):
@@ -100,6 +102,8 @@ class _Sized(msgspec.Struct):
 class CompletionRequest(msgspec.Struct):
     create: ResponseCreate
     has_usage_chunk: bool = False
+    last_line_s: float | None = None  # a line that ends later is the last one
+    fields: tuple[str, ...] = ()  # of the answer; none: all
 
 
 def parse_completion(data: bytes | str) -> CompletionRequest:
@@ -124,7 +128,9 @@ def parse_infill(data: bytes | str) -> CompletionRequest:
     wanted = INFILL_TOKENS if asked.n_predict is None or asked.n_predict < 0 else asked.n_predict
     create = _create(asked, wanted, "n_predict")
     create.infill = Infill(asked.input_prefix + asked.prompt, asked.input_suffix)
-    return CompletionRequest(create)
+    limit_ms = asked.t_max_predict_ms or 0.0
+    last_line_s = limit_ms / 1e3 if limit_ms > 0 else None
+    return CompletionRequest(create, last_line_s=last_line_s, fields=tuple(asked.response_fields or ()))
 
 
 def _create(asked: CompletionCreate | InfillCreate, max_tokens: int, name: str) -> ResponseCreate:

@@ -5,6 +5,7 @@ may wait.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -69,8 +70,15 @@ class CompletionWriter:
             vivace=Extension(end.waterfall),
         )
 
-    def infill(self) -> dict[str, Any]:
-        """Return the whole answer as llama.cpp's server gives it."""
+    def infill(self, fields: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the answer as llama.cpp's server gives it: all of it, or just the fields at these paths."""
+        whole = self._infill()
+        if not fields:
+            return whole
+        found = {path: _at(whole, path.split("/")) for path in fields}
+        return {path: value for path, value in found.items() if value is not None}
+
+    def _infill(self) -> dict[str, Any]:
         end = self._ended()
         usage, times = end.usage, end.waterfall
         return {
@@ -110,6 +118,13 @@ class CompletionWriter:
     def _part(self, choices: list[Choice]) -> Completion:
         usage = None if self._has_usage_chunk else UNSET
         return Completion(id=self._id, created=self._created, model=self.model, choices=choices, usage=usage)
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    """Return what stands at a path of names, or None."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _reason(end: Ended) -> str:

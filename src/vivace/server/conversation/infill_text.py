@@ -12,7 +12,7 @@ from vivace.protocol.shapes.requests import Infill
 
 # The last word before the cursor, cut off as vocabularies do: with one mark or space before it. A token that
 # the cursor divides must be chosen anew: " " and "self" are not what a model knows as " self".
-LAST_WORD = re.compile(r"(?:[^\w\r\n]|_)?[^\W\d_]+$| ?(?:[^\w\s]|_)+$|[ \t]+$")
+LAST_WORD = re.compile(r"(?:[^\w\r\n]|_)?[^\W\d_]+\Z| ?(?:[^\w\s]|_)+\Z|[ \t]+\Z")
 MOST_REPEATED_CHARS = 32  # more than a word
 HEAD_CHARS = 256  # by which the first line of an earlier window is found again
 

@@ -4,14 +4,18 @@ Owns which words go with which of the two routes. Streaming, waiting and errors 
 (`chat_route`). Does not own the prompt (`conversation/infill_prompt.py`).
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from vivace.protocol.completions.requests import CompletionRequest, parse_completion, parse_infill
 from vivace.protocol.completions.writer import CompletionWriter
+from vivace.protocol.shapes.outcomes import Outcome, TextDelta
 from vivace.protocol.shapes.refusal import Refusal
+from vivace.server.backends.base import Turn
 from vivace.server.transport.answers import json_response
 from vivace.server.transport.auth import caller_of
 from vivace.server.transport.chat_route import BEAT_S, PATIENCE_S, Begin, ChatStream, drained
@@ -38,8 +42,9 @@ class CompletionRoute:
 
     async def infill(self, request: Request) -> Response:
         """Answer in the words of llama.cpp's server."""
-        _, admitted, writer = await self._begun(request, parse_infill)
-        return await self._answer(request, admitted, writer, writer.infill)
+        asked, admitted, writer = await self._begun(request, parse_infill)
+        whole = partial(writer.infill, asked.fields)
+        return await self._answer(request, admitted, writer, whole, asked.last_line_s)
 
     async def _begun(
         self, request: Request, parse: Callable[[bytes], CompletionRequest]
@@ -60,9 +65,32 @@ class CompletionRoute:
         admitted: Admitted,
         writer: CompletionWriter,
         whole: Callable[[], object],
+        last_line_s: float | None = None,
     ) -> Response:
         turn = admitted.turn
+        outcomes = turn.outcomes() if last_line_s is None else up_to_a_line(turn, last_line_s)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
-                refused = await drained(turn.outcomes(), writer)
+                refused = await drained(outcomes, writer)
                 return refused or json_response(whole(), headers=admitted.headers)
+
+
+async def up_to_a_line(turn: Turn, limit_s: float) -> AsyncIterator[Outcome]:
+    """Yield the outcomes of a turn, and end it with the first line that ends later than the limit allows.
+
+    The time counts from the first text on.
+    """
+    first = None
+    is_ended = False
+    async for outcome in turn.outcomes():
+        if isinstance(outcome, TextDelta):
+            now = time.perf_counter()
+            first = now if first is None else first
+            end = outcome.delta.rfind("\n") + 1
+            if is_ended:
+                continue
+            if end and now - first >= limit_s:
+                is_ended = True
+                turn.interrupt()
+                outcome = TextDelta(outcome.delta[:end])
+        yield outcome

@@ -38,8 +38,12 @@ class InfillSessions:
         return best if best and best.length >= LEAST_SHARED_TOKENS else None
 
     def add(self, session: Session, gap: Gap) -> None:
-        """Keep the session of a prompt, from when its prompt and nothing else is in its log."""
-        self._kept[session] = Asked(gap, len(session.log))
+        """Keep the session of a prompt, from when its prompt and nothing else is in its log.
+
+        One with next to no text takes no place: llama.vim asks for such every second.
+        """
+        if len(session.log) >= LEAST_SHARED_TOKENS:
+            self._kept[session] = Asked(gap, len(session.log))
 
     def expected(self, source: Source | None, prefix: str, token_bytes: Callable[[int], bytes]) -> str:
         """Return the rest of the last suggestion if what was typed since then is how it begins, else ""."""
@@ -52,6 +56,8 @@ class InfillSessions:
 
     def outdated(self, latest: Session) -> list[Session]:
         """Return the sessions to close now that `latest` is done, and forget them."""
+        if latest not in self._kept:
+            return [latest]
         source = latest.source
         replaced = source.session if source and 2 * source.length >= len(source.session.log) else None
         idle = [session for session in self._kept if not session.is_busy and session is not latest]
