@@ -1,7 +1,7 @@
 """Real programs from PyPI for tests: exact versions, installed once into the user's cache, beside ours.
 
 Owns installing, and the words with which a test is skipped where that cannot be done. Nothing is installed
-into our own environment.
+into the environment.
 """
 
 import fcntl
@@ -16,8 +16,6 @@ from vivace.child_python import module_command
 from vivace.config import load_settings
 
 INSTALL_S = 240
-LONG_INSTALL_S = 500  # of a program with a hundred packages; less than a test may take
-QUIET = ("--quiet", "--disable-pip-version-check", "--no-input")
 
 
 def python_path(*packages: str) -> str:

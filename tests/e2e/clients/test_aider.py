@@ -1,7 +1,5 @@
 """aider from PyPI, over chat completions: one message, and a file that is changed."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.e2e import pypi
@@ -15,11 +13,11 @@ pytestmark = pytest.mark.thorough  # tests/server/transport/test_recorded_client
 
 
 @pytest.fixture(scope="session")
-def program() -> Path:
-    return pypi.command("aider-chat", VERSION, "aider")
+def program() -> str:
+    return pypi.command("aider", f"aider-chat=={VERSION}")
 
 
-def test_aider_edits_a_file(program: Path, stage: Stage) -> None:
+def test_aider_edits_a_file(program: str, stage: Stage) -> None:
     """One request, and its search and replace block is applied."""
     file = stage.work / "a.py"
     file.write_text("import os\nx = 1\n")
