@@ -1,8 +1,8 @@
 """Fill the reference pages from the code. `.venv/bin/python docs/generate.py` writes, `--check` compares.
 
-Owns what stands between `<!-- generated: NAME -->` and `<!-- end -->` in docs/reference/*.md. The texts are
-the code's own: docstrings, help strings, and the comments of fields (above a field or behind it). Does not
-own the prose around them. `tests/docs/test_reference.py` runs `--check`.
+Owns what stands between `<!-- generated: NAME -->` and `<!-- end -->` in docs/reference/*.md, and all of
+vivace.1 (`man_page`). The texts are the code's own: docstrings, help strings, and the comments of fields
+(above a field or behind it). Does not own the prose around them. `tests/docs/test_reference.py` compares.
 """
 
 import ast
@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from code_shapes import SOURCE, Field, Shape, fields_table, section, shapes, table, told_table
+from man_page import man_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
+MANUAL = ROOT / "docs" / "vivace.1"
 OURS = "Ours: "  # begins the comment of a field that OpenAI's API does not have
 REGION = re.compile(r"(<!-- generated: ([\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -358,6 +360,12 @@ def filled(text: str) -> str:
     return REGION.sub(lambda found: f"{found[1]}\n{REGIONS[found[2]]()}\n\n{found[3]}", text)
 
 
+def _manual() -> str:
+    from vivace.cli.main import app
+
+    return man_page(app)
+
+
 def main(arguments: list[str]) -> int:
     is_check = arguments == ["--check"]
     if arguments and not is_check:
@@ -367,6 +375,9 @@ def main(arguments: list[str]) -> int:
     used = {name for text in pages.values() for _, name, _ in REGION.findall(text)}
     assert used == REGIONS.keys(), f"no page shows {REGIONS.keys() - used}"
     stale = {page: new for page, text in pages.items() if (new := filled(text)) != text}
+    manual = _manual()
+    if not MANUAL.exists() or MANUAL.read_text("utf-8") != manual:
+        stale[MANUAL] = manual
     for page, new in stale.items():
         if not is_check:
             page.write_text(new, "utf-8")

@@ -49,7 +49,14 @@ def doctor(as_json: bool, quick: bool, tunes: bool, with_costly: bool) -> int:
         return DONE
     if with_costly:
         raise UsageError("--all goes with --tune.", "Run `vivace doctor --tune --all`.")
-    findings = [*_machine(), *_places(settings), *_model(settings), *_tiers(settings), *_server(settings)]
+    findings = [
+        *_machine(),
+        _installation(),
+        *_places(settings),
+        *_model(settings),
+        *_tiers(settings),
+        *_server(settings),
+    ]
     if not quick and not settings.is_elsewhere(settings.model):
         findings += _speed(settings)
     problems = [finding for finding in findings if finding.remedy]
@@ -85,6 +92,12 @@ def _machine() -> list[Finding]:
         "Less than 3 GB: close something, or use --model smollm2-135m." if available < needed else "",
     )
     return [cpu, memory]
+
+
+def _installation() -> Finding:
+    from vivace.installation import find_installation
+
+    return Finding("installed", str(find_installation()))
 
 
 def _places(settings: "Settings") -> list[Finding]:
