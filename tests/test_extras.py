@@ -1,5 +1,6 @@
 """`vivace extras`: what is listed, and what would be installed."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from click.testing import CliRunner
 
 from vivace.cli.commands.extras import extras
 from vivace.errors import StartError, UsageError
-from vivace.extras import CLONE, EXTRAS, Extra, find_extra, install_command
+from vivace.extras import CLONE, EXTRAS, Extra, find_extra, install, install_command
 
 
 def say(*arguments: str) -> str:
@@ -47,3 +48,11 @@ def test_without_a_clone_or_a_package_nothing_is_guessed(tmp_path: Path) -> None
     """A package of our name that is not ours must never be installed."""
     with pytest.raises(StartError, match="not known how"):
         install_command(find_extra("cuda"), tmp_path)
+
+
+def test_an_environment_without_pip_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uv's environments have none: the extra is named when Vivace is installed."""
+    monkeypatch.setitem(sys.modules, "pip", None)
+    with pytest.raises(StartError, match="no pip") as refused:
+        install(find_extra("mcp"))
+    assert "'.[mcp]'" in refused.value.hint

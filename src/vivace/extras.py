@@ -73,7 +73,12 @@ def install_command(extra: Extra, clone: Path = CLONE) -> list[str]:
 
 
 def install(extra: Extra) -> None:
-    """Run pip, which shows what it does; `StartError` if it fails."""
+    """Run pip, which shows what it does; `StartError` if it fails, or if there is none."""
+    if importlib.util.find_spec("pip") is None:
+        raise StartError(
+            "There is no pip in this environment.",
+            f"uv makes such: name the extra in the clone, uv tool install --reinstall '.[{extra.name}]'.",
+        )
     if subprocess.run(install_command(extra), check=False).returncode:
         raise StartError(
             f"pip could not install the extra {extra.name}.",
