@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -125,6 +126,19 @@ async def test_the_faces_socket_opens_with_the_cookie_and_the_origin(inside: Ins
     assert await opened(inside.address, cookie, origin="http://evil.example") == 403
     assert await opened(inside.address, cookie, origin="null") == 403
     assert await opened(inside.address, cookie, origin=f"http://127.0.0.1:{inside.address.port + 1}") == 403
+
+
+async def test_the_app_opens_in_the_folder_of_the_command(inside: Inside, tmp_path: Path) -> None:
+    """The folder comes with the session; one that is no path is not taken."""
+    ours, url = (
+        f"http://127.0.0.1:{inside.address.port}",
+        f"ws://127.0.0.1:{inside.address.port}/v1/vivace/faces",
+    )
+    for given, expected in ((str(tmp_path), str(tmp_path)), ("not/absolute", str(Path.home()))):
+        headers = {"Cookie": await entered(inside.address, given)}
+        async with connect(url, additional_headers=headers, origin=ours, proxy=None) as connection:  # type: ignore[arg-type]
+            await connection.send('{"id": 1, "do": "hello"}')
+            assert json.loads(await connection.recv())["ok"]["folder"] == expected
 
 
 async def test_the_cookie_opens_nothing_else(inside: Inside) -> None:

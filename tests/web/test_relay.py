@@ -14,6 +14,8 @@ from tests.web.facing import facing
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
+from vivace.protocol.face_frames import framed
+from vivace.web.host import Host
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -134,3 +136,20 @@ async def test_a_stopped_server_stays_stopped(start_own: Settings, folder: Path)
         assert face.connection.close_code == 1012
     await asyncio.to_thread(until, lambda: not is_alive(pid))
     assert await asyncio.to_thread(warm.find_server, start_own) is None
+
+
+async def test_a_host_without_faces_ends(settings: Settings, tmp_path: Path) -> None:
+    """It ends by itself, and takes its socket along; while a face is here it stays."""
+    socket_file = tmp_path / "faces.sock"
+    host = Host(settings, idle_s=0.2, grace_s=0.05)
+    serving = asyncio.create_task(host.serve(socket_file))
+    await asyncio.to_thread(until, lambda: socket_file.exists())
+    _, writer = await asyncio.open_unix_connection(str(socket_file))
+    writer.write(framed(b"{}"))
+    await asyncio.to_thread(until, lambda: host.faces)
+    await asyncio.sleep(0.5)
+    assert not serving.done()
+    writer.close()
+    async with asyncio.timeout(60):
+        await serving
+    assert not socket_file.exists()

@@ -8,6 +8,7 @@ agent's: it is called for every token, so it only puts things into outboxes. Doe
 import asyncio
 import secrets
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from vivace.agent.conversation.transcript.recording import records_of
@@ -18,7 +19,7 @@ from vivace.agent.edits.write.live_diff import LiveDiff as AgentDiff
 from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
-from vivace.agent.talk_events import PromptWarmed
+from vivace.agent.talk_events import ModelChanged, OptionsChanged, PromptWarmed, Renamed
 from vivace.agent.turn_events import TurnEnded, TurnStarted
 from vivace.web.messages.events import AnyEvent, AnyTransient, EventFrame, LiveDiff, LiveWarm
 from vivace.web.questions import Questions
@@ -36,6 +37,7 @@ class Broadcast:
         self.conversation, self.edit = "", ""  # which of both it is, and its id
         self.epoch = secrets.token_hex(6)
         self.seq = 0
+        self.on_change: Callable[[], None] = lambda: None  # what every face shows of it is another
         self.listeners: dict[Listener, None] = {}
         self.questions = Questions(self.tell)
         self._kept: deque[EventFrame] = deque(maxlen=KEPT_EVENTS)
@@ -52,6 +54,10 @@ class Broadcast:
                 self._grow(event)
             case PromptWarmed(warm_tokens=warm, prompt_tokens=prompt):
                 self.tell(LiveWarm(warm_tokens=warm, prompt_tokens=prompt))
+            case OptionsChanged() | ModelChanged() | Renamed():
+                for record in records_of(event):
+                    self.tell(record)
+                self.on_change()
             case _:
                 self._note_place(event)
                 for record in records_of(event):

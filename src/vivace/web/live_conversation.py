@@ -11,6 +11,8 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from vivace.agent.conversation.talk import Talk
 from vivace.agent.effort import Effort
 from vivace.agent.options import Approval
@@ -45,6 +47,7 @@ class LiveConversation:
     def use_talk(self, talk: Talk) -> None:
         """Begin with this conversation."""
         self.talk, self.broadcast.conversation = talk, talk.id
+        self.broadcast.on_change = self._tell_state
         talk.follow()
         self.prepare()
 
@@ -217,24 +220,24 @@ class LiveConversation:
 
     def use(self, model: str | None, effort: Effort | None, policy: str | None, approval: str | None) -> None:
         """Use these from the next turn on."""
-        mode = mode_named(policy) if policy is not None else None
-        if effort is not None:
-            self.talk.effort = effort
-        if mode is not None:
-            self.talk.policy = mode.policy
-        if approval is not None:
-            self.talk.approval = APPROVALS[approval]
+        given = {
+            "effort": effort,
+            "policy": mode_named(policy).policy if policy is not None else None,
+            "approval": APPROVALS[approval] if approval is not None else None,
+        }
+        changes = {name: value for name, value in given.items() if value is not None}
+        options = msgspec.structs.replace(self.talk.options, **changes)
+        if options != self.talk.options:
+            self.talk.use(options)
         if model is not None and model != self.talk.model:
             self.talk.model = model
             self._is_ready = False
             self._window_tokens = 0
             self.prepare()
-        self._tell_state()
 
     async def rename(self, title: str) -> None:
         """Give the conversation a title. Every face is told."""
         await self.talk.rename(title)
-        self._tell_state()
 
     # ---- the end ------------------------------------------------------------------------------------
 
