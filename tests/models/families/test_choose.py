@@ -31,6 +31,8 @@ CHATML = "{{- '<|im_start|>' + message.role + '\\n' }}"
         (CHATML + "<function=example> enable_thinking", "qwen3-coder-thinking"),
         ("{{- '<|start_header_id|>system<|end_header_id|>' }}", "llama3"),
         ("<|start|>system<|message|> <|channel|>analysis", "harmony"),
+        ("[INST] [TOOL_CALLS] + name + [ARGS]", "mistral"),
+        ("[INST] [TOOL_CALLS] + name + [CALL_ID] + id + [ARGS]", "chatml"),  # which it is not: it is refused
         ("qwen2", "qwen2.5"),
         ("qwen3moe", "qwen3"),
         ("gpt-oss", "harmony"),
@@ -72,9 +74,12 @@ def test_a_file_of_the_users_tells_it_itself(tmp_path: Path) -> None:
 def test_each_family_finds_its_tokens() -> None:
     """The vocabulary of a family's models is enough to make it."""
     for name, make in FAMILIES.items():
-        tokenizer = {"llama3": tokenizers.llama(), "harmony": tokenizers.harmony()}.get(
-            name, tokenizers.chatml()
-        )
+        special = {
+            "llama3": tokenizers.llama(),
+            "harmony": tokenizers.harmony(),
+            "mistral": tokenizers.mistral(),
+        }
+        tokenizer = special.get(name, tokenizers.chatml())
         family = make(tokenizer)
         assert set(family.stop_tokens) <= {256 + place for place in range(len(tokenizer.names))}
     assert isinstance(FAMILIES["llama3"](tokenizers.llama()), Llama3)

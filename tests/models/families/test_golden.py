@@ -1,7 +1,8 @@
 """What families write, against what the models' own chat templates write.
 
 The texts in `families/golden` were made once with the official templates. For Qwen2.5 the example of a call
-has one brace where Qwen2.5-Coder's template has two; for Llama 3 tools are in the system message. Real
+has one brace where Qwen2.5-Coder's template has two; for Llama 3 tools are in the system message. Those of
+Mistral were made with mistral-common 1.13.0 (`InstructTokenizerV13`), which its models are trained with. Real
 tokenizers must give the same tokens as those texts with their control tokens parsed.
 """
 
@@ -18,6 +19,7 @@ from vivace.models.catalog import QWEN
 from vivace.models.families.base import Entry, Family, Message, OutputSpec, Thought, Tool
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
+from vivace.models.families.mistral import Mistral
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import QWEN_SYSTEM, SMOLLM_SYSTEM, Qwen25
@@ -48,6 +50,9 @@ def family_of(name: str) -> tuple[NamedTokenizer, Family]:
             return chatml, Qwen3(chatml)
         case "qwen3coder":
             return chatml, Qwen3Coder(chatml)
+        case "mistral":
+            mistral = tokenizers.mistral()
+            return mistral, Mistral(mistral)
     llama = tokenizers.llama()
     return llama, Llama3(llama)
 
@@ -57,15 +62,15 @@ def family_of(name: str) -> tuple[NamedTokenizer, Family]:
     [
         *(
             (f"{name}-tools", talk.WHOLE, talk.TOOLS, OutputSpec())
-            for name in ("qwen25", "qwen3", "qwen3coder")
+            for name in ("qwen25", "qwen3", "qwen3coder", "mistral")
         ),
         *(
             (f"{name}-no-system", BARE, talk.TOOLS, OutputSpec())
-            for name in ("qwen25", "qwen3", "qwen3coder")
+            for name in ("qwen25", "qwen3", "qwen3coder", "mistral")
         ),
         *(
             (f"{name}-{kind}", entries, (), OutputSpec())
-            for name in ("qwen25", "smollm2", "qwen3", "qwen3coder", "llama3")
+            for name in ("qwen25", "smollm2", "qwen3", "qwen3coder", "llama3", "mistral")
             for kind, entries in (("plain", PLAIN), ("bare", BARE))
         ),
         ("qwen3-no-thinking", talk.BEGIN, (), OutputSpec(effort="low")),
@@ -111,6 +116,19 @@ def test_qwen_gets_the_tokens_of_its_own_template(
     family = Qwen25(tokenizer, default_system=QWEN_SYSTEM)
     expected = special_tokens(tokenizer, (GOLDEN / f"qwen25-{golden}.txt").read_text())
     assert prompt(family, entries, tools) == expected
+
+
+@pytest.mark.parametrize(
+    ("golden", "entries", "tools"),
+    [("tools", talk.WHOLE, talk.TOOLS), ("no-system", BARE, talk.TOOLS), ("plain", PLAIN, ())],
+)
+def test_mistral_gets_the_tokens_of_its_own_template(
+    tmp_path: Path, golden: str, entries: list[Entry], tools: tuple[Tool, ...]
+) -> None:
+    """With llama.cpp's tokenizer: each mark is the one control token that it has for it."""
+    tokenizer = tokenizers.real_tokenizer(tmp_path / "v.gguf", tokenizers.MISTRAL, end="</s>")
+    expected = special_tokens(tokenizer, (GOLDEN / f"mistral-{golden}.txt").read_text())
+    assert prompt(Mistral(tokenizer), entries, tools) == expected
 
 
 @pytest.mark.parametrize(("golden", "entries"), [("plain", PLAIN), ("bare", BARE)])

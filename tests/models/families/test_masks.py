@@ -14,6 +14,7 @@ from vivace.engine.wire.frames import Grammar as Frame
 from vivace.models import gguf_vocab
 from vivace.models.families.base import Family, OutputSpec, Tool
 from vivace.models.families.harmony.family import Harmony
+from vivace.models.families.mistral import Mistral
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import Qwen25
@@ -116,3 +117,20 @@ def test_gpt_oss_says_its_markers_as_tokens(harmony: House) -> None:
     assert harmony.said(family, QUICK, call.removeprefix("commentary to=")) == [CALLED]
     one = OutputSpec(tools=TOOLS[:1], choice="required", effort="none")
     assert harmony.said(family, one, '{"city": "Oslo"}<|call|>') == [CALLED]
+
+
+@pytest.fixture(scope="module")
+def mistral(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    path = tmp_path_factory.mktemp("mistral") / "v.gguf"
+    house = House(real_tokenizer(path, tokenizers.MISTRAL, end="</s>"), 258 + len(tokenizers.MISTRAL))
+    yield house
+    house.grammars.close()
+
+
+def test_mistral_is_held_to_a_call_that_is_begun_for_it(mistral: House) -> None:
+    """The name and both marks are written; what the schema forbids is masked."""
+    family = Mistral(mistral.tokenizer)
+    one = OutputSpec(tools=TOOLS[:1], choice="required")
+    assert mistral.said(family, one, '{"city": "Oslo"}</s>') == [CALLED]
+    with pytest.raises(AssertionError, match="stops before"):
+        mistral.said(family, one, '{"n": 1}</s>')

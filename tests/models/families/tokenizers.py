@@ -20,6 +20,10 @@ LLAMA = (
 HARMONY = (
     "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>", "<|message|>", "<|call|>",
 )  # fmt: skip
+MISTRAL = (
+    "<s>", "</s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[INST]",
+    "[/INST]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[ARGS]",
+)  # fmt: skip
 
 
 class NamedTokenizer:
@@ -66,6 +70,10 @@ def llama() -> NamedTokenizer:
 
 def harmony() -> NamedTokenizer:
     return NamedTokenizer(HARMONY, ends=["<|return|>", "<|call|>"])
+
+
+def mistral() -> NamedTokenizer:
+    return NamedTokenizer(MISTRAL, ends=["</s>"])
 
 
 def real_tokenizer(

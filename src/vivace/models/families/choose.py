@@ -13,6 +13,7 @@ from vivace.models.catalog import pinned
 from vivace.models.families.base import Family
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
+from vivace.models.families.mistral import Mistral
 from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import QWEN_SYSTEM, SMOLLM_SYSTEM, Qwen25
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
     "qwen3-coder": Qwen3Coder,
     "qwen3-coder-thinking": lambda tokenizer: Qwen3Coder(tokenizer, thinking="optional"),
     "llama3": Llama3,
+    "mistral": Mistral,
     "harmony": Harmony,
 }
 ARCHITECTURES = {
@@ -51,8 +53,8 @@ def family_for(tokenizer: Tokenizer, model_name: str, template: str = "") -> Fam
     except (StartError, ValueError) as error:
         raise StartError(
             f"The chat format of {model_name} is not known.",
-            "Its vocabulary has no tokens of a format that Vivace speaks: ChatML (Qwen), Llama 3 or harmony "
-            "(gpt-oss). Choose a model from `vivace models`.",
+            "Its vocabulary has no tokens of a format that Vivace speaks: ChatML (Qwen), Llama 3, Mistral "
+            "(Devstral) or harmony (gpt-oss). Choose a model from `vivace models`.",
         ) from error
 
 
@@ -70,6 +72,7 @@ def is_known(template: str) -> bool:
     is_harmony = "<|start|>" in template and "<|channel|>" in template
     return (
         is_harmony
+        or _is_mistral(template)
         or any(mark in template for mark in ("<|im_start|>", "<|start_header_id|>"))
         or template in ARCHITECTURES
     )
@@ -81,6 +84,8 @@ def kind_of(template: str) -> str:
         return "harmony"
     if "<|start_header_id|>" in template:
         return "llama3"
+    if _is_mistral(template):
+        return "mistral"
     if "<|im_start|>" not in template:
         return ARCHITECTURES.get(template, "chatml")
     is_optional = "enable_thinking" in template
@@ -95,6 +100,11 @@ def kind_of(template: str) -> str:
     if "named SmolLM" in template:
         return "smollm2"
     return "qwen3-instruct" if "<tool_response>" in template else "chatml"
+
+
+def _is_mistral(template: str) -> bool:
+    """Return whether calls are written as since version 13: before, they had an id or were a list."""
+    return "[TOOL_CALLS]" in template and "[ARGS]" in template and "[CALL_ID]" not in template
 
 
 def template_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Messages in a frame: a header with the role, text, an end token. The common part of ChatML and Llama 3.
+"""Messages in a frame: what stands before, text, an end token. Common to ChatML, Llama 3 and Mistral.
 
 Owns the order of messages, and the message that a log ends inside of: an answer that was interrupted, or one
 that was begun for the model. It is closed before the next message and never rendered again. Does not own the
@@ -22,7 +22,7 @@ from vivace.models.families.interruption import tell_interruptions
 from vivace.models.families.token_writer import TemplateText, TokenWriter, guarded, silent_markers
 from vivace.models.tokenizer import Tokenizer
 
-Pieces = Sequence[str]  # `TemplateText`, or text of users, tools and models
+Pieces = Sequence[str]  # `TemplateText`, `ControlName`, or text of users, tools and models
 
 
 class OpenMessage(NamedTuple):
@@ -116,6 +116,10 @@ class FramedFamily:
     def head(self, out: TokenWriter, role: str, *, is_first: bool) -> None:
         """Write what stands before a message's text."""
         raise NotImplementedError
+
+    def end_of(self, role: str) -> int:  # noqa: ARG002
+        """Return the token that ends a message of this role."""
+        return self.end
 
     def split(self, tokens: Sequence[int]) -> OpenMessage:
         """Read a message from the token after `start`, without its end."""
@@ -239,5 +243,5 @@ class MessageWriter:
         if self._role:
             if self._left_open and self._role == "assistant" and self._kind in ("", "text"):
                 self._out.text(*self._family.closing(self._left_open.text))
-            self._out.control(self._family.end)
+            self._out.control(self._family.end_of(self._role))
         self._role, self._kind, self._left_open = "", "", None

@@ -18,6 +18,12 @@ class TemplateText(str):
     __slots__ = ()
 
 
+class ControlName(str):
+    """The name of a control token that stands in the middle of a message."""
+
+    __slots__ = ()
+
+
 def guarded(tokenizer: Tokenizer, markers: Sequence[str]) -> tuple[str, ...]:
     """Return the markers that `encode` turns into one token."""
     return tuple(name for name in markers if len(tokenizer.encode(name)) == 1)
@@ -47,7 +53,9 @@ class TokenWriter:
 
     def text(self, *pieces: str) -> None:
         for piece in pieces:
-            if isinstance(piece, TemplateText) or not any(name in piece for name in self._guarded):
+            if isinstance(piece, ControlName):
+                self.control(self._tokenizer.control(piece))
+            elif isinstance(piece, TemplateText) or not any(name in piece for name in self._guarded):
                 self._run.append(piece)
             else:
                 self._quote(piece)

@@ -57,6 +57,15 @@ CURATED: tuple[Curated, ...] = (
         active_share=0.11,  # 3.3 of 30.5 billion parameters
     ),
     Curated(
+        name="devstral-small",
+        title="Devstral Small 2507 24B, Q4_K_M",
+        hub=HubName("unsloth/Devstral-Small-2507-GGUF", "Q4_K_M"),
+        size_bytes=14_330_000_000,
+        licence="Apache-2.0",
+        context_tokens=131_072,
+        purpose="tools and long tasks in repositories",
+    ),
+    Curated(
         name="gpt-oss-20b",
         title="gpt-oss 20B, MXFP4",
         hub=HubName("ggml-org/gpt-oss-20b-GGUF", "MXFP4"),

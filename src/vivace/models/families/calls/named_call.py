@@ -1,0 +1,78 @@
+"""A call as its name and its arguments, `NAME[ARGS]{…}` behind a token that opens it (Mistral).
+
+Owns reading such a call while it comes, and its grammar. Both marks are control tokens; a parser gets them by
+name.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from vivace.models.families.base import Tool
+from vivace.models.families.calls.json_call import Arguments, JsonCall
+from vivace.models.families.calls.lark_grammar import TEXT, arguments_rule, literal
+from vivace.models.families.calls.scanning import begun, past_space
+
+CALL, ARGS = "[TOOL_CALLS]", "[ARGS]"
+MAX_NAME = 256  # characters; what is longer is no name
+
+
+class NamedCall(JsonCall):
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        super().__init__(tools)
+        self._head = ""  # of the name, what has come of it
+        self._arguments = Arguments(self)
+        self._is_inside = False  # of the arguments
+
+    def feed(self, text: str, at: int) -> int:
+        start = at
+        if not self.has_begun:
+            at = self._read_name(text, at)
+        if self.has_begun and not self._is_inside:
+            at = past_space(text, at)
+            self._is_inside = at < len(text)
+        if self._is_inside and at < len(text):
+            at = self._arguments.feed(text, at)
+            if self._arguments.is_over and self._check():
+                self._end()
+                self.is_over = True
+            self.is_wrong = self._arguments.is_wrong or (self._arguments.is_over and not self.is_over)
+        self._raw.append(text[start:at])
+        return at
+
+    def _read_name(self, text: str, at: int) -> int:
+        end = text.find(ARGS, at)
+        if end < 0:
+            end = len(text) - begun(text, at, (ARGS,))
+            self._head += text[at:end]
+            self.is_wrong = len(self._head) > MAX_NAME
+            return end
+        self._tool = self._tools.get((self._head + text[at:end]).strip())
+        if self._tool is None:
+            self.is_wrong = True
+        else:
+            self._begin()
+        return end + len(ARGS)
+
+
+class NamedForm:
+    """The grammar of such calls. No grammar may have control tokens, so in it the marks are letters.
+
+    So a model is not held to the schemas of tools that it only may call: it would have to spell the marks.
+    """
+
+    def holds(self, tool: Tool) -> bool:
+        del tool
+        return False
+
+    def opener(self) -> str:
+        return literal(CALL)
+
+    def calls(self, tools: Sequence[Tool], *, is_parallel: bool) -> list[str]:
+        more = f"({self.opener()} call)*" if is_parallel else ""
+        ways = " | ".join(f"{literal(tool.name + ARGS)} args_{i}" for i, tool in enumerate(tools))
+        rules = [f"args_{i}: {arguments_rule(tool)}" for i, tool in enumerate(tools)]
+        return [f"calls: call {more}", f"call: {ways}", *rules]
+
+    def free(self, tools: Sequence[Tool], *, is_parallel: bool) -> list[str]:
+        many = "*" if is_parallel else "?"
+        rules = self.calls(tools, is_parallel=False)
+        return [f"free: TEXT ({self.opener()} calls){many}", TEXT, *rules]
