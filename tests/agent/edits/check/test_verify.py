@@ -152,3 +152,20 @@ def test_ordinary_comments_are_fine(comment: str) -> None:
 def test_result_must_be_text() -> None:
     """A NUL in the answer is a problem, not an exception."""
     assert "text file" in problems("a.txt", "a\n", None, "a\0b\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("def main(x):\n    return x\n", "The function main is in the file already, at line 9."),
+        ("@overload\ndef main(x):\n    return x\n", ""),
+        ("def other(x):\n    return x\n", ""),
+    ],
+)
+def test_something_new_has_a_new_name(answer: str, found: str) -> None:
+    """A second definition of a name that the file has would silently take the place of the first."""
+    source = source_from_bytes(Path("a.py"), CLASS.encode())
+    language = language_for(source.path)
+    unit = new_unit_after(list_units(source, language)[-1])
+    new = splice(source, unit.first_line, unit.last_line, "\n\n" + answer)
+    assert " | ".join(verify(source, language, unit, new, "add it")) == found

@@ -82,7 +82,7 @@ async def test_a_new_unit_is_a_candidate_only_where_something_is_added() -> None
     """`new after` is offered for "add …" and not for "fix …"."""
     scorer = Scorer()
     await found(scorer, "fix the sum")
-    await found(scorer, "add logging")
+    await found(scorer, "add refunds")
     assert "new after" not in scorer.asked[0]
     assert "new after" in scorer.asked[1]
 
@@ -197,6 +197,26 @@ def test_phrases_that_ask_for_something_new_or_for_everything(
     """Some phrases leave no doubt."""
     assert (evidence.nats_for_new(instruction) > 0) == new
     assert (evidence.nats_for_file(instruction) > 0) == whole
+
+
+@pytest.mark.parametrize(
+    ("instruction", "may"),
+    [
+        ("let pay return None for an empty cart, and add type hints", False),
+        ("add a docstring to pay", False),
+        ("add an optional parameter currency", False),
+        ("add missing error handling to pay", False),
+        ("add a field price to Cart", False),
+        ("add a check function for prices", True),
+        ("add logging to pay and write a helper for refunds", True),
+        ("add type hints, then add a refund", True),
+        ("add a test case for pay", True),
+        ("add a refund", True),
+    ],
+)
+def test_what_is_added_to_code_that_is_there_is_nothing_new(instruction: str, may: bool) -> None:
+    """Type hints go into a function, a refund may be one."""
+    assert evidence.may_add(instruction) == may
 
 
 def test_the_prompt_ends_inside_the_answer() -> None:

@@ -132,6 +132,8 @@ def _name_problems(
     source: SourceFile, language: Language, unit: Unit, after: SourceFile, instruction: str
 ) -> list[str]:
     shift = len(after.lines) - len(source.lines)
+    if unit.kind == "new" and language is PYTHON:
+        return _twice_problem(source, unit, after, shift)
     old = _inside(list_units(source, language), unit.first_line, unit.last_line)
     new = _inside(list_units(after, language), unit.first_line, unit.last_line + shift)
     own = next((found for found in old if found.qualified_name == unit.qualified_name), None)
@@ -142,6 +144,16 @@ def _name_problems(
             names = ", ".join(list(lost)[:6])
             problems.append(f"The answer lost {names}, which the instruction did not ask for.")
     return problems
+
+
+def _twice_problem(source: SourceFile, unit: Unit, after: SourceFile, shift: int) -> list[str]:
+    """Return a problem if what is new has a name that is there and no decorator, as a setter has."""
+    known = {one.qualified_name: one for one in list_units(source, PYTHON)}
+    for one in _inside(list_units(after, PYTHON), unit.first_line, unit.last_line + shift):
+        if one.qualified_name in known and not after.lines[one.first_line - 1].lstrip().startswith("@"):
+            was = known[one.qualified_name]
+            return [f"The {was.kind} {was.qualified_name} is in the file already, at line {was.first_line}."]
+    return []
 
 
 def _inside(units: list[Unit], first_line: int, last_line: int) -> list[Unit]:

@@ -18,13 +18,23 @@ NAMED_NATS = 0.7  # a word of the unit's own name
 FILE_NATS = 3.0  # "everywhere", "all functions"
 NEW_NATS = 8.0  # "add a method": as good as certain
 _THINGS = (
-    r"(function|method|class|property|test|helper|struct|enum|type|trait|interface|subclass|constructor)"
+    r"(function|method|class|property|test|helper|struct|enum|type(?! (?:hint|annotation))|trait|interface"
+    r"|subclass|constructor)"
 )
 _ADDING = re.compile(
     r"\b(add|create|write|implement|introduce|define|new|extract|generate|insert|make an?)\b", re.I
 )
 _NEW = re.compile(
     rf"\b(add|create|write|implement|define)\b (an?|another|one|two)? ?(new )?{_THINGS}\b", re.I
+)
+# What is added to code that is there: "add type hints", "add a parameter".
+_ADDED_INSIDE = re.compile(
+    r"(?:\s+[\w'`-]+){0,3}?\s+(?:(?:type|return) (?:hint|annotation|type)s?|hints?|annotations?|docstrings?"
+    r"|documentation|comments?|logging|log (?:line|message|statement)s?|(?:error|exception) handling"
+    r"|validation|checks?|guards?|param(?:eter)?s?|arg(?:ument)?s?|defaults?|fields?|attributes?|imports?|decorators?"
+    r"|assert(?:ion)?s?|conditions?|branch(?:es)?|cases?|statements?|lines?)\b"
+    rf"(?!\s+{_THINGS}\b)",
+    re.I,
 )
 _MEMBER = re.compile(r"\b(method|property|constructor|getter|setter)\b", re.I)
 _TOP_LEVEL = re.compile(r"\b(function|class|struct|enum|trait|interface|subclass)\b", re.I)
@@ -36,7 +46,10 @@ _ENDINGS = ("ing", "ies", "ed", "es", "s", "e")
 
 def may_add(instruction: str) -> bool:
     """Return whether the instruction can mean something that does not exist yet."""
-    return _ADDING.search(request_in(instruction)) is not None
+    asked = request_in(instruction)
+    if _NEW.search(asked):
+        return True
+    return any(not _ADDED_INSIDE.match(asked, found.end()) for found in _ADDING.finditer(asked))
 
 
 def nats_for_new(instruction: str) -> float:
