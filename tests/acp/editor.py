@@ -11,18 +11,23 @@ from acp.schema import (
     AgentThoughtChunk,
     AllowedOutcome,
     ClientCapabilities,
+    CreateTerminalResponse,
     DeniedOutcome,
     FileSystemCapabilities,
     PermissionOption,
     ReadTextFileResponse,
     RequestPermissionResponse,
+    TerminalExitStatus,
+    TerminalOutputResponse,
     ToolCallProgress,
     ToolCallStart,
     ToolCallUpdate,
+    WaitForTerminalExitResponse,
 )
 
 HANG_S = 60.0
 FILES = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True))
+TERMINALS = ClientCapabilities(terminal=True)
 NOTHING = ClientCapabilities()
 
 
@@ -36,6 +41,9 @@ class FakeEditorClient:
         self.buffers: dict[str, str] = {}
         self.written: list[str] = []
         self.refuses_writes = False
+        self.terminals: list[list[str]] = []  # the commands that were run in them
+        self.released: list[str] = []
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._changed = asyncio.Event()
 
     # ---- what the agent calls -----------------------------------------------------------------------
@@ -77,6 +85,44 @@ class FakeEditorClient:
         self.written.append(path)
         self.buffers[path] = content
         await asyncio.to_thread(Path(path).write_text, content)
+
+    async def create_terminal(self, session_id: str, command: str, **given: Any) -> CreateTerminalResponse:
+        del session_id
+        self.terminals.append([command, *(given.get("args") or [])])
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *(given.get("args") or []),
+            cwd=given.get("cwd"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        self._processes[str(process.pid)] = process
+        return CreateTerminalResponse(terminal_id=str(process.pid))
+
+    async def wait_for_terminal_exit(
+        self, session_id: str, terminal_id: str, **_: Any
+    ) -> WaitForTerminalExitResponse:
+        del session_id
+        return WaitForTerminalExitResponse(exit_code=await self._processes[terminal_id].wait())
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> TerminalOutputResponse:
+        del session_id
+        process = self._processes[terminal_id]
+        assert process.stdout is not None
+        output = (await process.stdout.read()).decode()
+        status = TerminalExitStatus(exit_code=process.returncode)
+        return TerminalOutputResponse(output=output, truncated=False, exit_status=status)
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> None:
+        del session_id
+        self._processes[terminal_id].kill()
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> None:
+        del session_id
+        self.released.append(terminal_id)
+        if self._processes[terminal_id].returncode is None:
+            self._processes[terminal_id].kill()
+            await self._processes[terminal_id].wait()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         del params

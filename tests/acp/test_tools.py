@@ -1,5 +1,6 @@
 """A model that calls tools, in an editor: calls, diffs, plans and questions; MCP servers that it names."""
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.acp.conftest import Open
-from tests.acp.editor import FILES
+from tests.acp.editor import FILES, TERMINALS
 from tests.agent.conversation.talking import read
 from tests.agent.loop.working import call, calls
 from tests.agent.mcp import misbehaving
@@ -95,6 +96,36 @@ async def test_servers_of_the_editor_are_asked_for_each_call(open_wire: Open, fo
     ((updates),) = wire.client.calls.values()
     assert updates[-1].status == "completed"
     assert "from the server" in updates[-1].content[0].content.text
+
+
+async def test_a_command_without_walls_runs_in_the_editors_terminal(
+    open_wire: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a yes, without secrets of the environment; the call shows the terminal, which is given back."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
+    command = call("shell", command="echo here: $PWD; exit 3", leave_sandbox=True)
+    wire = await open_wire(capabilities=TERMINALS, steps=[command, "Done."])
+    assert await wire.prompt("run it") == "end_turn"
+    ((asked, _),) = wire.client.asked
+    assert asked.kind == "execute"
+    ((line),) = wire.client.terminals
+    assert line[:2] == ["env", "-i"]
+    assert "sk-of-the-user" not in str(line)
+    assert line[-1] == "echo here: $PWD; exit 3"
+    ((updates),) = wire.client.calls.values()
+    assert updates[-1].status == "failed"
+    assert updates[-1].content[0].terminal_id == wire.client.released[0]
+
+
+async def test_a_cancel_ends_a_command_in_the_editors_terminal(open_wire: Open) -> None:
+    """The prompt is cancelled, and the terminal is given back, which ends what runs in it."""
+    command = call("shell", command="exec sleep 600", leave_sandbox=True)
+    wire = await open_wire(capabilities=TERMINALS, steps=[command, "Done."])
+    running = asyncio.create_task(wire.prompt("run it"))
+    await wire.client.until(lambda: "terminal" in str(wire.client.calls))
+    await wire.agent.cancel(session_id=wire.session)
+    assert await running == "cancelled"
+    assert len(wire.client.released) == 1
 
 
 def test_a_server_is_what_the_settings_would_say() -> None:

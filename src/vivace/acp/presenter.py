@@ -14,6 +14,7 @@ from acp.schema import PermissionOption
 from vivace.acp.edit_call import EditCall
 from vivace.acp.link import SessionLink
 from vivace.acp.task_calls import TaskCalls
+from vivace.acp.terminals import run_in_terminal
 from vivace.acp.updates import Updates
 from vivace.agent import edit_events, talk_events, turn_events
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile
@@ -21,6 +22,8 @@ from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.sandbox.plain import run_plainly
+from vivace.agent.sandbox.run import Limits, Outcome
 from vivace.errors import VivaceError
 
 ACCEPT = PermissionOption(option_id="accept", name="Accept", kind="allow_once")
@@ -83,6 +86,12 @@ class AcpPresenter:
             is_allowed=chosen in (ALLOW.option_id, ALLOW_KEPT.option_id),
             is_kept=chosen == ALLOW_KEPT.option_id,
         )
+
+    async def run_command(self, command: Sequence[str], folder: Path, limits: Limits) -> Outcome:
+        """Run a command that left the sandbox: in a terminal of the editor's, if it offers any."""
+        if not self._link.has_terminals:
+            return await run_plainly(command, folder, limits)
+        return await run_in_terminal(self._link, command, folder, limits, self._task.show_terminal)
 
     # ---- events -----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from acp.schema import (
     AgentPlanUpdate,
     PlanEntry,
     PlanEntryStatus,
+    TerminalToolCallContent,
     ToolCallProgress,
     ToolCallStart,
     ToolCallStatus,
@@ -46,12 +47,15 @@ class TaskCalls:
         self._open: set[str] = set()  # calls that the client knows and that are not over
         self._writing: list[str] = []  # calls whose changes are written together
         self._diffs: list[Any] = []  # of what was written last
+        self._running = ""  # the call of a command that began last: they run one after the other
+        self._terminals: dict[str, Any] = {}  # that calls have shown
 
     def show(self, step: AnyStep, folder: Path) -> None:
         match step:
             case steps.TextGrew(text=text):
                 self._updates.say(text)
             case steps.CallStarted(call_id=call_id, tool=tool, title=title):
+                self._running = call_id if tool == "shell" else self._running
                 self._begin(call_id, tool, title, "in_progress")
             case steps.ApprovalAsked(call_id=call_id, tool=tool, title=title):
                 self._begin(call_id, tool, title, "pending")
@@ -83,6 +87,12 @@ class TaskCalls:
             content=reason,
         )
 
+    def show_terminal(self, terminal_id: str) -> None:
+        """Show the terminal in the call that runs a command."""
+        content = TerminalToolCallContent(type="terminal", terminal_id=terminal_id)
+        self._progress(self._running, "in_progress", [content])
+        self._terminals[self._running] = content
+
     def abandon(self) -> None:
         """End the calls that were cut off."""
         for call_id in sorted(self._open):
@@ -111,6 +121,8 @@ class TaskCalls:
         content: list[Any] = (
             [tool_content(text_block(output))] if output and step.tool != "update_plan" else []
         )
+        if terminal := self._terminals.pop(step.call_id, None):
+            content = [terminal]  # which shows the output
         if step.call_id in self._writing:
             content, self._diffs = [*self._diffs, *content], []  # of all calls of the turn, at the first
         self._progress(step.call_id, "completed" if step.status == "done" else "failed", content)

@@ -28,6 +28,7 @@ from vivace.agent.loop.task import Task, TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.agent.prompting import read_prompt, user
+from vivace.agent.sandbox.plain import Terminal
 from vivace.agent.tools.base import Tool
 from vivace.agent.turn_events import (
     AnswerStarted,
@@ -118,6 +119,7 @@ async def open_tool_turn(
     message = history.turns[-1].text
     desk = await open_desk(folder, message, shown, rules.policy, journal, foreign_tools=foreign_tools)
     desk.context.writes.files = files
+    desk.context.terminal = presenter if isinstance(presenter, Terminal) else None
     desk.kept = rules.kept
     desk.is_tainted |= has_strangers_text or any(turn.steps for turn in history.turns)
     before: tuple[Item, ...] = (

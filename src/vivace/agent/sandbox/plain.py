@@ -11,9 +11,19 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from vivace.agent.sandbox.run import READ_BYTES, Limits, Outcome, StoppedBy
 from vivace.redaction import without_secrets
+
+
+@runtime_checkable
+class Terminal(Protocol):
+    """A face that runs such commands itself, in a terminal that its user sees."""
+
+    async def run_command(self, command: Sequence[str], folder: Path, limits: Limits) -> Outcome:
+        """Run a command in a folder and return what came of it. Cancelled, it ends the program."""
+        ...
 
 
 async def run_plainly(command: Sequence[str], folder: Path, limits: Limits) -> Outcome:

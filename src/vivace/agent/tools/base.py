@@ -13,6 +13,7 @@ import msgspec
 
 from vivace.agent.permissions.decision import Need
 from vivace.agent.permissions.policy import Policy
+from vivace.agent.sandbox.plain import Terminal
 from vivace.agent.tools.writes import Writes
 from vivace.errors import VivaceError
 
@@ -45,6 +46,7 @@ class ToolContext:
     has_sandbox: bool
     writes: Writes = field(default_factory=Writes)
     plan: tuple[Step, ...] = ()
+    terminal: Terminal | None = None  # for commands that leave the sandbox
 
     @property
     def is_read_only(self) -> bool:

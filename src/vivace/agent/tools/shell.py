@@ -61,7 +61,8 @@ async def run_command(
     """Run a line of the shell in the workspace, inside the sandbox unless it was let out."""
     command, limits = [shutil.which("bash") or "/bin/sh", "-c", line], limits_for(seconds)
     if leaves_sandbox:
-        return await run_plainly(command, context.root, limits)
+        run = context.terminal.run_command if context.terminal else run_plainly
+        return await run(command, context.root, limits)
     workspace = Workspace(
         context.root, is_writable=not context.is_read_only, protected=context.protected_names
     )

@@ -5,6 +5,7 @@ lines (`records`) nor the file (`file`).
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,8 @@ from vivace.agent.loop import steps
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import AnyStep
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
+from vivace.agent.sandbox.plain import Terminal, run_plainly
+from vivace.agent.sandbox.run import Limits, Outcome
 from vivace.errors import WriteProblem
 
 ENDS = (turn_events.WritingEnded, turn_events.Failed, turn_events.TurnEnded, talk_events.SideEnded)
@@ -59,6 +62,11 @@ class RecordingPresenter:
         if isinstance(self._face, ApprovingPresenter):
             return await self._face.approve(asked)
         return Approval(is_allowed=False, reason=NOBODY)
+
+    async def run_command(self, command: Sequence[str], folder: Path, limits: Limits) -> Outcome:
+        """Let the face run a command in a terminal of its own, if it has any."""
+        run = self._face.run_command if isinstance(self._face, Terminal) else run_plainly
+        return await run(command, folder, limits)
 
 
 def records_of(event: AgentEvent) -> list[AnyRecord]:
