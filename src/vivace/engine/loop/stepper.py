@@ -246,16 +246,8 @@ class Stepper:
         if turn.needs_row and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         if begun:
-            self._start(turn, begun)
+            turn.start(begun)
         return PassEntry(turn, turn.spans(limit))
-
-    def _start(self, turn: Turn, begun: float) -> None:
-        session = turn.session
-        session.used = time.time()
-        turn.started = begun
-        turn.restore_s = time.perf_counter() - begun if session.restored_tokens else 0.0
-        turn.cached_tokens, turn.new_tokens = session.kv, session.pending
-        turn.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
 
     def _run(self, batch: list[PassEntry], begun: float, arrivals: Arrivals) -> None:
         passed = time.perf_counter()
@@ -329,9 +321,8 @@ class Stepper:
         """
         session, said_before = turn.session, turn.output_tokens
         session.kv += fed
-        turn.runner_s += spent_s
+        turn.count_runner_time(spent_s)
         if not said_before:
-            turn.prefill_s += spent_s
             self.tokens_prefilled += fed
         reason, fault = "", None
         try:

@@ -53,6 +53,21 @@ class Turn:
         """Apply tokens that the runner sampled itself as `device_sampling` says. Return as `apply_logits`."""
         raise NotImplementedError
 
+    def start(self, begun: float) -> None:
+        """Note what of the log is in the KV as the first pass begins. `begun`: before any was restored."""
+        session = self.session
+        session.used = time.time()
+        self.started = begun
+        self.restore_s = time.perf_counter() - begun if session.restored_tokens else 0.0
+        self.cached_tokens, self.new_tokens = session.kv, session.pending
+        self.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
+
+    def count_runner_time(self, spent_s: float) -> None:
+        """Count the time of a pass, before its results are applied."""
+        self.runner_s += spent_s
+        if self.is_prefilling:
+            self.prefill_s += spent_s
+
     def end_pass(self) -> None:
         """Free what only the last pass needed. Called after every pass, aborted or not."""
 
