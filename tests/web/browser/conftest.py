@@ -34,7 +34,8 @@ def chromium() -> Iterator["Browser"]:
 @pytest.fixture
 def page(chromium: "Browser") -> Iterator["Page"]:
     """A page that fails the test if the console has an error, a script fails or the policy is broken."""
-    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
     page.set_default_timeout(20_000)
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(f"{error.message}\n{error.stack}"))
@@ -42,7 +43,7 @@ def page(chromium: "Browser") -> Iterator["Page"]:
         "console", lambda said: problems.append(f"{said.text} {said.location}") if is_problem(said) else None
     )
     yield page
-    page.close()
+    context.close()
     assert not problems
 
 

@@ -115,3 +115,20 @@ def test_conversations_are_renamed_forked_found_and_deleted(app: "Page") -> None
     row.get_by_role("button", name="Delete").click()
     app.get_by_role("button", name="delete for ever").click()
     app.wait_for_function("count => document.querySelectorAll('.row-item').length < count", arg=count)
+
+
+def test_a_conversation_is_live_in_two_tabs(app: "Page") -> None:
+    """What is said in one tab appears in the other as it comes, and a question is closed in both."""
+    say(app, "Why is that?")
+    app.get_by_text("Hello there.").wait_for()
+    other = app.context.new_page()
+    other.goto(app.url)
+    other.get_by_text("Hello there.").wait_for()
+    say(other, "Print the title in capitals in @task.py")
+    for page in (app, other):
+        page.locator(".question").wait_for()
+    app.keyboard.press("Control+Backspace")
+    for page in (app, other):
+        page.locator(".question").wait_for(state="detached")
+        page.get_by_text("rejected", exact=True).wait_for()
+    other.close()

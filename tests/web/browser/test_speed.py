@@ -18,7 +18,7 @@ WATCH_FRAMES = """() => {
 
 def test_ten_thousand_tokens_a_second_are_drawn_once_a_frame(opened: "Page", host: ScriptedHost) -> None:
     """However many deltas come between two frames, the turn is drawn once for them, and no text is lost."""
-    tokens, rate, a_frame = 10_000, 10_000, 80
+    tokens, rate, a_frame = 10_000, 10_000, 20
     code = "```python\n" + "".join(f"value_{n} = compute({n})  # {TOKEN}\n" for n in range(400)) + "```\n\n"
     host.tell({"type": "turn.started", "turn": 1, "text": "go"}, {"type": "attempt.started"})
     host.tell({"type": "answer.delta", "text": code})
@@ -34,11 +34,10 @@ def test_ten_thousand_tokens_a_second_are_drawn_once_a_frame(opened: "Page", hos
     )
     assert written == tokens + 400
     after = opened.evaluate("() => ({...vivaceCounts})")
-    drawn, frames = after["drawings"] - before["drawings"], after["frames"] - before["frames"]
+    drawn, frames = after["drawings"] - before["drawings"], opened.evaluate("() => window.frames_ms")
     assert after["events"] - before["events"] == len(deltas) + 1
-    assert drawn <= frames
-    longest = max(opened.evaluate("() => window.frames_ms"))
-    print(f"{tokens} tokens at {rate} tok/s: {frames} frames, {drawn} drawings, longest {longest:.0f} ms")
+    assert drawn <= len(frames) + 1
+    print(f"{tokens} tokens at {rate} tok/s: {len(frames)} frames, {drawn} drawings, {max(frames):.0f} ms")
 
 
 def test_a_talk_of_five_thousand_turns_has_few_elements(page: "Page", host: ScriptedHost) -> None:

@@ -96,7 +96,10 @@ def test_a_lost_connection_is_said_and_nothing_is_doubled(opened: "Page", host: 
     host.is_away = False
     opened.wait_for_selector(".connection.connected")
     host.tell({"type": "answer.delta", "text": "three."})
-    opened.get_by_text("One, two, three.", exact=True).wait_for()
+    host.seq -= 1
+    host.tell({"type": "answer.delta", "text": "three."})  # with a number that has come already
+    host.tell({"type": "answer.delta", "text": " Four."})
+    opened.get_by_text("One, two, three. Four.", exact=True).wait_for()
     assert asked(opened, host, "conversation.open", 2)[-1] == {
         "conversation": TALK,
         "epoch": "e1",

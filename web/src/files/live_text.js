@@ -14,6 +14,7 @@ export class LiveText {
   #scores;
   #read = 0; // lines of the new text that are aligned
   #reached = 0;
+  #last = { newText: null, grown: null }; // asked for several times a frame
 
   /** `text` is the file as it was; lines count from 1, and `lastLine` is one less than `firstLine` for a new unit. */
   constructor(text, firstLine, lastLine) {
@@ -27,6 +28,11 @@ export class LiveText {
 
   /** Return the whole file with the unit's new text so far, and the line where it ends. */
   at(newText) {
+    if (this.#last.newText !== newText) this.#last = { newText, grown: this.#grow(newText) };
+    return this.#last.grown;
+  }
+
+  #grow(newText) {
     const lines = newText.split("\n");
     const partial = lines.pop();
     for (const line of lines.slice(this.#read)) this.#align(line);
