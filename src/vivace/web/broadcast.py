@@ -19,7 +19,7 @@ from vivace.agent.edits.write.live_diff import LiveDiff as AgentDiff
 from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
-from vivace.agent.talk_events import ModelChanged, OptionsChanged, PromptWarmed, Renamed
+from vivace.agent.talk_events import FacesChanged, ModelChanged, OptionsChanged, PromptWarmed, Renamed
 from vivace.agent.turn_events import TurnEnded, TurnStarted
 from vivace.web.messages.events import AnyEvent, AnyTransient, EventFrame, LiveDiff, LiveWarm
 from vivace.web.questions import Questions
@@ -54,7 +54,7 @@ class Broadcast:
                 self._grow(event)
             case PromptWarmed(warm_tokens=warm, prompt_tokens=prompt):
                 self.tell(LiveWarm(warm_tokens=warm, prompt_tokens=prompt))
-            case OptionsChanged() | ModelChanged() | Renamed():
+            case OptionsChanged() | ModelChanged() | Renamed() | FacesChanged():
                 for record in records_of(event):
                     self.tell(record)
                 self.on_change()

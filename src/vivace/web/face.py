@@ -44,7 +44,7 @@ class Face:
     def __init__(
         self, host: "Host", folder: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self.host, self.folder, self.name = host, folder, "face"
+        self.host, self.folder, self.name = host, folder, "browser"
         self.conversations: dict[str, LiveConversation] = {}
         self.edits: dict[str, LiveEdit] = {}  # that run
         self.reading: EditReading | None = None  # ahead, for the next edit

@@ -76,8 +76,11 @@ class Host:
 
     # ---- conversations ------------------------------------------------------------------------------
 
-    async def open(self, conversation_id: str, folder: Path) -> LiveConversation:
-        """Return the conversation with this id, opened if it was not; "" begins a new one in the folder."""
+    async def open(self, conversation_id: str, folder: Path, name: str) -> LiveConversation:
+        """Return the conversation with this id, opened if it was not; "" begins a new one in the folder.
+
+        `name` is what programs elsewhere that have it open call this host.
+        """
         async with self._opening:
             if live := self._conversations.get(conversation_id):
                 return live
@@ -90,7 +93,7 @@ class Host:
                     settings,
                     broadcast,
                     place,
-                    name="browser",
+                    name=name,
                     connection=Connection(settings, starts_server=False),
                     files=self.buffers.files,
                     on_moved=live.moved,

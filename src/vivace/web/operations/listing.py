@@ -38,14 +38,14 @@ async def search(face: Face, request: requests.ConversationsSearch) -> Conversat
 
 @answers(requests.ConversationsRename)
 async def rename(face: Face, request: requests.ConversationsRename) -> None:
-    live = await face.host.open(request.conversation, face.folder)
+    live = await face.host.open(request.conversation, face.folder, face.name)
     await live.rename(request.title)
     face.host.look_around()
 
 
 @answers(requests.ConversationsFork)
 async def fork(face: Face, request: requests.ConversationsFork) -> ConversationNamed:
-    live = await face.host.open(request.conversation, face.folder)
+    live = await face.host.open(request.conversation, face.folder, face.name)
     other: Talk = await live.talk.fork()
     await other.close()
     face.host.look_around()

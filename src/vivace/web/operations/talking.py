@@ -14,7 +14,7 @@ from vivace.web.operations.table import answers
 @answers(requests.ConversationOpen)
 async def open_conversation(face: Face, request: requests.ConversationOpen) -> Snapshot:
     folder = checked_folder(request.folder) if request.folder else face.folder
-    live = await face.host.open(request.conversation, folder)
+    live = await face.host.open(request.conversation, folder, face.name)
     face.conversations[live.id] = live
     return live.join(face, request.epoch, request.after)
 
