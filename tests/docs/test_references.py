@@ -18,6 +18,13 @@ def test_what_a_page_names_exists(page: Path) -> None:
     assert dead_references(page) == []
 
 
+def test_the_index_has_every_guide() -> None:
+    """A guide that nobody finds is none."""
+    guides = REPOSITORY / "docs" / "guides"
+    index = (guides / "README.md").read_text("utf-8")
+    assert [page.name for page in guides.glob("*.md") if f"({page.name})" not in index] == ["README.md"]
+
+
 @pytest.mark.parametrize(
     "reference",
     [
