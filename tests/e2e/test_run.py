@@ -89,7 +89,7 @@ def test_a_small_model_works_in_its_own_way(task_home: Home) -> None:
 
 def test_a_small_model_answers_a_question(task_home: Home) -> None:
     """The answer is the task's text, and nothing is changed."""
-    task_home.script({"": "It shows a task."})
+    task_home.script({"print(task.title)": "It shows a task.", "": "I see no code."})
     done = task_home.run("run", "What does @task.py do?", "--output-format", "stream-json")
     ended = done.event("task.ended")
     assert (ended.get("text"), ended["reason"], done.code) == ("It shows a task.", "completed", 0), done.out
