@@ -53,6 +53,7 @@ class NativeTurn:
         self.previous = previous
         self.session: Session | None = None  # from when it is known which log its prompt goes to
         self.prompt: TurnPrompt | None = None  # from when it is in the log
+        self._decoder: OutputDecoder | None = None  # the prompt's: every token needs it
         self.stored_response: StoredResponse | None = None  # from when the turn is over
         self.follows = False  # its log begins with that of `previous`
         self._thinking_tokens = request.thinking_tokens  # the most; None: no limit
@@ -116,7 +117,7 @@ class NativeTurn:
     def take_prompt(self, prompt: TurnPrompt) -> None:
         """Go on with this prompt, which is in the log now."""
         assert self.session is not None, "it has a log"
-        self.prompt, self.whole_length = prompt, len(self.session.log)
+        self.prompt, self._decoder, self.whole_length = prompt, prompt.decoder, len(self.session.log)
 
     @property
     def log_contents(self) -> LogContents:
@@ -141,10 +142,6 @@ class NativeTurn:
         self.is_answering_now = True
         if self._pause:
             self._pause()
-
-    @property
-    def _decoder(self) -> OutputDecoder | None:
-        return self.prompt.decoder if self.prompt else None
 
     @property
     def is_stopped(self) -> bool:
