@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { change, dismiss, listTalks, onEvent, openTalk, start, state } from "./app.js";
 import { files } from "./files/buffers.js";
+import { loadEditor } from "./files/highlighting.js";
 import { FilePane, followLive } from "./files/pane.js";
 import { QuickOpen, Tree } from "./files/tree.js";
 import { html } from "./html.js";
@@ -91,3 +92,5 @@ listenToKeys();
 render(html`<${Theme} /><${App} />`, document.getElementById("app"));
 start();
 focusPrompt();
+// The editor takes 100 ms to begin: now, while nothing happens, and not in the middle of an answer.
+(globalThis.requestIdleCallback ?? setTimeout)(() => loadEditor().catch(() => {}));

@@ -1,4 +1,4 @@
-"""One Chromium for all tests of the browser app, a page for each, and a host that plays."""
+"""A Chromium for each module with tests of the browser app, a page for each test, and a host that plays."""
 
 import os
 import shutil
@@ -17,9 +17,13 @@ sync_api = pytest.importorskip(
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator["Browser"]:
-    """Debian's Chromium, or the one that VIVACE_TEST_CHROMIUM names."""
+    """Debian's Chromium, or the one that VIVACE_TEST_CHROMIUM names.
+
+    It ends with the module: Playwright's event loop counts as running until then, and asynchronous tests of
+    the same worker could not begin one.
+    """
     found = (
         os.environ.get("VIVACE_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     )
