@@ -1,6 +1,7 @@
 """A model that calls tools, in an editor: calls, diffs, plans and questions; MCP servers that it names."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.acp.conftest import Open
 from tests.acp.editor import FILES, TERMINALS
-from tests.agent.conversation.talking import read
+from tests.agent.conversation.talking import read, write
 from tests.agent.loop.working import call, calls
 from tests.agent.mcp import misbehaving
 from vivace.acp.servers import server_table
@@ -26,6 +27,10 @@ def file(folder: Path) -> Path:
     file = folder / "a.py"
     file.write_text("x = 1\n")
     return file
+
+
+def has(path: Path) -> bool:
+    return path.exists()
 
 
 async def test_calls_diffs_and_the_plan_are_shown(open_wire: Open, file: Path) -> None:
@@ -96,6 +101,18 @@ async def test_servers_of_the_editor_are_asked_for_each_call(open_wire: Open, fo
     ((updates),) = wire.client.calls.values()
     assert updates[-1].status == "completed"
     assert "from the server" in updates[-1].content[0].content.text
+
+
+async def test_servers_of_the_folder_need_trust(open_wire: Open, folder: Path) -> None:
+    """A folder that a client opens is not trusted by that: its servers are not started, and that is said."""
+    pytest.importorskip("mcp", reason="needs the extra mcp")
+    server = {"command": sys.executable, "args": ["-S", misbehaving.__file__]}
+    write(folder / ".mcp.json", json.dumps({"mcpServers": {"bad": server}}))
+    wire = await open_wire(steps=["Without."])
+    assert await wire.prompt("go") == "end_turn"
+    assert wire.client.said == "Without."
+    assert "vivace trust" in wire.client.thought
+    assert not has(folder / "started")
 
 
 async def test_a_command_without_walls_runs_in_the_editors_terminal(
