@@ -59,23 +59,35 @@ async def test_sessions_are_listed_by_folder(open_wire: Open, folder: Path, tmp_
     assert not (await wire.agent.list_sessions(cwd=str(tmp_path))).sessions
 
 
-async def test_what_is_open_elsewhere_or_unknown_is_refused(
-    open_wire: Open, folder: Path, tmp_path: Path
-) -> None:
-    """With words: open already, open in another program, another folder, no such conversation."""
+async def test_what_cannot_be_loaded_is_refused(open_wire: Open, folder: Path, tmp_path: Path) -> None:
+    """With words: open here already, of another folder, no such conversation."""
     wire = await open_wire()
     await wire.prompt("Hi")
     with pytest.raises(RequestError, match="open already"):
         await wire.agent.load_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
-    other = await open_wire(begins=False)
-    with pytest.raises(RequestError, match="open in another"):
-        await other.agent.load_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
     await wire.agent.close_session(session_id=wire.session)
+    other = await open_wire(begins=False)
     with pytest.raises(RequestError, match="is about"):
         await other.agent.load_session(cwd=str(tmp_path), session_id=wire.session, mcp_servers=[])
     for name in ("20260101-000000-abcdef", "../../secret"):
         with pytest.raises(RequestError, match="no conversation"):
             await other.agent.load_session(cwd=str(folder), session_id=name, mcp_servers=[])
+
+
+async def test_a_session_that_is_open_elsewhere_is_joined(open_wire: Open, folder: Path) -> None:
+    """Another client sees what was said, then each new message with its answer, and can prompt itself."""
+    wire = await open_wire()
+    await wire.prompt("What is it?")
+    other = await open_wire(begins=False)
+    await other.agent.load_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
+    other.session = wire.session
+    assert other.client.said == "Hello there."
+    await wire.prompt("What else?")
+    await other.client.until(lambda: other.client.said == "Hello there." * 2)
+    said = [each for each in other.client.updates if each.session_update == "user_message_chunk"]
+    assert [each.content.text for each in said] == ["What is it?", "What else?"]
+    assert await other.prompt("And this?") == "end_turn"
+    await wire.client.until(lambda: wire.client.said == "Hello there." * 3)
 
 
 async def test_mode_model_and_effort_can_be_set(open_wire: Open, folder: Path) -> None:

@@ -138,6 +138,8 @@ class AcpSession:
         if name == self.talk.model:
             return
         self._settings = self._settings.having(model=name)
+        if not self.talk.is_held:
+            self.talk.model = name
         self._stop_preparing()
         self._preparing = asyncio.create_task(self._prepare())
 
@@ -237,7 +239,8 @@ class AcpSession:
         progress = _DownloadSteps(lambda words: loop.call_soon_threadsafe(self._tell_progress, words))
         settings = await asyncio.to_thread(with_model_present, self._settings, progress)
         self._settings = self.talk.connection.settings = settings
-        self.talk.model = settings.model
+        if self.talk.is_held:  # or else whoever holds it has a model for it
+            self.talk.model = settings.model
         await self.talk.connection.client()
         await self.talk.prefill(" ")
 
