@@ -37,7 +37,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
     home.script(
         {
             "area(w, h)": "w * h",
-            "say hi": "Hi there.",
+            "What is a tuple?": "It is fixed.",
             "rather short": fenced(SHORT),
             "at length": f"```python\ndef report(items):\n{LONG}\n```",
             "Task: floats": fenced(BOTH),
@@ -135,12 +135,15 @@ def test_what_is_typed_beside_the_edit_stays(window: Window) -> None:
     """Both are there in the end, and undoing all changes leaves what was typed."""
     window.open("beside.py", REPORT)
     window.go_to(3)
-    window.edit("floats")
-    window.go_to(9, 12)
-    window.type("23", delay_ms=5)
-    window.wait_for_text(BOTH.replace("VERSION = 1", "VERSION = 123"))
+    window.edit("at length")
+    window.wait(lambda: "line 1 of many" in window.text, "the edit grows in the editor")
+    window.press("Control+End")
+    window.type("LAST = 2", delay_ms=5)
+    window.edit("rather short")
+    window.wait_for_text(f"{SHORT}LAST = 2")
+    window.wait(lambda: window.lenses, "it can be decided")
     window.command("Vivace: Undo All Changes")
-    window.wait_for_text(REPORT.replace("VERSION = 1", "VERSION = 123"))
+    window.wait_for_text(f"{REPORT}LAST = 2")
 
 
 def test_what_is_typed_inside_of_the_edit_stays(window: Window) -> None:
@@ -162,9 +165,9 @@ def test_the_side_view_talks(window: Window) -> None:
     box = view.locator("textarea").first
     box.wait_for()
     assert str(window.home.work) in view.locator("body").inner_text()
-    box.fill("say hi")
+    box.fill("What is a tuple?")
     box.press("Enter")
-    view.get_by_text("Hi there.").first.wait_for()
+    view.get_by_text("It is fixed.").first.wait_for()
     window.command("View: Show Explorer")
 
 

@@ -172,7 +172,7 @@ class Window:
 
     @property
     def is_dirty(self) -> bool:
-        return self.page.locator(".tab.dirty").count() > 0
+        return self.page.locator(".tab.active.dirty").count() > 0
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + DEADLINE_S

@@ -7,6 +7,7 @@
 const fs = require("node:fs/promises");
 const vscode = require("vscode");
 const { openSocket } = require("./face");
+const { themed } = require("./theme");
 
 class View {
   /** @param {import("./server").Server} server @param {vscode.Uri} extension @param {() => string} folder */
@@ -27,7 +28,8 @@ class View {
 
   /** Return the app's page with addresses that a webview may load, and nothing else. @param {vscode.Webview} webview */
   async _html(webview) {
-    const page = await fs.readFile(vscode.Uri.joinPath(this._page, "index.html").fsPath, "utf-8");
+    const read = (/** @type {string} */ name) => fs.readFile(vscode.Uri.joinPath(this._page, name).fsPath, "utf-8");
+    const [page, css] = await Promise.all([read("index.html"), read("app/app.css")]);
     const own = webview.cspSource;
     const policy = [
       "default-src 'none'",
@@ -38,7 +40,10 @@ class View {
     ].join("; ");
     const head = `<head><meta http-equiv="Content-Security-Policy" content="${policy}" />`;
     const address = (/** @type {string} */ path) => webview.asWebviewUri(vscode.Uri.joinPath(this._page, path));
-    return page.replace("<head>", head).replace(/(href|src)="([^":]+)"/g, (_, name, path) => `${name}="${address(path)}"`);
+    return page
+      .replace("<head>", head)
+      .replace(/(href|src)="([^":]+)"/g, (_, name, path) => `${name}="${address(path)}"`)
+      .replace("</head>", `<style>${themed(css)}</style></head>`);
   }
 }
 

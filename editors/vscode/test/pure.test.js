@@ -2,10 +2,13 @@
 "use strict";
 
 const assert = require("node:assert");
+const fs = require("node:fs");
+const path = require("node:path");
 const { test } = require("node:test");
 const { Growing } = require("../src/growing");
 const { Hunks } = require("../src/hunks");
 const { difference, linesOf, merged, spliced } = require("../src/lines");
+const { themed } = require("../src/theme");
 const { Suggestions, extent, tidied } = require("../src/suggestions");
 
 const SEED = Number(process.env.SEED ?? Date.now() % 1_000_000);
@@ -162,4 +165,12 @@ test("What stands behind the cursor anyway is not suggested once more.", () => {
 
 test("Lines end at any kind of line end.", () => {
   assert.deepStrictEqual(linesOf("a\r\nb\nc"), ["a", "b", "c"]);
+});
+
+test("The app's dark and light colours are found in its style sheet.", () => {
+  const file = path.join(__dirname, "../../../src/vivace/web/static/app/app.css");
+  const rules = themed(fs.readFileSync(file, "utf-8")).split("\n");
+  assert.strictEqual(rules.length, 3);
+  for (const rule of rules) assert.match(rule, /--panel:.*--red:/);
+  assert.notStrictEqual(rules[0].split("{")[1], rules[1].split("{")[1]);
 });
