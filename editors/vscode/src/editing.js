@@ -5,6 +5,7 @@
 // both stand together, inside of it the edit stops writing and is offered for comparison.
 "use strict";
 
+const fs = require("node:fs");
 const vscode = require("vscode");
 const { Growing } = require("./growing");
 const { Hunks } = require("./hunks");
@@ -16,7 +17,7 @@ const BATCH_MS = 70;
 /**
  * @typedef {"writing" | "reviewing" | "over"} State
  * @typedef {{ changed: (edit: Editing) => void, failed: (edit: Editing, message: string) => void,
- *   conflicted: (edit: Editing) => void, measured: (measured: import("./status").Measured) => void }} Listener
+ *   told: (message: string) => void, conflicted: (edit: Editing) => void, measured: (measured: import("./status").Measured) => void }} Listener
  */
 
 class Editing {
@@ -31,6 +32,7 @@ class Editing {
     this.unit = "";
     this.hunks = new Hunks();
     this.original = this.document.getText();
+    this._path = realPath(this.document.uri.fsPath);
     this._base = linesOf(this.original); // what the host edits
     this._draft = this._base; // with the units that are whole
     this._target = this._base; // what the host has made of it so far
@@ -146,7 +148,7 @@ class Editing {
       case "question":
         return this._asked(event);
       case "edit.accepted":
-        return this._tell("edit.written");
+        return this._accepted(event.files);
       case "turn.times":
         return this._measured(event);
       case "error":
@@ -173,15 +175,32 @@ class Editing {
     this._plan();
   }
 
-  /** @param {{ question: string, kind: string, files: { path: string, new_text: string }[] }} event */
-  _asked({ question, kind, files }) {
+  /** @param {{ question: string, kind: string, files: { path: string, new_text: string }[], missing?: string[] }} event */
+  _asked({ question, kind, files, missing = [] }) {
     if (kind !== "edit") return this._tell("edit.resolve", { question, choice: "edit" });
     this._question = question;
-    const own = files.find(({ path }) => path === this.document.uri.fsPath) ?? files[0];
-    this._target = linesOf(own.new_text);
+    const own = files.find(({ path }) => this._isOwn(path));
+    if (own) this._target = linesOf(own.new_text);
+    if (missing.length) this._listener.told(`A part of the edit failed: ${missing.join("; ")}`);
     this._isSet = true;
     if (this._isStopped) return this._tell("edit.decide", { question, decision: "reject" });
     this._plan(0);
+  }
+
+  /** Put what goes into other files in place; this document has its part already. @param {{ path: string, text: string }[]} files */
+  async _accepted(files) {
+    let problem = "";
+    for (const { path, text } of files) {
+      if (this._isOwn(path)) continue;
+      if (await placed(path, text)) this._listener.told(`The edit has also changed ${path}.`);
+      else problem = `${path} could not be changed`;
+    }
+    await this._tell("edit.written", { problem });
+  }
+
+  /** Whether the host means this document; it follows links. @param {string} path */
+  _isOwn(path) {
+    return path === this._path || path === this.document.uri.fsPath;
   }
 
   /** @param {any} event */
@@ -333,6 +352,28 @@ class Editing {
   _lines() {
     return linesOf(this.document.getText());
   }
+}
+
+/** Return a path with links followed, or as it is where there is no such file. @param {string} path */
+function realPath(path) {
+  try {
+    return fs.realpathSync(path);
+  } catch {
+    return path;
+  }
+}
+
+/** Make a text the whole of another file: a new one is made, one that is there is changed and not saved. @param {string} path @param {string} text */
+async function placed(path, text) {
+  const uri = vscode.Uri.file(path);
+  const change = new vscode.WorkspaceEdit();
+  if (fs.existsSync(path)) {
+    const { lineCount } = await vscode.workspace.openTextDocument(uri);
+    change.replace(uri, new vscode.Range(0, 0, lineCount, 0), text);
+  } else {
+    change.createFile(uri, { contents: Buffer.from(text, "utf-8") });
+  }
+  return vscode.workspace.applyEdit(change);
 }
 
 /** Return a change of VS Code's as `Hunks` follows it. @param {vscode.TextDocumentContentChangeEvent} change */

@@ -66,6 +66,7 @@ class Review {
     const edit = new Editing(this._face, editor, instruction, {
       changed: (each) => this._changed(each),
       failed: (_, message) => void vscode.window.showErrorMessage(`Vivace: ${message} The file is as it was.`),
+      told: (message) => void vscode.window.showInformationMessage(`Vivace: ${message}`),
       conflicted: (each) => void this._conflicted(each),
       measured: (measured) => this._status.measured(measured),
     });
