@@ -27,7 +27,7 @@ from vivace.tui.prompt.editor import PromptEditor
 from vivace.tui.prompt.history import History
 from vivace.tui.prompt.menu import Menu
 from vivace.tui.quick_start import end_of_start
-from vivace.tui.status import Status, StatusLine
+from vivace.tui.status import Status, StatusLine, short_model
 from vivace.tui.terminal_mode import lines_as_usual
 from vivace.tui.transcript.blocks import Note
 from vivace.tui.transcript.view import Transcript
@@ -72,7 +72,7 @@ class VivaceApp(App[None], inherit_bindings=False):
         self._effort, self._resume = effort, resume
         *lines, self._typed_before = typed.split("\n")
         self._early = [(line, False) for line in lines if line.strip()]  # messages from before the session
-        self.status = Status("starting", _short_model(settings.model), effort)
+        self.status = Status("starting", short_model(settings.model), effort)
         self.controls = Controls(self)
         self.transcript = Transcript(is_utf8=self.is_utf8, on_scroll=self.changed)
         self.menu = Menu(is_utf8=self.is_utf8)
@@ -272,7 +272,7 @@ class VivaceApp(App[None], inherit_bindings=False):
     async def use_model(self, name: str) -> None:
         assert self.session is not None
         await self.session.use_model(name)
-        self.status.model = _short_model(name)
+        self.status.model = short_model(name)
         self.changed()
 
     @contextlib.contextmanager
@@ -297,10 +297,6 @@ def _is_utf8() -> bool:
     names = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     locale = next((name for name in names if name), "")
     return "utf-8" in locale.lower() or "utf8" in locale.lower()
-
-
-def _short_model(model: str) -> str:
-    return Path(model).stem if os.sep in model and model.endswith((".gguf", ".json")) else model
 
 
 def run(

@@ -15,8 +15,9 @@ from vivace.agent.edits.proposal import Decision, Proposal
 from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.permissions.modes import mode_of
 from vivace.tui.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Question, Review
-from vivace.tui.status import Status
+from vivace.tui.status import Status, short_model
 from vivace.tui.task_steps import TaskSteps
 from vivace.tui.transcript.answer import Answer
 from vivace.tui.transcript.blocks import Note, Said, Table, Thinking, Times
@@ -160,6 +161,12 @@ class ScreenPresenter:
                 self._show_times(event)
             case turn_events.Failed(error=error):
                 add(Note(error.message, error.hint, "error"))
+            case talk_events.FacesChanged(others=others):
+                self._status.others = others
+            case talk_events.ModelChanged(model=model):
+                self._status.model = short_model(model)
+            case talk_events.OptionsChanged(options=options):
+                self._status.effort, self._status.mode = options.effort, mode_of(options.policy).name
             case talk_events.NoteAdded(text=text):
                 add(Said(text, "#", "dim"))
             case _:
@@ -292,6 +299,14 @@ class ScreenPresenter:
         )
         files = f": {self._names(event.paths)}" if event.paths else "."
         self._transcript.add(Note(f"Back to before turn {event.turn}, {what}{files}"))
+
+    def begin_again(self, turns: "Sequence[Turn]") -> None:
+        """Show these turns in place of all that was shown."""
+        self._transcript.clear()
+        self.starts.clear()
+        self._answer = self._edit = self._side = self._thinking = None
+        self._steps.begin()
+        self.show_past(turns)
 
     def show_past(self, turns: "Sequence[Turn]") -> None:
         """Show the turns of a conversation that is taken up again."""

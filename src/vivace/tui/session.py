@@ -6,30 +6,32 @@ paint: it brings the agent and the client. Does not own the conversation's own r
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.intent import background_part
-from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.conversation.opening import open_conversation
+from vivace.agent.conversation.sharing.opening import open_or_attach
+from vivace.agent.conversation.talk import Talk
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
-from vivace.agent.permissions.modes import DEFAULT_MODE, Mode, mode_after
+from vivace.agent.permissions.modes import DEFAULT_MODE, Mode, mode_after, mode_of
 from vivace.agent.trust.settings import with_project_settings
 from vivace.agent.turn_events import Failed
 from vivace.config import Settings
-from vivace.errors import ServerGone, TurnFault, VivaceError
+from vivace.errors import ConversationBusy, HolderGone, ServerGone, TurnFault, VivaceError
 from vivace.models.presence import with_model_present
 from vivace.models.progress import InWords
 from vivace.tui.background import BackgroundTasks, short_id
 from vivace.tui.presenter import ScreenPresenter
-from vivace.tui.status import Status
-from vivace.tui.transcript.blocks import Said
+from vivace.tui.status import Status, short_model
+from vivace.tui.transcript.blocks import Note, Said
 
 if TYPE_CHECKING:
     from vivace.models.catalog import ModelCard
 
+NAME = "terminal"  # as other faces call this one
 TYPED_S = 0.06  # a draft is read this long after a key: several keys are read together
 
 
@@ -50,21 +52,20 @@ class Session:
         self._draft = ""  # what stands in the prompt
         self._warming: asyncio.Task[None] | None = None
         self.is_ready = False  # the server answers
-        self.mode = DEFAULT_MODE  # of permissions
+        self._unsent: list[str] = []  # messages whose holder ended before they were taken up
         self.background = BackgroundTasks(settings, folder, presenter.announce, self._count_tasks)
-        self.talk = self._open(None)
+        talk = open_conversation(self.settings, folder, presenter, self._connection())
+        self.talk: Talk = talk
         self.use_effort(effort)
-        self.use_mode(self.mode)
+        self.use_mode(DEFAULT_MODE)
+        self._spawn(talk.share(NAME))
         self.prepare()
         self._spawn(self.background.watch())
 
     # ---- from nothing to a server that answers -----------------------------------------------------------
 
-    def _open(self, conversation_id: str | None) -> Conversation:
-        connection = Connection(self.settings, self._say_from_thread)
-        if conversation_id is None:
-            return open_conversation(self.settings, self.folder, self.presenter, connection)
-        return resume_conversation(self.settings, conversation_id, self.presenter, connection)
+    def _connection(self) -> Connection:
+        return Connection(self.settings, self._say_from_thread)
 
     def prepare(self) -> None:
         """Get the model's file and the server, unless that is under way. What waits is sent then."""
@@ -87,7 +88,8 @@ class Session:
             return
         self.is_ready = True
         self._say("")
-        self._run_queue()
+        if self.talk.is_held:  # or else the holder runs it
+            self._spawn(self._watch(self.talk.run_queue()))
 
     def _check_fits(self, card: "ModelCard") -> None:
         """Raise ModelUnavailable before the download of a model that this machine cannot run."""
@@ -122,9 +124,9 @@ class Session:
             self.talk.queue.add(text)
             self.prepare()
         elif self.talk.is_running:
-            self._spawn(self.talk.steer(text))
+            self._spawn(self._kept(text, self.talk.steer(text)))
         else:
-            self._spawn(self._turn(text))
+            self._spawn(self._kept(text, self._watch(self.talk.send(text))))
 
     def queue(self, text: str) -> None:
         """Send after the turn that runs, or now if there is none."""
@@ -134,22 +136,30 @@ class Session:
         else:
             self.send(text)
 
-    def _run_queue(self) -> None:
-        if not self.talk.is_running and (message := self.talk.queue.take()):
-            self._spawn(self._turn(message.text))
-
-    async def _turn(self, text: str) -> None:
+    async def _kept(self, text: str, work: Awaitable[object]) -> None:
+        """Do what takes the message up. If another face was first, or the holder is gone, let it wait."""
         try:
-            turn = await self.talk.send(text)
-            if turn.status == "failed" and turn.error:
-                await self._check_server()
-            elif not self._status.window_tokens:
-                await self._read_window()
-            if turn.status == "cut":
-                self._run_queue()
+            await work
+        except ConversationBusy:
+            self.talk.queue.add(text)
+        except HolderGone:
+            self._unsent.append(text)
+
+    async def _watch(self, work: Awaitable[object]) -> None:
+        """Run turns, and see afterwards whether the server is still there."""
+        try:
+            await work
         except ServerGone as error:
             self.presenter.show(Failed(error))
             await self._check_server()
+            return
+        turn = self.talk.turns[-1] if self.talk.turns else None
+        if turn is not None and turn.status == "failed" and turn.error:
+            await self._check_server()
+        elif turn is not None and not self._status.window_tokens:
+            await self._read_window()
+        if turn is not None and turn.status == "cut" and self.talk.queue.messages:
+            await self._watch(self.talk.run_queue())
 
     async def _check_server(self) -> None:
         """Look whether the server is still there, and bring it back if it is not."""
@@ -174,6 +184,8 @@ class Session:
         """Do the work; whatever goes wrong with it is shown, and the screen stays."""
         try:
             await work
+        except HolderGone:
+            return  # `_moved` says so
         except VivaceError as error:
             self.presenter.show(Failed(error))
         except Exception as error:  # noqa: BLE001 - the boundary of what a key began
@@ -200,20 +212,25 @@ class Session:
 
     def use_effort(self, effort: Effort) -> None:
         """Try this hard from the next turn on."""
-        self.talk.effort = self._effort = effort
+        self.talk.effort = effort
         self._status.effort = effort
         self._on_change()
 
+    @property
+    def mode(self) -> Mode:
+        """Return what tasks may do by themselves, whichever face has set it."""
+        return mode_of(self.talk.policy)
+
     def use_mode(self, mode: Mode) -> None:
         """Let tasks do what this permission mode allows, from the next call on."""
-        self.mode = mode
         self.talk.policy = mode.policy
         self._status.mode = mode.name
         self._on_change()
 
     def next_mode(self) -> Mode:
-        self.use_mode(mode_after(self.mode))
-        return self.mode
+        mode = mode_after(self.mode)
+        self.use_mode(mode)
+        return mode
 
     # ---- background tasks --------------------------------------------------------------------------------
 
@@ -239,7 +256,8 @@ class Session:
 
     def use_tests(self, line: str) -> None:
         """Let edits run these tests from the next turn on; none if the line is empty."""
-        self.settings = self.talk.connection.settings = self.settings.having(test_command=line)
+        self.settings = self.settings.having(test_command=line)
+        self.talk.use_tests(line)
 
     async def use_model(self, name: str) -> None:
         """Let another model answer from the next turn on; fetch it first if it is not here."""
@@ -250,14 +268,46 @@ class Session:
     # ---- conversations -----------------------------------------------------------------------------------
 
     async def switch(self, conversation_id: str | None) -> None:
-        """Go on with another conversation, or begin one. Raise what is wrong with it, and stay here then."""
-        await self.go_on_with(self._open(conversation_id))
+        """Go on with another conversation, or begin one. Raise what is wrong with it, and stay here then.
 
-    async def go_on_with(self, other: Conversation) -> None:
+        One that another face has open is joined. Show its turns, then call its `follow`.
+        """
+        place = conversation_id or self.folder
+        other = await open_or_attach(
+            self.settings,
+            self.presenter,
+            place,
+            name=NAME,
+            connection=self._connection(),
+            on_moved=self._moved,
+        )
+        await self.go_on_with(other)
+
+    async def go_on_with(self, other: Talk) -> None:
         """Put another conversation in the place of this one."""
         before, self.talk, self.is_ready = self.talk, other, False
-        self.talk.effort, self.talk.policy = self._effort, self.mode.policy
+        if other.is_held:
+            other.effort, other.policy = before.effort, before.policy
+        else:
+            self.settings = self.settings.having(model=other.model)
+            self._status.effort, self._status.mode = other.effort, self.mode.name
+            self._status.model = short_model(other.model)
+        self._status.others = other.others
         await before.close()
+        self.prepare()
+
+    def _moved(self, talk: Talk) -> None:
+        """Go on where the conversation is now: the process that held it has ended."""
+        self.talk, self.is_ready = talk, False
+        self.presenter.begin_again(talk.turns)
+        who = "is held here now" if talk.is_held else f"goes on in {talk.others[0]}"
+        self.presenter.announce(Note(f"The other face has ended. The conversation {who}."))
+        talk.follow()
+        unsent, self._unsent = self._unsent, []
+        for text in unsent:
+            if text not in [turn.text for turn in talk.turns[-3:]]:  # or else it was taken up
+                talk.queue.add(text)
+        self._say("")
         self.prepare()
 
     async def close(self) -> None:

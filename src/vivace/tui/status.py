@@ -4,7 +4,9 @@ Owns its words, and what is left out first where the screen is narrow. Does not 
 from.
 """
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.text import Text
 from textual.widget import Widget
@@ -26,6 +28,7 @@ class Status:
     tokens_per_second: float = 0.0
     queued: int = 0
     tasks: int = 0  # in the background, that are not over
+    others: tuple[str, ...] = ()  # faces that have the same conversation open
     hint: str = ""  # what a key would do now
 
     def parts(self) -> list[tuple[int, str]]:
@@ -35,6 +38,8 @@ class Status:
             parts.insert(1, (1, f"{self.queued} queued"))
         if self.tasks:
             parts.insert(1, (1, f"{self.tasks} task{'s' if self.tasks > 1 else ''}"))
+        if self.others:
+            parts.append((1, f"also open in {', '.join(self.others)}"))
         if self.warm_percent is not None:
             parts.append((5, f"prompt warm {self.warm_percent}%"))
         if self.window_tokens:
@@ -66,6 +71,11 @@ class StatusLine(Widget, can_focus=False):
         if self.status.activity:
             text.stylize(theme.foreground(self.app.theme, "mark"), 0, len(self.status.activity))
         return text
+
+
+def short_model(model: str) -> str:
+    """Return a model's name; of a file without its folder."""
+    return Path(model).stem if os.sep in model and model.endswith((".gguf", ".json")) else model
 
 
 def _joined(parts: list[tuple[int, str]]) -> str:

@@ -43,6 +43,7 @@ from vivace.agent.talk_events import (
     CompactionUndone,
     EditsRedone,
     EditsUndone,
+    FacesChanged,
     ModelChanged,
     NoteAdded,
     OptionsChanged,
@@ -132,7 +133,7 @@ class Conversation(Talk):
     # ---- talking ----------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        pass  # it shows events from the beginning on
+        self._face.show(FacesChanged(self.others))  # all else was shown as it came
 
     async def send(
         self, text: str, mentions: Sequence[str] | None = None, *, kind: TurnKind | None = None

@@ -49,7 +49,13 @@ def mode_named(name: str) -> Mode:
 
 def mode_after(mode: Mode) -> Mode:
     """Return the next mode of the cycle."""
-    return MODES[(MODES.index(mode) + 1) % len(MODES)]
+    return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else DEFAULT_MODE
+
+
+def mode_of(policy: Policy) -> Mode:
+    """Return the mode with this policy; one without a name of its own if there is none."""
+    known = (mode for mode in MODES if mode.policy == policy)
+    return next(known, Mode("other", policy, "as another program has set it"))
 
 
 def overview(policies: Sequence[Policy], *, has_sandbox: bool) -> list[tuple[str, Verdict]]:

@@ -35,19 +35,24 @@ async def resume(app: "VivaceApp", session: "Session", argument: str) -> None:
         return
     if argument:
         await session.switch(argument)
-        app.forget_screen()
-        session.presenter.show_past(session.talk.turns)
+        session.presenter.begin_again(session.talk.turns)
+        if not session.talk.is_held:
+            others = ", ".join(session.talk.others)
+            app.transcript.add(Note(f"Also open in {others}: what is said in one is seen in all."))
+        session.talk.follow()
         return
     from vivace.agent.conversation.opening import conversations_dir
+    from vivace.agent.conversation.sharing.places import socket_of
     from vivace.agent.conversation.transcript.file import file_of, list_conversations, read_history
 
     folder = conversations_dir(session.settings)
     entries = []
     for began in list_conversations(folder)[:100]:
-        turns = read_history(file_of(folder, began.id)).turns
-        if turns and began.id != session.talk.id:
+        history = read_history(file := file_of(folder, began.id))
+        if history.turns and began.id != session.talk.id:
             here = "" if began.folder == str(session.talk.folder) else f", {began.folder}"
-            entries.append(Entry(turns[0].text[:200], began.id, f"{began.id}, {len(turns)} turns{here}"))
+            here += ", open elsewhere" if socket_of(file).exists() else ""
+            entries.append(Entry(history.title, began.id, f"{began.id}, {len(history.turns)} turns{here}"))
     app.menu.open(entries, lambda chosen: app.run_command(f"/resume {chosen}"), title="Resume:")
 
 
@@ -77,6 +82,12 @@ async def compact(app: "VivaceApp", session: "Session", argument: str) -> None:
     finally:
         app.status.activity = ""
         app.changed()
+
+
+async def rename(app: "VivaceApp", session: "Session", argument: str) -> None:
+    """Give the conversation a name; without one, the first message names it again."""
+    await session.talk.rename(argument)
+    app.transcript.add(Note(f"This conversation is called: {session.talk.title}"))
 
 
 async def fork(app: "VivaceApp", session: "Session", argument: str) -> None:

@@ -2,87 +2,25 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from tests.agent.conversation.sharing.sharing import Share, agree
 from tests.agent.conversation.talking import EDITING, Face, read, write
 from tests.agent.edits.test_flow import NEW, OLD
-from tests.server.serving import LONG, script
 from vivace.agent.conversation.opening import conversations_dir
-from vivace.agent.conversation.sharing.opening import open_in, open_or_attach
+from vivace.agent.conversation.sharing.opening import open_in
 from vivace.agent.conversation.sharing.places import socket_of
-from vivace.agent.conversation.talk import Talk
 from vivace.agent.conversation.transcript.file import file_named
 from vivace.agent.edit_events import ConflictResolved, DiffGrew, EditApplied, EditProposed
 from vivace.agent.edits.conflict import TakeEdit
 from vivace.agent.edits.proposal import Reject
 from vivace.agent.talk_events import FacesChanged, OptionsChanged, PromptWarmed
 from vivace.agent.turn_events import Abandoned, TurnEnded
-from vivace.config import Settings
 from vivace.errors import ConversationBusy, NothingToUndo
 
-Pair = tuple[Talk, Talk]
 SLOW = {"step_ms": 5}
-
-
-class Shared:
-    """Opens faces of one conversation, each with its own name."""
-
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        self.settings, self.folder = settings, folder
-        self.talks: list[Talk] = []
-
-    async def open(self, face: Face, place: Path | str, name: str) -> Talk:
-        talk = await open_or_attach(self.settings, face, place, name=name, on_moved=face.moved)
-        face.talk = talk
-        talk.follow()
-        self.talks.append(talk)
-        return talk
-
-    async def pair(self, one: Face, other: Face) -> Pair:
-        """Return a conversation as its holder has it, and as an attached face has it."""
-        held = await self.open(one, self.folder, "terminal")
-        held.note("It begins.")  # without a line there is no file
-        return held, await self.open(other, held.id, "browser")
-
-
-@pytest.fixture
-def other() -> Face:
-    return Face()
-
-
-Share = Callable[..., Shared]
-
-
-@pytest.fixture
-async def share(served: Settings, tmp_path: Path, folder: Path) -> AsyncIterator[Share]:
-    """Open conversations of a model that gives these replies."""
-    made: list[Shared] = []
-
-    def share(replies: dict[str, str] | None = None, **options: object) -> Shared:
-        said = replies or {"long": LONG, "": "Hello there."}
-        model = script(tmp_path, replies=said, **({"context_tokens": 20000} | options))  # type: ignore[arg-type]
-        made.append(Shared(served.having(model=model, state_dir=served.state_dir), folder))
-        return made[-1]
-
-    yield share
-    async with asyncio.timeout(60):
-        for shared in made:
-            for talk in reversed(shared.talks):
-                await talk.close()
-
-
-def state(talk: Talk) -> tuple[object, ...]:
-    """What two faces must agree on."""
-    history = talk.history
-    return (history.turns, history.queue, history.notes, history.model, history.title, talk.records)
-
-
-async def agree(held: Talk, attached: Talk, face: Face) -> None:
-    """Wait until the attached face has seen all that the holder has."""
-    await face.until(lambda: len(attached.records) >= len(held.records) and state(attached) == state(held))
 
 
 async def test_what_one_face_says_the_other_sees(share: Share, face: Face, other: Face) -> None:

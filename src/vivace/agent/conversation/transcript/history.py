@@ -156,6 +156,8 @@ class History:
             case talk_records.ConversationStarted():
                 self.id, self.folder, self.model = record.id, record.folder, record.model
                 self.started_at_s, self.forked_from = record.at_s, record.forked_from
+            case talk_records.ConversationResumed():
+                self.close()
             case talk_records.WasRenamed(title=title):
                 self.given_title = title
             case talk_records.ModelChosen(model=model):
