@@ -29,7 +29,7 @@ from vivace.tui.status import Status, short_model
 from vivace.tui.transcript.blocks import Note, Said
 
 if TYPE_CHECKING:
-    from vivace.models.catalog import ModelCard
+    pass
 
 NAME = "terminal"  # as other faces call this one
 TYPED_S = 0.06  # a draft is read this long after a key: several keys are read together
@@ -74,28 +74,29 @@ class Session:
 
     async def _prepare(self) -> None:
         self._loop = asyncio.get_running_loop()
-        try:
-            settings = await asyncio.to_thread(
-                with_model_present, self.settings, InWords(self._say_from_thread), self._check_fits
-            )
-            self.settings = self.talk.connection.settings = settings
-            self.talk.model = settings.model
-            await self.talk.connection.client()
-            await self._read_window()
-        except VivaceError as error:
-            self.presenter.show(Failed(error))
-            self._say("no server: the next message tries again")
-            return
+        talk = None
+        while talk is not self.talk:  # another conversation may have taken its place meanwhile
+            talk = self.talk
+            try:
+                await self._reach_server(talk)
+            except VivaceError as error:
+                if talk is self.talk:
+                    self.presenter.show(Failed(error))
+                    self._say("no server: the next message tries again")
+                    return
         self.is_ready = True
         self._say("")
         if self.talk.is_held:  # or else the holder runs it
             self._spawn(self._watch(self.talk.run_queue()))
 
-    def _check_fits(self, card: "ModelCard") -> None:
-        """Raise ModelUnavailable before the download of a model that this machine cannot run."""
-        from vivace.engine.tuning.fit import check_fits, fit_here
-
-        check_fits(fit_here(self.settings, card), card)
+    async def _reach_server(self, talk: Talk) -> None:
+        settings = await asyncio.to_thread(with_model_present, self.settings, InWords(self._say_from_thread))
+        if talk is not self.talk:
+            return
+        self.settings = talk.connection.settings = settings
+        talk.model = settings.model
+        await talk.connection.client()
+        await self._read_window()
 
     async def _read_window(self) -> None:
         """Ask how long a conversation may be: known when the model has been used."""

@@ -15,7 +15,7 @@ from vivace.client.responses import ResponsesClient
 from vivace.client.turn import Turn
 from vivace.client.warm import Progress, ServerAddress
 from vivace.config import Settings
-from vivace.errors import LimitReached
+from vivace.errors import LimitReached, ServerGone
 
 
 class LimitedClient(ResponsesClient):
@@ -56,15 +56,21 @@ class Connection:
         self._client: ResponsesClient | None = None
         self._windows: dict[str, int] = {}  # tokens, by model
         self._opening = asyncio.Lock()
+        self._closings = 0  # so far: one that is being opened meanwhile is closed again
 
     async def client(self) -> ResponsesClient:
         """Return the open client. Start the server if none runs and that is for us to do."""
         async with self._opening:
             if self._client is None:
+                closings = self._closings
                 address = await asyncio.to_thread(self._address)
                 limit = self._max_turns
                 client = ResponsesClient(address) if limit is None else LimitedClient(address, limit)
-                self._client = await client.__aenter__()
+                await client.__aenter__()
+                if closings != self._closings:
+                    await client.__aexit__(None, None, None)
+                    raise ServerGone("The connection was closed while it was opened.")
+                self._client = client
             return self._client
 
     def _address(self) -> ServerAddress:
@@ -88,6 +94,7 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
+        self._closings += 1
         client, self._client = self._client, None
         if client is not None:
             await client.__aexit__(None, None, None)
