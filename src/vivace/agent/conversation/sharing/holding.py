@@ -149,6 +149,7 @@ class Holder:
         self._talk, self._faces, self._prefill = talk, faces, prefill
         self._path = socket_of(transcript)
         self._server: asyncio.Server | None = None
+        self._is_closed = False
         self._links: set[FaceLink] = set()
         self._connections: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()  # commands that run; they outlive their face
@@ -159,11 +160,15 @@ class Holder:
             make_room(self._path)
             self._server = await asyncio.start_unix_server(self._accept, self._path)
             self._path.chmod(0o600)
+            if self._is_closed:  # while it began to listen
+                self._server.close()
+                self._path.unlink(missing_ok=True)
         except OSError as error:
             log.warning("the conversation cannot be shared: %s", error)
 
     async def close(self) -> None:
         """Say good-bye. Call it before another process may hold the conversation."""
+        self._is_closed = True
         if self._server is None:
             return
         self._server.close()
