@@ -202,3 +202,12 @@ def test_what_cannot_be_moved_exactly_is_left_to_the_plan(
         (tmp_path / name).write_text(text)
     scope = read_scope(parse_target(str(tmp_path / "app.py")), to_write=True)
     assert moved(scope, instruction) is None
+
+
+def test_a_process_without_a_folder_moves_within_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host of browsers and editors runs in the file system's root; the file is the project's."""
+    monkeypatch.chdir("/")
+    found = move(tmp_path, {"app.py": APP}, "move class Square to shapes/square.py")
+    assert set(found) == {"app.py", "shapes/square.py"}

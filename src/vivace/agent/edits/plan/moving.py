@@ -76,12 +76,15 @@ def _with_comment(source: SourceFile, unit: Unit) -> Unit:
 
 
 def _place(source: Path, path: str) -> Path:
-    """Return the new file: from the folder that the user is in, or from the project that is edited."""
+    """Return the new file: from the folder that the user is in, or from the project that is edited.
+
+    A process that serves faces is in no user's folder: its own is the root of the file system.
+    """
+    if not source.is_absolute():
+        return Path(path)
     here = Path.cwd()
-    is_here = not source.is_absolute() or source.is_relative_to(here)
-    if is_here:
-        return here / path if source.is_absolute() else Path(path)
-    return root_of(source) / path
+    is_here = here != here.parent and source.is_relative_to(here)
+    return (here if is_here else root_of(source)) / path
 
 
 class _Moving:
