@@ -117,6 +117,14 @@ def test_conversations_are_renamed_forked_found_and_deleted(app: "Page") -> None
     app.wait_for_function("count => document.querySelectorAll('.row-item').length < count", arg=count)
 
 
+def test_a_conversation_that_is_opened_can_be_typed_into(app: "Page") -> None:
+    """A click in the list leads into the prompt."""
+    say(app, "Why is that?")
+    app.get_by_text("Hello there.").wait_for()
+    app.locator(".row-item .row-title").first.click()
+    app.wait_for_function("document.activeElement?.id === 'prompt'")
+
+
 def test_a_conversation_is_live_in_two_tabs(app: "Page") -> None:
     """What is said in one tab appears in the other as it comes, and a question is closed in both."""
     say(app, "Why is that?")

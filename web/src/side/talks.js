@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { change, deleteTalk, forkTalk, listTalks, openTalk, renameTalk, state } from "../app.js";
 import { html } from "../html.js";
+import { focusPrompt } from "../shell/keys.js";
 import { ago, fileName, plural, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
 
@@ -30,6 +31,7 @@ function Row({ row, isCurrent }) {
   const open = async () => {
     await openTalk(row.conversation);
     change({ pane: "talk" });
+    focusPrompt();
   };
   if (mode === "rename") {
     const save = () => (setMode(""), title.trim() && renameTalk(row.conversation, title.trim()));
