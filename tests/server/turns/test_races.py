@@ -440,7 +440,7 @@ async def test_a_mistake_in_reading_the_answer_fails_only_that_turn(
     broken: list[OutputDecoder] = []
 
     def fail_one(self: OutputDecoder, *given: object) -> object:
-        if self is not other.decoder and not broken:  # type: ignore[attr-defined]
+        if self is not other._decoder and not broken:  # type: ignore[attr-defined]
             broken.append(self)
         if self in broken:
             raise ZeroDivisionError

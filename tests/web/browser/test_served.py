@@ -59,12 +59,12 @@ def test_an_edit_is_kept_by_hunk_and_undone(app: "Page", task: Path) -> None:
 
 def test_a_running_turn_is_steered_and_stopped(app: "Page") -> None:
     """Enter turns the answer around in the middle; Esc ends it, and what was written stays."""
-    say(app, "long")
+    say(app, "Why is it so long?")
     app.get_by_text("3 bottles").first.wait_for()
     say(app, "Something else")
     app.locator(".steer").get_by_text("Something else").wait_for()
     app.locator(".stop").wait_for(state="detached")
-    say(app, "long")
+    say(app, "Why is it so long?")
     app.get_by_text("3 bottles").last.wait_for()
     app.keyboard.press("Escape")
     app.locator(".stop").wait_for(state="detached")
@@ -122,7 +122,7 @@ def test_a_conversation_that_is_opened_can_be_typed_into(app: "Page") -> None:
     say(app, "Why is that?")
     app.get_by_text("Hello there.").wait_for()
     app.locator(".row-item .row-title").first.click()
-    app.wait_for_function("document.activeElement?.id === 'prompt'")
+    app.locator("#prompt:focus").wait_for()
 
 
 def test_a_conversation_is_live_in_two_tabs(app: "Page") -> None:

@@ -22,6 +22,7 @@ def test_ten_thousand_tokens_a_second_are_drawn_once_a_frame(opened: "Page", hos
     code = "```python\n" + "".join(f"value_{n} = compute({n})  # {TOKEN}\n" for n in range(400)) + "```\n\n"
     host.tell({"type": "turn.started", "turn": 1, "text": "go"}, {"type": "attempt.started"})
     host.tell({"type": "answer.delta", "text": code})
+    opened.get_by_text("value_399").wait_for(state="attached")
     opened.evaluate(WATCH_FRAMES)
     before = opened.evaluate("() => ({...vivaceCounts})")
     paragraph = [f"{TOKEN}\n\n" if n % 60 == 59 else TOKEN for n in range(tokens)]

@@ -52,7 +52,8 @@ async def write_infill(turn: NativeTurn, model: LoadedModel) -> None:
             repeated_tokens=len(model.tokenizer.encode(repeated)) if repeated else 0,
             decoder=_decoder(turn, model, gap) if is_generating else None,
             grammar=_beginning_with(repeated) if repeated else None,
-        )
+        ),
+        whole_length=len(tokens),
     )
 
 

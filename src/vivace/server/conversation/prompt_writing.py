@@ -59,8 +59,9 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     tail = tokens if request.is_provisional else []
     if not request.is_provisional:
         session.log.extend(tokens)
-        if request.is_generating or request.candidates:
-            session.log.extend(model.family.answer(session.log, prompt.spec))
+    whole_length = len(session.log)  # an answer that is discarded takes its opening with it
+    if not request.is_provisional and (request.is_generating or request.candidates):
+        session.log.extend(model.family.answer(session.log, prompt.spec))
     turn.take_prompt(
         TurnPrompt(
             tokens=len(session.log) + len(tail),
@@ -73,7 +74,8 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
             grammar=written.grammar,
             family=model.family if request.is_generating else None,
             spec=prompt.spec,
-        )
+        ),
+        whole_length,
     )
 
 

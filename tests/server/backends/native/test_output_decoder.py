@@ -69,7 +69,7 @@ class Said:
         parser = family.parser(spec, session.log)
         self.decoder = decoder(family, tokenizer, texts, parser, stops, is_held=False)
         self.turn.work_in(session, follows=False)
-        self.turn.take_prompt(TurnPrompt(2, LogContents(), 0.0, decoder=self.decoder))
+        self.turn.take_prompt(TurnPrompt(2, LogContents(), 0.0, decoder=self.decoder), 2)
         self.turn.outcomes(self._take)
 
     def _take(self, outcome: Outcome) -> bool:

@@ -5,8 +5,9 @@ face is this process's own; the others are links. Does not own the socket (`hold
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from vivace.agent.conversation.transcript.record_log import RecordLog
@@ -16,6 +17,8 @@ from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
+from vivace.agent.sandbox.plain import Terminal, run_plainly
+from vivace.agent.sandbox.run import Limits, Outcome
 from vivace.agent.talk_events import FacesChanged, PromptWarmed, SideEnded, SideStarted
 from vivace.agent.turn_events import TurnEnded, TurnStarted
 
@@ -119,6 +122,11 @@ class Faces:
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
         return await self._ask(asked, self._approve(asked))
+
+    async def run_command(self, command: Sequence[str], folder: Path, limits: Limits) -> Outcome:
+        """Let this process's own face run a command in a terminal of its own, if it has any."""
+        run = self._own.run_command if isinstance(self._own, Terminal) else run_plainly
+        return await run(command, folder, limits)
 
     async def _approve(self, asked: ApprovalAsked) -> Approval:
         if isinstance(self._own, ApprovingPresenter):

@@ -114,10 +114,9 @@ class NativeTurn:
         else:
             session.writer = self
 
-    def take_prompt(self, prompt: TurnPrompt) -> None:
-        """Go on with this prompt, which is in the log now."""
-        assert self.session is not None, "it has a log"
-        self.prompt, self._decoder, self.whole_length = prompt, prompt.decoder, len(self.session.log)
+    def take_prompt(self, prompt: TurnPrompt, whole_length: int) -> None:
+        """Go on with this prompt, which is in the log now. `whole_length`: of the log without an answer."""
+        self.prompt, self._decoder, self.whole_length = prompt, prompt.decoder, whole_length
 
     @property
     def log_contents(self) -> LogContents:
