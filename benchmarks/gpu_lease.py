@@ -226,17 +226,23 @@ class Lease:
 
     def stage_steers(self) -> None:
         """Say how many interruptions are obeyed, with the GPU's weights."""
+        self.found["steers"] = self._command("eval", "steers")
+
+    def stage_completions(self) -> None:
+        """Measure the first suggestion in a file, and one three letters later."""
+        self.found["completions"] = self._command("bench", "completions", "--files", "20")
+
+    def _command(self, *words: str) -> dict[str, Any]:
+        """Run a command of Vivace with the GPU's weights; keep its JSON, return all but the lists."""
         state = {name: str(self.work / "vivace" / name.lower()) for name in ("CACHE_DIR", "STATE_DIR")}
         environment = os.environ | {f"VIVACE_{name}": value for name, value in state.items()}
-        command = [sys.executable, "-m", "vivace", "eval", "steers", "--model", str(self._folder()), "--json"]
+        command = [sys.executable, "-m", "vivace", *words, "--model", str(self._folder()), "--json"]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
-        (self.out / "steers.json").write_text(done.stdout)
+        (self.out / f"{words[1]}.json").write_text(done.stdout)
         print(done.stderr[-1500:], flush=True)
-        self.found["steers"] = {
-            key: each for key, each in json.loads(done.stdout).items() if not isinstance(each, list)
-        }
+        return {key: each for key, each in json.loads(done.stdout).items() if not isinstance(each, list)}
 
     def _folder(self) -> Path:
         """Return the weights as the server there can read them, vocabulary included."""
@@ -323,6 +329,7 @@ class Lease:
                 "users",
                 "team",
                 "steers",
+                "completions",
                 "four",
                 "fixes",
                 "others",

@@ -31,7 +31,7 @@ from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 from vivace.engine.runners.base import DecodeRow, SamplingSpec, Span
 from vivace.engine.runners.cuda.decode.graphs import Launcher
 from vivace.engine.runners.cuda.decode.launches import Launch
-from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS, Plan
+from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS, Plan, down_columns
 from vivace.engine.runners.cuda.kernels.driver import Modules
 from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B as SHAPE
 from vivace.engine.runners.cuda.rows import launches, product
@@ -101,7 +101,7 @@ def compile_products() -> None:
     for rows in (64, 32):
         for name, count in (("gate_up", 2 * SHAPE.ffn), ("down", columns), ("qkv", SHAPE.qkv_rows)):
             tile = product.tile_for(name, rows)
-            wide, slices = (SHAPE.ffn, down[1]) if name == "down" else (columns, launches.SLICES)
+            wide, slices = (down_columns(SHAPE), down[1]) if name == "down" else (columns, launches.SLICES)
             blocks = wide // (down[0] if name == "down" else 1) // slices // product.BLOCK
             with contextlib.suppress(Exception):
                 product._multiply.warmup(
@@ -163,7 +163,7 @@ class Bench:
     def step_rows(self, seqs: Sequence[int], steps_ahead: int = 1) -> None:
         rows = [DecodeRow(seq, self.starts[seq], self.tokens[seq], sampling_of(seq)) for seq in seqs]
         for seq, token in zip(seqs, self.runner.decode_rows(rows, steps_ahead), strict=True):
-            if token is not None:
+            if isinstance(token, int):
                 self.tokens[seq], self.starts[seq] = token, self.starts[seq] + 1
 
     def written(self, seq: int, context: int) -> torch.Tensor:

@@ -4,14 +4,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engine.fixtures import SMALL_CONTEXT_TOKENS, RunnerFixture, cuda_fixture, llama_fixture
+from tests.engine.fixtures import (
+    SMALL_CONTEXT_TOKENS,
+    RunnerFixture,
+    cuda_fixture,
+    llama_fixture,
+    vulkan_fixture,
+)
 
 
-@pytest.fixture(scope="module", params=["llama.cpp", "cuda"])
+@pytest.fixture(
+    scope="module", params=["llama.cpp", "cuda", pytest.param("vulkan", marks=pytest.mark.thorough)]
+)
 def fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
     """Each runner in turn; a test that takes it must hold for all of them."""
-    is_cuda = request.param == "cuda"
-    found = cuda_fixture() if is_cuda else llama_fixture(request.getfixturevalue("smol"))
+    if request.param == "cuda":
+        found = cuda_fixture()
+    else:
+        make = vulkan_fixture if request.param == "vulkan" else llama_fixture
+        found = make(request.getfixturevalue("smol"))
     yield found
     found.close()
 

@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner
 from vivace.engine.speculation.costs import StepCosts
@@ -17,11 +17,11 @@ COSTS = {1: 1.0, 16: 1.2, 64: 90.0}  # so that a chunk has CHUNK_TOKENS, and dra
 
 class Desk:
     def __init__(
-        self, runner: Runner, disk_cache: DiskCache | None = None, costs: dict[int, float] = COSTS
+        self, runner: Runner, parked_cache: ParkedCache | None = None, costs: dict[int, float] = COSTS
     ) -> None:
         self.runner = runner
         self.sent: list[FromEngine] = []
-        self.engine = Engine(runner, self.receive, StepCosts(costs), disk_cache)
+        self.engine = Engine(runner, self.receive, StepCosts(costs), parked_cache)
 
     def receive(self, *frames: FromEngine) -> None:
         self.sent += frames

@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 from tests.engine.desk import Desk
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.config import load_settings
+from vivace.engine.devices.backend_files import find_built
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.runners.base import Runner, Span
+from vivace.errors import StartError
 from vivace.models.families.base import Message, OutputSpec
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import ByteTokenizer, GgufTokenizer, Tokenizer
@@ -33,11 +36,11 @@ class RunnerFixture:
     tokenizer: Tokenizer
     close: Callable[[], None]
 
-    def desk(self, disk_cache: DiskCache | None = None, costs: dict[int, float] | None = None) -> Desk:
+    def desk(self, parked_cache: ParkedCache | None = None, costs: dict[int, float] | None = None) -> Desk:
         """An engine on the runner, with nothing in its KV."""
         for seq in range(self.runner.info.sequences):
             self.runner.trim(seq, 0)
-        return Desk(self.runner, disk_cache, costs) if costs else Desk(self.runner, disk_cache)
+        return Desk(self.runner, parked_cache, costs) if costs else Desk(self.runner, parked_cache)
 
     def prompt(self, text: str) -> list[int]:
         chat = Qwen25(self.tokenizer)
@@ -68,6 +71,25 @@ def llama_fixture(smol: Path, *, context_tokens: int = CONTEXT_TOKENS) -> Runner
 
     runner = LlamaRunner(smol, context_tokens=context_tokens, threads=1)
     return RunnerFixture("llama.cpp", runner, GgufTokenizer(smol), runner.close)
+
+
+def vulkan_fixture(smol: Path, *, context_tokens: int = CONTEXT_TOKENS) -> RunnerFixture:
+    """llama.cpp on a GPU by Vulkan; Mesa's software device will do."""
+    built = find_built(load_settings().cache_dir).get("vulkan")
+    if built is None:
+        pytest.skip("llama.cpp is not built for Vulkan: vivace extras add vulkan")
+    from vivace.engine.runners.ggml import find_device, load_library
+    from vivace.engine.runners.llamacpp import LlamaGpu, LlamaRunner
+
+    os.environ.setdefault("GGML_VK_VISIBLE_DEVICES", "0")  # a software device is not taken by itself
+    try:
+        load_library(Path(built.library))
+        device = find_device("vulkan")
+    except StartError as error:
+        pytest.skip(error.message)
+    gpu = LlamaGpu(device, "vulkan", "vulkan:0", context_tokens)
+    runner = LlamaRunner(smol, context_tokens=context_tokens, threads=1, gpu=gpu)
+    return RunnerFixture("vulkan", runner, GgufTokenizer(smol), runner.close)
 
 
 def cuda_fixture(

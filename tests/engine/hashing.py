@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import KVFull, KVState, Logits, ModelInfo, ShouldStop, Span, Stopped
 
 VOCAB, END = 64, 63
 
@@ -79,7 +79,8 @@ class HashRunner:
     def save(self, seq: int) -> bytes:
         return msgspec.msgpack.encode([cell.token for cell in self.kv.get(seq, [])])
 
-    def load(self, seq: int, state: bytes) -> None:
+    def load(self, seq: int, state: KVState) -> None:
+        assert isinstance(state, bytes)
         tokens = msgspec.msgpack.decode(state, type=list[int])
         if self.used_cells() + len(tokens) > self.info.context_tokens:
             raise KVFull

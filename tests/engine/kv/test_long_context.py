@@ -15,7 +15,7 @@ import pytest
 
 from tests.engine.desk import Desk
 from tests.thorough import examples
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.runners.llamacpp import LlamaRunner
 from vivace.engine.wire.frames import Append, Close, Fork, Generate, Open, Park, Rewind, Sampling, Waterfall
 
@@ -71,10 +71,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def desk(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """Nearly as many tokens as fit are in the KV of the session `long`. Tests work on forks of it."""
     runner = LlamaRunner(model, context_tokens=LIMIT, session_tokens=LIMIT, threads=1)
-    disk_cache = DiskCache(
+    parked_cache = ParkedCache(
         tmp_path_factory.mktemp("kv"), kv_format=runner.info.kv_format, limit_bytes=1 << 30
     )
-    desk = Desk(runner, disk_cache, FAST)
+    desk = Desk(runner, parked_cache, FAST)
     desk.run(Open("long"), Append("long", "read", LOG[:PREFILLED]))
     assert desk.finished("read").waterfall.new_tokens == PREFILLED
     yield desk

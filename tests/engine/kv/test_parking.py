@@ -1,7 +1,7 @@
 """Sessions on disk, through the engine: parked and restored; shared beginnings kept for the next start."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,9 @@ import pytest
 from tests.engine.desk import Desk
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_scheduler import endless
-from vivace.engine.kv.disk_cache import _HEADER, DiskCache
+from vivace.engine.kv.kv_file import file_size
+from vivace.engine.kv.parked_cache import ParkedCache
+from vivace.engine.runners.base import HeldKV, KVState, Logits, ShouldStop, Span
 from vivace.engine.wire.frames import Append, Fork, Generate, Open, Park, Stats, StatsReply, Waterfall
 
 PROMPT = [i % 60 for i in range(100)]
@@ -21,19 +23,19 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.disk_caches: list[DiskCache] = []
+        self.parked_caches: list[ParkedCache] = []
 
     def start(self, context_tokens: int = 2048, limit_bytes: int = 1_000_000) -> Desk:
-        disk_cache = DiskCache(self.folder, kv_format="hash", limit_bytes=limit_bytes)
-        self.disk_caches.append(disk_cache)
-        return Desk(HashRunner(context_tokens, 64, endless), disk_cache)
+        parked_cache = ParkedCache(self.folder, kv_format="hash", limit_bytes=limit_bytes)
+        self.parked_caches.append(parked_cache)
+        return Desk(HashRunner(context_tokens, 64, endless), parked_cache)
 
     def restart(self, **wishes: int) -> Desk:
-        self.disk_caches[-1].close()
+        self.parked_caches[-1].close()
         return self.start(**wishes)
 
     def files(self, kind: str = "session") -> list[Path]:
-        self.disk_caches[-1].flush()
+        self.parked_caches[-1].flush()
         return sorted(self.folder.glob(f"*/*/*.{kind}"))
 
 
@@ -41,8 +43,8 @@ class Place:
 def place(tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
     yield place
-    for disk_cache in place.disk_caches:
-        disk_cache.close()
+    for parked_cache in place.parked_caches:
+        parked_cache.close()
 
 
 def say(desk: Desk, session: str, tokens: list[int], count: int = 4) -> tuple[list[int], Waterfall]:
@@ -150,7 +152,7 @@ def test_a_harmed_file_costs_a_prefill_and_nothing_else(place: Place, harm: str)
         case "garbage":
             file.write_bytes(os.urandom(len(whole)))
         case "foreign":  # whole, but no state of this runner
-            head = _HEADER.size + 4 * 103
+            head = file_size(103, 0)
             file.write_bytes(whole[:head] + b"\xc1" * (len(whole) - head))
     more, waterfall = say(desk, "s", [5])
     assert more == alone([*PROMPT, *said, 5])
@@ -176,9 +178,9 @@ def test_a_session_that_is_only_typed_so_far_leaves_no_file(place: Place) -> Non
 
 
 def tokens_in(file: Path) -> list[int]:
-    disk_cache = DiskCache(file.parent.parent.parent, kv_format="hash", limit_bytes=1_000_000)
-    (parked,) = [each for each in disk_cache._parked.values() if each.path == file]
-    disk_cache.close()
+    parked_cache = ParkedCache(file.parent.parent.parent, kv_format="hash", limit_bytes=1_000_000)
+    (parked,) = [each for each in parked_cache._parked.values() if each.path == file]
+    parked_cache.close()
     return list(parked.tokens)
 
 
@@ -355,3 +357,58 @@ def test_a_session_that_a_longer_file_begins_with_is_not_written_again(place: Pl
     desk.run(Append("fork", "t", []))
     desk.engine.close()
     assert len(place.files()) == 1
+
+
+class SlowCopies(HashRunner):
+    """Its loads are on their way for three looks, or until somebody waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__(2048, 64, endless)
+        self.host_bytes_used = 12
+        self.looks: dict[int, int] = {}
+        self.waited: list[int] = []
+
+    def load(self, seq: int, state: KVState) -> None:
+        super().load(seq, state)
+        self.looks[seq] = 3
+
+    def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
+        assert not any(self.looks.get(span.seq) for span in spans), "a pass over KV that is on its way"
+        return super().forward(spans, should_stop)
+
+    def allocate(self, size_bytes: int) -> HeldKV:
+        raise ValueError(size_bytes)
+
+    def is_loading(self, seq: int) -> bool:
+        self.looks[seq] = max(0, self.looks.get(seq, 0) - 1)
+        return self.looks[seq] > 0
+
+    def finish_loading(self, seq: int) -> None:
+        self.waited.append(seq)
+        self.looks[seq] = 0
+
+
+def test_others_go_on_while_a_session_comes_back(tmp_path: Path) -> None:
+    """A turn whose KV is on its way from host memory delays nobody; alone it waits, and says the same."""
+    runner = SlowCopies()
+    parked_cache = ParkedCache(tmp_path, kv_format="hash", limit_bytes=1_000_000)
+    desk = Desk(runner, parked_cache)
+    desk.run(Open("a"), Generate("a", "a1", PROMPT, max_tokens=3))
+    desk.run(Park("a"), Open("b"), Generate("b", "b1", RULES, max_tokens=3))
+    desk.give(Generate("b", "b2", [1], max_tokens=20), Generate("a", "a2", [2], max_tokens=3))
+    desk.engine.step()
+    desk.engine.step()
+    assert desk.tokens("b2")
+    assert not desk.tokens("a2")
+    desk.run()
+    assert runner.waited == []
+    alone = [2, *desk.tokens("a2")]
+    assert desk.finished("a2").waterfall.restored_tokens == len(PROMPT) + 2
+    desk.run(Park("a"), Generate("a", "a3", [2], max_tokens=3))
+    assert len(runner.waited) == 1
+    log = [*PROMPT, *desk.tokens("a1"), *alone, 2]
+    assert desk.tokens("a3")[0] == int(endless(log).argmax())
+    desk.run(Stats())
+    (reply,) = [frame for frame in desk.sent if isinstance(frame, StatsReply)]
+    assert reply.parked_memory_bytes == 12
+    parked_cache.close()

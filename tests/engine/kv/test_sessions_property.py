@@ -11,7 +11,7 @@ from tests.engine.desk import Desk
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_engine import replay
 from tests.thorough import examples
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.wire.frames import (
     Append,
     Close,
@@ -37,16 +37,16 @@ class SessionsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.disk_cache = DiskCache(Path(self.folder.name), kv_format="hash", limit_bytes=20_000)
+        self.parked_cache = ParkedCache(Path(self.folder.name), kv_format="hash", limit_bytes=20_000)
         self.runner = HashRunner(context_tokens=CELLS, sequences=19)
-        self.desk = Desk(self.runner, self.disk_cache)
+        self.desk = Desk(self.runner, self.parked_cache)
         self.logs: dict[str, list[int]] = {}
         self.typed: dict[str, list[int]] = {}  # provisional tails
         self.tenants: dict[str, str] = {}
         self.count = 0
 
     def teardown(self) -> None:
-        self.disk_cache.close()
+        self.parked_cache.close()
         self.folder.cleanup()
 
     def fresh(self) -> str:
@@ -207,8 +207,8 @@ class SessionsMachine(RuleBasedStateMachine):
         assert all(any(text[: len(tokens)] == tokens for text in texts) for tokens in held)
 
     @invariant()
-    def the_disk_cache_keeps_to_its_limit(self) -> None:
-        assert self.disk_cache.size_bytes <= 20_000
+    def the_parked_cache_keeps_to_its_limit(self) -> None:
+        assert self.parked_cache.disk_bytes <= 20_000
 
 
 SessionsMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=40)

@@ -12,8 +12,8 @@ from tests.engine.desk import Desk
 from tests.engine.hashing import HashRunner
 from tests.engine.loop.test_scheduler import endless
 from tests.engine.turns.test_drafts import PAYING
-from vivace.engine.kv import disk_cache as disk_cache_module
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.engine.kv import parked_cache as parked_cache_module
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.output.compiler import Compiler
 from vivace.engine.output.grammar import Constraint, Grammars
 from vivace.engine.output.sampler import Sampler
@@ -174,13 +174,13 @@ def test_a_session_that_cannot_be_changed_is_dropped(
 # ---- whatever fails on the disk costs a prefill -----------------------------------------------------
 
 
-@pytest.mark.parametrize("place", [(DiskCache, "park"), (HashRunner, "save")], ids=["park", "save"])
+@pytest.mark.parametrize("place", [(ParkedCache, "park"), (HashRunner, "save")], ids=["park", "save"])
 def test_a_park_that_fails_is_nobodys_error(
     place: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session's next turn says what it would have said."""
     _raise_at(monkeypatch, *place, 1)
-    desk = Desk(HashRunner(logits=endless), DiskCache(tmp_path, kv_format="hash", limit_bytes=1 << 20))
+    desk = Desk(HashRunner(logits=endless), ParkedCache(tmp_path, kv_format="hash", limit_bytes=1 << 20))
     desk.run(Open("a", list(range(60))), Generate("a", "t", [1], max_tokens=2))
     desk.give(Park("a"))
     assert not [frame for frame in desk.sent if isinstance(frame, Failed)]
@@ -191,13 +191,15 @@ def test_a_park_that_fails_is_nobodys_error(
 
 
 @pytest.mark.parametrize(
-    "place", [(DiskCache, "find"), (DiskCache, "read"), (HashRunner, "load")], ids=["find", "read", "load"]
+    "place",
+    [(ParkedCache, "find"), (ParkedCache, "read"), (HashRunner, "load")],
+    ids=["find", "read", "load"],
 )
 def test_what_cannot_be_restored_is_prefilled(
     place: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn says what it would have said."""
-    desk = Desk(HashRunner(logits=endless), DiskCache(tmp_path, kv_format="hash", limit_bytes=1 << 20))
+    desk = Desk(HashRunner(logits=endless), ParkedCache(tmp_path, kv_format="hash", limit_bytes=1 << 20))
     desk.run(Open("a", list(range(60))), Generate("a", "t", [1], max_tokens=2))
     desk.give(Park("a"))
     _raise_at(monkeypatch, *place, 1)
@@ -214,22 +216,22 @@ def test_a_file_that_the_writer_cannot_write_is_lost(tmp_path: Path, monkeypatch
     def fail(*_: object) -> bytes:
         raise MemoryError
 
-    disk_cache = DiskCache(tmp_path, kv_format="hash", limit_bytes=1 << 20)
-    monkeypatch.setattr(disk_cache_module, "_header", fail)
-    desk = Desk(HashRunner(logits=endless), disk_cache)
+    parked_cache = ParkedCache(tmp_path, kv_format="hash", limit_bytes=1 << 20)
+    monkeypatch.setattr(parked_cache_module, "write_file", fail)
+    desk = Desk(HashRunner(logits=endless), parked_cache)
     desk.run(Open("a", list(range(60))), Generate("a", "t", [1], max_tokens=2))
     desk.give(Park("a"))
-    disk_cache.flush()
-    assert disk_cache.size_bytes == 0
+    parked_cache.flush()
+    assert parked_cache.disk_bytes == 0
     desk.engine.close()
 
 
-def test_a_disk_cache_that_cannot_be_read_at_start_is_empty(
+def test_a_parked_cache_that_cannot_be_read_at_start_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine starts without its kept beginnings."""
-    _raise_at(monkeypatch, DiskCache, "prefixes", 1)
-    desk = Desk(HashRunner(logits=endless), DiskCache(tmp_path, kv_format="hash", limit_bytes=1 << 20))
+    _raise_at(monkeypatch, ParkedCache, "prefixes", 1)
+    desk = Desk(HashRunner(logits=endless), ParkedCache(tmp_path, kv_format="hash", limit_bytes=1 << 20))
     desk.run(Open("a"), Generate("a", "t", [1], max_tokens=2))
     assert len(desk.tokens("t")) == 2
     desk.engine.close()

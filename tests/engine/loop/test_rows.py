@@ -10,8 +10,8 @@ from tests.engine.desk import Desk
 from tests.engine.fixtures import PAYING
 from tests.engine.hashing import HashRunner, next_token
 from tests.engine.loop.test_decoding import DecodingRunner
-from vivace.engine.runners.base import DecodeRow, Span, WhileRunning
-from vivace.engine.wire.frames import Close, Generate, Interrupt, Open, Sampling, Tokens
+from vivace.engine.runners.base import DecodeRow, RowResult, Span, WhileRunning
+from vivace.engine.wire.frames import Close, Generate, Grammar, Interrupt, Open, Sampling, Tokens
 
 
 class RowsRunner(DecodingRunner):
@@ -19,27 +19,44 @@ class RowsRunner(DecodingRunner):
 
     def __init__(self, max_rows: int = 8) -> None:
         super().__init__()
-        self.max_rows = max_rows
+        self.max_rows, self.max_logits_rows = max_rows, max(1, max_rows // 2)
+        self.logits_given = 0
         self.shared: list[list[int]] = []  # the sequences of each
         self._in_flight: dict[int, tuple[int, int]] = {}  # position and input of each sequence
 
     def decode_rows(
         self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
-    ) -> list[int | None]:
+    ) -> list[RowResult]:
         assert len({row.seq for row in rows}) == len(rows) <= self.max_rows
+        assert sum(row.sampling is None for row in rows) <= self.max_logits_rows
         self.shared.append([row.seq for row in rows])
         while_running()
         known = [row for row in rows if self._in_flight.get(row.seq) == (row.start, row.token)] or rows
-        found: list[int | None] = []
+        found: list[RowResult] = []
         for row in rows:
             if row not in known:
                 found.append(None)
                 self._in_flight[row.seq] = (row.start, row.token)
                 continue
-            self.forward([Span(row.seq, row.start, [row.token])])
-            found.append(next_token([cell.token for cell in self.kv[row.seq]]))
-            self._in_flight[row.seq] = (row.start + 1, found[-1] or 0) if steps_ahead else (-1, 0)
+            logits = self.forward([Span(row.seq, row.start, [row.token], want=1)])
+            if row.sampling is None:
+                found.append(logits)
+                self._in_flight[row.seq] = (-1, 0)
+                self.logits_given += 1
+                continue
+            said = next_token([cell.token for cell in self.kv[row.seq]])
+            found.append(said)
+            self._in_flight[row.seq] = (row.start + 1, said) if steps_ahead else (-1, 0)
         return found
+
+
+# What only the host can do: these turns get logits.
+SAMPLINGS = [
+    Sampling(temperature=0.7, top_p=0.5, seed=3),
+    Sampling(temperature=1.5, top_k=5, seed=4),
+    Sampling(frequency_penalty=0.5, repetition_penalty=1.1),
+    Sampling(logit_bias={7: 20.0}, top_logprobs=2),
+]
 
 
 def alone(work: Generate) -> list[int]:
@@ -50,8 +67,10 @@ def alone(work: Generate) -> list[int]:
 
 def work_for(name: str, chance: random.Random, tier: str = "realtime") -> Generate:
     log = [chance.randrange(60) for _ in range(chance.randint(1, 80))]
-    sampling = Sampling(temperature=0.7, top_p=0.5, seed=3) if chance.random() < 0.1 else Sampling()
+    sampling = chance.choice(SAMPLINGS) if chance.random() < 0.5 else Sampling()
     work = Generate(name, f"turn {name}", log, max_tokens=chance.randint(1, 60), sampling=sampling)
+    if chance.random() < 0.2:
+        work.grammar = Grammar("regex", "[A-Z0-9]*")
     work.tier = tier  # type: ignore[assignment]
     return work
 
@@ -87,6 +106,7 @@ def test_turns_that_come_and_go_say_what_they_say_alone(seed: int) -> None:
         assert said == wanted, work.turn
     assert len(cut) < len(works)
     assert any(len(rows) > 1 for rows in runner.shared)
+    assert runner.logits_given
 
 
 def test_one_turn_never_shares() -> None:
@@ -135,7 +155,7 @@ class BrokenRows(RowsRunner):
 
     def decode_rows(
         self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
-    ) -> list[int | None]:
+    ) -> list[RowResult]:
         super().decode_rows(rows, steps_ahead, while_running)
         raise RuntimeError("the device is gone")
 

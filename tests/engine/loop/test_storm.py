@@ -13,7 +13,7 @@ from tests.engine.hashing import END, HashRunner
 from tests.engine.loop.test_scheduler import APART, FAST, TOGETHER, endless
 from tests.engine.loop.test_worker import EngineProcess
 from tests.engine.turns.test_drafts import PAYING, repeating
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.wire.frames import (
     Append,
     Close,
@@ -99,13 +99,15 @@ def ends(frames: list[Frame]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("seed", [random.randrange(2**32) for _ in range(2)], ids=lambda _: "")
-@pytest.mark.parametrize("has_disk_cache", [False, True])
-def test_a_thousand_interrupts_leave_nothing_behind(seed: int, has_disk_cache: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_parked_cache", [False, True])
+def test_a_thousand_interrupts_leave_nothing_behind(
+    seed: int, has_parked_cache: bool, tmp_path: Path
+) -> None:
     """Between and inside of passes turns are interrupted, sessions closed, cut, forked and parked."""
     storm = Storm(seed)
-    disk_cache = DiskCache(tmp_path, kv_format="hash", limit_bytes=50_000) if has_disk_cache else None
+    parked_cache = ParkedCache(tmp_path, kv_format="hash", limit_bytes=50_000) if has_parked_cache else None
     runner = HashRunner(CELLS, 28, endless)
-    desk = Desk(runner, disk_cache)
+    desk = Desk(runner, parked_cache)
     disturbances = 0
     while disturbances < 1000:
         coming = [storm.next() for _ in range(storm.random.randrange(4))]
@@ -122,8 +124,8 @@ def test_a_thousand_interrupts_leave_nothing_behind(seed: int, has_disk_cache: b
     assert (stats.turns, stats.sessions, stats.kv_tokens) == (0, 0, 0)
     assert runner.used_cells() == 0
     assert ends(desk.sent) == Counter(storm.begun)  # type: ignore[arg-type]
-    if disk_cache:
-        disk_cache.close()
+    if parked_cache:
+        parked_cache.close()
 
 
 @pytest.mark.parametrize("seed", [random.randrange(2**32)], ids=lambda _: "")
@@ -150,9 +152,9 @@ class Client:
         print(f"client with seed {seed}")
         self.random = rng = random.Random(seed)
         self.cells = rng.choice([100, 150, 220, 400])
-        self.disk_cache = DiskCache(folder, kv_format="hash", limit_bytes=rng.choice([2_000, 20_000]))
+        self.parked_cache = ParkedCache(folder, kv_format="hash", limit_bytes=rng.choice([2_000, 20_000]))
         self.runner = HashRunner(self.cells, rng.choice([17, 18, 20, 40]), repeating)
-        self.desk = Desk(self.runner, rng.choice([None, self.disk_cache]), rng.choice(COSTS))
+        self.desk = Desk(self.runner, rng.choice([None, self.parked_cache]), rng.choice(COSTS))
         self.base = [rng.randrange(60) for _ in range(60)]
         self.logs: dict[str, list[int]] = {}
         self.running: dict[str, ToEngine] = {}
@@ -262,7 +264,7 @@ def test_what_is_said_with_little_room_is_what_a_replay_says(seed: int, tmp_path
     assert client.desk.engine.is_idle
     assert not client.running
     assert set(ends(client.desk.sent).values()) == {1}  # type: ignore[arg-type]
-    client.disk_cache.close()
+    client.parked_cache.close()
 
 
 def start_process(tmp_path: Path) -> EngineProcess:

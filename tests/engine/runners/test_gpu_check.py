@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vivace.engine.loop.worker import make_runner, step_costs
+from vivace.engine.devices.machine import Machine
+from vivace.engine.loop.opening import open_runner
+from vivace.engine.loop.worker import step_costs
 from vivace.engine.runners.gpu_check import GpuInfo, check_gpu, check_memory, detect_gpu
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
@@ -31,9 +33,9 @@ BAD = {
     ),
     "old GPU": (
         replace(GOOD, gpu="NVIDIA GeForce RTX 3090", capability=(8, 6)),
-        "The NVIDIA GeForce RTX 3090 is too old for the GPU engine: compute capability 8.6, "
+        "Our kernels are not for the NVIDIA GeForce RTX 3090: compute capability 8.6, "
         "9.0 (Hopper) is needed.",
-        'device to "cpu"',
+        "`vivace extras add cuda`",
     ),
     "missing extra": (
         replace(GOOD, missing=("torch", "gguf")),
@@ -81,32 +83,32 @@ def test_too_little_memory() -> None:
 
 def test_the_cpu_takes_over(smol: Path) -> None:
     """By itself the engine goes on without the GPU, with one line; insisted upon, it does not start."""
-    job, said = Job("smol", str(smol), context_tokens=256, threads=1), list[str]()
-    runner = make_runner(job, lambda: BAD["old driver"][0], said.append)
-    runner.close()
-    assert runner.info.device == "cpu"
-    (line,) = said
+    machine = Machine(nvidia=(BAD["old driver"][0],))
+    opened = open_runner(Job("smol", str(smol), context_tokens=256, threads=1), lambda: machine)
+    opened.runner.close()
+    assert opened.runner.info.device == "cpu"
+    line = opened.why_no_gpu
     assert line.startswith("NVIDIA's driver 535.54 is too old")
     assert line.endswith("Update the driver, or install torch for CUDA 12.")
     insisting = Job("smol", str(smol), context_tokens=256, device="cuda")
     with pytest.raises(StartError, match="too old"):
-        make_runner(insisting, lambda: BAD["old driver"][0])
+        open_runner(insisting, lambda: machine)
 
 
 def test_where_there_is_no_gpu_nothing_is_said(smol: Path) -> None:
     """Most machines have none, and nobody there misses it."""
-    said: list[str] = []
-    make_runner(Job("smol", str(smol), context_tokens=256, threads=1), GpuInfo, said.append).close()
-    assert said == []
+    opened = open_runner(Job("smol", str(smol), context_tokens=256, threads=1), Machine)
+    opened.runner.close()
+    assert opened.why_no_gpu == ""
 
 
 def test_a_wish_for_the_cpu_asks_nothing(smol: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With device = "cpu" nobody looks for a GPU, and nothing is said."""
 
-    def never() -> GpuInfo:
+    def never() -> Machine:
         raise AssertionError("nobody should look")
 
-    runner = make_runner(Job("smol", str(smol), context_tokens=256, threads=1, device="cpu"), never)
+    runner = open_runner(Job("smol", str(smol), context_tokens=256, threads=1, device="cpu"), never).runner
     assert step_costs(Job("smol", "", 256, step_costs={1: 5.0}), runner).ms(1) == 5.0
     runner.close()
     assert capsys.readouterr().err == ""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.engine.fixtures import PAYING, RunnerFixture, some_tokens
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.output.sampler import log_probability
 from vivace.engine.runners.base import KVFull, Span, Stopped
 from vivace.engine.wire.frames import (
@@ -98,14 +98,14 @@ def test_a_parked_session_goes_on_as_if_nothing_had_been(fixture: RunnerFixture,
     expected = fixture.desk()
     expected.run(Open("s"), Generate("s", "t", list(log), max_tokens=6))
     expected.run(Generate("s", "u", [], max_tokens=10))
-    disk_cache = DiskCache(tmp_path, kv_format=fixture.runner.info.kv_format, limit_bytes=1 << 30)
-    desk = fixture.desk(disk_cache)
+    parked_cache = ParkedCache(tmp_path, kv_format=fixture.runner.info.kv_format, limit_bytes=1 << 30)
+    desk = fixture.desk(parked_cache)
     desk.run(Open("s"), Generate("s", "t", list(log), max_tokens=6), Append("s", "nothing", []))
     desk.run(Park("s"))
     desk.run(Generate("s", "u", [], max_tokens=10))
     assert desk.finished("u").waterfall.restored_tokens >= len(log)
     assert desk.tokens("u") == expected.tokens("u")
-    disk_cache.close()
+    parked_cache.close()
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), WARM], ids=["greedy", "seeded"])

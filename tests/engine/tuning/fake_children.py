@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vivace.engine.tuning.child import VariantFailed
-from vivace.engine.tuning.wire import (
+from vivace.engine.tuning.children.child import VariantFailed
+from vivace.engine.tuning.children.wire import (
     Describe,
     Description,
     Done,

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from tests.engine.tuning.fake_children import Q8_0, SOURCE, FakeMachine
 from vivace.config import Settings
 from vivace.engine.tuning import background, keys, profile
-from vivace.engine.tuning.child import VariantFailed
-from vivace.engine.tuning.host import Host
+from vivace.engine.tuning.children.child import VariantFailed
+from vivace.engine.tuning.children.wire import Requantise, ScoreSample
+from vivace.engine.tuning.search.host import Host
 from vivace.engine.tuning.tune import tune
-from vivace.engine.tuning.wire import Requantise, ScoreSample
 from vivace.models import store
 
 PLENTY = 10**12

@@ -13,15 +13,16 @@ import pytest
 
 from tests.engine.tuning.fake_children import FakeMachine
 from vivace.config import Settings
-from vivace.engine.tuning import keys, measure
-from vivace.engine.tuning.child import COMMAND, Child, VariantFailed
-from vivace.engine.tuning.choose import PASS_TOKENS
-from vivace.engine.tuning.formats import COSTLY, Q8_0, Format, Likeness, compare, quality_problem
-from vivace.engine.tuning.host import Host
+from vivace.engine.tuning import keys
+from vivace.engine.tuning.children.child import COMMAND, Child, VariantFailed
+from vivace.engine.tuning.children.wire import Done, Load, Passes, Requantise, Scores, ScoreSample, Times
 from vivace.engine.tuning.profile import Profile, tuned, weights_for
-from vivace.engine.tuning.requantise import make
+from vivace.engine.tuning.search import measure
+from vivace.engine.tuning.search.choose import PASS_TOKENS
+from vivace.engine.tuning.search.formats import COSTLY, Q8_0, Format, Likeness, compare, quality_problem
+from vivace.engine.tuning.search.host import Host
+from vivace.engine.tuning.search.requantise import make
 from vivace.engine.tuning.tune import tune
-from vivace.engine.tuning.wire import Done, Load, Passes, Requantise, Scores, ScoreSample, Times
 from vivace.errors import VivaceError
 from vivace.models import store
 from vivace.models.progress import Silent
@@ -150,8 +151,8 @@ def test_a_child_never_outlives_its_tuner(smol: Path) -> None:
     """kill -9 of the tuner: its child sees the end of the pipe and ends."""
     code = f"""
 import time
-from vivace.engine.tuning.child import Child
-from vivace.engine.tuning.wire import Done, Load
+from vivace.engine.tuning.children.child import Child
+from vivace.engine.tuning.children.wire import Done, Load
 child = Child()
 child.ask(Load({str(smol)!r}, True, 1), Done)
 print(child.pid, flush=True)
@@ -207,7 +208,7 @@ def test_ctrl_c_leaves_no_half_file(settings: Settings, smol: Path) -> None:
     code = f"""
 from pathlib import Path
 from vivace.config import Settings
-from vivace.engine.tuning.host import Host
+from vivace.engine.tuning.search.host import Host
 from vivace.engine.tuning.tune import tune
 settings = Settings(cache_dir=Path({str(settings.cache_dir)!r}), state_dir=Path("/nowhere"), threads=1)
 tune(settings, "smol", Path({str(smol)!r}), Host())

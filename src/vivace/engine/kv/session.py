@@ -1,7 +1,7 @@
 """Sessions: the token log of each, and how much of it is in the runner's KV.
 
 Owns logs, sequence ids, prefix sharing, and which session is parked when the KV is full. Does not own turns,
-sampling or files (`disk_cache`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
+sampling or files (`parked_cache`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
 """
 
 import time
@@ -11,10 +11,12 @@ from typing import TypeVar
 
 from vivace.engine.common_length import common_length
 from vivace.engine.faults import ENDING, log_fault, only_logged
-from vivace.engine.kv.disk_cache import DiskCache, ParkedKV
+from vivace.engine.kv.parked_cache import ParkedCache, ParkedKV
 from vivace.engine.runners.base import (
     DecodingRunner,
+    HostMemoryRunner,
     KVFull,
+    KVState,
     Logits,
     OutOfMemory,
     Runner,
@@ -30,7 +32,7 @@ T = TypeVar("T")
 NO_SEQ = -1
 SCRATCH_SEQS = 16  # sequences kept free for scoring candidates
 MIN_RESTORED_TOKENS = 32  # prefilling fewer is faster than reading a file
-MIN_PREFIX_TOKENS = 64  # a shared prefix of this length is kept on disk
+MIN_PREFIX_TOKENS = 64  # a shared prefix of this length is kept
 PRELOADED_SHARE = 0.125  # of the KV cells, the most for prefixes that are loaded at start
 
 
@@ -45,7 +47,7 @@ class Session:
         self.tail_start: int | None = None  # where the provisional tail begins, if there is one
         self.kv = 0
         self.seq = NO_SEQ
-        self.restored_tokens = 0  # how much of `kv` came from disk when it was last seated
+        self.restored_tokens = 0  # how much of `kv` was restored when it was last seated
         self.first_prompt_tokens = 0  # the log when its first turn began
         self.origin: ParkedKV | None = None  # the file that a prefix was loaded from
         self.used = 0.0  # when its last turn began or ended
@@ -78,11 +80,13 @@ class Session:
 
 
 class Sessions:
-    def __init__(self, runner: Runner, disk_cache: DiskCache | None = None) -> None:
+    def __init__(self, runner: Runner, parked_cache: ParkedCache | None = None) -> None:
         self._runner = runner
-        self._disk_cache = disk_cache
+        self._copier = runner if isinstance(runner, HostMemoryRunner) else None
+        self._parked_cache = parked_cache
         self._by_name: dict[str, Session] = {}
         self._prefixes: list[Session] = []  # loaded at start; nobody's turn, so they are the first to go
+        self._loading: list[Session] = []  # their KV is perhaps still on its way from host memory
         self._free = list(range(runner.info.sequences - SCRATCH_SEQS))
         self.scratch = range(runner.info.sequences - SCRATCH_SEQS, runner.info.sequences)
 
@@ -101,7 +105,7 @@ class Sessions:
     def open(self, name: str, log: list[int], tenant: str = "") -> Session:
         if name in self._by_name:
             raise UsageError(f"Session {name} is open already.")
-        key = self._disk_cache.key(tenant) if self._disk_cache else tenant
+        key = self._parked_cache.key(tenant) if self._parked_cache else tenant
         session = self._by_name[name] = Session(name, log, key)
         return session
 
@@ -173,14 +177,14 @@ class Sessions:
         self._runner.trim(self.scratch[0], 0)
 
     def park(self, name: str) -> None:
-        """Move a session's KV to disk."""
+        """Move a session's KV from the runner to the parked cache."""
         session = self.get(name)
         if session.claim:
             raise UsageError(f"Session {name} has a turn; it cannot be parked.")
         self._evict(session)
 
     def park_all(self, limit_s: float) -> None:
-        """Move the KV of every session to disk, those used last first, as far as `limit_s` allows."""
+        """Park every session, those used last first, as far as `limit_s` allows."""
         end = time.perf_counter() + limit_s
         for session in sorted(self._by_name.values(), key=lambda session: -session.used):
             if time.perf_counter() >= end:
@@ -190,6 +194,11 @@ class Sessions:
     def kv_tokens(self) -> int:
         """Return the tokens in the KV. Shared ones count once for each session that holds them."""
         return sum(session.kv for session in self._holders())
+
+    @property
+    def host_bytes(self) -> int:
+        """Return the host memory that saved KV takes."""
+        return self._copier.host_bytes_used if self._copier else 0
 
     def trim(self, session: Session, length: int) -> None:
         if session.kv > length:
@@ -210,6 +219,20 @@ class Sessions:
             self._share_prefix(session)
             self._restore(session)
 
+    def is_loading(self, session: Session) -> bool:
+        """Return whether a session's KV is on its way from host memory: others may run meanwhile."""
+        if session not in self._loading:
+            return False
+        if self._copier and session.seq != NO_SEQ and self._copier.is_loading(session.seq):
+            return True
+        self._loading.remove(session)
+        return False
+
+    def finish_loading(self, session: Session) -> None:
+        """Wait until a session's KV is there."""
+        if self._copier and self.is_loading(session):
+            self._copier.finish_loading(session.seq)
+
     def _holders(self) -> list[Session]:
         """Return the sessions that have a sequence."""
         return [s for s in [*self._prefixes, *self._by_name.values()] if s.seq != NO_SEQ]
@@ -225,30 +248,30 @@ class Sessions:
         if best is not None:
             self._runner.share(best.seq, session.seq, length)
             session.kv = length
-            with only_logged("A prefix could not be kept on disk"):
-                if best.origin and self._disk_cache:
-                    self._disk_cache.touch(best.origin)
+            with only_logged("A prefix could not be kept"):
+                if best.origin and self._parked_cache:
+                    self._parked_cache.touch(best.origin)
                 self._keep_prefix(session, best)
 
     def _keep_prefix(self, session: Session, other: Session) -> None:
         """Keep a prefix on disk that two conversations share: instructions, tools, examples."""
-        if self._disk_cache is None or session.is_fork or other in self._prefixes:
+        if self._parked_cache is None or session.is_fork or other in self._prefixes:
             return
         tokens = session.log[: session.kv]
         is_same_conversation = len(tokens) >= other.first_prompt_tokens
         if len(tokens) >= MIN_PREFIX_TOKENS and not is_same_conversation:
-            self._disk_cache.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
+            self._parked_cache.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
 
     def _restore(self, session: Session) -> None:
-        """Load a longer prefix of the log from disk, if there is one and it fits."""
-        if self._disk_cache is None:
+        """Load a longer prefix of the log from memory or disk, if there is one and it fits."""
+        if self._parked_cache is None:
             return
         found, state = None, None
         with only_logged("Parked KV could not be read"):
-            found = self._disk_cache.find(session.tenant, session.log)
+            found = self._parked_cache.find(session.tenant, session.log)
             if found is None or found.length < session.kv + MIN_RESTORED_TOKENS:
                 return
-            state = self._disk_cache.read(found.parked)
+            state = self._parked_cache.read(found.parked)
         if found is None or state is None:
             return
         if self._load(session, state, len(found.parked.tokens)):
@@ -258,21 +281,22 @@ class Sessions:
         else:
             self._share_prefix(session)
 
-    def _load(self, session: Session, state: bytes, tokens: int) -> bool:
+    def _load(self, session: Session, state: KVState, tokens: int) -> bool:
         """Load a state into the session's sequence, in place of its shared KV. Return whether it worked."""
         self._runner.trim(session.seq, 0)
         session.kv = 0
         while True:
             try:
                 self._runner.load(session.seq, state)
+                self._loading += [session] if self._copier else []
                 return True
             except ValueError:  # written by something else: not worth more than a prefill
                 return False
             except ENDING:
                 raise
             except KVFull:
-                if self.kv_tokens() + tokens <= self._runner.info.context_tokens:
-                    return False  # there is room: it is the state that is wrong
+                if self._has_room_for(tokens):
+                    return False  # it is the state that is wrong
                 try:
                     self._make_room([session], None)
                 except KVFull:
@@ -282,18 +306,24 @@ class Sessions:
                 self._runner.trim(session.seq, 0)
                 return False
 
+    def _has_room_for(self, tokens: int) -> bool:
+        """Return whether the cells that sessions take leave room for `tokens` more."""
+        page = self._runner.info.page_tokens
+        taken = [-(-count // page) * page for count in (tokens, *(each.kv for each in self._holders()))]
+        return sum(taken) <= self._runner.info.context_tokens
+
     def preload(self) -> None:
         """Load kept prefixes, the latest first, up to PRELOADED_SHARE of the cells."""
         left = int(self._runner.info.context_tokens * PRELOADED_SHARE)
         prefixes: list[ParkedKV] = []
         with only_logged("The kept prefixes could not be read"):
-            prefixes = self._disk_cache.prefixes() if self._disk_cache else []
+            prefixes = self._parked_cache.prefixes() if self._parked_cache else []
         for parked in prefixes:
             if len(parked.tokens) > left or len(self._free) < len(self.scratch):
                 continue
             left -= len(parked.tokens)
-            assert self._disk_cache is not None
-            if (state := self._disk_cache.read(parked, counts_as_use=False)) is not None:
+            assert self._parked_cache is not None
+            if (state := self._parked_cache.read(parked, counts_as_use=False)) is not None:
                 session = Session("", list(parked.tokens), parked.tenant)
                 session.seq, session.origin = self._free.pop(), parked
                 if self._load(session, state, len(session.log)):
@@ -337,16 +367,16 @@ class Sessions:
             raise KVFull
 
     def _evict(self, session: Session) -> None:
-        """Remove a session's KV, and park it on disk if it is long enough. Its log stays."""
+        """Remove a session's KV, and park it if it is long enough. Its log stays."""
         if session in self._prefixes:
             self._prefixes.remove(session)
-        elif self._disk_cache is not None:
+        elif self._parked_cache is not None:
             self.trim(session, session.committed_length)  # text that is still being typed is not kept
             if session.kv >= MIN_RESTORED_TOKENS:
                 tokens = session.log[: session.kv]
                 with only_logged("KV could not be parked"):
                     save = partial(self._runner.save, session.seq)
-                    self._disk_cache.park(session.tenant, tokens, save, used=session.used)
+                    self._parked_cache.park(session.tenant, tokens, save, used=session.used)
         self._release(session)
 
     def _release(self, session: Session) -> None:

@@ -8,7 +8,7 @@ sockets (`worker`).
 import time
 
 from vivace.engine.faults import ENDING, failure
-from vivace.engine.kv.disk_cache import DiskCache
+from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.kv.session import Session, Sessions
 from vivace.engine.loop.admission import check_tokens, check_work
 from vivace.engine.loop.frame_sender import FrameSender, Send
@@ -51,15 +51,15 @@ class Engine:
         runner: Runner,
         send: Send,
         costs: StepCosts,
-        disk_cache: DiskCache | None = None,
+        parked_cache: ParkedCache | None = None,
         best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
     ) -> None:
         self._runner = runner
         self._info = runner.info
         self._sender = FrameSender(send)
         self._costs = costs
-        self._disk_cache = disk_cache
-        self._sessions = Sessions(runner, disk_cache)
+        self._parked_cache = parked_cache
+        self._sessions = Sessions(runner, parked_cache)
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
         self._stepper = Stepper(
@@ -86,8 +86,8 @@ class Engine:
         """Park all sessions, as far as there is time for it, and end what runs beside the loop."""
         self._sessions.park_all(PARK_S)
         self._compiler.close()
-        if self._disk_cache:
-            self._disk_cache.close()
+        if self._parked_cache:
+            self._parked_cache.close()
 
     # ---- frames --------------------------------------------------------------------------------------
 
@@ -209,7 +209,8 @@ class Engine:
             turns=len(self._scheduler),
             kv_tokens=self._sessions.kv_tokens(),
             kv_cells=self._info.context_tokens,
-            parked_bytes=self._disk_cache.size_bytes if self._disk_cache else 0,
+            parked_bytes=self._parked_cache.disk_bytes if self._parked_cache else 0,
+            parked_memory_bytes=self._sessions.host_bytes,
             tokens_prefilled=self._stepper.tokens_prefilled,
             tokens_generated=self._stepper.tokens_generated,
             uptime_s=time.perf_counter() - self._started,

@@ -45,6 +45,10 @@ NO_ROWS: Logits = np.empty((0, 0), np.float32)
 Arrivals = Callable[[], Sequence[ToEngine] | None]  # frames that wait; None if nobody listens any more
 
 
+class StillLoading(Exception):
+    """A turn's KV is on its way from host memory: others run meanwhile."""
+
+
 class PassEntry(NamedTuple):
     """One turn's share of a pass."""
 
@@ -89,6 +93,7 @@ class Stepper:
         order = self._scheduler.order()
         if any(turn.is_waiting for turn in order):
             order = self._resolve_grammars(order)
+        order = self._without_loading(order)
         for place, lead in enumerate(order):
             try:
                 if self._batcher and (turns := self._row_turns(lead, order[place + 1 :], self._batcher)):
@@ -100,6 +105,8 @@ class Stepper:
                     self._run(self._batch(lead, order[place + 1 :]), begun, arrivals)
             except Stopped:
                 break
+            except StillLoading:
+                continue
             except KVFull:  # it asks for less, or it waits for room, unless nobody could make any
                 if lead.shrink():
                     break
@@ -115,6 +122,15 @@ class Stepper:
                 self._fail(lead, error)
             break
         return bool(order)
+
+    def _without_loading(self, order: list[Turn]) -> list[Turn]:
+        """Return the turns whose KV is there. If that of all of them is on its way, wait for the first."""
+        loading = [turn for turn in order if self._sessions.is_loading(turn.session)]
+        if not loading:
+            return order
+        if len(loading) == len(order):
+            self._sessions.finish_loading(loading.pop(0).session)
+        return [turn for turn in order if turn not in loading]
 
     def _resolve_grammars(self, order: list[Turn]) -> list[Turn]:
         """Settle compiled grammars, end turns whose grammar is refused, and return who need not wait."""
@@ -160,17 +176,24 @@ class Stepper:
         if self._scheduler.is_contended(lead):
             most = min(most, self._contended_tokens())
         peers = [turn for turn in others if turn.is_realtime == lead.is_realtime and self._fits_rows(turn)]
-        return [lead, *peers[: most - 1]] if peers and most > 1 else []
+        if not peers or most < 2:
+            return []
+        chosen, left = [lead], runner.max_logits_rows - (lead.device_sampling is None)
+        for turn in peers:
+            needs_logits = turn.device_sampling is None
+            if len(chosen) < most and left >= needs_logits:
+                chosen.append(turn)
+                left -= needs_logits
+        return chosen
 
     def _fits_rows(self, turn: Turn) -> bool:
-        return turn.device_sampling is not None and not turn.is_drafting and not self._needs_own_pass(turn)
+        return turn.is_at_next_token and not turn.is_drafting and not self._needs_own_pass(turn)
 
     def _decode_rows(self, turns: list[Turn], runner: BatchDecodingRunner, begun: float) -> None:
         """Run one pass over the next token of each turn. Where there is no room for all, leave some out."""
         rows = []
         for turn in turns:
             (span,) = turn.spans(1)
-            assert turn.device_sampling
             rows.append(DecodeRow(span.seq, span.start, span.tokens[0], turn.device_sampling))
         # Where others wait for a row, the next pass is not of the same turns: nothing is begun for it.
         steps_ahead = int(len(self._scheduler) <= runner.max_rows)
@@ -194,10 +217,10 @@ class Stepper:
             while_running()  # whatever became of this pass: the tokens before it were said
         spent_s = time.perf_counter() - passed
         self._scheduler.count_pass(turns[0])
-        for turn, token in zip(turns, said, strict=True):
-            if token is not None:
+        for turn, found in zip(turns, said, strict=True):
+            if found is not None:
                 turn.steps += 1
-                self._apply(turn, 1, [token], spent_s, begun)
+                self._apply(turn, 1, [found] if isinstance(found, int) else found, spent_s, begun)
         return None
 
     def _batch(self, lead: Turn, others: list[Turn]) -> list[PassEntry]:
@@ -213,7 +236,7 @@ class Stepper:
                 continue
             try:
                 entry = self._entry(turn, room, None)
-            except KVFull:
+            except (KVFull, StillLoading):
                 continue
             except ENDING:
                 raise
@@ -243,6 +266,10 @@ class Stepper:
         """Assign a sequence to the turn's session, and return the turn's share of the next pass."""
         session, begun = turn.session, 0.0 if turn.started else time.perf_counter()
         self._sessions.assign_sequence(session, claim)
+        if self._sessions.is_loading(session):
+            if len(self._scheduler) > 1:
+                raise StillLoading
+            self._sessions.finish_loading(session)
         if turn.needs_row and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         if begun:

@@ -4,8 +4,8 @@ Owns the types that cross this interface. A runner knows sequences (small intege
 know sessions, turns or text.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,12 @@ class ModelInfo(NamedTuple):
     yarn_factor: float = 1.0  # scales positions to reach beyond the trained context; 1: not scaled
     can_stop: bool = False  # whether a pass can be aborted while it runs
     kv_format: str = ""  # runners that differ in it cannot load each other's saved KV
-    device: str = "cpu"  # what computes
+    device: str = "cpu"  # what computes: cpu, cuda, vulkan or metal
+    place: str = ""  # the same for people: which runner on which device, and how much of the model is there
     pass_tokens: int = 512  # the most that one pass takes
     draft_tokens: int = 63  # the longest draft that one pass verifies
     stoppable_ms: float = 60.0  # a shorter pass runs to its end without asking `should_stop`
+    page_tokens: int = 1  # a sequence takes whole pages of this many cells
     shares_passes: bool = True  # whether one pass over several sequences is faster than one pass each
 
     @property
@@ -57,6 +59,26 @@ class Stopped(Exception):
 
 class OutOfMemory(Exception):
     """The device has no memory left for this pass. Nothing was changed."""
+
+
+class HostMemoryFull(Exception):
+    """The host memory for saved KV is full. Nothing was changed: free some saved KV and try again."""
+
+
+@runtime_checkable
+class HeldKV(Protocol):
+    """Saved KV in memory that its runner owns, until it is freed. `pieces` are its bytes, in order."""
+
+    size_bytes: int
+
+    def pieces(self) -> Iterable[memoryview]:
+        """Yield the bytes, each piece when it is there. Any thread may ask, and may write to them."""
+        ...
+
+    def free(self) -> None: ...
+
+
+KVState: TypeAlias = bytes | HeldKV  # saved KV
 
 
 class SamplingSpec(NamedTuple):
@@ -80,11 +102,14 @@ class Runner(Protocol):
         """Run one pass over all spans. Return rows in the order of the spans, valid until the next call."""
         ...
 
-    def save(self, seq: int) -> bytes:
-        """Return the KV of a sequence, for `load` by a runner with the same `info.kv_format`."""
+    def save(self, seq: int) -> KVState:
+        """Return the KV of a sequence, for `load` by a runner with the same `info.kv_format`.
+
+        Raise HostMemoryFull if the runner owns the memory and it is full.
+        """
         ...
 
-    def load(self, seq: int, state: bytes) -> None:
+    def load(self, seq: int, state: KVState) -> None:
         """Load saved KV into an empty sequence. Raise KVFull, or ValueError if `state` is not saved KV."""
         ...
 
@@ -124,12 +149,18 @@ class DecodingRunner(Runner, Protocol):
 
 
 class DecodeRow(NamedTuple):
-    """The next token of one sequence: `token` at `start` is the last of its log."""
+    """The next token of one sequence: `token` at `start` is the last of its log.
+
+    Without `sampling` the caller samples: it gets the logits.
+    """
 
     seq: int
     start: int
     token: int
-    sampling: SamplingSpec
+    sampling: SamplingSpec | None
+
+
+RowResult: TypeAlias = int | Logits | None  # of a row: its token, its logits [1, vocab], or not yet
 
 
 @runtime_checkable
@@ -137,14 +168,35 @@ class BatchDecodingRunner(DecodingRunner, Protocol):
     """A runner that samples the next tokens of several sequences in one pass."""
 
     max_rows: int  # that one pass takes
+    max_logits_rows: int  # of these, those without sampling
 
     def decode_rows(
         self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
-    ) -> list[int | None]:
+    ) -> Sequence[RowResult]:
         """Run one pass over sequences that are all different. Return the token that follows each.
 
-        A row gets the token that it would get alone. It gets None if it has joined while a pass was in
-        flight: then it is in the next one. With `steps_ahead` the runner may start a pass on the tokens
-        that it sampled; later calls use it for the rows that continue there.
+        A row gets the token, or the logits, that it would get alone; logits are valid until the next call.
+        It gets None if it has joined while a pass was in flight: then it is in the next one. With
+        `steps_ahead` the runner may start a pass on the tokens that it sampled; later calls use it for the
+        rows that continue there.
         """
+        ...
+
+
+@runtime_checkable
+class HostMemoryRunner(Runner, Protocol):
+    """A runner that saves KV into host memory of its own, and copies beside its passes."""
+
+    host_bytes_used: int  # by saved KV
+
+    def allocate(self, size_bytes: int) -> HeldKV:
+        """Return memory for saved KV of this size, to be read into. Raise HostMemoryFull or ValueError."""
+        ...
+
+    def is_loading(self, seq: int) -> bool:
+        """Return whether the KV of a sequence is still on its way. A pass over it would wait for that."""
+        ...
+
+    def finish_loading(self, seq: int) -> None:
+        """Wait until the KV of a sequence is there."""
         ...

@@ -7,13 +7,14 @@ Does not load a model, and does not know which models can run (`cuda.checkpoint`
 import ctypes
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.errors import StartError
 
 PACKAGES = ("torch", "triton", "gguf", "safetensors")  # of the extra `cuda`
 MIN_CAPABILITY = (9, 0)  # Hopper: clusters, bulk copies, launches that overlap
+KERNEL_MAJORS = (9, 10)  # Hopper and its successors for servers; 12 (RTX 50) has half of their shared memory
 _ON_THE_CPU = 'Or set device to "cpu" in config.toml.'
 _MAJOR, _MINOR, _SHARED_BYTES = 75, 76, 97  # of cuDeviceGetAttribute
 _DRIVER_FILE = Path("/sys/module/nvidia/version")
@@ -36,13 +37,19 @@ class GpuInfo:
     total_bytes: int = 0
 
 
+def serves_kernels(capability: tuple[int, int]) -> bool:
+    """Return whether our kernels are written for GPUs of this compute capability."""
+    return capability[0] in KERNEL_MAJORS
+
+
 def check_gpu(found: GpuInfo) -> None:
     """Raise `StartError` if our kernels cannot run on this machine."""
-    if problem := _gpu_problem(found):
+    if problem := gpu_problem(found):
         raise StartError(*problem)
 
 
-def _gpu_problem(found: GpuInfo) -> tuple[str, str] | None:
+def gpu_problem(found: GpuInfo) -> tuple[str, str] | None:
+    """Return why our kernels cannot run on this GPU, and what to do; None if they can."""
     if not found.driver:
         return "There is no NVIDIA driver on this machine.", f"Install it for an NVIDIA GPU. {_ON_THE_CPU}"
     if not found.gpu:
@@ -50,11 +57,11 @@ def _gpu_problem(found: GpuInfo) -> tuple[str, str] | None:
             f"NVIDIA's driver {found.driver} shows no GPU ({found.error or 'none is there'}).",
             f"`nvidia-smi` should list it; after an update of the driver, restart. {_ON_THE_CPU}",
         )
-    if found.capability < MIN_CAPABILITY:
+    if not serves_kernels(found.capability):
         return (
-            f"The {found.gpu} is too old for the GPU engine: compute capability {_dotted(found.capability)}, "
+            f"Our kernels are not for the {found.gpu}: compute capability {_dotted(found.capability)}, "
             f"{_dotted(MIN_CAPABILITY)} (Hopper) is needed.",
-            'Set device to "cpu" in config.toml.',
+            'llama.cpp can use it: `vivace extras add cuda`. Or set device to "cpu" in config.toml.',
         )
     if found.missing:
         return (
@@ -91,55 +98,68 @@ def check_memory(found: GpuInfo, *, weight_bytes: int, kv_bytes: int, shared_byt
 
 
 def detect_gpu() -> GpuInfo:
-    """Return what this machine has. Stop at the first thing that rules the GPU out."""
+    """Return the first of this machine's GPUs, or why there is none."""
+    return detect_gpus()[0]
+
+
+def detect_gpus() -> tuple[GpuInfo, ...]:
+    """Return every NVIDIA GPU that the driver shows; where it shows none, one entry that says why.
+
+    Import torch only if the first GPU is one that our kernels serve: it takes two seconds.
+    """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return GpuInfo()
+        return (GpuInfo(),)
     version = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(version))
     name = _DRIVER_FILE.read_text().strip() if _DRIVER_FILE.exists() else "of unknown version"
     cuda = (version.value // 1000, version.value % 1000 // 10)
     count = ctypes.c_int()
     if status := driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-        return GpuInfo(name, cuda, f"CUDA error {status}")
+        return (GpuInfo(name, cuda, f"CUDA error {status}"),)
     if not count.value:
-        return GpuInfo(name, cuda)
-    return _query_gpu(driver, name, cuda)
+        return (GpuInfo(name, cuda),)
+    found = [_query_gpu(driver, index, GpuInfo(name, cuda)) for index in range(count.value)]
+    if any(serves_kernels(gpu.capability) and not gpu.missing for gpu in found):
+        found = _with_torch(found)
+    return tuple(found)
 
 
-def _query_gpu(driver: ctypes.CDLL, driver_name: str, driver_cuda: tuple[int, int]) -> GpuInfo:
+def _query_gpu(driver: ctypes.CDLL, index: int, known: GpuInfo) -> GpuInfo:
+    device, total = ctypes.c_int(), ctypes.c_size_t()
+    driver.cuDeviceGet(ctypes.byref(device), index)
     name = ctypes.create_string_buffer(256)
-    driver.cuDeviceGetName(name, 256, 0)
+    driver.cuDeviceGetName(name, 256, device)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(total), device)
 
     def attribute(which: int) -> int:
         value = ctypes.c_int()
-        driver.cuDeviceGetAttribute(ctypes.byref(value), which, 0)
+        driver.cuDeviceGetAttribute(ctypes.byref(value), which, device)
         return value.value
 
-    capability = (attribute(_MAJOR), attribute(_MINOR))
-    missing = tuple(each for each in PACKAGES if importlib.util.find_spec(each) is None)
-    gpu = name.value.decode(errors="replace")
-    shared_bytes = attribute(_SHARED_BYTES)
-    if capability < MIN_CAPABILITY or missing:
-        return GpuInfo(driver_name, driver_cuda, "", gpu, capability, shared_bytes, missing)
-    import torch  # type: ignore[import-not-found,unused-ignore]  # two seconds, so not before
+    return replace(
+        known,
+        gpu=name.value.decode(errors="replace"),
+        capability=(attribute(_MAJOR), attribute(_MINOR)),
+        shared_bytes=attribute(_SHARED_BYTES),
+        missing=tuple(each for each in PACKAGES if importlib.util.find_spec(each) is None),
+        total_bytes=total.value,
+    )
+
+
+def _with_torch(found: list[GpuInfo]) -> list[GpuInfo]:
+    """Return the GPUs with what torch knows: its own version, and the free memory of those it can use."""
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
     torch_cuda = tuple(map(int, (torch.version.cuda or "0.0").split(".")[:2]))
-    free, total = torch.cuda.mem_get_info() if torch.cuda.is_available() else (0, 0)
-    return GpuInfo(
-        driver_name,
-        driver_cuda,
-        "",
-        gpu,
-        capability,
-        shared_bytes,
-        missing,
-        torch.__version__,
-        (torch_cuda[0], torch_cuda[1]),
-        free,
-        total,
-    )
+    known = [
+        replace(gpu, torch=torch.__version__, torch_cuda=(torch_cuda[0], torch_cuda[1])) for gpu in found
+    ]
+    if not torch.cuda.is_available():
+        return known
+    free, total = torch.cuda.mem_get_info()  # of the first: another one is the first in its own process
+    return [replace(known[0], free_bytes=free, total_bytes=total), *known[1:]]
 
 
 DetectGpu = Callable[[], GpuInfo]

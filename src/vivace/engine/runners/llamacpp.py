@@ -1,17 +1,22 @@
-"""llama.cpp through its low-level C API: batches, sequence ids, logits. CPU and Metal.
+"""llama.cpp through its low-level C API: batches, sequence ids, logits. On the CPU or on a GPU that it knows.
 
-Owns the loaded model, one context with a unified KV, and the batch buffer. Does not own scheduling.
+Owns the loaded model, one context with a unified KV, and the batch buffer. Does not own scheduling, nor which
+device computes (`devices.ranking`).
 """
 
 import ctypes
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import llama_cpp as lc
 import numpy as np
 
-from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import KVFull, KVState, Logits, ModelInfo, ShouldStop, Span, Stopped
+from vivace.engine.runners.ggml import GgmlDevice
+from vivace.engine.runners.offload import Offload, plan_offload, read_size
 from vivace.errors import StartError
 from vivace.models.gguf_vocab import end_tokens, load_model, piece_of
 
@@ -19,6 +24,15 @@ BATCH_TOKENS = 512  # the most tokens of one pass
 SEQUENCES = 64
 ABORT_CHECK_S = 0.005  # between two calls of `should_stop`: a pass has 600 operations, most of them short
 _NO_KV_SLOT, _ABORTED = 1, 2
+
+
+class LlamaGpu(NamedTuple):
+    """A GPU of llama.cpp's, for a runner that is to use it."""
+
+    device: GgmlDevice
+    kind: str  # cuda, vulkan or metal
+    name: str  # as the setting `device` calls it: cuda:0
+    context_tokens: int = 0  # KV cells; 0: what half of its free memory holds
 
 
 class LlamaRunner:
@@ -30,11 +44,19 @@ class LlamaRunner:
         threads: int,
         session_tokens: int = 0,
         use_extra_bufts: bool = True,
+        gpu: LlamaGpu | None = None,
     ) -> None:
-        self._model = load_model(path, use_extra_bufts=use_extra_bufts)
+        offload = _plan(path, gpu, max(context_tokens, session_tokens)) if gpu else None
+        self._is_on_gpu = gpu is not None
+        self._model = load_model(
+            path,
+            use_extra_bufts=use_extra_bufts and not gpu,
+            device=gpu.device.handle if gpu else None,
+            gpu_layers=offload.layers if offload else 0,
+        )
         trained = lc.llama_model_n_ctx_train(self._model)
         yarn_factor = _yarn_factor(self._model, session_tokens, trained)
-        context_tokens = max(context_tokens, session_tokens)
+        context_tokens = offload.context_tokens if offload else max(context_tokens, session_tokens)
         self._context = _make_context(self._model, context_tokens, threads, yarn_factor)
         self._memory = lc.llama_get_memory(self._context)
         self._vocab = lc.llama_model_get_vocab(self._model)
@@ -52,9 +74,15 @@ class LlamaRunner:
             end_tokens=end_tokens(self._vocab),
             threads=threads,
             yarn_factor=yarn_factor,
-            can_stop=True,
+            can_stop=gpu is None,  # only the CPU's part of llama.cpp asks the abort callback
             kv_format=f"llama.cpp {lc.__version__} {path.name} {_identity(path)} yarn {yarn_factor:g}",
+            device=gpu.kind if gpu else "cpu",
+            place=f"llama.cpp on {gpu.device.description} ({gpu.name}), {offload}"
+            if gpu
+            else "llama.cpp on the CPU",
         )
+        if gpu:
+            print(f"{path.name}: {self.info.place}, {context_tokens:,} KV cells", file=sys.stderr)
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         wanted = self._fill_batch(spans)
@@ -67,10 +95,14 @@ class LlamaRunner:
             raise error or Stopped
         if status != 0:
             raise RuntimeError(f"llama_decode returned {status}")
+        if self._is_on_gpu:  # it returns before the GPU is done: who measures passes must not be misled
+            lc.llama_synchronize(self._context)
         return self._logits(wanted)
 
     def _set_should_stop(self, should_stop: ShouldStop | None) -> None:
         """Set the abort callback, which llama.cpp calls between the operations of its graph."""
+        if self._is_on_gpu:
+            return
         if should_stop is None:
             if self._should_stop is not None:
                 lc.llama_set_abort_callback(self._context, lc.ggml_abort_callback(), None)
@@ -126,7 +158,8 @@ class LlamaRunner:
         del buffer
         return bytes(memoryview(state)[:written])
 
-    def load(self, seq: int, state: bytes) -> None:
+    def load(self, seq: int, state: KVState) -> None:
+        assert isinstance(state, bytes)
         buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))
         if lc.llama_state_seq_set_data(self._context, buffer, len(state), seq) == 0:
             lc.llama_memory_seq_rm(self._memory, seq, 0, -1)
@@ -142,6 +175,17 @@ class LlamaRunner:
         lc.llama_batch_free(self._batch)
         lc.llama_free(self._context)
         lc.llama_model_free(self._model)
+
+
+def _plan(path: Path, gpu: LlamaGpu, context_tokens: int) -> Offload:
+    offload = plan_offload(read_size(path), gpu.device.free_bytes, context_tokens, gpu.context_tokens)
+    if not offload.layers:
+        raise StartError(
+            f"The {gpu.device.description} has {gpu.device.free_bytes / 1e9:.1f} GB free: "
+            f"not one layer of {path.name} fits.",
+            "Set a smaller gpu_context_tokens in config.toml, or end other programs there.",
+        )
+    return offload
 
 
 def _identity(path: Path) -> str:

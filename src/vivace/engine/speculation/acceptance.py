@@ -21,7 +21,7 @@ class DraftSource(IntEnum):
     SUFFIX = 4  # the log
 
 
-# Acceptance rate of the next token by match length, as MATCH_LENGTHS: counted by `benchmarks/drafts.py
+# Acceptance rate of the next token by match length, as MATCH_LENGTHS: counted by `benchmarks/engine/drafts.py
 # --acceptance` on half of its rows, then lowered where that was faster. NEAR and FAR continue as FOLLOW. A
 # match in the log with different continuations counts as a match of length 0.
 PRIORS: dict[DraftSource, tuple[float, ...]] = {

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from vivace.config import Settings, load_settings
-from vivace.engine.tuning.child import Child
-from vivace.engine.tuning.host import Host
+from vivace.engine.tuning.children.child import Child
 from vivace.engine.tuning.profile import Profile, read, skipped, write
+from vivace.engine.tuning.search.host import Host
 from vivace.engine.tuning.tune import AlreadyTuning, tune
 from vivace.engine.wire.tuning import TuningReport
 from vivace.errors import VivaceError

@@ -8,7 +8,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-SPIN_COUNT = "100"  # threads soon sleep at a barrier: see benchmarks/threads.py
+SPIN_COUNT = "100"  # threads soon sleep at a barrier: see benchmarks/engine/threads.py
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from vivace.engine.tuning.choose import Measured, Variant
+from vivace.engine.tuning.search.choose import Measured, Variant
 
 VERSION = 2  # of the file's shape; another one is not read
 

@@ -4,7 +4,6 @@ A profile for another file, machine or version of llama.cpp is ignored. Owns its
 when it is valid. The server asks here which weights an engine loads.
 """
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -12,8 +11,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from vivace.config import Settings
-from vivace.engine.tuning.choose import Measured
+from vivace.durable import replace_file
 from vivace.engine.tuning.keys import fingerprint, library_version, machine_key, profile_path
+from vivace.engine.tuning.search.choose import Measured
 from vivace.models import store
 
 VERSION = 1  # of this file's shape; another one is not read
@@ -98,17 +98,7 @@ def decode(file: Path) -> Profile:
 
 
 def write(settings: Settings, path: Path, profile: Profile) -> None:
-    target = profile_path(settings, path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        with fresh.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(profile)))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(target)
-    finally:
-        fresh.unlink(missing_ok=True)
+    replace_file(profile_path(settings, path), msgspec.json.format(msgspec.json.encode(profile)))
 
 
 def skipped(model: str, path: Path, why: str) -> Profile:

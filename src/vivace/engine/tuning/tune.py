@@ -14,13 +14,13 @@ import msgspec
 from msgspec.structs import replace
 
 from vivace.config import Settings
-from vivace.engine.tuning import choose
 from vivace.engine.tuning.cpu import cpu_features
-from vivace.engine.tuning.host import Host
 from vivace.engine.tuning.journal import Journal
 from vivace.engine.tuning.keys import file_prefix, fingerprint, journal_path, library_version, machine_key
 from vivace.engine.tuning.profile import Profile, decode, now, tuned, write
-from vivace.engine.tuning.search import SearchResult, VariantSearch
+from vivace.engine.tuning.search import choose
+from vivace.engine.tuning.search.host import Host
+from vivace.engine.tuning.search.search import SearchResult, VariantSearch
 from vivace.errors import VivaceError
 from vivace.models import store
 

@@ -88,9 +88,11 @@ class GenerateTurn(Turn):
     @property
     def device_sampling(self) -> SamplingSpec | None:  # type: ignore[override]
         """Return how the runner may sample the next tokens, or None if it may not."""
-        session = self.session
-        is_next = len(session.log) == session.kv + 1 and self.output_tokens > 0
-        return self._device_sampling if is_next and self._constraint is None else None
+        return self._device_sampling if self.is_at_next_token and self._constraint is None else None
+
+    @property
+    def is_at_next_token(self) -> bool:  # type: ignore[override]
+        return len(self.session.log) == self.session.kv + 1 and self.output_tokens > 0
 
     @property
     def steps_ahead(self) -> int:  # type: ignore[override]

@@ -153,6 +153,8 @@ class Ready(Frame):
     pid: int
     device: str = "cpu"  # what computes
     why_no_gpu: str = ""  # if there is one that could not be used
+    place: str = ""  # which runner on which device, for people
+    gpu_devices: list[str] = []  # GPUs of this machine that could run the same, this one first
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
@@ -225,6 +227,7 @@ class StatsReply(Frame):
     tokens_prefilled: int  # since the engine's start
     tokens_generated: int  # since the engine's start
     uptime_s: float
+    parked_memory_bytes: int = 0  # KV of idle sessions in host memory, for a GPU
 
 
 ToEngine = Open | Append | Generate | Score | Interrupt | Rewind | Fork | Park | Close | Stats

@@ -1,6 +1,7 @@
 """A test bed: one small model, its buffers and whatever can run its kernels, poisoned before every launch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -29,13 +30,23 @@ def make_weights(shape: Shape, bits: int, seed: int, device: str) -> tuple[State
 
 class Bed:
     def __init__(
-        self, shape: Shape, bits: int, tokens: int, seed: int, *, parts: int = 2, kv_bits: int = 16
+        self,
+        shape: Shape,
+        bits: int,
+        tokens: int,
+        seed: int,
+        *,
+        parts: int = 2,
+        kv_bits: int = 16,
+        tuning: dict[str, int] | None = None,  # what is other than by default
     ) -> None:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         blocks = torch.cuda.get_device_properties(0).multi_processor_count if self.device == "cuda" else 5
         torch.manual_seed(seed)
         self.shape, self.bits, self.tokens, self.parts = shape, bits, tokens, parts
         self.plan = Plan(shape, bits, tokens, blocks, kv_bits=kv_bits)
+        if tuning:
+            self.plan = replace(self.plan, tuning=replace(self.plan.tuned, **tuning))  # type: ignore[arg-type]
         self.plain, self.model, self.dense = make_weights(shape, bits, seed, self.device)
         kv = make_pool(shape, PAGES, kv_bits, self.device)
         kv.view(torch.uint8).fill_(255)  # not a number in bf16, nor as a scale
@@ -51,6 +62,7 @@ class Bed:
         b = self.buffers
         for tensor in (b.x, b.q, b.part, b.part_stats, b.h, b.logits, b.best_score):
             tensor.fill_(NAN)
+        b.h[:, self.shape.ffn :] = 0.0  # padding, which nobody writes
 
     def at(self, position: int, count: int) -> None:
         state = torch.zeros(launches.STATE_WORDS, dtype=torch.int32)

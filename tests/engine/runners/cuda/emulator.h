@@ -22,6 +22,7 @@ typedef unsigned long long u64;
 
 #define DEVICE inline
 #define KERNEL(threads, blocks) extern "C" void
+#define KERNEL_OF_REGISTERS(registers) extern "C" void
 #define SHARED_MEMORY(name) u8* name = now->block->shared
 #define UNROLL
 #define NO_UNROLL

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tests.engine.runners.cuda.bed import write_row
+from tests.engine.runners.cuda.plain_experts import PlainExperts
 from vivace.engine.output.sampler import _key, _noise
 from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.plan import Plan
@@ -22,7 +23,7 @@ Tensor = torch.Tensor
 NONE = -1e30
 
 
-class PlainLauncher:
+class PlainLauncher(PlainExperts):
     def __init__(self, plan: Plan) -> None:
         self._plan, self._shape = plan, plan.shape
         self._rows: dict[int, Tensor] = {}  # matrices in the model's own order, by where their tiles are
@@ -63,7 +64,7 @@ class PlainLauncher:
 
     def _qkv(
         self, state: Tensor, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, bias: Tensor,
-        rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor, epsilon: float,
+        rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor, epsilon: float, *head_gain: Tensor,
     ) -> None:  # fmt: skip
         shape = self._shape
         order = rotation_pairs(shape.qkv_rows // 128)
@@ -72,7 +73,11 @@ class PlainLauncher:
         for token, at, table in self._places(state, pages):
             y = reference.norm(x[token], gain, epsilon)
             rows = (weight @ y + plain_bias).reshape(1, -1, 128)
-            turned = reference.rotate(rows[:, : shape.heads + shape.kv_heads], rotation[at : at + 1])[0]
+            heads = rows[:, : shape.heads + shape.kv_heads]
+            if head_gain:
+                gains = torch.empty_like(bias).index_copy_(0, order, head_gain[0]).reshape(-1, 128)
+                heads = reference.norm(heads, gains[: heads.shape[1]], epsilon)
+            turned = reference.rotate(heads, rotation[at : at + 1])[0]
             q[token] = turned[: shape.heads].to(torch.bfloat16)
             kept = torch.stack([turned[shape.heads :], rows[0, shape.heads + shape.kv_heads :]])
             write_row(kv[table[at // 64]], at % 64, kept)
@@ -105,10 +110,10 @@ class PlainLauncher:
         weight = self._matrix(tiles, scales, self._shape.hidden, gate_up_pairs(self._shape.ffn))
         for token in range(self._plan.tokens):
             gate, up = (weight @ reference.norm(x[token], gain, epsilon)).chunk(2)
-            h[token] = torch.nn.functional.silu(gate) * up
+            h[token, : self._shape.ffn] = torch.nn.functional.silu(gate) * up
 
     def _down_projection(self, h: Tensor, tiles: Tensor, scales: Tensor, x: Tensor) -> None:
-        weight = self._matrix(tiles, scales, self._shape.ffn)
+        weight = self._matrix(tiles, scales, self._plan.down_columns)
         for token in range(self._plan.tokens):
             x[token] += weight @ h[token]
 
@@ -122,6 +127,8 @@ class PlainLauncher:
             score = weight @ reference.norm(x[token], gain, epsilon)
             if not self._plan.is_batch:
                 logits[token] = score
+            elif row := int(self._rows_of(state)[token][row_launches.LOGITS]):
+                logits[row - 1] = score
             best_token[token, 0] = self._sample(state, token, score.double())
             best_score[token, 0] = 0.0
 
@@ -169,11 +176,14 @@ class PlainLauncher:
             state[launches.ACTIVE] = int(token not in stops.tolist())
 
     def _place(
-        self, state: Tensor, rows: Tensor, rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor
+        self, state: Tensor, rows: Tensor, rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor, *norm: Any
     ) -> None:
         shape, start, count = self._shape, int(state[launches.POSITION]), int(state[launches.COUNT])
         split = rows[:count].reshape(count, -1, 128).float()
         heads = shape.heads + shape.kv_heads
+        if norm:
+            counts = torch.tensor([shape.heads, shape.kv_heads])
+            split[:, :heads] = reference.norm(split[:, :heads], norm[0].repeat_interleave(counts, 0), norm[1])
         turned = reference.rotate(split[:, :heads], rotation[start : start + count])
         q[:count].copy_(turned[:, : shape.heads].reshape(count, *q.shape[1:]))
         for token in range(count):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,10 @@ SHAPE = Shape(2, 512, 1024, 4, 2, 320, 640)
 GGUF_NAMES = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.down_proj": "ffn_down",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.gate": "ffn_gate_inp", "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
 }  # fmt: skip
 
 
@@ -29,24 +33,31 @@ def gguf_name(name: str) -> str:
     parts = name.split(".")
     if parts[0] == "layers":
         return f"blk.{parts[1]}.{GGUF_NAMES['.'.join(parts[2:-1])]}.{parts[-1]}"
-    return {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight"}[name]
+    top = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
+    return f"{top[parts[0]]}.weight"
 
 
 def write_gguf(
-    path: Path, weights: StateDict, architecture: str = "qwen2", heads: int = SHAPE.heads, kind: str = "Q8_0"
+    path: Path, weights: StateDict, architecture: str = "qwen2", kind: str = "Q8_0", shape: Shape = SHAPE
 ) -> None:
     writer = gguf.GGUFWriter(str(path), architecture)
-    writer.add_block_count(SHAPE.layers)
-    writer.add_embedding_length(SHAPE.hidden)
-    writer.add_feed_forward_length(SHAPE.ffn)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(SHAPE.kv_heads)
-    writer.add_context_length(SHAPE.trained_tokens)
-    writer.add_rope_freq_base(SHAPE.rope_theta)
-    writer.add_layer_norm_rms_eps(SHAPE.norm_epsilon)
+    writer.add_block_count(shape.layers)
+    writer.add_embedding_length(shape.hidden)
+    writer.add_feed_forward_length(shape.ffn)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_context_length(shape.trained_tokens)
+    writer.add_rope_freq_base(shape.rope_theta)
+    writer.add_layer_norm_rms_eps(shape.norm_epsilon)
+    if architecture.startswith("qwen3"):
+        writer.add_key_length(128)
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.experts_per_token)
+        writer.add_expert_feed_forward_length(shape.expert_ffn)
     for name, tensor in weights.items():
         values = tensor.float().numpy()
-        wanted = gguf.GGMLQuantizationType[kind if values.ndim == 2 else "F32"]
+        wanted = gguf.GGMLQuantizationType[kind if values.ndim > 1 else "F32"]
         writer.add_tensor(gguf_name(name), gguf.quantize(values, wanted), raw_dtype=wanted)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -126,7 +137,7 @@ def test_what_it_cannot_read(tmp_path: Path, seed: int) -> None:
     """Another architecture, other heads, what is no model: one line each, that says what was found."""
     weights = random_weights(SHAPE, seed)
     write_gguf(tmp_path / "other.gguf", weights, architecture="gpt2")
-    write_gguf(tmp_path / "heads.gguf", weights, heads=8)
+    write_gguf(tmp_path / "heads.gguf", weights, shape=replace(SHAPE, heads=8))
     (tmp_path / "broken.gguf").write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 40)
     (tmp_path / "text.gguf").write_text("hello, this is no model at all")
     for name, words in {

@@ -6,12 +6,12 @@ pytest.importorskip("torch", reason="torch is not installed: vivace extras add c
 
 from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
 from vivace.engine.runners.cuda.kernels.driver import compile_source, source
-from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B, Shape
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, QWEN_CODER_1_5B, Shape
 from vivace.errors import StartError
 
 SHAPES = {
     "Qwen2.5-Coder 1.5B": QWEN_CODER_1_5B,
-    "Qwen2.5-Coder 7B": Shape(28, 3584, 18944, 28, 4, 152064, 32768),
+    "Qwen2.5-Coder 7B": KNOWN_SHAPES["qwen2.5-coder-7b"],
     "Llama 3.1 8B": Shape(32, 4096, 14336, 32, 8, 128256, 131072),
 }
 
@@ -23,10 +23,19 @@ def test_kernels_compile_for_hopper(name: str, bits: int, kv_bits: int) -> None:
     sizes = fitting_passes(SHAPES[name], bits)
     assert sizes[0] == 1
     for tokens in {1, sizes[-1]}:
-        text = source(Plan(SHAPES[name], bits, tokens, kv_bits=kv_bits))
-        try:
-            assert len(compile_source(text, "sm_90")) > 50_000
-        except StartError as error:
-            if "was not found" in error.message:
-                pytest.skip("NVRTC is not installed")
-            raise
+        assert_compiles(Plan(SHAPES[name], bits, tokens, kv_bits=kv_bits))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_kernels_of_experts_compile_for_hopper(bits: int) -> None:
+    """Those of Qwen3-Coder-30B-A3B, which are in the module for one token."""
+    assert_compiles(Plan(KNOWN_SHAPES["qwen3-coder-30b-a3b"], bits, 1))
+
+
+def assert_compiles(plan: Plan) -> None:
+    try:
+        assert len(compile_source(source(plan), "sm_90")) > 50_000
+    except StartError as error:
+        if "was not found" in error.message:
+            pytest.skip("NVRTC is not installed")
+        raise

@@ -10,7 +10,7 @@ for package in ("safetensors", "tokenizers", "msgspec"):
 
 from tests.engine.desk import Desk  # noqa: E402
 from tests.folders import write_model  # noqa: E402
-from vivace.engine.loop.worker import make_runner  # noqa: E402
+from vivace.engine.loop.opening import open_runner  # noqa: E402
 from vivace.engine.runners.cuda.decode.launches import rotation_table  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
@@ -32,7 +32,7 @@ def test_a_folder_on_the_gpu(tmp_path: Path, bits: int) -> None:
         str(folder), str(folder), context_tokens=1024, device="cuda", weight_bits=bits,
         gpu_folder=str(tmp_path / "cache"), gpu_prefill="bf16",
     )  # fmt: skip
-    runner = make_runner(job)
+    runner = open_runner(job).runner
     assert isinstance(runner, CudaRunner)
     assert runner.info.name == folder.name
     tokenizer = load_tokenizer(str(folder), folder)

@@ -18,16 +18,20 @@ CLOSE = 6e-3  # bf16 operands
 FORMATS = pytest.mark.parametrize(("bits", "tokens"), [(8, 1), (16, 1), (8, 3), (16, 3), (8, 16)])
 
 
-def make(bits: int, tokens: int, seed: int) -> tuple[Bed, int]:
+QWEN3 = Shape(1, 512, 1792, 4, 2, 1003, 1280, qkv_bias=False, qk_norm=True)
+
+
+def make(bits: int, tokens: int, seed: int, shape: Shape = SMALL) -> tuple[Bed, int]:
     """A bed whose pass is the next power of two; `tokens` of it are real."""
     size = next(each for each in (1, 2, 4, 8, 16) if each >= tokens)
-    return Bed(SMALL, bits, size, seed), size
+    return Bed(shape, bits, size, seed), size
 
 
 @FORMATS
-def test_qkv(bits: int, tokens: int, seed: int) -> None:
-    """Norm, product, bias and rotation; q in its buffer, k and v in their page, and nowhere else."""
-    bed, _ = make(bits, tokens, seed)
+@pytest.mark.parametrize("family", [SMALL, QWEN3], ids=["Qwen2", "Qwen3"])
+def test_qkv(bits: int, tokens: int, family: Shape, seed: int) -> None:
+    """Norms, product, bias and rotation; q in its buffer, k and v in their page, and nowhere else."""
+    bed, _ = make(bits, tokens, seed, family)
     bed.poison()
     bed.buffers.x.normal_()
     start = 61  # crosses a page
@@ -38,7 +42,13 @@ def test_qkv(bits: int, tokens: int, seed: int) -> None:
     weight = bed.rows(bed.model.layers[0].qkv, shape.hidden, rotation_pairs(shape.qkv_rows // 128))
     rows = (y @ weight.T + dense.bias).reshape(tokens, -1, 128)
     table = bed.model.rotation[start : start + tokens]
-    q, k = (reference.rotate(part, table) for part in (rows[:, :4], rows[:, 4:6]))
+    q, k = rows[:, :4], rows[:, 4:6]
+    if shape.qk_norm:
+        q, k = (
+            reference.norm(part, gain, shape.norm_epsilon)
+            for part, gain in zip((q, k), dense.head_gain, strict=True)
+        )
+    q, k = (reference.rotate(part, table) for part in (q, k))
     assert distance(bed.buffers.q[:tokens], q) < CLOSE
     assert distance(bed.kv_rows(0, start + tokens)[start:], k) < CLOSE
     assert distance(bed.kv_rows(1, start + tokens)[start:], rows[:, 6:]) < CLOSE
@@ -94,7 +104,7 @@ def test_gate_up(bits: int, tokens: int, seed: int) -> None:
     dense, shape = bed.dense[0], bed.shape
     y = reference.norm(bed.buffers.x, dense.ffn_gain, shape.norm_epsilon)
     gate, up = (y @ bed.rows(bed.model.layers[0].gate_up, 512, gate_up_pairs(shape.ffn)).T).chunk(2, dim=1)
-    assert distance(bed.buffers.h, torch.nn.functional.silu(gate) * up) < CLOSE
+    assert distance(bed.buffers.h[:, : shape.ffn], torch.nn.functional.silu(gate) * up) < CLOSE
 
 
 @FORMATS
@@ -108,7 +118,7 @@ def test_down_projection(bits: int, tokens: int, seed: int) -> None:
     b.h[:, 77] = 1e5
     before = b.x.clone()
     bed.launch("down_projection")
-    wanted = b.h @ bed.rows(bed.model.layers[0].down, bed.shape.ffn).T
+    wanted = b.h @ bed.rows(bed.model.layers[0].down, bed.plan.down_columns).T
     assert distance(b.x - before, wanted) < CLOSE
 
 

@@ -1,5 +1,7 @@
 """Chunks of a prompt: each kernel against plain torch, and both ways through a whole model."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
@@ -14,12 +16,15 @@ from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
-from vivace.engine.runners.cuda.prefill.chunks import FP8, PREFILLS, SIZES, chunk_at  # noqa: E402
+from vivace.engine.runners.cuda.prefill.chunks import FP8, SIZES, chunk_at  # noqa: E402
+from vivace.engine.runners.cuda.runner import prefill_class  # noqa: E402
+from vivace.engine.runners.cuda.weights.build import Dense  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
 )
 SHAPE = Shape(1, 512, 1792, 4, 2, 1003, 1280)
+CHUNKS = Shape(5, 512, 512, 4, 2, 320, 640)
 NAN = float("nan")
 CLOSE = 0.01
 
@@ -124,14 +129,27 @@ def test_chunks_get_smaller_as_the_past_gets_longer(position: int) -> None:
     assert size >= chunk_at(position + 4096, SIZES)
 
 
-@pytest.mark.parametrize("way", PREFILLS)
-def test_a_prompt_in_chunks(way: str, seed: int) -> None:
+def without_matrices(dense: Dense) -> Dense:
+    none = dense.qkv[:0]
+    return dense._replace(qkv=none, out=none, gate_up=none, down=none)
+
+
+@pytest.mark.parametrize(
+    ("way", "shape"),
+    [
+        pytest.param("bf16", CHUNKS, id="bf16"),
+        pytest.param("fp8", CHUNKS, id="fp8"),
+        pytest.param("bf16", replace(CHUNKS, qkv_bias=False, qk_norm=True), id="Qwen3"),
+        pytest.param("packed", replace(CHUNKS, ffn=1408), id="packed"),
+    ],
+)
+def test_a_prompt_in_chunks(way: str, shape: Shape, seed: int) -> None:
     """Two chunks of odd sizes: the last rows' logits are those of the whole text in plain torch."""
-    shape = Shape(5, 512, 512, 4, 2, 320, 640)
     bed = Bed(shape, 16, 1, seed)
     bed.buffers.kv.zero_()
     launcher = (Module if bed.device == "cuda" else Emulator)(bed.plan)
-    prefill = PREFILLS[way](bed.model, bed.dense, bed.buffers.kv, bed.buffers.pages, launcher)
+    dense = [without_matrices(each) for each in bed.dense] if way == "packed" else bed.dense
+    prefill = prefill_class(shape, way)(bed.model, dense, bed.buffers.kv, bed.buffers.pages, launcher)
     prefill.warm_up()
     text = torch.randint(0, shape.vocab, (150,), generator=torch.Generator().manual_seed(seed)).tolist()
     assert prefill.run(text[:70], 0, 0, None).shape == (0, shape.vocab)

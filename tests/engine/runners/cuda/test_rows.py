@@ -1,6 +1,7 @@
 """Rows of several sequences in one pass: what each says and writes is what it says and writes alone."""
 
 import random
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from tests.engine.runners.cuda.test_runner import Letters, some  # noqa: E402
-from vivace.engine.runners.base import DecodeRow, SamplingSpec, Span  # noqa: E402
+from vivace.engine.runners.base import DecodeRow, Logits, SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.decode import plan  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
@@ -20,14 +21,17 @@ pytestmark = pytest.mark.skipif(
     not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
 )
 SHAPE = Shape(2, 512, 1792, 4, 2, 640, 512)  # two layers: the second one's keys depend on all kernels
-LENGTHS = (70, 141, 30)  # one part of the attention, several, one page
+LENGTHS = (70, 141, 30, 20)  # one part of the attention, several, one page; and one for the host
 CONTEXT = 512
 
 
-def make_runner(bits: int, seed: int, kv_bits: int = 16) -> CudaRunner:
+QWEN3 = replace(SHAPE, qkv_bias=False, qk_norm=True)
+
+
+def make_runner(bits: int, seed: int, kv_bits: int = 16, shape: Shape = SHAPE) -> CudaRunner:
     is_real = torch.cuda.is_available()
     device = "cuda" if is_real else "cpu"
-    model, dense = build_model(SHAPE, random_weights(SHAPE, seed, device), bits, device, CONTEXT)
+    model, dense = build_model(shape, random_weights(shape, seed, device), bits, device, CONTEXT)
     return CudaRunner(
         "test", model, dense, Letters(), bits=bits, kv_bits=kv_bits, context_tokens=CONTEXT,
         make_launcher=Module if is_real else Emulator, blocks=132 if is_real else 16,
@@ -41,7 +45,8 @@ class Played:
         self.runner = runner
         self.texts = [some(length, seed + index) for index, length in enumerate(LENGTHS)]
         # The temperature makes a random model say other things than its last token.
-        self.sampling = [SamplingSpec(60.0, (1 << 40) + seed), SamplingSpec(), SamplingSpec(60.0, seed + 1)]
+        drawn = [SamplingSpec(60.0, (1 << 40) + seed), SamplingSpec(), SamplingSpec(60.0, seed + 1)]
+        self.sampling = [*drawn, None]
         for seq, text in enumerate(self.texts):
             runner.forward([Span(seq, 0, text)])
         self.said: list[list[int]] = [[] for _ in self.texts]
@@ -57,12 +62,21 @@ class Played:
 
     def step(self, seqs: list[int], steps_ahead: int) -> None:
         found = self.runner.decode_rows([self.row(seq) for seq in seqs], steps_ahead)
-        for seq, token in zip(seqs, found, strict=True):
-            self.said[seq] += [token] if token is not None else []
+        for seq, each in zip(seqs, found, strict=True):
+            if each is not None:
+                self.said[seq].append(each if isinstance(each, int) else self.sample(seq, each))
 
     def step_alone(self, seq: int) -> None:
         row = self.row(seq)
-        self.said[seq] += self.runner.decode(Span(seq, row.start, [row.token]), row.sampling)
+        span = Span(seq, row.start, [row.token], want=1)
+        if row.sampling:
+            self.said[seq] += self.runner.decode(span, row.sampling)
+        else:
+            self.said[seq].append(self.sample(seq, self.runner.forward([span])))
+
+    def sample(self, seq: int, logits: Logits) -> int:
+        """What the host says, from all bits of the logits."""
+        return zlib.crc32(logits.tobytes(), seq) % SHAPE.vocab
 
     def written(self, seq: int) -> "torch.Tensor":  # type: ignore[name-defined]
         """The keys and values of all that was said but the last, as bits."""
@@ -91,27 +105,29 @@ def is_soon_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("is_soon_cut")
 @pytest.mark.parametrize(
-    ("bits", "kv_bits", "is_wide"),
+    ("bits", "kv_bits", "is_wide", "shape"),
     [
-        pytest.param(8, 16, False, id="8 bits"),
-        pytest.param(8, 16, True, id="8 bits, large products"),
-        pytest.param(16, 16, False, id="bf16", marks=pytest.mark.thorough),
-        pytest.param(4, 16, False, id="4 bits", marks=pytest.mark.thorough),
-        pytest.param(8, 8, True, id="8-bit KV, large products", marks=pytest.mark.thorough),
+        pytest.param(8, 16, False, SHAPE, id="8 bits"),
+        pytest.param(8, 16, True, SHAPE, id="8 bits, large products"),
+        pytest.param(16, 16, False, SHAPE, id="bf16", marks=pytest.mark.thorough),
+        pytest.param(4, 16, False, SHAPE, id="4 bits", marks=pytest.mark.thorough),
+        pytest.param(8, 8, True, SHAPE, id="8-bit KV, large products", marks=pytest.mark.thorough),
+        pytest.param(8, 16, True, QWEN3, id="Qwen3, large products"),
+        pytest.param(8, 8, False, QWEN3, id="Qwen3, 8-bit KV", marks=pytest.mark.thorough),
     ],
 )
 def test_rows_come_out_as_alone(
-    bits: int, kv_bits: int, is_wide: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+    bits: int, kv_bits: int, is_wide: bool, shape: Shape, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sequences of different lengths that come and go at random: the same tokens and KV, to the bit."""
     if is_wide:
         monkeypatch.setattr(plan, "WIDE_ROWS", 2)
-    played, chance = Played(make_runner(bits, seed, kv_bits), seed), random.Random(seed)
+    played, chance = Played(make_runner(bits, seed, kv_bits, shape), seed), random.Random(seed)
     played.begin()
     for _ in range(4):
-        seqs = [seq for seq in range(3) if chance.random() < 0.8] or [0, 1]
+        seqs = [seq for seq in range(4) if chance.random() < 0.8] or [0, 3]
         played.step(seqs, chance.randrange(2))
-    together = [(played.said[seq], played.written(seq)) for seq in range(3)]
+    together = [(played.said[seq], played.written(seq)) for seq in range(4)]
     expected = alone(played, [len(said) - 1 for said, _ in together])
     for (said, written), (said_alone, written_alone) in zip(together, expected, strict=True):
         assert said == said_alone
@@ -124,10 +140,10 @@ def test_who_joins_is_in_the_next_pass(seed: int) -> None:
     played.begin()
     played.step([0, 1], 1)
     played.step([0, 1, 2], 1)
-    assert [len(said) for said in played.said] == [3, 3, 1]
+    assert [len(said) for said in played.said] == [3, 3, 1, 1]
     played.step([1, 2], 1)
-    assert [len(said) for said in played.said] == [3, 4, 2]
+    assert [len(said) for said in played.said] == [3, 4, 2, 1]
     played.runner.trim(1, len(played.texts[1]))
     played.said[1] = played.said[1][:1]
     played.step([1, 2], 1)
-    assert [len(said) for said in played.said] == [3, 1, 3]
+    assert [len(said) for said in played.said] == [3, 1, 3, 1]

@@ -16,17 +16,21 @@ pytestmark = pytest.mark.skipif(
 SMALL = Shape(1, 512, 1792, 4, 2, 1003, 1280)
 
 
+QWEN3 = Shape(1, 512, 1792, 8, 2, 1003, 1280, qkv_bias=False, qk_norm=True, tied_head=False)
+
+
 @pytest.mark.parametrize("bits", [8, 16])
-def test_a_token_does_not_depend_on_the_size_of_its_pass(bits: int, seed: int) -> None:
+@pytest.mark.parametrize("shape", [SMALL, QWEN3], ids=["Qwen2", "Qwen3"])
+def test_a_token_does_not_depend_on_the_size_of_its_pass(bits: int, shape: Shape, seed: int) -> None:
     """Drafts never change the text: logits of 1 token a pass equal those of 2, 4 and 8 to the bit."""
-    tokens = torch.randint(0, SMALL.vocab, (8,), generator=torch.Generator().manual_seed(seed)).tolist()
+    tokens = torch.randint(0, shape.vocab, (8,), generator=torch.Generator().manual_seed(seed)).tolist()
     found = {}
     for size in (1, 2, 4, 8):
-        bed = Bed(SMALL, bits, size, seed)
+        bed = Bed(shape, bits, size, seed)
         rows = [bed.run_pass(tokens[at : at + size], at) for at in range(0, 8, size)]
         found[size] = torch.cat(rows)
         assert torch.equal(found[size], found[1]), size
-    wanted = reference.forward(SMALL, bed.plain, torch.tensor(tokens, device=bed.device), bed.model.rotation)
+    wanted = reference.forward(shape, bed.plain, torch.tensor(tokens, device=bed.device), bed.model.rotation)
     assert distance(found[1], wanted) < (0.03 if bits == 8 else 0.01)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vivace.engine.runners.cuda.runner import CudaRunner
 
 RESERVE_BYTES = 700 << 20  # torch's context, our buffers, a little air
+WEIGHT_SHARE = 0.6  # of the memory, that weights with their copies may take: a quicker prefill is not all
 KV_SHARE = 0.5  # of the memory that the weights leave
 LEAST_CELLS, MOST_CELLS = 16_384, 524_288
 
@@ -32,7 +33,8 @@ class GpuOptions:
     weight_bits: int = 8  # 8, 16 or 4
     kv_bits: int = 16  # 16 or 8
     folder: Path | None = None  # where converted weights and compiled kernels are kept; None: nowhere
-    prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
+    prefill: str = ""  # "bf16", "fp8" or "packed"; empty: what goes with the weights and has room
+    host_bytes: int = 1 << 30  # of host memory for saved KV
 
     @property
     def cells(self) -> int:
@@ -55,11 +57,12 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
 
     shape = describe(path)
     bits = options.weight_bits
-    weight_bytes = shape.parameters * (2 + max(1, bits // 8)) + RESERVE_BYTES
-    options = with_cells(options, shape, found.free_bytes - weight_bytes)
+    options = with_prefill(options, shape, found.free_bytes)
+    needed = weight_bytes(shape, bits, options.prefill_format)
+    options = with_cells(options, shape, found.free_bytes - needed)
     check_memory(
         found,
-        weight_bytes=weight_bytes,
+        weight_bytes=needed,
         kv_bytes=kv_bytes(shape, options.cells, options.session_tokens, options.kv_bits),
         shared_bytes=Plan(shape, bits, 1).shared_bytes,
     )
@@ -81,6 +84,36 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
             f"The {found.gpu} could not run {path.name}: {words[0]}.",
             'Please report this; until then set device to "cpu" in config.toml.',
         ) from error
+
+
+def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
+    """Return the bytes of all weights: packed, and as the prefill reads them."""
+    table = shape.vocab * shape.hidden
+    layers = shape.parameters - 2 * table
+    packed = layers * 9 // 16 if bits == 4 else layers * bits // 8
+    head = table * (2 if bits == 16 else 1)  # packed, besides the embedding and a head that is not tied
+    tables = (2 if shape.tied_head else 4) * table
+    inner = 0 if shape.experts else shape.layers * 3 * shape.ffn * shape.hidden
+    attention = layers - shape.expert_parameters
+    copies = {
+        "packed": 2 * layers // shape.layers,
+        "bf16": 2 * attention + 2 * shape.expert_parameters // shape.layers,
+        "fp8": 2 * attention + 2 * shape.expert_parameters // shape.layers + inner,
+    }
+    return packed + head + tables + copies[prefill] + RESERVE_BYTES
+
+
+def with_prefill(options: GpuOptions, shape: "Shape", free_bytes: int) -> GpuOptions:
+    """Return the options with a prefill out of the packed weights where nothing quicker has room."""
+    if options.prefill or shape.experts:
+        return options
+    cells = options.cells or LEAST_CELLS
+    kv = kv_bytes(shape, cells, options.session_tokens, options.kv_bits)
+    left = min(free_bytes - kv, int(free_bytes * WEIGHT_SHARE))
+    if weight_bytes(shape, options.weight_bits, options.prefill_format) <= left:
+        return options
+    fits_bf16 = weight_bytes(shape, options.weight_bits, "bf16") <= left
+    return replace(options, prefill="bf16" if fits_bf16 else "packed")
 
 
 def with_cells(options: GpuOptions, shape: "Shape", free_bytes: int) -> GpuOptions:
@@ -106,6 +139,7 @@ def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: 
 def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     import torch
 
+    from vivace.engine.runners.cuda.decode.experts import expert_plan
     from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
     from vivace.engine.runners.cuda.kernels.driver import Modules
     from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
@@ -123,11 +157,15 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     sizes = fitting_passes(shape, bits)
     modules.compile([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
     modules.compile(batch_plans(shape, bits, blocks, kv_bits))
+    if shape.experts:
+        modules.compile([expert_plan(Plan(shape, bits, 2, blocks, kv_bits=kv_bits))])
     shape, weights = read_through_cache(path, folder) if folder else read_checkpoint(path)
     yarn_factor = max(1.0, options.session_tokens / shape.trained_tokens)
     limit = min(options.cells, round(shape.trained_tokens * yarn_factor))
     positions = -(-limit // 64) * 64
-    model, dense = build_model(shape, weights, bits, "cuda", positions, yarn_factor)
+    model, dense = build_model(
+        shape, weights, bits, "cuda", positions, yarn_factor, keeps_dense=options.prefill_format != "packed"
+    )
     del weights
     runner = CudaRunner(
         path.name if path.is_dir() else path.stem,
@@ -142,6 +180,7 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
         make_launcher=modules.load,
         blocks=blocks,
         prefill=options.prefill_format,
+        host_bytes=options.host_bytes,
     )
     runner.warm_up()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)

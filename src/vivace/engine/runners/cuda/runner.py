@@ -16,25 +16,32 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import (
     DecodeRow,
+    HeldKV,
     KVFull,
+    KVState,
     Logits,
     ModelInfo,
     OutOfMemory,
+    RowResult,
     SamplingSpec,
     ShouldStop,
     Span,
     Stopped,
     WhileRunning,
 )
+from vivace.engine.runners.cuda.decode.experts import share_experts
 from vivace.engine.runners.cuda.decode.graphs import MakeLauncher, Passes
 from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.stream import Stream
 from vivace.engine.runners.cuda.kernels.driver import Module
-from vivace.engine.runners.cuda.kv.pages import Pages
+from vivace.engine.runners.cuda.kv.host_tier import HostTier
 from vivace.engine.runners.cuda.kv.pool import make_pool
-from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS
-from vivace.engine.runners.cuda.prefill.chunks import PREFILLS
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
+from vivace.engine.runners.cuda.prefill.chunks import PREFILLS, Prefill
+from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
+from vivace.engine.runners.cuda.prefill.packed import PackedPrefill
 from vivace.engine.runners.cuda.rows.flights import Flights
+from vivace.engine.runners.cuda.rows.launches import MAX_LOGITS
 from vivace.engine.runners.cuda.rows.passes import ROWS_IN_USE, RowPasses
 from vivace.engine.runners.cuda.weights.build import Dense
 
@@ -48,6 +55,13 @@ class Vocabulary(Protocol):
     end_tokens: frozenset[int]
 
     def token_bytes(self, token: int) -> bytes: ...
+
+
+def prefill_class(shape: Shape, name: str) -> type[Prefill]:
+    """Return how prompts are read: in "bf16", in "fp8", or out of the "packed" weights."""
+    if shape.experts:
+        return ExpertPrefill
+    return PackedPrefill if name == "packed" else PREFILLS[name]
 
 
 class CudaRunner:
@@ -65,17 +79,19 @@ class CudaRunner:
         yarn_factor: float = 1.0,
         make_launcher: MakeLauncher = Module,
         blocks: int = 132,
-        prefill: str = "bf16",  # or another of PREFILLS
+        prefill: str = "bf16",  # or another that `prefill_class` knows
         max_rows: int = ROWS_IN_USE,
+        host_bytes: int = 1 << 30,  # for saved KV
     ) -> None:
         shape, device = model.shape, model.embedding.device
         pages = -(-context_tokens // PAGE_TOKENS)
         max_pages = min(pages, model.rotation.shape[0] // PAGE_TOKENS)
         self._kv = make_pool(shape, pages, kv_bits, device)
-        self._pages = Pages(pages, SEQUENCES, self._copy_page)
+        if shape.experts:
+            make_launcher = share_experts(make_launcher)
         self._passes = Passes(model, bits, self._kv, max_pages, blocks, make_launcher)
         launcher = self._passes.pass_of_size(1).launcher
-        self._prefill = PREFILLS[prefill](model, dense, self._kv, self._passes.pages, launcher)
+        self._prefill = prefill_class(shape, prefill)(model, dense, self._kv, self._passes.pages, launcher)
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
         self._max_decode_tokens = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
         self._stream: Stream | None = None
@@ -83,7 +99,7 @@ class CudaRunner:
             model, bits, self._kv, max_pages, SEQUENCES, blocks, make_launcher, max_rows
         )
         self._flights = Flights(self._row_passes)
-        self.max_rows = self._row_passes.max_rows
+        self.max_rows, self.max_logits_rows = self._row_passes.max_rows, MAX_LOGITS
         self._vocabulary = vocabulary
         rows = torch.empty(MAX_PINNED_ROWS, shape.vocab, dtype=torch.float32)
         self._rows = rows.pin_memory() if device.type == "cuda" else rows
@@ -97,22 +113,25 @@ class CudaRunner:
             threads=1,
             yarn_factor=yarn_factor,
             can_stop=True,
-            kv_format=f"vivace cuda 3 {name} {identity} {shape.layers}x{shape.kv_heads}x{HEAD_DIM} "
+            kv_format=f"vivace cuda 4 {name} {identity} {shape.layers}x{shape.kv_heads}x{HEAD_DIM} "
             f"{kv_bits}-bit {bits}-bit weights yarn {yarn_factor:g}",
             device="cuda",
             pass_tokens=self._prefill.chunk_tokens,
             draft_tokens=self._passes.sizes[-1] - 1,
             shares_passes=False,
+            page_tokens=PAGE_TOKENS,
             stoppable_ms=8.0,
         )
-        mark = hashlib.blake2b(self.info.kv_format.encode(), digest_size=MARK_BYTES)
-        self._mark = bytearray(mark.digest())
+        mark = hashlib.blake2b(self.info.kv_format.encode(), digest_size=MARK_BYTES).digest()
+        self._host = HostTier(self._kv, SEQUENCES, self._copy_page, mark, host_bytes)
+        self._pages = self._host.pages
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         self._synchronize()
         try:
             for span in spans:  # all or nothing: pages first
                 self._flights.forget(span.seq)
+                self._host.arrive(span.seq)
                 self._pages.reserve(span.seq, span.start, span.start + len(span.tokens))
             found = [self._forward_span(span, should_stop).copy() for span in spans[:-1]]
             found.append(self._forward_span(spans[-1], should_stop))  # in place: valid until the next call
@@ -171,6 +190,7 @@ class CudaRunner:
         assert len(draft) < self._passes.sizes[-1]
         if self._stream and not self._stream.is_at(span.seq, start, token, sampling):
             self._synchronize()
+        self._host.arrive(span.seq)
         self._make_room(span, steps_ahead)
         self._lengths[span.seq] = start + len(span.tokens)
         chosen: list[int] = []
@@ -194,11 +214,12 @@ class CudaRunner:
         rows: Sequence[DecodeRow],
         steps_ahead: int = 0,
         while_running: WhileRunning = lambda: None,
-    ) -> list[int | None]:
+    ) -> list[RowResult]:
         """Run one pass over several sequences. See `base.BatchDecodingRunner`."""
         assert 0 < len(rows) <= self.max_rows
         self._synchronize()
         for row in rows:  # a page that is reserved for nothing is given back by the next `trim`
+            self._host.arrive(row.seq)
             self._reserve_row(row.seq, row.start)
         found = self._flights.decode(
             rows, self._has_room, goes_ahead=steps_ahead > 0, while_running=while_running
@@ -281,28 +302,29 @@ class CudaRunner:
         self._synchronize()
         self._flights.forget(target)
         self._lengths[target] = min(self._lengths[source], length)
-        self._pages.share(source, target, length)
+        self._host.share(source, target, length)
 
-    def save(self, seq: int) -> bytes:
-        self._synchronize()
-        held = self._kv[:, self._pages.table(seq)[: -(-self._lengths[seq] // PAGE_TOKENS)]]
-        saved = torch.empty(MARK_BYTES + held.nbytes, dtype=torch.uint8)
-        saved[:MARK_BYTES] = torch.frombuffer(self._mark, dtype=torch.uint8)
-        saved[MARK_BYTES:] = held.view(torch.uint8).reshape(-1)
-        state: bytes = saved.numpy().tobytes()
-        return state
+    def save(self, seq: int) -> HeldKV:
+        """Copy a sequence's pages to host memory, beside the passes. What is in flight is not waited for."""
+        return self._host.save(seq, -(-self._lengths[seq] // PAGE_TOKENS))
 
-    def load(self, seq: int, state: bytes) -> None:
-        self._synchronize()
+    def load(self, seq: int, state: KVState) -> None:
+        """Copy saved pages back, beside the passes. A pass over the sequence waits for them."""
         self._flights.forget(seq)
-        count, rest = divmod(len(state) - MARK_BYTES, self._kv[:, :1].nbytes)
-        if count < 1 or rest or state[:MARK_BYTES] != self._mark:
-            raise ValueError("This is no KV of such a model.")
-        self._pages.reserve(seq, 0, count * PAGE_TOKENS)
-        self._lengths[seq] = count * PAGE_TOKENS
-        held = torch.frombuffer(bytearray(state), dtype=self._kv.dtype, offset=MARK_BYTES)
-        target = torch.tensor(self._pages.table(seq)[:count], device=self._kv.device)
-        self._kv[:, target] = held.reshape(len(self._kv), count, *self._kv.shape[2:]).to(self._kv.device)
+        self._lengths[seq] = self._host.load(seq, state) * PAGE_TOKENS
+
+    def allocate(self, size_bytes: int) -> HeldKV:
+        return self._host.allocate(size_bytes)
+
+    def is_loading(self, seq: int) -> bool:
+        return self._host.is_loading(seq)
+
+    def finish_loading(self, seq: int) -> None:
+        self._host.finish_loading(seq)
+
+    @property
+    def host_bytes_used(self) -> int:
+        return self._host.used_bytes
 
     def warm_up(self) -> None:
         """Capture all graphs, and load what torch loads at its first use."""
@@ -337,6 +359,7 @@ class CudaRunner:
 
     def close(self) -> None:
         self._synchronize()
+        self._host.close()
 
     def _copy_page(self, source: int, target: int) -> None:
         self._kv[:, target] = self._kv[:, source]

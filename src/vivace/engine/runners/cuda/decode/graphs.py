@@ -7,6 +7,7 @@ what a pass computes (`launches`) or which sequence it is for (`runner`).
 import functools
 import gc
 import struct
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -41,6 +42,7 @@ from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
 from vivace.engine.runners.cuda.kv.pool import bits_of
 
 GREEDY = SamplingSpec()
+CAPTURING = threading.Lock()  # held while a graph is captured
 MAX_PASS_NUMBER = 1 << 30
 ROUNDS_BETWEEN_LOOKS = 1 << 14  # of waiting: about 3 ms, longer than a step
 
@@ -64,7 +66,9 @@ def capture_work(work: Callable[[], None], pool: Pool) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
     gc.disable()  # an old graph that is freed while this one is captured would spoil it
     try:
-        with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type,unused-ignore]
+        # Other threads wait for copies and lock memory meanwhile, which would spoil a capture by default.
+        mode = "thread_local"
+        with CAPTURING, torch.cuda.graph(graph, pool=pool, capture_error_mode=mode):  # type: ignore[arg-type,unused-ignore]
             work()
     finally:
         gc.enable()

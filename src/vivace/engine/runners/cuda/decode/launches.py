@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.engine.runners.cuda.decode.experts import expert_plan, expert_sizes
 from vivace.engine.runners.cuda.decode.plan import PARTS, STATS_WORDS, Plan, Size
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.layout import Matrix
@@ -34,10 +35,12 @@ class Layer(NamedTuple):
     attention_gain: torch.Tensor
     qkv: Matrix
     bias: torch.Tensor
+    head_gain: torch.Tensor  # of each row of q and k, where the shape says `qk_norm`; v's are not read
     out: Matrix
     ffn_gain: torch.Tensor
-    gate_up: Matrix
+    gate_up: Matrix  # with experts: those of all, one after the other
     down: Matrix
+    router: torch.Tensor | None = None  # [experts, hidden] bf16
 
 
 class Model(NamedTuple):
@@ -65,6 +68,7 @@ class Buffers:
     part: torch.Tensor
     part_stats: torch.Tensor
     h: torch.Tensor
+    scores: torch.Tensor  # of the experts
     logits: torch.Tensor
     best_score: torch.Tensor
     best_token: torch.Tensor
@@ -90,7 +94,8 @@ def make_buffers(
         q=zeros(tokens, shape.heads, HEAD_DIM, dtype=torch.bfloat16),
         part=zeros(PARTS[-1], tokens, shape.heads, HEAD_DIM),
         part_stats=zeros(PARTS[-1], tokens, shape.heads, STATS_WORDS),
-        h=zeros(tokens, shape.ffn),
+        h=zeros(tokens, plan.down_columns),
+        scores=zeros(tokens, shape.experts),
         logits=zeros(tokens, shape.vocab),
         best_score=zeros(tokens, plan.blocks),
         best_token=zeros(tokens, plan.blocks, dtype=torch.int32),
@@ -141,6 +146,11 @@ def embedding(plan: Plan, model: Model, buffers: Buffers) -> Launch:
     return Launch("embed", size, (buffers.tokens, model.embedding, buffers.x))
 
 
+def head_gain(shape: Shape, layer: Layer) -> tuple[Argument, ...]:
+    """Return what the qkv kernel has to know of the norm of the heads."""
+    return (layer.head_gain,) if shape.qk_norm else ()
+
+
 def layer_launches(
     plan: Plan, layer: Layer, model: Model, buffers: Buffers, kv: torch.Tensor, parts: int
 ) -> Iterator[Launch]:
@@ -149,12 +159,44 @@ def layer_launches(
     scale = HEAD_DIM**-0.5 * 1.4426950408889634  # the softmax is taken to the base 2
     yield Launch("qkv", size["qkv"], (b.state, b.x, layer.attention_gain, *layer.qkv, layer.bias,
                                       model.rotation,
-                                      b.pages, b.q, kv, epsilon))  # fmt: skip
+                                      b.pages, b.q, kv, epsilon, *head_gain(shape, layer)))  # fmt: skip
     yield Launch("attention", size["attention"], (b.state, b.q, kv, b.pages, parts, b.part,
                                                   b.part_stats, scale))  # fmt: skip
     yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x))
+    if shape.experts:
+        yield from expert_launches(plan, layer, model, count=b.state[COUNT:], x=b.x, scores=b.scores, h=b.h)
+        return
     yield Launch("gate_up", size["gate_up"], (b.x, layer.ffn_gain, *layer.gate_up, b.h, epsilon))
     yield Launch("down_projection", size["down_projection"], (b.h, *layer.down, b.x))
+
+
+def expert_launches(
+    plan: Plan,
+    layer: Layer,
+    model: Model,
+    *,
+    count: torch.Tensor,
+    x: torch.Tensor,
+    scores: torch.Tensor,
+    h: torch.Tensor,
+) -> Iterator[Launch]:
+    """Yield the launches of a layer's experts, for the first `count` tokens of a pass."""
+    experts = expert_plan(plan)
+    size, epsilon = expert_sizes(experts, plan.tokens), plan.shape.norm_epsilon
+    later = _read_after(layer, model)
+    later_kb = min(experts.tuned.expert_later_kb, later.nbytes >> 10)
+    assert layer.router is not None
+    yield Launch("router", size["router"], (x, layer.ffn_gain, layer.router, scores, later, later_kb,
+                                            epsilon))  # fmt: skip
+    yield Launch("expert_gate_up", size["expert_gate_up"], (count, x, layer.ffn_gain, scores, *layer.gate_up,
+                                                            h, epsilon))  # fmt: skip
+    yield Launch("expert_down", size["expert_down"], (count, h, scores, *layer.down, x))
+
+
+def _read_after(layer: Layer, model: Model) -> torch.Tensor:
+    """Return the weights that are read first when a layer has ended."""
+    following = next((i + 1 for i, each in enumerate(model.layers) if each is layer), len(model.layers))
+    return (model.layers[following].qkv if following < len(model.layers) else model.head).tiles
 
 
 def pass_launches(

@@ -5,6 +5,7 @@ tokens a pass. Shared memory is the budget (227 KB of a multiprocessor): it hold
 kernel, and prefetched weights of the next ones.
 """
 
+import functools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,6 +16,7 @@ BATCH_ROWS = (2, 4, 8, 16, 32, 64)  # of passes over several sequences
 WIDE_ROWS = 32  # in 8 bits, passes of this many rows and more have large products
 PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
 STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, or all blocks queue for a few
+HEAD_TILES = HEAD_DIM // 8  # of one head of q, k or v
 PICK_BLOCKS = 16  # that share the head's rows of one token; the kernel `pick` has the same number
 SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
 
@@ -31,7 +33,9 @@ class Tuning:
     down_group: int
     head_stages: int
     head_group: int
-    down_split: int = 2  # blocks that share the columns of the down projection, for up to 4 tokens
+    qkv_tiles: int = 0  # of one block; 0: as many as its ring holds
+    o_tiles: int = 0
+    down_split: int = 2  # least blocks that share the down projection's columns, for up to 4 tokens
     keep_registers: int = 24
     late_start: int = 0b01000  # a bit for each kernel of a layer
     pace_bytes: int = 24576
@@ -47,6 +51,15 @@ class Tuning:
     # The whole cache as shared memory, for all kernels alike: a multiprocessor changes the share only when it
     # is empty. Then kernels to come begin early everywhere; that pays where memory is not the limit.
     takes_all_shared: bool = False
+    # Of a mixture of experts (`decode/experts.py`), in passes of all sizes.
+    expert_up_kb: int = 108  # of the ring of gate and up: that of down should fit beside it
+    expert_down_stages: int = 2
+    expert_blocks: int = 1  # of each of its kernels, that are on a multiprocessor at once
+    expert_part_warps: int = 1  # that share an expert's columns of the down projection, if they divide
+    expert_down_registers: int = 88  # of a thread: then a block has room beside one of gate and up
+    expert_up_blocks: int = 2  # of gate and up, that have room for their registers
+    expert_early_x: bool = False  # whether x is staged while the router computes
+    expert_later_kb: int = 0  # of what the next layer reads first, brought to L2 while the router computes
 
 
 # Measured on an H200 (docs/gpu-notes.md). The attention's cut is the same in every pass over a format's
@@ -67,8 +80,18 @@ TUNINGS = {
         attention_cluster=16,
         pace_bytes=36864,
         tiles_at_once=6,
+        expert_up_kb=90,
     ),
     16: Tuning(*(2, 2, 6, 18, 2, 4, 6, 16), late_start=0b11000, attention_warps=8),
+}
+
+
+# One token of a wide model: memory is the limit in 4 bits, too, and a shorter ring leaves room for the next
+# kernel. Measured with the shape of the 7B. The attention's cut must stay that of `TUNINGS`.
+LARGE_HIDDEN = 3072
+LARGE_TUNINGS = {
+    4: replace(TUNINGS[4], up_stages=8, tiles_at_once=4, late_start=0b11000, takes_all_shared=False),
+    8: replace(TUNINGS[8], up_stages=4, tiles_at_once=2),
 }
 
 
@@ -107,6 +130,38 @@ def batch_tuning(bits: int, rows: int) -> Tuning:
     )
 
 
+# How many slices the down projection's columns have, and how much longer it takes than with the most: a warp
+# has a slice, and few warps do not keep a multiprocessor busy.
+SLICE_COSTS = {32: 1.0, 28: 1.0, 24: 1.02, 20: 1.06, 16: 1.12, 12: 1.25, 8: 1.5, 4: 3.0}
+MOST_WARPS = 16  # of a block of the down projection, besides the one that fetches
+WIDE_COLUMNS = 18_432  # from here on 16 tokens do not fit beside a fourth of the columns
+
+
+@functools.cache
+def down_cut(shape: Shape) -> tuple[int, int]:
+    """Return parts of the down projection's columns and slices of a part. A token's sums depend on both."""
+    parts = 8 if shape.ffn > WIDE_COLUMNS else 4
+    _, slices = min(
+        (-(-shape.ffn // (64 * count)) * count * cost, -count)
+        for count, cost in SLICE_COSTS.items()
+        if count % parts == 0
+    )
+    return parts, -slices // parts
+
+
+def down_columns(shape: Shape) -> int:
+    """Return the columns of the down projection with zeros at the end, so that its slices are alike."""
+    if not shape.is_dense:
+        return shape.ffn
+    parts, slices = down_cut(shape)
+    return -(-shape.ffn // (64 * parts * slices)) * 64 * parts * slices
+
+
+def place_bytes(shape: Shape) -> int:
+    """Return the shared memory of a kernel that puts whole heads into place: their squares, by tile."""
+    return (shape.heads + shape.kv_heads) * HEAD_TILES * 4 if shape.qk_norm else 0
+
+
 def tile_bytes(columns: int, bits: int) -> int:
     """Return the bytes of 8 rows of weights; in 4 bits with step and zero of every 32."""
     return columns * bits if bits > 4 else columns * 9 // 2
@@ -140,30 +195,59 @@ class Plan:
     @cached_property
     def tuned(self) -> Tuning:
         """Return the tuning with rings as deep as shared memory allows. Depth changes no arithmetic."""
-        tuning = self.tuning or self._default_tuning
-        if self._down_bytes(replace(tuning, down_stages=2, down_group=2)) > SHARED_BYTES:
-            tuning = replace(tuning, down_split=self._down_parts[0])
+        tuning = self._with_small_rings(self._with_down_split(self.tuning or self._default_tuning))
         for name, count in (
             ("up", lambda t: self._product_bytes(self.shape.hidden, 8, t.up_stages, t.up_group)),
             ("head", self._head_bytes),
             ("down", self._down_bytes),
         ):
-            for what, step in (("stages", 1), ("group", 2)):
-                key = f"{name}_{what}"
-                while count(tuning) > SHARED_BYTES and getattr(tuning, key) > 2:
-                    tuning = replace(tuning, **{key: getattr(tuning, key) - step})
+            for key, least, step in self._trims(name):
+                while count(tuning) > SHARED_BYTES and getattr(tuning, key) > least:
+                    tuning = replace(tuning, **{key: max(least, getattr(tuning, key) - step)})
+        # The other half of the ring comes meanwhile.
+        if self.tuning is None and tuning.up_stages < 2 * tuning.tiles_at_once:
+            tuning = replace(tuning, tiles_at_once=max(2, tuning.up_stages // 4 * 2))
         return tuning
+
+    def _with_small_rings(self, tuning: Tuning) -> Tuning:
+        """Return the tuning with room for q, k, v and for the out projection: first the rings give it."""
+        qkv, out = tuning.qkv_tiles or tuning.qkv_stages, tuning.o_tiles or tuning.o_stages
+        tuning = replace(tuning, qkv_tiles=qkv, o_tiles=out)
+        for key in ("qkv_stages", "qkv_tiles"):
+            while self._qkv_bytes(tuning) > SHARED_BYTES and getattr(tuning, key) > 2:
+                tuning = replace(tuning, **{key: getattr(tuning, key) // 2})
+        for key, least in (("o_stages", 2), ("o_tiles", 2), ("o_stages", 1), ("o_tiles", 1)):
+            while self._out_bytes(tuning) > SHARED_BYTES and getattr(tuning, key) > least:
+                tuning = replace(tuning, **{key: getattr(tuning, key) // 2})
+        return tuning
+
+    def _trims(self, name: str) -> tuple[tuple[str, int, int], ...]:
+        """Return what a product gives up for room, in order: (field, least, step).
+
+        Two tiles of a ring are multiplied while two come. With many tokens sums take much room, too, and
+        warps that meet more often cost less than a ring of two.
+        """
+        stages, group = f"{name}_stages", f"{name}_group"
+        if self.tokens <= 4:
+            return (stages, 2, 1), (group, 2, 2)
+        return (stages, 4, 1), (group, 2, 2), (stages, 2, 1)
 
     @property
     def _default_tuning(self) -> Tuning:
         if self.is_batch:
             return batch_tuning(self.bits, self.tokens)
-        return TUNINGS[self.bits] if self.tokens == 1 else verify_tuning(self.bits, self.tokens)
+        if self.tokens > 1:
+            return verify_tuning(self.bits, self.tokens)
+        is_large = self.shape.hidden >= LARGE_HIDDEN and self.bits in LARGE_TUNINGS
+        one = LARGE_TUNINGS[self.bits] if is_large else TUNINGS[self.bits]
+        # Of Qwen3-Coder-30B-A3B in 4 bits: 160 blocks of qkv run at once, 320 do not: 1442 → 1348 µs a step.
+        # Late starts of qkv, attention and out leave room to the experts' blocks: 1344 → 1279.
+        return replace(one, qkv_stages=4, late_start=0b10111) if self.shape.experts else one
 
     @property
     def is_wide(self) -> bool:
         """Return whether the products are those for many rows (`rows/product.py`)."""
-        return self.tuned.is_wide
+        return self.tuned.is_wide and self.shape.is_dense
 
     def parts_for(self, length: int) -> int:
         """Return how many clusters share a key head in a pass that ends with this context."""
@@ -197,8 +281,7 @@ class Plan:
 
     def _down(self, tuning: Tuning) -> tuple[int, int]:
         parts, warps = self._down_parts
-        split = tuning.down_split if self.tokens <= 4 and parts == 4 else parts
-        return split, warps * parts // split
+        return tuning.down_split, warps * parts // tuning.down_split
 
     @property
     def down_slices(self) -> tuple[int, int]:
@@ -206,19 +289,34 @@ class Plan:
         return self._down_parts
 
     @property
+    def down_columns(self) -> int:
+        """Return the columns of the down projection, padded so that warps share them evenly."""
+        return down_columns(self.shape)
+
+    @cached_property
     def _down_parts(self) -> tuple[int, int]:
         """Return parts of the columns, summed in a fixed order, and warps of a part."""
-        options = [
-            (p, w) for p in (4, 2, 1) for w in (8, 7, 6, 5, 4, 3, 2, 1) if self.shape.ffn % (64 * p * w) == 0
-        ]
-        return max(options, key=lambda option: (option[0] * option[1] <= 32, option[0] * option[1]))
+        return down_cut(self.shape)
+
+    def _with_down_split(self, tuning: Tuning) -> Tuning:
+        """Return the tuning with as few blocks a cluster as have room for the columns."""
+        parts, warps = self._down_parts
+        least = tuning.down_split if self.tokens <= 4 and parts >= 4 else min(parts, 4)
+        fitting = [n for n in (1, 2, 4, 8) if least <= n <= parts and warps * parts // n <= MOST_WARPS]
+        small = replace(tuning, down_stages=2, down_group=2)
+        for split in fitting:
+            if self._down_bytes(replace(small, down_split=split)) <= SHARED_BYTES:
+                return replace(tuning, down_split=split)
+        return replace(tuning, down_split=fitting[-1])
 
     def macros(self) -> dict[str, int]:
         shape, tuned, (split, warps) = self.shape, self.tuned, self.down
         return {
-            "HIDDEN": shape.hidden, "FFN": shape.ffn, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
+            "HIDDEN": shape.hidden, "FFN": shape.ffn, "DOWN_COLUMNS": self.down_columns,
+            "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
             "VOCAB": shape.vocab, "BITS": self.bits, "KV_BITS": self.kv_bits, "TOKENS": self.tokens,
             "QKV_STAGES": tuned.qkv_stages, "O_STAGES": tuned.o_stages,
+            "QKV_TILES": tuned.qkv_tiles, "O_TILES": tuned.o_tiles,
             "UP_STAGES": tuned.up_stages, "UP_GROUP": tuned.up_group,
             "DOWN_SPLIT": split, "DOWN_WARPS": warps,
             "DOWN_STAGES": tuned.down_stages, "DOWN_GROUP": tuned.down_group,
@@ -230,7 +328,7 @@ class Plan:
             "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
             "ATTENTION_TILES": self._attention_tiles, "BATCH": int(self.is_batch),
             "WIDE": int(self.is_wide), "ATTENTION_RANKS": tuned.attention_ranks,
-            "EARLY_BLOCKS": tuned.early_blocks,
+            "EARLY_BLOCKS": tuned.early_blocks, "QK_NORM": int(shape.qk_norm),
         }  # fmt: skip
 
     def sizes(self, parts: int) -> dict[str, Size]:
@@ -249,12 +347,12 @@ class Plan:
 
         return {
             "embed": Size((self.tokens, 1, 1), 256, 1, 0),
-            "qkv": product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_stages, shape.hidden,
-                           tuned.qkv_stages, tuned.qkv_stages),
+            "qkv": self._qkv_size(product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_tiles,
+                                          shape.hidden, tuned.qkv_stages, tuned.qkv_tiles)),
             "attention": Size((shape.kv_heads * splits, 1, self._attention_depth),
                               tuned.attention_warps * 32, tuned.attention_cluster, self._attention_bytes),
-            "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_stages,
-                                      shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_stages),
+            "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_tiles,
+                                      shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_tiles),
             "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
                                tuned.up_group),
             "down_projection": Size((clusters * split, token_tiles, 1), warps * 32 + 32, split,
@@ -262,9 +360,17 @@ class Plan:
             "head": Size((min(self.blocks, head_tiles), token_tiles, 1), 288, 1, self._head_bytes(tuned)),
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
             "row": Size((self.tokens, 1, 1), 256, 1, 64),
+            "place": Size((self.tokens, 1, 1), 256, 1, place_bytes(shape)),
             "row_parts": Size((self.tokens, self._down_parts[0], 1), 256, 1, 64),
             "pick": Size((self.tokens, PICK_BLOCKS, 1), 256, 1, 2048),
         }  # fmt: skip
+
+    def _qkv_size(self, size: Size) -> Size:
+        """Return the launch with the blocks of a head as a cluster where they share the head's norm."""
+        if not self.shape.qk_norm:
+            return size
+        cluster = HEAD_TILES // self.tuned.qkv_tiles
+        return replace(size, cluster=cluster, shared_bytes=self._qkv_bytes(self.tuned))
 
     def _down_tiles(self, split: int) -> int:
         """Return the tiles of one cluster."""
@@ -278,9 +384,18 @@ class Plan:
         split, warps = self._down(tuning)
         parts = self._down_parts[0]
         product = self._product_bytes(
-            self.shape.ffn // split, warps, tuning.down_stages, tuning.down_group, parts // split
+            self.down_columns // split, warps, tuning.down_stages, tuning.down_group, parts // split
         )
-        return product + parts * self._down_tiles(split) * self.tile_tokens * 8 * 4 + 16
+        inbox = parts * self._down_tiles(split) * self.tile_tokens * 8 * 4
+        return product + (inbox // split if parts > 4 else inbox) + 16
+
+    def _qkv_bytes(self, tuning: Tuning) -> int:
+        """Return the shared memory of a product and of the squares of a head, where it has a norm."""
+        inbox = HEAD_TILES * self.tile_tokens * 4 + 16 if self.shape.qk_norm else 0
+        return self._product_bytes(self.shape.hidden, 8, tuning.qkv_stages, tuning.qkv_tiles) + inbox
+
+    def _out_bytes(self, tuning: Tuning) -> int:
+        return self._product_bytes(self.shape.attention_width, 8, tuning.o_stages, tuning.o_tiles)
 
     def _head_bytes(self, tuning: Tuning) -> int:
         bits = max(self.bits, 8)
@@ -289,7 +404,8 @@ class Plan:
     @property
     def shared_bytes(self) -> int:
         """Return the most shared memory that one of its launches uses."""
-        return max(size.shared_bytes for size in self.sizes(1).values())
+        products = ("qkv", "out_projection", "gate_up", "down_projection", "head") if self.is_wide else ()
+        return max(size.shared_bytes for name, size in self.sizes(1).items() if name not in products)
 
     @property
     def _rows(self) -> int:

@@ -43,7 +43,9 @@ struct Row {             // in device memory; rows/passes.py writes it before ea
     int parts;           // of its attention
     int seed[2];
     float temperature;
-    int unused[3];
+    int count;           // of the pass's rows that are real: the first ones
+    int logits;          // 1 + where its logits go, counted in rows; 0: nobody needs them
+    int unused;
 };
 #if BATCH
 typedef Row Place;

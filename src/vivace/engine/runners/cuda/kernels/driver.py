@@ -17,17 +17,19 @@ from pathlib import Path
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.engine.runners.cuda.decode.experts import EXPERT_KERNELS, expert_macros
 from vivace.engine.runners.cuda.decode.launches import Launch
 from vivace.engine.runners.cuda.decode.plan import Plan, Size
 from vivace.errors import StartError
 
 PARTS = (
-    *("common", "kv", "ring", "int4", "product", "projections"),
-    *("block", "attention", "row_attention", "head", "wide"),
+    *("common", "kv", "heads", "ring", "int4", "product", "projections"),
+    *("experts", "block", "attention", "row_attention", "head", "wide"),
 )
-KERNELS = ("embed", "qkv", "attention", "out_projection", "gate_up", "down_projection", "head", "choose")
+DECODE_KERNELS = ("embed", "qkv", "attention", "out_projection", "head", "choose")
+FEED_FORWARD_KERNELS = ("gate_up", "down_projection")
 PREFILL_KERNELS = (
-    *("read_tokens", "add_norm", "silu_product", "place"),
+    *("read_tokens", "add_norm", "silu_product", "place", "widen"),
     *("add_norm_fp8", "silu_product_fp8"),
 )
 KV8_KERNELS = ("unpack_pages",)
@@ -41,18 +43,25 @@ _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
 def kernels(plan: Plan) -> tuple[str, ...]:
     """Return the kernels of a plan's module. Those of prefill are in the module for one token."""
+    if plan.is_wide:
+        return WIDE_KERNELS
+    decode = DECODE_KERNELS + (() if plan.shape.experts else FEED_FORWARD_KERNELS)
     if plan.tokens > 1:
-        return WIDE_KERNELS if plan.is_wide else KERNELS
-    return KERNELS + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
+        return decode
+    if plan.shape.experts:
+        decode += EXPERT_KERNELS
+    return decode + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
 
 
 def source(plan: Plan, intrinsics: str | None = None) -> str:
     """Return all kernels of a plan as one source. `intrinsics` replaces those of the GPU."""
     folder = resources.files("vivace.engine.runners.cuda.kernels")
-    parts = [*PARTS, "prefill"] if plan.tokens == 1 else PARTS
+    parts = [*PARTS, "prefill", "widen"] if plan.tokens == 1 else PARTS
     texts = [(folder / f"{name}.cuh").read_text() for name in parts]
     first = intrinsics if intrinsics is not None else (folder / "intrinsics.cuh").read_text()
-    defines = "".join(f"#define {name} {value}\n" for name, value in plan.macros().items())
+    defines = "".join(
+        f"#define {name} {value}\n" for name, value in (plan.macros() | expert_macros(plan)).items()
+    )
     return defines + first + "".join(texts)
 
 
@@ -159,6 +168,7 @@ class Module:
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), self._image), "load")
         self._functions = {name: self._function(name) for name in kernels(plan)}
         self._sizes_set: set[tuple[str, Size]] = set()
+        self._shared_bytes: dict[str, int] = {}  # that a kernel may take, by name
 
     def _check(self, status: int, what: str) -> None:
         if status:
@@ -191,7 +201,7 @@ class Module:
         name, size, arguments, overlaps = launch
         function = self._functions[name]
         if (name, size) not in self._sizes_set:
-            self._allow(function, size)
+            self._allow(name, function, size)
             self._sizes_set.add((name, size))
         attributes = (_LaunchAttribute * 2)()
         count = 0
@@ -213,14 +223,15 @@ class Module:
             self._driver.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None), f"launch {name}"
         )
 
-    def _allow(self, function: ctypes.c_void_p, size: Size) -> None:
+    def _allow(self, name: str, function: ctypes.c_void_p, size: Size) -> None:
         set_attribute = self._driver.cuFuncSetAttribute
         if self._plan.tuned.takes_all_shared:
             self._check(set_attribute(function, _CARVEOUT_ATTRIBUTE, 100), "divide the cache")
-        if size.shared_bytes > 48 * 1024:
+        if size.shared_bytes > max(48 * 1024, self._shared_bytes.get(name, 0)):  # a limit: it only grows
             self._check(
                 set_attribute(function, _SHARED_BYTES_ATTRIBUTE, size.shared_bytes), "take shared memory"
             )
+            self._shared_bytes[name] = size.shared_bytes
         if size.cluster > 8:
             self._check(set_attribute(function, _CLUSTER_ATTRIBUTE, 1), "use large clusters")
 

@@ -49,6 +49,9 @@ KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const
     float temperature = load_fresh(&draw->temperature);
     Key key = key_of((u64)(u32)load_fresh(draw->seed + 1) << 32 | (u32)load_fresh(draw->seed),
                      POSITION_OF(state, token0, threadIdx.x / TILE_ROWS % TILE_TOKENS) + 1);
+#if BATCH
+    int logits_row = load_fresh(&draw->logits) - 1;
+#endif
     product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
     Best best = {minus_infinity(), VOCAB};
     product.run([&](int base, int n, const float* group) {
@@ -58,7 +61,11 @@ KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const
             int row = (product.first + base + slot) * TILE_ROWS + r;
             if (row >= VOCAB) continue;
             float score = product.sum(group, slot, token, r) * product.row_scale(scales, row);
-            if (!BATCH) logits[(u64)(token0 + token) * VOCAB + row] = score;
+#if BATCH
+            if (logits_row >= 0) logits[(u64)logits_row * VOCAB + row] = score;
+#else
+            logits[(u64)(token0 + token) * VOCAB + row] = score;
+#endif
             if (temperature > 0.0f) score = score / temperature + gumbel(key, row);
             if (is_better(score, row, best)) best = {score, row};
         }

@@ -9,6 +9,7 @@ typedef unsigned long long u64;
 #define DEVICE __device__ __forceinline__
 // `blocks`: so many should fit on one multiprocessor, which bounds the registers of a thread
 #define KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+#define KERNEL_OF_REGISTERS(registers) extern "C" __global__ void __maxnreg__(registers)  // a thread's, at most
 #define SHARED_MEMORY(name) extern __shared__ __align__(128) u8 name[]
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("unroll 1")

@@ -114,16 +114,33 @@ KERNEL(256, 4) silu_product(const Words4* rows, Words4* h, int tokens) {
     h[i] = out;
 }
 
-// Rotation of q and k, and k and v into their pages. rows [tokens][HEADS + 2 * KV_HEADS][HEAD_DIM] of bf16, bias
-// added; one block a token
-KERNEL(256, 1) place(const State* state, const u16* rows, const Float2* rotation, const int* pages, u16* q, Kv* kv) {
+// Norm (QK_NORM) and rotation of q and k, and k and v into their pages. rows [tokens][HEADS + 2 * KV_HEADS][HEAD_DIM] of
+// bf16, bias added; `head_gain` has two gains of a head's dimensions, q's and k's; one block a token
+KERNEL(256, 1)
+place(const State* state, const u16* rows, const Float2* rotation, const int* pages, u16* q, Kv* kv PLACE_GAIN) {
     int token = blockIdx.x, at = load_fresh(&state->position) + token;
     const int heads = HEADS + 2 * KV_HEADS, half = HEAD_DIM / 2;
     if (token >= load_fresh(&state->count)) return;
+#if QK_NORM
+    SHARED_MEMORY(shared);
+    float* squares = (float*)shared;
+    square_heads(squares, [&](int head, int low) {
+        const u16* row = rows + ((u64)token * heads + head) * HEAD_DIM;
+        return Float2{bf16_low(row[low]), bf16_low(row[low + half])};
+    });
+#endif
     for (int i = threadIdx.x; i < heads * half; i += 256) {
         int head = i / half, low = i % half;
         const u16* row = rows + ((u64)token * heads + head) * HEAD_DIM;
         float a = bf16_low(row[low]), b = bf16_low(row[low + half]);
+#if QK_NORM
+        if (head < HEADS + KV_HEADS) {
+            const float* gain = head_gain + (head < HEADS ? 0 : HEAD_DIM);
+            float unit = head_unit(squares + head * HEAD_TILES, 1, epsilon);
+            a = normalised(a, unit, gain[low]);
+            b = normalised(b, unit, gain[low + half]);
+        }
+#endif
         if (head < HEADS + KV_HEADS) {
             Float2 turn = rotation[(u64)at * half + low];  // cosine, sine
             float turned = a * turn.x - b * turn.y;

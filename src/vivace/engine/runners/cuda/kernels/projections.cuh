@@ -7,13 +7,17 @@ template <int ID, int COLUMNS_OF_W, int SLOTS, int WARPS = 8, int WIDTH = BITS>
 using TileRing = Ring<ID, tile_bytes(COLUMNS_OF_W, WIDTH), SLOTS, WARPS>;
 typedef TileRing<QKV, HIDDEN, QKV_STAGES> QkvRing;
 typedef TileRing<OUT, HEADS * HEAD_DIM, O_STAGES> OutRing;
+#if !EXPERTS
 typedef TileRing<GATE_UP, HIDDEN, UP_STAGES> UpRing;
-typedef TileRing<DOWN, FFN / DOWN_SPLIT, DOWN_STAGES, DOWN_WARPS> DownRing;
+typedef TileRing<DOWN, DOWN_COLUMNS / DOWN_SPLIT, DOWN_STAGES, DOWN_WARPS> DownRing;
+#endif
 typedef TileRing<HEAD, HIDDEN, HEAD_STAGES, 8, HEAD_BITS> HeadRing;
-typedef Product<QkvRing, HIDDEN, 1, 8, QKV_STAGES> QkvProduct;
-typedef Product<OutRing, HEADS * HEAD_DIM, 1, 8, O_STAGES> OutProduct;
+typedef Product<QkvRing, HIDDEN, 1, 8, QKV_TILES> QkvProduct;
+typedef Product<OutRing, HEADS * HEAD_DIM, 1, 8, O_TILES> OutProduct;
+#if !EXPERTS
 typedef Product<UpRing, HIDDEN, 1, 8, UP_GROUP> UpProduct;
-typedef Product<DownRing, FFN, DOWN_SPLIT, DOWN_WARPS, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
+typedef Product<DownRing, DOWN_COLUMNS, DOWN_SPLIT, DOWN_WARPS, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
+#endif
 typedef Product<HeadRing, HIDDEN, 1, 8, HEAD_GROUP, 1, HEAD_BITS> HeadProduct;
 
 #if !WIDE  // there the products are Triton's
@@ -23,6 +27,9 @@ struct QkvItem {
     bool is_real, turns;
     float scale[2], bias[2];
     Float2 turn;  // cosine, sine
+#if QK_NORM
+    float gain[2];
+#endif
     u16* out;
 #if KV_BITS == 8
     u8* group;    // where k and v go to
@@ -30,22 +37,52 @@ struct QkvItem {
 #endif
 };
 
+#if QK_NORM
+// The blocks of a head are a cluster: each sends the squares of its tiles to all of them.
+#define QKV_CLUSTER (HEAD_TILES / QKV_TILES)
+struct HeadSquares {
+    u64* all_here;
+    float* squares;  // [HEAD_TILES][TILE_TOKENS]
+
+    DEVICE HeadSquares(float* shared) : all_here((u64*)shared), squares(shared + 4) {
+        if (threadIdx.x == 0) barrier_expect(all_here, HEAD_TILES * TILE_TOKENS * 4);
+        barriers_ready();
+        cluster_sync();  // all blocks are there to be written to
+    }
+    DEVICE void normalise(const QkvItem& item, float& a, float& b, float epsilon) {
+        float own = tile_squares(a, b);
+        int tile = (QKV_CLUSTER > 1 ? cluster_rank() : 0) * QKV_TILES + item.slot;
+        if (item.slot < QKV_TILES)
+            for (int rank = item.r; rank < QKV_CLUSTER; rank += 4)
+                cluster_send(squares + tile * TILE_TOKENS + item.token, rank, own, all_here);
+        barrier_wait(all_here, 0);
+        float unit = head_unit(squares + item.token, TILE_TOKENS, epsilon);
+        a = normalised(a, unit, item.gain[0]);
+        b = normalised(b, unit, item.gain[1]);
+    }
+};
+#endif
+
 // q, k, v of the new tokens: norm, product, bias, rotation; q to its buffer, k and v into their page.
 KERNEL(288, NEIGHBOURS(2))
 qkv(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales, const float* bias,
-    const Float2* rotation, const int* pages, u16* q, Kv* kv, float epsilon) {
+    const Float2* rotation, const int* pages, u16* q, Kv* kv, float epsilon HEAD_GAIN) {
     SHARED_MEMORY(shared);
-    static_assert(QKV_STAGES * TILE_TOKENS * 4 <= 256, "one item a thread");
+    static_assert(QKV_TILES * TILE_TOKENS * 4 <= 256, "one item a thread");
+    static_assert(QkvProduct::TOGETHER == QKV_TILES, "all tiles between two meetings");
     const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_DIM / TILE_ROWS;
     int token0 = blockIdx.y * 16;
     QkvProduct product(QkvRing(shared), weights, tiles, blockIdx.x, gridDim.x, 0);
     product.start();
+#if QK_NORM
+    HeadSquares heads(product.after());
+#endif
     if (product.ring.is_fetcher()) return product.keep_full();
     Float2 gains[QkvProduct::PAIRS];
     product.load_gain(gain, gains);
     QkvItem item = {};
 #if KV_BITS == 8
-    static_assert(QKV_STAGES % 2 == 0, "two tiles are a group of dimensions");
+    static_assert(QKV_TILES % 2 == 0, "two tiles are a group of dimensions");
     item.slot = threadIdx.x / (TILE_TOKENS * 8) * 2 + threadIdx.x / 4 % 2;
     item.token = threadIdx.x / 8 % TILE_TOKENS;
 #else
@@ -60,6 +97,9 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
         UNROLL for (int e = 0; e < 2; e++) {
             item.scale[e] = product.row_scale(scales, row + 4 * e);
             item.bias[e] = bias[row + 4 * e];
+#if QK_NORM
+            item.gain[e] = head_gain[row + 4 * e];
+#endif
         }
         item.turns = head < HEADS + KV_HEADS;
         item.turn = rotation[(u64)at * (HEAD_DIM / 2) + low];
@@ -80,6 +120,26 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
     product.ring.wait();
     product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
     product.run([&](int, int, const float* group) {
+#if QK_NORM
+        float a = 0.0f, b = 0.0f;
+        if (item.is_real) {
+            a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
+            b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
+        }
+        warp_sync();
+        if (product.first / HEAD_TILES < HEADS + KV_HEADS) heads.normalise(item, a, b, epsilon);  // all of the block
+        float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
+        if (item.turns) a = turned_a, b = turned_b;
+#if KV_BITS == 8
+        warp_sync();
+        if (product.first / HEAD_TILES >= HEADS)
+            return keep_group(a, b, item.slot % 2 * 4 + item.r, item.group, item.group_scale);
+#endif
+        if (!item.is_real) return;
+        item.out[0] = (u16)pack_bf16(a, 0.0f);
+        item.out[HEAD_DIM / 2] = (u16)pack_bf16(b, 0.0f);
+        return;
+#else
 #if KV_BITS == 8
         if (product.first / 16 >= HEADS) {  // all of the block is in one head
             float a = 0.0f, b = 0.0f;
@@ -99,6 +159,7 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
         float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
         item.out[0] = (u16)pack_bf16(item.turns ? turned_a : a, 0.0f);
         item.out[HEAD_DIM / 2] = (u16)pack_bf16(item.turns ? turned_b : b, 0.0f);
+#endif
     });
 }
 
@@ -147,7 +208,8 @@ DEVICE void stage_parts(OutProduct& product, const float* part, const Float2* pa
 KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_stats, int parts, const u8* weights,
                                           const float* scales, float* x) {
     SHARED_MEMORY(shared);
-    const int all_items = O_STAGES * TILE_TOKENS * TILE_ROWS, items = (all_items + 255) / 256;  // of a thread
+    static_assert(OutProduct::TOGETHER == O_TILES, "all tiles between two meetings");
+    const int all_items = O_TILES * TILE_TOKENS * TILE_ROWS, items = (all_items + 255) / 256;  // of a thread
     int token0 = blockIdx.y * 16;
     OutProduct product(OutRing(shared), weights, HIDDEN / TILE_ROWS, blockIdx.x, gridDim.x, 0);
     product.start();
@@ -176,7 +238,8 @@ KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_
     });
 }
 
-// h = silu(gate) * up
+#if !EXPERTS
+// h = silu(gate) * up; columns of h past FFN stay 0
 KERNEL(288, NEIGHBOURS(3))
 gate_up(const float* x, const float* gain, const u8* weights, const float* scales, float* h, float epsilon) {
     SHARED_MEMORY(shared);
@@ -196,13 +259,18 @@ gate_up(const float* x, const float* gain, const u8* weights, const float* scale
             float gate = product.sum(group, slot, token, r) * product.row_scale(scales, row);
             float up = product.sum(group, slot, token, r + 4) * product.row_scale(scales, row + 4);
             float value = divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up;
-            h[(u64)(token0 + token) * FFN + tile * 4 + r] = value;
+            h[(u64)(token0 + token) * DOWN_COLUMNS + tile * 4 + r] = value;
         }
     });
 }
 
 // The down projection. A cluster of DOWN_SPLIT blocks shares the columns. Sums are taken over DOWN_PARTS equal parts of
 // the columns and added in their order, however many blocks and warps that is; each block finishes some rows.
+#if DOWN_PARTS > 4  // there is no room for more than the rows of this block
+#define IN_INBOX(item) ((item) / DOWN_SPLIT)
+#else
+#define IN_INBOX(item) item
+#endif
 struct Inbox {
     u64* is_full;
     float* sums;  // [DOWN_PARTS][tiles of this block][TILE_TOKENS][TILE_ROWS]
@@ -216,14 +284,16 @@ struct Inbox {
 DEVICE void send_sums(DownProduct& product, const float* h, const Inbox& inbox, int token0, int rank) {
     const int parts = DOWN_PARTS / DOWN_SPLIT;  // of this block
     int items = product.count * TILE_TOKENS * TILE_ROWS;
-    const float* slice = h + (u64)token0 * FFN + rank * DownProduct::SLICE;
+    const float* slice = h + (u64)token0 * DOWN_COLUMNS + rank * DownProduct::SLICE;
     product.stage<false>(
-        [&](int token, int pair) { return load_fresh((const Float2*)(slice + (u64)token * FFN) + pair); }, nullptr, 0.0f);
+        [&](int token, int pair) { return load_fresh((const Float2*)(slice + (u64)token * DOWN_COLUMNS) + pair); }, nullptr,
+        0.0f);
     product.run([&](int base, int n, const float* group) {
         NO_UNROLL for (int i = threadIdx.x; i < n * TILE_TOKENS * TILE_ROWS * parts; i += DownProduct::THREADS) {
             int part = i % parts, item = i / parts;
             int slot = item / (TILE_TOKENS * TILE_ROWS), token = item / TILE_ROWS % TILE_TOKENS, r = item % TILE_ROWS;
-            float* at = inbox.sums + (rank * parts + part) * items + base * TILE_TOKENS * TILE_ROWS + item;
+            float* at = inbox.sums + (rank * parts + part) * IN_INBOX(items) +
+                        IN_INBOX(base * TILE_TOKENS * TILE_ROWS + item);
             cluster_send(at, r % DOWN_SPLIT, product.sum(group, slot, token, r, part), inbox.is_full);
         }
     });
@@ -236,7 +306,8 @@ DEVICE void add_sums(DownProduct& product, const Inbox& inbox, const float* scal
         int row = (product.first + i / (TILE_TOKENS * TILE_ROWS)) * TILE_ROWS + i % TILE_ROWS;
         float* at = x + (u64)(token0 + token) * HIDDEN + row;
         float total = 0.0f, before = load_fresh(at);
-        UNROLL for (int part = 0; part < DOWN_PARTS; part++) total += inbox.sums[part * items + i];
+        UNROLL for (int part = 0; part < DOWN_PARTS; part++)
+            total += inbox.sums[part * IN_INBOX(items) + IN_INBOX(i)];
         *at = before + total * product.row_scale(scales, row);
     }
 }
@@ -258,4 +329,5 @@ down_projection(const float* h, const u8* weights, const float* scales, float* x
     }
     add_sums(product, inbox, scales, x, token0, rank);
 }
+#endif
 #endif

@@ -58,6 +58,25 @@ template <int ID, int SLOT_BYTES, int SLOTS, int WARPS> struct Ring {
         }
     }
 
+    // For weights that nobody knows before the kernel before has ended: no start, no pace. A slot is full after `copies`.
+    DEVICE void prepare(int copies) {
+        if (threadIdx.x == THREADS) {
+            for (int slot = 0; slot < SLOTS; slot++) {
+                barrier_init(full + slot, copies);
+                barrier_init(empty + slot, WARPS);
+            }
+            barriers_ready();
+        }
+        block_sync();
+    }
+    template <class Fetch> DEVICE void fill(int pieces, Fetch fetch) {
+        if (threadIdx.x != THREADS) return;
+        for (int piece = 0; piece < pieces; piece++) {
+            if (piece >= SLOTS) barrier_wait(empty + piece % SLOTS, (piece / SLOTS - 1) & 1);
+            fetch(piece);
+        }
+    }
+
     // Wait for the kernel before, and let the weights flow.
     DEVICE void wait() {
         wait_for_previous();

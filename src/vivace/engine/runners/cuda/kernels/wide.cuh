@@ -75,18 +75,35 @@ KERNEL(256, 2) add_and_norm(float* x, const float* sums, int parts, const float*
 
 // q, k, v from their sums, rows in the order of the tiles: bias, rotation; q to its buffer, k and v into their page
 KERNEL(256, 2) place_rows(const Row* rows, const float* sums, const float* sum_scales, const float* row_scales,
-                          const float* bias, const Float2* rotation, const int* pages, u16* q, Kv* kv) {
+                          const float* bias, const Float2* rotation, const int* pages, u16* q, Kv* kv PLACE_GAIN) {
     const int heads = HEADS + 2 * KV_HEADS, half = HEAD_DIM / 2;
     int token = blockIdx.x;
     wait_for_previous();
     if (!IS_REAL(rows, 0, token)) return;
     int at = POSITION_OF(rows, 0, token), page = PAGE_OF(rows, pages, token, at), place = at % PAGE_TOKENS;
     float scale = load_fresh(sum_scales + token);
+#if QK_NORM
+    SHARED_MEMORY(shared);
+    float* squares = (float*)shared;
+    square_heads(squares, [&](int head, int low) {
+        int row = (head * 16 + low / 4) * TILE_ROWS + low % 4;
+        const float* own = sums + (u64)token * heads * HEAD_DIM + row;
+        return Float2{load_fresh(own) * scale * row_scales[row] + bias[row],
+                      load_fresh(own + 4) * scale * row_scales[row + 4] + bias[row + 4]};
+    });
+#endif
     for (int i = threadIdx.x; i < heads * half; i += 256) {
         int head = i / half, low = i % half, row = (head * 16 + low / 4) * TILE_ROWS + low % 4;
         const float* own = sums + (u64)token * heads * HEAD_DIM + row;
         float a = load_fresh(own) * scale * row_scales[row] + bias[row];
         float b = load_fresh(own + 4) * scale * row_scales[row + 4] + bias[row + 4];
+#if QK_NORM
+        if (head < HEADS + KV_HEADS) {
+            float unit = head_unit(squares + head * HEAD_TILES, 1, epsilon);
+            a = normalised(a, unit, head_gain[row]);
+            b = normalised(b, unit, head_gain[row + 4]);
+        }
+#endif
         Float2 turn = rotation[(u64)at * half + low];
         float turned_a = a * turn.x - b * turn.y, turned_b = b * turn.x + a * turn.y;
         if (head < HEADS + KV_HEADS) a = turned_a, b = turned_b;
@@ -137,7 +154,7 @@ KERNEL(256, 2) stage_parts_of_rows(const float* part, const Float2* part_stats, 
 KERNEL(256, 2) silu_digits(const float* sums, const float* sum_scales, const float* row_scales, u8* digits,
                            float* scales) {
     SHARED_MEMORY(shared);
-    const int part_pairs = FFN / DOWN_PARTS / 2, pairs = (part_pairs + 255) / 256;
+    const int part_pairs = DOWN_COLUMNS / DOWN_PARTS / 2, pairs = (part_pairs + 255) / 256;
     int token = blockIdx.x, part = blockIdx.y;
     Float2 h[pairs];
     float most = 0.0f;
@@ -145,6 +162,10 @@ KERNEL(256, 2) silu_digits(const float* sums, const float* sum_scales, const flo
     float scale = load_fresh(sum_scales + token);
     UNROLL for (int j = 0; j < pairs; j++) {
         int own = threadIdx.x + 256 * j, column = 2 * (part * part_pairs + own);
+#if DOWN_COLUMNS > FFN
+        h[j] = {0.0f, 0.0f};
+        if (column >= FFN) continue;
+#endif
         if (own >= part_pairs) continue;
         int row = column / 4 * TILE_ROWS + column % 4;
         const float* at = sums + (u64)token * 2 * FFN + row;
@@ -160,13 +181,13 @@ KERNEL(256, 2) silu_digits(const float* sums, const float* sum_scales, const flo
     if (threadIdx.x == 0) scales[token * DOWN_PARTS + part] = most * (1.0f / DIGITS);
     UNROLL for (int j = 0; j < pairs; j++) {
         int own = threadIdx.x + 256 * j;
-        if (own < part_pairs) write_digits(digits, token, FFN, part * part_pairs + own, h[j], digits_of_one(most));
+        if (own < part_pairs) write_digits(digits, token, DOWN_COLUMNS, part * part_pairs + own, h[j], digits_of_one(most));
     }
 }
 
 // The best token of some of the head's rows. grid (rows, PICK_BLOCKS)
 KERNEL(256, 2) pick(const Row* rows, const float* sums, const float* sum_scales, const float* row_scales, int count,
-                    float* best_score, int* best_token) {
+                    float* logits, float* best_score, int* best_token) {
     SHARED_MEMORY(shared);
     float* scores = (float*)shared;             // [256]
     int* tokens = (int*)(scores + 256);         // [256]
@@ -175,10 +196,12 @@ KERNEL(256, 2) pick(const Row* rows, const float* sums, const float* sum_scales,
     float temperature = load_fresh(&rows[token].temperature), scale = load_fresh(sum_scales + token);
     Key key = key_of((u64)(u32)load_fresh(rows[token].seed + 1) << 32 | (u32)load_fresh(rows[token].seed),
                      POSITION_OF(rows, 0, token) + 1);
+    int logits_row = load_fresh(&rows[token].logits) - 1;
     Best best = {minus_infinity(), VOCAB};
     const float* own = sums + (u64)token * count;
     for (int row = blockIdx.y * 256 + threadIdx.x; row < VOCAB; row += PICK_BLOCKS * 256) {
         float score = load_fresh(own + row) * scale * row_scales[row];
+        if (logits_row >= 0) logits[(u64)logits_row * VOCAB + row] = score;
         if (temperature > 0.0f) score = score / temperature + gumbel(key, row);
         if (is_better(score, row, best)) best = {score, row};
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION
+from vivace.engine.runners.cuda.model.mixture import mix_experts
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
 RoundKV = Callable[
@@ -75,8 +76,15 @@ def decoder_layer(
 
     y = norm(x, weights[at + "input_layernorm.weight"], shape.norm_epsilon)
     q, k, v = (project(f"self_attn.{n}_proj", y).reshape(len(x), -1, HEAD_DIM) for n in "qkv")
+    if shape.qk_norm:
+        q, k = (
+            norm(each, weights[f"{at}self_attn.{n}_norm.weight"].float(), shape.norm_epsilon)
+            for n, each in (("q", q), ("k", k))
+        )
     attention = attend(rotate(q, table), keep(rotate(k, table)), keep(v), 0)
     x = x + project("self_attn.o_proj", attention.reshape(len(x), -1))
     y = norm(x, weights[at + "post_attention_layernorm.weight"], shape.norm_epsilon)
+    if shape.experts:
+        return x + mix_experts(weights, at + "mlp.", y, shape.experts_per_token)
     inner = torch.nn.functional.silu(project("mlp.gate_proj", y)) * project("mlp.up_proj", y)
     return x + project("mlp.down_proj", inner)

@@ -1,4 +1,8 @@
-"""What a decoder is, in numbers. Owns the shape of Qwen2-like models; knows nothing of tensors."""
+"""What a decoder is, in numbers: sizes, and what one family has and another has not.
+
+Owns the shape of Qwen2, Qwen3 and Llama-like models, and those whose shape is known by name. Knows nothing of
+tensors.
+"""
 
 from dataclasses import dataclass
 
@@ -18,10 +22,25 @@ class Shape:
     trained_tokens: int
     rope_theta: float = 1e6
     norm_epsilon: float = 1e-6
+    qkv_bias: bool = True  # Qwen2 has, Qwen3 and Llama have not
+    qk_norm: bool = False  # of each head of q and k, before rotation: Qwen3
+    tied_head: bool = True  # whether the head is the embedding
+    experts: int = 0  # of a layer; 0: one feed-forward network. `ffn` is what all that a token has are wide
+    experts_per_token: int = 0
+    expert_ffn: int = 0
 
     @property
     def qkv_rows(self) -> int:
         return (self.heads + 2 * self.kv_heads) * HEAD_DIM
+
+    @property
+    def attention_width(self) -> int:
+        """Return the columns of the out projection. Qwen3's are not its hidden width."""
+        return self.heads * HEAD_DIM
+
+    @property
+    def is_dense(self) -> bool:
+        return not self.experts
 
     def kv_bytes_per_token(self, kv_bits: int = 16) -> int:
         row = HEAD_DIM * 2 if kv_bits == 16 else HEAD_DIM + SCALE_BYTES
@@ -29,20 +48,59 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        layer = self.qkv_rows + self.heads * HEAD_DIM + 3 * self.ffn
+        inner = 3 * self.ffn if self.is_dense else self.experts * (3 * self.expert_ffn + 1)
+        layer = self.qkv_rows + self.attention_width + inner
         return self.layers * layer * self.hidden + 2 * self.vocab * self.hidden
+
+    @property
+    def expert_parameters(self) -> int:
+        """Return the weights of all experts, which stay packed: no copy of them is in bf16."""
+        return self.layers * self.experts * 3 * self.expert_ffn * self.hidden
 
     def problem(self) -> str:
         """Return why our kernels cannot run this model, or an empty string if they can."""
         if self.hidden % 512:
             return f"its width of {self.hidden} is no multiple of 512"
-        if self.heads * HEAD_DIM % 512:
+        if self.attention_width % 512:
             return f"its {self.heads} heads of {HEAD_DIM} are no multiple of 512"
         if self.ffn % 64:
             return f"its inner width of {self.ffn} is no multiple of 64"
         if self.heads % self.kv_heads:
             return f"its {self.heads} heads do not share {self.kv_heads} key heads evenly"
+        if self.experts:
+            return self._problem_of_experts()
+        return ""
+
+    def _problem_of_experts(self) -> str:
+        if self.experts % 8:
+            return f"its {self.experts} experts are no multiple of 8"
+        if self.experts_per_token not in (4, 8, 16):
+            return f"each token has {self.experts_per_token} experts, and not 4, 8 or 16"
+        if self.expert_ffn % 64:
+            return f"its experts' inner width of {self.expert_ffn} is no multiple of 64"
         return ""
 
 
 QWEN_CODER_1_5B = Shape(28, 1536, 8960, 12, 2, 151936, 32768)
+_UNTIED = {"tied_head": False}
+_QWEN3 = {"qkv_bias": False, "qk_norm": True}
+KNOWN_SHAPES = {
+    "qwen2.5-coder-1.5b": QWEN_CODER_1_5B,
+    "qwen2.5-coder-3b": Shape(36, 2048, 11008, 16, 2, 151936, 32768),
+    "qwen2.5-coder-7b": Shape(28, 3584, 18944, 28, 4, 152064, 32768, **_UNTIED),
+    "qwen2.5-coder-14b": Shape(48, 5120, 13824, 40, 8, 152064, 32768, **_UNTIED),
+    "qwen2.5-coder-32b": Shape(64, 5120, 27648, 40, 8, 152064, 32768, **_UNTIED),
+    "qwen3-0.6b": Shape(28, 1024, 3072, 16, 8, 151936, 40960, **_QWEN3),
+    "qwen3-1.7b": Shape(28, 2048, 6144, 16, 8, 151936, 40960, **_QWEN3),
+    "qwen3-4b": Shape(36, 2560, 9728, 32, 8, 151936, 40960, **_QWEN3),
+    "qwen3-8b": Shape(36, 4096, 12288, 32, 8, 151936, 40960, **_QWEN3, **_UNTIED),
+    "qwen3-14b": Shape(40, 5120, 17408, 40, 8, 151936, 40960, **_QWEN3, **_UNTIED),
+    "qwen3-32b": Shape(64, 5120, 25600, 64, 8, 151936, 40960, **_QWEN3, **_UNTIED),
+    "qwen3-coder-30b-a3b": Shape(
+        *(48, 2048, 6144, 32, 4, 151936, 262144, 1e7),
+        *(1e-6, False, True, False),
+        experts=128,
+        experts_per_token=8,
+        expert_ffn=768,
+    ),
+}

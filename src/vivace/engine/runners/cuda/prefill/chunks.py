@@ -7,6 +7,7 @@ its sequence and is never read. Owns a chunk's pass. Does not own pages.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -14,7 +15,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from vivace.engine.runners.base import ShouldStop, Stopped
 from vivace.engine.runners.cuda.decode.graphs import Launcher, Pool, capture_work
 from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION, STATE_WORDS, Launch, Model
-from vivace.engine.runners.cuda.decode.plan import Size
+from vivace.engine.runners.cuda.decode.plan import Size, place_bytes
 from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
 from vivace.engine.runners.cuda.model.reference import attend_pages
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
@@ -22,7 +23,8 @@ from vivace.engine.runners.cuda.weights.build import Dense
 
 FP8 = torch.float8_e4m3fn
 SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)  # of a captured chunk
-SEGMENTS = 7  # of a chunk's pass, which can be stopped between two
+SEGMENTS = 7  # least of a chunk's pass, which can be stopped between two
+SEGMENT_MS, OPERATIONS_PER_MS = 5.0, 450e9  # in bf16 on an H200
 # A segment should take less than 8 ms at any position. A token without attention costs as much as 9,000 keys.
 TOKEN_KEYS = 9_000
 MAX_KEYS = 130_000_000  # of all tokens of a chunk
@@ -35,6 +37,13 @@ def chunk_at(position: int, sizes: Sequence[int]) -> int:
     """Return how many tokens a chunk has at `position`: the longer the past, the fewer."""
     fitting = [size for size in sizes if size * (TOKEN_KEYS + position + size // 2) <= MAX_KEYS]
     return max(fitting, default=sizes[0])
+
+
+def segments_for(shape: Shape, chunk_tokens: int) -> int:
+    """Return how many segments a pass has, so that one of the largest chunk takes about 5 ms."""
+    of_layer = (shape.parameters - 2 * shape.vocab * shape.hidden) / shape.layers
+    pass_ms = shape.layers * 2 * of_layer * chunk_tokens / OPERATIONS_PER_MS
+    return max(SEGMENTS, min(shape.layers, math.ceil(pass_ms / SEGMENT_MS)))
 
 
 def _attention(shape: Shape, sizes: list[int], device: torch.device) -> Attend:
@@ -75,6 +84,7 @@ class Prefill:
         self._rows, self._q = zeros(shape.qkv_rows), zeros(shape.heads * HEAD_DIM)
         self._mixed = zeros(shape.heads * HEAD_DIM)
         self._gate_up, self._h = zeros(2 * shape.ffn), zeros(shape.ffn)
+        self.segments = segments_for(shape, most)
         self._graphs: dict[int, list[torch.cuda.CUDAGraph]] = {}
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
 
@@ -125,7 +135,7 @@ class Prefill:
                 self._check_stop(should_stop)
                 graph.replay()
             return
-        for segment in range(SEGMENTS):
+        for segment in range(self.segments):
             self._check_stop(should_stop)
             self._run_segment(segment, size)
 
@@ -133,7 +143,7 @@ class Prefill:
         if size not in self._graphs:
             self._graphs[size] = [
                 capture_work(functools.partial(self._run_segment, segment, size), self._pool)
-                for segment in range(SEGMENTS)
+                for segment in range(self.segments)
             ]
 
     def _run_segment(self, segment: int, size: int) -> None:
@@ -143,20 +153,25 @@ class Prefill:
             self._launch("read_tokens", Size((size, 1, 1), 256, 1, 0), self._tokens, model.embedding, self._x)
         for index in self._layers(segment):
             self._decoder_layer(index, size)
-        if segment == SEGMENTS - 1:
+        if segment == self.segments - 1:
             self._add_norm(model.final_gain, size, has_delta=shape.layers > 0)
 
     def _layers(self, segment: int) -> Iterator[int]:
         count = len(self._dense)
-        yield from range(count * segment // SEGMENTS, count * (segment + 1) // SEGMENTS)
+        yield from range(count * segment // self.segments, count * (segment + 1) // self.segments)
+
+    def _weights(self, index: int) -> Dense:
+        return self._dense[index]
 
     def _decoder_layer(self, index: int, size: int) -> None:
-        layer, kv = self._dense[index], self._kv[index]
+        layer, kv = self._weights(index), self._kv[index]
         self._add_norm(layer.attention_gain, size, has_delta=index > 0)
         rows, q, mixed = self._rows[:size], self._q[:size], self._mixed[:size]
         _matmul(self._y[:size], layer.qkv, rows, layer.dense_bias)
-        one = Size((size, 1, 1), 256, 1, 0)
-        self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv)
+        shape = self._model.shape
+        gain = (layer.head_gain, shape.norm_epsilon) if shape.qk_norm else ()
+        one = Size((size, 1, 1), 256, 1, place_bytes(shape))
+        self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv, *gain)
         self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._bf16_kv(kv), mixed)
         _matmul(mixed, layer.out, self._delta[:size])
         self._feed_forward(index, size)
@@ -170,7 +185,7 @@ class Prefill:
         return self._unpacked, self._identity_pages
 
     def _feed_forward(self, index: int, size: int) -> None:
-        layer, shape = self._dense[index], self._model.shape
+        layer, shape = self._weights(index), self._model.shape
         self._add_norm(layer.ffn_gain, size, has_delta=True)
         _matmul(self._y[:size], layer.gate_up, self._gate_up[:size])
         launch_size = Size((-(-size * shape.ffn // 8 // 256), 1, 1), 256, 1, 0)
@@ -257,4 +272,4 @@ def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (weight.float() / scale[:, None]).to(FP8), scale[None].contiguous()
 
 
-PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill}
+PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill}  # and "packed": `packed`

@@ -2,14 +2,14 @@
 
 A call asks for the next token of some sequences. If a pass for them is in flight already, the following one
 is started first, on tokens that only the device knows yet, and then the call waits: the host's work is done
-while the device works. A sequence that is not in the pass in flight joins the following one. Owns these
-passes. Does not own pages (`runner`).
+while the device works. A sequence that is not in the pass in flight joins the following one; so does one
+whose token the host samples, since it is not known in time. Owns these passes. Does not own pages (`runner`).
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vivace.engine.runners.base import DecodeRow, WhileRunning
+from vivace.engine.runners.base import DecodeRow, RowResult, WhileRunning
 from vivace.engine.runners.cuda.rows.passes import RowInput, RowPasses
 
 HasRoom = Callable[[int, int], bool]  # make position `at` of a sequence writable if there is room
@@ -21,6 +21,7 @@ class Flight(NamedTuple):
     number: int
     rows: dict[int, tuple[int, DecodeRow]]  # by sequence
     size: int  # rows when it was started
+    logits: list[int]  # sequences whose logits the host has, in the order of their rows
 
     def row_of(self, row: DecodeRow) -> int | None:
         """Return the row that computes what is asked, or None if there is none."""
@@ -35,8 +36,8 @@ class Flights:
 
     def decode(
         self, rows: Sequence[DecodeRow], has_room: HasRoom, *, goes_ahead: bool, while_running: WhileRunning
-    ) -> list[int | None]:
-        """Return the next token of each row, or None for one that is not in the pass in flight yet."""
+    ) -> list[RowResult]:
+        """Return the next token of each row, its logits, or None if it is not in the pass in flight yet."""
         flight = self._flight
         if flight is None or all(flight.row_of(row) is None for row in rows):
             self.drop_all()
@@ -45,27 +46,41 @@ class Flights:
         following = self._start_next(rows, places, has_room) if goes_ahead else None
         while_running()
         tokens = self._passes.collect(flight.number, flight.size)
-        found = [None if place is None else tokens[place] for place in places]
+        found: list[RowResult] = [None if place is None else tokens[place] for place in places]
+        if any(row.sampling is None for row in rows):
+            self._put_logits(rows, flight, found)
         self._flight = _with_tokens(following, rows, found) if following else None
         return found
 
+    def _put_logits(self, rows: Sequence[DecodeRow], flight: Flight, found: list[RowResult]) -> None:
+        """Put the logits of rows that asked for them in place of tokens."""
+        for at, row in enumerate(rows):
+            if row.sampling is None and found[at] is not None:
+                slot = flight.logits.index(row.seq)
+                found[at] = self._passes.logits(flight.number)[slot : slot + 1]
+
     def _start_from_host(self, rows: Sequence[DecodeRow]) -> Flight:
-        inputs = [RowInput(row.seq, row.start, row.token, row.sampling) for row in rows]
+        return self._start([RowInput(row.seq, row.start, row.token, row.sampling) for row in rows], rows)
+
+    def _start(self, inputs: Sequence[RowInput], rows: Sequence[DecodeRow]) -> Flight:
         each = {row.seq: (index, row) for index, row in enumerate(rows)}
-        return Flight(self._passes.start(inputs), each, len(rows))
+        logits = [row.seq for row in rows if row.sampling is None]
+        return Flight(self._passes.start(inputs), each, len(inputs), logits)
 
     def _start_next(
         self, rows: Sequence[DecodeRow], places: Sequence[int | None], has_room: HasRoom
     ) -> Flight | None:
         """Start the pass behind the one in flight, for all rows that have a place to write to."""
         inputs: list[RowInput] = []
-        each: dict[int, tuple[int, DecodeRow]] = {}
+        following: list[DecodeRow] = []
         for row, place in zip(rows, places, strict=True):
+            if place is not None and row.sampling is None:
+                continue
             start = row.start if place is None else row.start + 1
             if place is None or has_room(row.seq, start):
-                each[row.seq] = (len(inputs), row._replace(start=start))
+                following.append(row._replace(start=start))
                 inputs.append(RowInput(row.seq, start, row.token, row.sampling, place))
-        return Flight(self._passes.start(inputs), each, len(inputs)) if inputs else None
+        return self._start(inputs, following) if inputs else None
 
     def forget(self, seq: int) -> None:
         """Take a sequence out: what is in flight for it is not what comes next."""
@@ -79,10 +94,10 @@ class Flights:
             self._flight = None
 
 
-def _with_tokens(flight: Flight, rows: Sequence[DecodeRow], found: Sequence[int | None]) -> Flight:
+def _with_tokens(flight: Flight, rows: Sequence[DecodeRow], found: Sequence[RowResult]) -> Flight:
     """Return the flight with the inputs that are known now."""
     for row, token in zip(rows, found, strict=True):
-        if token is not None and row.seq in flight.rows:
+        if isinstance(token, int) and row.seq in flight.rows:
             index, computed = flight.rows[row.seq]
             flight.rows[row.seq] = (index, computed._replace(token=token))
     return flight

@@ -11,14 +11,23 @@ from typing import NamedTuple, TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.launches import Launch, Layer, Model
-from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS, PARTS, PICK_BLOCKS, STATS_WORDS, Plan
+from vivace.engine.runners.cuda.decode.launches import Launch, Layer, Model, expert_launches, head_gain
+from vivace.engine.runners.cuda.decode.plan import (
+    BATCH_ROWS,
+    PARTS,
+    PICK_BLOCKS,
+    STATS_WORDS,
+    Plan,
+    down_columns,
+)
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.layout import Matrix
 
 ROW_WORDS = 12  # `Row` in kernels/common.cuh
 POSITION, FRESH, PAGES, TOKEN, NUMBER, ROW_PARTS, SEED, SEED_HIGH, TEMPERATURE = range(9)
+ROW_COUNT, LOGITS = 9, 10
 MAX_ROWS = BATCH_ROWS[-1]
+MAX_LOGITS = 16  # rows of a pass whose logits the host may have: 12 µs over the bus for each
 RING_WORDS = MAX_ROWS  # of each of two rings
 WIDE_OVERLAPS = True  # whether what follows a large product is launched before that has ended
 SLICES = 8  # of the columns of all products but the last of a layer
@@ -60,6 +69,8 @@ class RowBuffers:
     part: torch.Tensor
     part_stats: torch.Tensor
     h: torch.Tensor
+    scores: torch.Tensor  # of the experts
+    logits: torch.Tensor  # of rows that are sampled on the host: [2 * MAX_LOGITS, vocab], for two passes
     best_score: torch.Tensor
     best_token: torch.Tensor
     digits: torch.Tensor
@@ -74,8 +85,8 @@ def make_row_buffers(
         return torch.zeros(size, dtype=dtype, device=kv.device)
 
     most, wide = MAX_ROWS, MAX_ROWS if is_wide else 0
-    widest = max(shape.ffn, shape.hidden, shape.heads * HEAD_DIM)
-    outputs = max(2 * shape.ffn, -(-shape.vocab // 8) * 8, 4 * shape.hidden, shape.qkv_rows)
+    widest = max(down_columns(shape), shape.hidden, shape.heads * HEAD_DIM)
+    outputs = max(2 * shape.ffn, -(-shape.vocab // 8) * 8, 8 * shape.hidden, shape.qkv_rows)
     return RowBuffers(
         inputs=zeros(most * ROW_WORDS, dtype=torch.int32),
         chosen=zeros(most, dtype=torch.int32),
@@ -86,11 +97,13 @@ def make_row_buffers(
         q=zeros(most, shape.heads, HEAD_DIM, dtype=torch.bfloat16),
         part=zeros(PARTS[-1] * most, shape.heads, HEAD_DIM),
         part_stats=zeros(PARTS[-1] * most, shape.heads, STATS_WORDS),
-        h=zeros(most, shape.ffn),
+        h=zeros(most, down_columns(shape)),
+        scores=zeros(most, shape.experts),
+        logits=zeros(2 * MAX_LOGITS, shape.vocab),
         best_score=zeros(most, max(blocks, PICK_BLOCKS)),
         best_token=zeros(most, max(blocks, PICK_BLOCKS), dtype=torch.int32),
         digits=zeros(2 * wide * widest, dtype=torch.int8),
-        scales=zeros(wide * 8),
+        scales=zeros(wide * 9),  # of a row, and of the down projection's parts of it
         sums=zeros(wide * outputs),
     )
 
@@ -111,14 +124,19 @@ def _narrow(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[Row
         kv = b.kv[index]
         # The kernels read rows and KV before they wait; so the first one begins with all of it final.
         yield Launch("qkv", size["qkv"], (b.inputs, b.x, layer.attention_gain, *layer.qkv, layer.bias,
-                                          model.rotation, b.pages, b.q, kv, epsilon),
+                                          model.rotation, b.pages, b.q, kv, epsilon,
+                                          *head_gain(plan.shape, layer)),
                      overlaps=index > 0)  # fmt: skip
         yield _attention(plan, b, kv, parts)
         yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x))
+        if plan.shape.experts:
+            yield from expert_launches(
+                plan, layer, model, count=b.inputs[ROW_COUNT:], x=b.x, scores=b.scores, h=b.h
+            )
+            continue
         yield Launch("gate_up", size["gate_up"], (b.x, layer.ffn_gain, *layer.gate_up, b.h, epsilon))
         yield Launch("down_projection", size["down_projection"], (b.h, *layer.down, b.x))
-    no_logits = b.best_score  # there are none in a batch
-    yield Launch("head", size["head"], (b.inputs, b.x, model.final_gain, *model.head, no_logits, b.best_score,
+    yield Launch("head", size["head"], (b.inputs, b.x, model.final_gain, *model.head, b.logits, b.best_score,
                                         b.best_token, epsilon))  # fmt: skip
 
 
@@ -166,7 +184,8 @@ class _Wide:
         b, shape, one = self._b, self._shape, (1, SLICES)
         yield self.product("qkv", layer.qkv, shape.hidden, one)
         placing = (layer.qkv.scales, layer.bias, self._model.rotation, b.pages, b.q, kv)
-        yield self.launch("place_rows", "row", b.inputs, b.sums, b.scales, *placing)
+        gain = (*head_gain(shape, layer), shape.norm_epsilon) if shape.qk_norm else ()
+        yield self.launch("place_rows", "place", b.inputs, b.sums, b.scales, *placing, *gain)
         yield _attention(self._plan, b, kv, self._parts)
         mixed = (b.part, b.part_stats, self._parts, b.digits, b.scales)
         yield self.launch("stage_parts_of_rows", "row", *mixed)
@@ -175,7 +194,7 @@ class _Wide:
         yield self.product("gate_up", layer.gate_up, shape.hidden, one)
         inner = (b.sums, b.scales, layer.gate_up.scales, b.digits, self._down_scales)
         yield self.launch("silu_digits", "row_parts", *inner)
-        yield self.product("down", layer.down, shape.ffn, self._plan.down_slices)
+        yield self.product("down", layer.down, self._plan.down_columns, self._plan.down_slices)
 
 
 def _wide(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[RowLaunch]:
@@ -188,5 +207,5 @@ def _wide(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[RowLa
     yield wide.after_down(before, model.final_gain)
     head = wide.product("head", model.head, plan.shape.hidden, (1, SLICES))
     yield head
-    choice = (b.scales, model.head.scales, head.sums.shape[2], b.best_score, b.best_token)
+    choice = (b.scales, model.head.scales, head.sums.shape[2], b.logits, b.best_score, b.best_token)
     yield wide.launch("pick", "pick", b.inputs, b.sums, *choice)

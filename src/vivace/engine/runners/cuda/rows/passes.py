@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.base import SamplingSpec
+from vivace.engine.runners.base import Logits, SamplingSpec
 from vivace.engine.runners.cuda.decode.graphs import (
+    GREEDY,
     MAX_PASS_NUMBER,
     ROUNDS_BETWEEN_LOOKS,
     Launcher,
@@ -27,6 +28,7 @@ from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS, SHARED_BYTES, Pla
 from vivace.engine.runners.cuda.kv.pool import bits_of
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.rows.launches import (
+    MAX_LOGITS,
     MAX_ROWS,
     PAGES,
     RING_WORDS,
@@ -42,12 +44,15 @@ assert ROW.size == 4 * ROW_WORDS
 
 
 class RowInput(NamedTuple):
-    """One row of a pass. `source` is its row in the pass before, whose choice is its input, or None."""
+    """One row of a pass. `source` is its row in the pass before, whose choice is its input, or None.
+
+    Without `sampling` its logits go to the host.
+    """
 
     seq: int
     position: int
     token: int
-    sampling: SamplingSpec
+    sampling: SamplingSpec | None
     source: int | None = None
 
 
@@ -86,6 +91,8 @@ class RowPasses:
         # Two: the copy of one may not have happened when the next is written.
         self._staging = [self._host((MAX_ROWS * ROW_WORDS,), torch.int32) for _ in range(2)]
         self._staging_bytes = [each.numpy().view(np.uint8).data for each in self._staging]
+        self._logits = self._host((2 * MAX_LOGITS, model.shape.vocab), torch.float32)
+        self._logits_copied: list[torch.cuda.Event | None] = [None, None]
         self._number = 0
 
     def _host(self, size: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -124,16 +131,38 @@ class RowPasses:
         self._prepare(size, most)
         self._write(number, size, plan, rows)
         self._replay(size, most)
+        if count := sum(row.sampling is None for row in rows):
+            self._copy_logits(number, count)
         return number
+
+    def _copy_logits(self, number: int, count: int) -> None:
+        first = number % 2 * MAX_LOGITS
+        source, target = (each[first : first + count] for each in (self._buffers.logits, self._logits))
+        self.enqueue(lambda: target.copy_(source, non_blocking=True))
+        if self._is_on_gpu:
+            self._logits_copied[number % 2] = torch.cuda.current_stream().record_event()
+
+    def logits(self, number: int) -> Logits:
+        """Wait for the logits of a pass. Its rows that asked for them are there in their order."""
+        if copied := self._logits_copied[number % 2]:
+            copied.synchronize()
+        elif not self._is_on_gpu:
+            self.synchronize()
+        found: Logits = self._logits.numpy()[number % 2 * MAX_LOGITS :][:MAX_LOGITS]
+        return found
 
     def _write(self, number: int, size: int, plan: Plan, rows: Sequence[RowInput]) -> None:
         staging, stride = self._staging[number % 2], self._buffers.pages.shape[1]
         view = self._staging_bytes[number % 2]
-        for index, (seq, position, token, sampling, source) in enumerate(rows):
+        logits_at = 1 + number % 2 * MAX_LOGITS
+        for index, (seq, position, token, asked, source) in enumerate(rows):
+            sampling, logits_row = (asked, 0) if asked else (GREEDY, logits_at)
+            logits_at += bool(logits_row)
             ROW.pack_into(
                 view, index * ROW.size, position, position, seq * stride,
                 token if source is None else -1 - source, number, plan.parts_for(position + 1),
-                sampling.seed & 0xFFFFFFFF, sampling.seed >> 32 & 0xFFFFFFFF, sampling.temperature, 0, 0, 0,
+                sampling.seed & 0xFFFFFFFF, sampling.seed >> 32 & 0xFFFFFFFF, sampling.temperature,
+                len(rows), logits_row, 0,
             )  # fmt: skip
         padding = ROW.pack(0, 0, -1, 0, number, 0, 0, 0, 0.0, 0, 0, 0)  # its word goes to this pass's ring
         for index in range(len(rows), size):

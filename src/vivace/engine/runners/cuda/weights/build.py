@@ -9,8 +9,10 @@ from typing import NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.launches import Layer, Model, rotation_table
+from vivace.engine.runners.cuda.decode.plan import down_columns
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights.experts import Experts, pack_experts
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, pack, rotation_pairs, untile
 
 
@@ -20,15 +22,17 @@ class Dense(NamedTuple):
     attention_gain: torch.Tensor
     qkv: torch.Tensor
     bias: torch.Tensor
+    head_gain: torch.Tensor  # [2, 128]: of the heads of q, of those of k
     out: torch.Tensor
     ffn_gain: torch.Tensor
-    gate_up: torch.Tensor
+    gate_up: torch.Tensor  # none with experts: they stay packed
     down: torch.Tensor
     dense_bias: torch.Tensor  # in bf16
 
 
 def dense_layer(weights: StateDict, index: int, device: torch.device | str) -> Dense:
     at = f"layers.{index}."
+    has_experts = f"{at}mlp.gate.weight" in weights
 
     def take(*names: str) -> torch.Tensor:
         return torch.cat([weights[at + name].to(device) for name in names])
@@ -36,43 +40,61 @@ def dense_layer(weights: StateDict, index: int, device: torch.device | str) -> D
     qkv = take(*(f"self_attn.{n}_proj.weight" for n in "qkv")).to(torch.bfloat16)
     has_bias = f"{at}self_attn.q_proj.bias" in weights  # Qwen2 has, Llama has not
     bias = take(*(f"self_attn.{n}_proj.bias" for n in "qkv")) if has_bias else qkv.new_zeros(len(qkv))
+    has_norm = f"{at}self_attn.q_norm.weight" in weights  # Qwen3 has
+    head_gain = (
+        take(*(f"self_attn.{n}_norm.weight" for n in "qk")) if has_norm else qkv.new_ones(2 * HEAD_DIM)
+    )
     return Dense(
         attention_gain=take("input_layernorm.weight").float(),
         qkv=qkv,
         bias=bias.float(),
+        head_gain=head_gain.float().reshape(2, HEAD_DIM),
         out=take("self_attn.o_proj.weight").to(torch.bfloat16),
         ffn_gain=take("post_attention_layernorm.weight").float(),
-        gate_up=take("mlp.gate_proj.weight", "mlp.up_proj.weight").to(torch.bfloat16),
-        down=take("mlp.down_proj.weight").to(torch.bfloat16),
+        gate_up=qkv[:0] if has_experts else take("mlp.gate_proj.weight", "mlp.up_proj.weight").to(qkv.dtype),
+        down=qkv[:0] if has_experts else take("mlp.down_proj.weight").to(qkv.dtype),
         dense_bias=bias.to(torch.bfloat16),
     )
 
 
-def pack_layer(shape: Shape, dense: Dense, bits: int) -> Layer:
+def pack_layer(shape: Shape, dense: Dense, bits: int, experts: Experts | None = None) -> Layer:
     order = rotation_pairs(shape.qkv_rows // HEAD_DIM)
+    counts = torch.tensor([shape.heads, 2 * shape.kv_heads], device=dense.head_gain.device)
+    gains = dense.head_gain.repeat_interleave(counts, 0).reshape(-1)  # v has k's, which nobody reads
     return Layer(
         attention_gain=dense.attention_gain,
         qkv=pack(dense.qkv, bits, order),
         bias=dense.bias[order.to(dense.bias.device)].contiguous(),
+        head_gain=gains[order.to(gains.device)].contiguous(),
         out=pack(dense.out, bits),
         ffn_gain=dense.ffn_gain,
-        gate_up=pack(dense.gate_up, bits, gate_up_pairs(shape.ffn)),
-        down=pack(dense.down, bits),
+        gate_up=experts.gate_up if experts else pack(dense.gate_up, bits, gate_up_pairs(shape.ffn)),
+        down=experts.down if experts else pack(_padded(dense.down, down_columns(shape)), bits),
+        router=experts.router if experts else None,
     )
+
+
+def _padded(rows: torch.Tensor, columns: int) -> torch.Tensor:
+    return torch.nn.functional.pad(rows, (0, columns - rows.shape[1]))
 
 
 def rounded_layer(shape: Shape, dense: Dense, layer: Layer) -> Dense:
     """Return the dense layer with the packed layer's numbers: a prefill must multiply by the same."""
 
     def rows(matrix: Matrix, like: torch.Tensor, order: torch.Tensor | None = None) -> torch.Tensor:
-        found = untile(matrix, like.shape[1]).to(like.dtype)
+        columns = down_columns(shape) if matrix is layer.down else like.shape[1]
+        found = untile(matrix, columns)[:, : like.shape[1]].to(like.dtype)
         if order is None:
             return found
         return torch.empty_like(found).index_copy_(0, order.to(found.device), found)
 
-    return dense._replace(
+    dense = dense._replace(
         qkv=rows(layer.qkv, dense.qkv, rotation_pairs(shape.qkv_rows // HEAD_DIM)),
         out=rows(layer.out, dense.out),
+    )
+    if layer.router is not None:
+        return dense
+    return dense._replace(
         gate_up=rows(layer.gate_up, dense.gate_up, gate_up_pairs(shape.ffn)),
         down=rows(layer.down, dense.down),
     )
@@ -85,13 +107,20 @@ def build_model(
     device: torch.device | str,
     positions: int,
     yarn_factor: float = 1.0,
+    *,
+    keeps_dense: bool = True,
 ) -> tuple[Model, list[Dense]]:
-    """Return the packed model, and its dense layers for the prefill."""
+    """Return the packed model, and its dense layers for the prefill: without matrices if it needs none."""
     layers, kept = [], []
     for index in range(shape.layers):  # one after the other: in 4 bits the dense weights are made anew
         dense = dense_layer(weights, index, device)
-        layers.append(pack_layer(shape, dense, bits))
-        kept.append(rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense)
+        experts = pack_experts(shape, weights, index, bits, device) if shape.experts else None
+        layers.append(pack_layer(shape, dense, bits, experts))
+        if not keeps_dense:
+            none = dense.qkv[:0].clone()
+            kept.append(dense._replace(qkv=none, out=none, gate_up=none, down=none))
+        else:
+            kept.append(rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense)
     embedding = weights["embed_tokens.weight"].to(device).to(torch.bfloat16).contiguous()
     head = weights.get("lm_head.weight", embedding).to(device).to(torch.bfloat16)
     model = Model(
@@ -115,6 +144,8 @@ def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") 
 
     weights = StateDict({"embed_tokens.weight": normal(shape.vocab, shape.hidden, scale=0.5)})
     weights["norm.weight"] = normal(shape.hidden, scale=0.2) + 1
+    if not shape.tied_head:
+        weights["lm_head.weight"] = normal(shape.vocab, shape.hidden, scale=0.5)
     rows = {"q": shape.heads * HEAD_DIM, "k": shape.kv_heads * HEAD_DIM, "v": shape.kv_heads * HEAD_DIM}
     for index in range(shape.layers):
         at = f"layers.{index}."
@@ -122,11 +153,21 @@ def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") 
             weights[f"{at}self_attn.{name}_proj.weight"] = normal(
                 size, shape.hidden, scale=shape.hidden**-0.5
             )
-            weights[f"{at}self_attn.{name}_proj.bias"] = normal(size, scale=0.3)
+            if shape.qkv_bias:
+                weights[f"{at}self_attn.{name}_proj.bias"] = normal(size, scale=0.3)
+        for name in "qk" if shape.qk_norm else "":
+            weights[f"{at}self_attn.{name}_norm.weight"] = normal(HEAD_DIM, scale=0.2) + 1
         weights[at + "self_attn.o_proj.weight"] = normal(shape.hidden, rows["q"], scale=rows["q"] ** -0.5)
-        for name in ("gate", "up"):
-            weights[f"{at}mlp.{name}_proj.weight"] = normal(shape.ffn, shape.hidden, scale=shape.hidden**-0.5)
-        weights[at + "mlp.down_proj.weight"] = normal(shape.hidden, shape.ffn, scale=shape.ffn**-0.5)
+        ffn = shape.expert_ffn or shape.ffn
+        if shape.experts:
+            weights[at + "mlp.gate.weight"] = normal(
+                shape.experts, shape.hidden, scale=2 * shape.hidden**-0.5
+            )
+        for network in range(shape.experts) if shape.experts else ("",):
+            inner = f"{at}mlp.experts.{network}." if shape.experts else f"{at}mlp."
+            for name in ("gate", "up"):
+                weights[f"{inner}{name}_proj.weight"] = normal(ffn, shape.hidden, scale=shape.hidden**-0.5)
+            weights[f"{inner}down_proj.weight"] = normal(shape.hidden, ffn, scale=ffn**-0.5)
         for name in ("input_layernorm", "post_attention_layernorm"):
             weights[f"{at}{name}.weight"] = normal(shape.hidden, scale=0.2) + 1
     return weights

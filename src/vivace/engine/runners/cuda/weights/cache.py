@@ -3,7 +3,7 @@
 Dequantising a GGUF is the slow part of a load (rounding to 8 bits and tiling take under a second on the
 GPU), so it is the bf16 matrices that are kept. Owns the cached file and when it is valid; a half-written one
 never gets the name, and a damaged one is made anew. A folder of safetensors is read where it lies: a copy
-would be the same bytes, read by the same call.
+would be the same bytes, read by the same call. So is a GGUF with experts: in bf16 it would be 60 GB.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import Shape
-from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
+from vivace.engine.runners.cuda.weights.checkpoint import describe, read_checkpoint
 from vivace.models import folder
 
-VERSION = 2
+VERSION = 3
 
 
 def read_through_cache(path: Path, cache: Path) -> tuple[Shape, StateDict]:
     """Return what `read_checkpoint` returns, from `cache` if it was read before."""
-    if path.is_dir():
+    if path.is_dir() or describe(path).experts:
         return read_checkpoint(path)
     from safetensors import SafetensorError, safe_open  # type: ignore[import-not-found,unused-ignore]
     from safetensors.torch import load_file, save_file  # type: ignore[import-not-found,unused-ignore]

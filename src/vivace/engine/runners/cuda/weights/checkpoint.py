@@ -4,7 +4,9 @@ Owns reading a GGUF. Returns matrices under Hugging Face's names without the pre
 their layout on the GPU (`layout`, `build`).
 """
 
+import functools
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from vivace.models.folder import ELSEWHERE
 READERS = 4  # threads: each holds one matrix in fp32
 _GGUF_NAMES = {
     "attn_norm": "input_layernorm",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
@@ -34,7 +38,10 @@ _GGUF_NAMES = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
 }
+_GGUF_ARCHITECTURES = tuple(name.replace("_", "") for name in ARCHITECTURES)  # qwen3_moe is qwen3moe
+_GGUF_EXPERTS = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exps": "down_proj"}
 _GGUF_TOP = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
 
 
@@ -65,19 +72,53 @@ def read_gguf(path: Path) -> tuple[Shape, StateDict]:
     _check_architecture(path, architecture)
     _check_kinds(file)
 
+    def row_bytes(tensor: Tensor) -> int:
+        block, block_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(tensor.kind)]
+        return int(tensor.shape[-1] // block * block_bytes)
+
     def read(tensor: Tensor) -> tuple[str, torch.Tensor]:
-        kind = gguf.GGMLQuantizationType(tensor.kind)
-        block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-        row_bytes = tensor.shape[-1] // block * block_bytes
-        raw = np.frombuffer(file.data(tensor, math.prod(tensor.shape[:-1]) * row_bytes), np.uint8)
-        values = gguf.dequantize(raw.reshape(*tensor.shape[:-1], row_bytes), kind)
+        kind, bytes_ = gguf.GGMLQuantizationType(tensor.kind), row_bytes(tensor)
+        raw = np.frombuffer(file.data(tensor, math.prod(tensor.shape[:-1]) * bytes_), np.uint8)
+        values = gguf.dequantize(raw.reshape(*tensor.shape[:-1], bytes_), kind)
         rows = torch.from_numpy(np.array(values)).to(torch.bfloat16 if values.ndim > 1 else torch.float32)
         if architecture == "llama" and tensor.name.split(".")[-2] in ("attn_q", "attn_k"):
             rows = _split_rotary_pairs(rows)
         return hugging_face_name(tensor.name), rows
 
+    experts = {
+        name: functools.partial(read, part)
+        for tensor in file.tensors
+        if len(tensor.shape) == 3
+        for name, part in _expert_parts(tensor, row_bytes(tensor))
+    }
     with ThreadPoolExecutor(READERS) as threads:
-        return _gguf_shape(file), StateDict(threads.map(read, file.tensors))
+        whole = threads.map(read, (tensor for tensor in file.tensors if len(tensor.shape) < 3))
+        return _gguf_shape(file), _GgufWeights(whole, experts)
+
+
+class _GgufWeights(StateDict):
+    """Weights whose experts are read when they are asked for, and not kept: they are most of a model."""
+
+    def __init__(
+        self,
+        whole: Iterable[tuple[str, torch.Tensor]],
+        experts: Mapping[str, Callable[[], tuple[str, torch.Tensor]]],
+    ) -> None:
+        super().__init__(whole)
+        self._experts = experts
+
+    def __missing__(self, name: str) -> torch.Tensor:
+        return self._experts[name]()[1]
+
+
+def _expert_parts(tensor: Tensor, row_bytes: int) -> Iterator[tuple[str, Tensor]]:
+    """Yield each expert's part of a tensor, under the name that it has in a folder."""
+    _, layer, kind, _ = tensor.name.split(".")
+    experts, rows, columns = tensor.shape
+    for expert in range(experts):
+        name = f"layers.{layer}.mlp.experts.{expert}.{_GGUF_EXPERTS[kind]}.weight"
+        offset = tensor.offset + expert * rows * row_bytes
+        yield name, Tensor(tensor.name, (rows, columns), tensor.kind, offset)
 
 
 def _split_rotary_pairs(rows: torch.Tensor) -> torch.Tensor:
@@ -143,16 +184,25 @@ def _gguf_shape(file: GgufFile) -> Shape:
     heads, hidden = of("attention.head_count"), of("embedding_length")
     width = fields.get(f"{architecture}.attention.key_length", hidden // heads)
     _check_heads(file.path, width)
+    names = {tensor.name for tensor in file.tensors}
+    chosen = fields.get(f"{architecture}.expert_used_count", 0)
+    expert_ffn = fields.get(f"{architecture}.expert_feed_forward_length", 0)
     return Shape(
         layers=of("block_count"),
         hidden=hidden,
-        ffn=of("feed_forward_length"),
+        ffn=chosen * expert_ffn or of("feed_forward_length"),
         heads=heads,
         kv_heads=fields.get(f"{architecture}.attention.head_count_kv", heads),
         vocab=next(each.shape[0] for each in file.tensors if each.name == "token_embd.weight"),
         trained_tokens=of("context_length"),
         rope_theta=fields.get(f"{architecture}.rope.freq_base", 10_000.0),
         norm_epsilon=of("attention.layer_norm_rms_epsilon"),
+        qkv_bias="blk.0.attn_q.bias" in names,
+        qk_norm="blk.0.attn_q_norm.weight" in names,
+        tied_head="output.weight" not in names,
+        experts=fields.get(f"{architecture}.expert_count", 0),
+        experts_per_token=chosen,
+        expert_ffn=expert_ffn,
     )
 
 
@@ -171,8 +221,9 @@ def _check_heads(path: Path, width: int) -> None:
 
 
 def _check_architecture(path: Path, architecture: str) -> None:
-    if architecture not in ARCHITECTURES:
+    if architecture not in _GGUF_ARCHITECTURES:
+        known = ", ".join(_GGUF_ARCHITECTURES)
         raise StartError(
-            f"{path.name} is a {architecture} model; the GPU engine knows {', '.join(ARCHITECTURES)}.",
+            f"{path.name} is a {architecture} model; the GPU engine knows {known}.",
             "Run it with the CPU engine.",
         )

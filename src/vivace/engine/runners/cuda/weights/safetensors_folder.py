@@ -19,12 +19,14 @@ from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.errors import StartError
 from vivace.models.folder import ELSEWHERE, WHOLE, read_json, shown, weight_files
 
-ARCHITECTURES = ("qwen2", "llama")
+ARCHITECTURES = ("qwen2", "llama", "qwen3", "qwen3_moe")
+QK_NORM = ("qwen3", "qwen3_moe")  # those that normalise each head of q and k
 NUMBERS = ("BF16", "F16", "F32")
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 Layers = Annotated[int, msgspec.Meta(ge=1, le=1024)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
 _PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_HEAD_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 _IGNORED = "rotary_emb.inv_freq"  # old checkpoints keep a table that is computed here
 
 
@@ -62,10 +64,22 @@ class Config(msgspec.Struct):
     tie_word_embeddings: bool | None = None
     use_sliding_window: bool | None = None
     quantization_config: dict[str, Any] | None = None
+    num_experts: Annotated[int, msgspec.Meta(ge=0, le=4096)] | None = None
+    num_experts_per_tok: Annotated[int, msgspec.Meta(ge=0, le=4096)] | None = None
+    norm_topk_prob: bool = False
+    decoder_sparse_step: int = 1
+    mlp_only_layers: list[int] | None = None
+    moe_intermediate_size: Annotated[int, msgspec.Meta(ge=0, le=1 << 24)] | None = None
 
     @property
     def rope(self) -> Rope:
         return self.rope_parameters or self.rope_scaling or Rope()
+
+    @property
+    def ffn(self) -> int:
+        if not self.num_experts:
+            return self.intermediate_size
+        return (self.num_experts_per_tok or 0) * (self.moe_intermediate_size or 0)
 
     @property
     def theta(self) -> float:
@@ -88,9 +102,8 @@ def describe_folder(folder: Path) -> Shape:
     if problem := _problem(config):
         raise StartError(f"{folder.name} cannot run on the GPU: {problem}.", ELSEWHERE)
     sizes = _tensor_sizes(folder)
-    vocab = (sizes.get("embed_tokens.weight") or (0,))[0]
-    shape = _shape(config, vocab)
-    _check_tensors(folder, shape, sizes, config)
+    shape = _shape(config, architecture, sizes)
+    _check_tensors(folder, shape, sizes)
     return shape
 
 
@@ -129,6 +142,10 @@ def _problem(config: Config) -> str:
         return f"its heads are {width} wide, and not {HEAD_DIM}"
     if config.quantization_config:
         return f"its weights are quantised ({shown(config.quantization_config.get('quant_method'))})"
+    if config.num_experts and not config.norm_topk_prob:
+        return "its experts' shares do not add up to 1"
+    if config.num_experts and (config.mlp_only_layers or config.decoder_sparse_step != 1):
+        return "some of its layers have experts, and some have none"
     if config.hidden_act != "silu":
         return f"its activation is {shown(config.hidden_act)}, and not silu"
     if config.use_sliding_window:
@@ -142,19 +159,27 @@ def _problem(config: Config) -> str:
     return ""
 
 
-def _shape(config: Config, vocab: int) -> Shape:
+def _shape(config: Config, architecture: str, sizes: dict[str, tuple[int, ...]]) -> Shape:
+    """Return the shape that config.json tells; what it leaves out, the tensors' names say."""
     rope = config.rope
     yarn_tokens = rope.original_max_position_embeddings if rope.kind == "yarn" else None
     return Shape(
         layers=config.num_hidden_layers,
         hidden=config.hidden_size,
-        ffn=config.intermediate_size,
+        ffn=config.ffn,
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads or config.num_attention_heads,
-        vocab=vocab,
+        vocab=(sizes.get("embed_tokens.weight") or (0,))[0],
         trained_tokens=yarn_tokens or config.max_position_embeddings,
         rope_theta=config.theta,
         norm_epsilon=config.rms_norm_eps,
+        qkv_bias=any(name.endswith("_proj.bias") for name in sizes),
+        qk_norm=architecture in QK_NORM,
+        tied_head=config.tie_word_embeddings is True
+        or (config.tie_word_embeddings is None and "lm_head.weight" not in sizes),
+        experts=config.num_experts or 0,
+        experts_per_token=config.num_experts_per_tok or 0 if config.num_experts else 0,
+        expert_ffn=config.moe_intermediate_size or 0 if config.num_experts else 0,
     )
 
 
@@ -194,13 +219,10 @@ def _readable(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_tensors(folder: Path, shape: Shape, sizes: dict[str, tuple[int, ...]], config: Config) -> None:
+def _check_tensors(folder: Path, shape: Shape, sizes: dict[str, tuple[int, ...]]) -> None:
     wanted = _wanted_sizes(shape)
-    has_bias = any(name.endswith("_proj.bias") for name in sizes)
     for name, size in wanted.items():
-        is_needed = has_bias if name.endswith(".bias") else name != "lm_head.weight"
-        if name == "lm_head.weight" and config.tie_word_embeddings is False:
-            is_needed = True
+        is_needed = name != "lm_head.weight" or not shape.tied_head  # some keep a copy of the embedding
         if sizes.get(name, size if not is_needed else None) != size:
             found = "is not there" if name not in sizes else f"is {_by(sizes[name])}"
             raise StartError(
@@ -216,23 +238,43 @@ def _check_tensors(folder: Path, shape: Shape, sizes: dict[str, tuple[int, ...]]
 
 
 def _wanted_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
-    q, kv = shape.heads * HEAD_DIM, shape.kv_heads * HEAD_DIM
     wanted: dict[str, tuple[int, ...]] = {
         "embed_tokens.weight": (shape.vocab, shape.hidden),
         "norm.weight": (shape.hidden,),
         "lm_head.weight": (shape.vocab, shape.hidden),
     }
+    layer = _attention_sizes(shape) | _inner_sizes(shape)
     for index in range(shape.layers):
-        at = f"layers.{index}."
-        for name, rows in zip(_PROJECTIONS, (q, kv, kv), strict=True):
-            wanted[f"{at}{name}.weight"], wanted[f"{at}{name}.bias"] = (rows, shape.hidden), (rows,)
-        wanted[f"{at}self_attn.o_proj.weight"] = (shape.hidden, q)
-        wanted[f"{at}mlp.gate_proj.weight"] = wanted[f"{at}mlp.up_proj.weight"] = (shape.ffn, shape.hidden)
-        wanted[f"{at}mlp.down_proj.weight"] = (shape.hidden, shape.ffn)
-        wanted[f"{at}input_layernorm.weight"] = wanted[f"{at}post_attention_layernorm.weight"] = (
-            shape.hidden,
-        )
+        wanted |= {f"layers.{index}.{name}": size for name, size in layer.items()}
     return wanted
+
+
+def _attention_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Return the tensors of a layer up to its feed-forward network."""
+    q, kv = shape.attention_width, shape.kv_heads * HEAD_DIM
+    wanted: dict[str, tuple[int, ...]] = {}
+    for name, rows in zip(_PROJECTIONS, (q, kv, kv), strict=True):
+        wanted[f"{name}.weight"] = (rows, shape.hidden)
+        if shape.qkv_bias:
+            wanted[f"{name}.bias"] = (rows,)
+    if shape.qk_norm:
+        wanted |= {f"{name}.weight": (HEAD_DIM,) for name in _HEAD_NORMS}
+    wanted["self_attn.o_proj.weight"] = (shape.hidden, q)
+    wanted["input_layernorm.weight"] = wanted["post_attention_layernorm.weight"] = (shape.hidden,)
+    return wanted
+
+
+def _inner_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Return the tensors of a layer's feed-forward network, or of its experts."""
+    ffn = shape.expert_ffn or shape.ffn
+    up, down = (ffn, shape.hidden), (shape.hidden, ffn)
+    one: dict[str, tuple[int, ...]] = {"gate_proj.weight": up, "up_proj.weight": up, "down_proj.weight": down}
+    if not shape.experts:
+        return {f"mlp.{name}": size for name, size in one.items()}
+    router: dict[str, tuple[int, ...]] = {"mlp.gate.weight": (shape.experts, shape.hidden)}
+    return router | {
+        f"mlp.experts.{expert}.{name}": size for expert in range(shape.experts) for name, size in one.items()
+    }
 
 
 def _by(size: tuple[int, ...]) -> str:

@@ -1,0 +1,1 @@
+"""Parts of benchmarks/agent/edit_candidates.py, in the order in which they run."""

@@ -1,1 +1,0 @@
-"""Parts of benchmarks/edit_candidates.py, in the order in which they run."""

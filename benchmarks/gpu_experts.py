@@ -1,0 +1,351 @@
+"""A mixture of experts on a GPU, with random weights of the true shape: right, and how fast.
+
+    gpu_experts.py                       Qwen3-Coder-30B-A3B in 4 bits: all stages
+    gpu_experts.py right step passes     some of them
+    gpu_experts.py --bits 8 step
+
+right     a layer's experts against plain torch, and 16 tokens in one pass against each alone, to the bit
+step      microseconds of one token at 1k, kernel by kernel
+without   how much shorter the step is without one of its kernels
+alone     each kernel by itself, without overlap
+variants  the same with other cuts of the work
+passes    passes of 2 to 16 tokens
+prefill   prompts of 64 to 4,096 tokens, and the longest time until one can be stopped
+
+Weights are random bytes, made where they are needed: 30 billion of them never exist in bf16. Nothing of the
+engine is in these numbers. Nothing new is begun after `--limit-s`.
+"""
+
+import argparse
+import functools
+import itertools
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.bench.gpu.passes import PAGES, Step
+from vivace.engine.runners.cuda.decode import launches
+from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
+from vivace.engine.runners.cuda.decode.graphs import capture
+from vivace.engine.runners.cuda.decode.launches import Layer, Model, expert_launches
+from vivace.engine.runners.cuda.decode.plan import Plan
+from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
+from vivace.engine.runners.cuda.kv.pool import make_pool
+from vivace.engine.runners.cuda.model import mixture, reference
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
+from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
+from vivace.engine.runners.cuda.weights.build import Dense
+from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, untile
+
+MUST, AIM = 800, 1300  # tok/s of one user, 4 bits, 1k
+CONTEXT = 1024
+SIZES = (2, 4, 8, 16)
+VARIANTS: list[dict[str, Any]] = [
+    {"takes_all_shared": False},
+    {"takes_all_shared": False, "late_start": 0b10110},
+    {"takes_all_shared": False, "late_start": 0b11111},
+    {"takes_all_shared": False, "pace_bytes": 18432},
+    {"takes_all_shared": False, "expert_early_x": True},
+    {"takes_all_shared": False, "expert_up_kb": 72},
+    {"takes_all_shared": False, "expert_up_blocks": 3},
+    {"expert_up_blocks": 3},
+    {"expert_up_blocks": 3, "expert_down_registers": 72},
+    {"late_start": 0b10110},
+    {"expert_early_x": True},
+    {"expert_down_registers": 112},
+    {"pace_bytes": 18432},
+]
+
+
+def random_matrix(rows: int, columns: int, bits: int) -> Matrix:
+    """Return random packed weights of about the size that keeps a product as large as what goes in."""
+    if bits == 4:
+        tiles = torch.randint(0, 256, (rows * columns * 9 // 16,), dtype=torch.uint8, device="cuda")
+        return Matrix(tiles, torch.full((rows,), columns**-0.5 / 15_000, device="cuda"))
+    tiles = torch.randint(-127, 128, (rows * columns,), dtype=torch.int8, device="cuda")
+    return Matrix(tiles, torch.full((rows,), columns**-0.5 / 73, device="cuda"))
+
+
+def random_layer(shape: Shape, bits: int) -> Layer:
+    def around_one(columns: int) -> torch.Tensor:
+        return 1 + 0.2 * torch.randn(columns, device="cuda")
+
+    fields: dict[str, Any] = {
+        "attention_gain": around_one(shape.hidden),
+        "qkv": random_matrix(shape.qkv_rows, shape.hidden, bits),
+        "bias": torch.zeros(shape.qkv_rows, device="cuda"),
+        "out": random_matrix(shape.hidden, shape.heads * 128, bits),
+        "ffn_gain": around_one(shape.hidden),
+        "gate_up": random_matrix(2 * shape.experts * shape.expert_ffn, shape.hidden, bits),
+        "down": random_matrix(shape.experts * shape.hidden, shape.expert_ffn, bits),
+        "router": (torch.randn(shape.experts, shape.hidden, device="cuda") * 0.02).to(torch.bfloat16),
+    }
+    for name in set(Layer._fields) - set(fields):  # gains of heads, where a family has them
+        fields[name] = around_one(shape.qkv_rows)
+    return Layer(**fields)
+
+
+def random_model(shape: Shape, bits: int) -> Model:
+    embedding = torch.randn(shape.vocab, shape.hidden, device="cuda").to(torch.bfloat16)
+    return Model(
+        shape,
+        [random_layer(shape, bits) for _ in range(shape.layers)],
+        torch.ones(shape.hidden, device="cuda"),
+        random_matrix(-(-shape.vocab // 8) * 8, shape.hidden, 8),
+        embedding,
+        launches.rotation_table(shape, PAGES * 64, "cuda"),
+        embedding,
+    )
+
+
+class Bench:
+    def __init__(self, shape: Shape, bits: int, stages: list[str]) -> None:
+        begun = time.monotonic()
+        self.shape, self.bits = shape, bits
+        self.blocks = torch.cuda.get_device_properties(0).multi_processor_count
+        one = self.plan(1)
+        plans = [one]
+        plans.append(expert_plan(self.plan(2)))
+        plans += [self.plan(size) for size in SIZES] if "passes" in stages else []
+        plans += [self.variant(change) for change in VARIANTS] if "variants" in stages else []
+        threads, target = ThreadPoolExecutor(16), architecture()
+        self._images = {plan: threads.submit(compile_source, source(plan), target) for plan in plans}
+        self.model = random_model(shape, bits)
+        self.kv = make_pool(shape, PAGES, 16, "cuda")
+        self.kv.normal_()
+        self.make = share_experts(self.load)
+        self._images[one].result()
+        print(
+            f"ready after {time.monotonic() - begun:.0f} s, {torch.cuda.memory_allocated() >> 20} MiB",
+            flush=True,
+        )
+
+    def plan(self, tokens: int) -> Plan:
+        return Plan(self.shape, self.bits, tokens, self.blocks)
+
+    def variant(self, change: dict[str, Any]) -> Plan:
+        plan = self.plan(1)
+        return replace(plan, tuning=replace(plan.tuned, **change))
+
+    def load(self, plan: Plan) -> Module:
+        return Module(plan, image=self._images[plan].result())
+
+    def step_us(self, plan: Plan, context: int = CONTEXT) -> float:
+        step = Step(self, plan, self.make(plan), context)
+        return min(step.microseconds() for _ in range(4))
+
+
+def right(bench: Bench) -> str:
+    """Compare a layer's experts with plain torch, and 16 tokens together with each alone."""
+    shape, layer = bench.shape, bench.model.layers[0]
+    x = torch.randn(16, shape.hidden, device="cuda")
+
+    def run(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = len(rows)
+        out, scores = rows.clone(), torch.zeros(tokens, shape.experts, device="cuda")
+        h = torch.zeros(tokens, shape.experts_per_token * shape.expert_ffn, device="cuda")
+        count = torch.tensor([tokens], dtype=torch.int32, device="cuda")
+        plan = replace(bench.plan(1), tokens=tokens)
+        launcher = bench.make(expert_plan(plan))
+        for launch in expert_launches(plan, layer, bench.model, count=count, x=out, scores=scores, h=h):
+            launcher.run(launch)
+        torch.cuda.synchronize()
+        return out, scores
+
+    together, scores = run(x)
+    alone = torch.cat([run(x[i : i + 1])[0] for i in range(16)])
+    y = reference.norm(x, layer.ffn_gain, shape.norm_epsilon)
+    assert layer.router is not None
+    plain = y.double() @ layer.router.double().T
+    experts, shares = mixture.choose_experts(plain, shape.experts_per_token)
+    same_choice = torch.equal(mixture.choose_experts(scores, shape.experts_per_token)[0], experts)
+    wanted = torch.stack([_mixed(bench, layer, y[i], experts[i], shares[i]) for i in range(4)])
+    error = float(((together - x)[:4] - wanted).norm() / wanted.norm())
+    return (
+        f"error {error:.1e}, scores {float((scores - plain).abs().max()):.1e} off, choices "
+        f"{'the same' if same_choice else 'DIFFERENT'}, 16 together "
+        f"{'the same to the bit' if torch.equal(together, alone) else 'DIFFERENT'}; "
+        f"registers and spills {bench.load(bench.plan(1)).registers()}"
+    )
+
+
+def _mixed(
+    bench: Bench, layer: Layer, y: torch.Tensor, experts: torch.Tensor, shares: torch.Tensor
+) -> torch.Tensor:
+    shape, total = bench.shape, torch.zeros_like(y)
+    order = gate_up_pairs(shape.expert_ffn).to(y.device)
+    for expert, share in zip(experts.tolist(), shares.float(), strict=True):
+        rows = untile(_part(layer.gate_up, expert, shape.experts), shape.hidden)
+        gate, up = (torch.empty_like(rows).index_copy_(0, order, rows) @ y).chunk(2)
+        inner = torch.nn.functional.silu(gate) * up
+        total += share * (untile(_part(layer.down, expert, shape.experts), shape.expert_ffn) @ inner)
+    return total
+
+
+def _part(matrix: Matrix, expert: int, experts: int) -> Matrix:
+    return Matrix(*(each.reshape(experts, -1)[expert].contiguous() for each in matrix))
+
+
+def step(bench: Bench) -> str:
+    us = bench.step_us(bench.plan(1))
+    return f"{us:7.1f} µs, {1e6 / us:5.0f} tok/s (must {MUST}, aim {AIM}){kernels(bench, bench.plan(1))}"
+
+
+def kernels(bench: Bench, plan: Plan) -> str:
+    """Return the mean time of each kernel; those that wait for others count their waiting."""
+    from torch.profiler import ProfilerActivity, profile
+
+    one = Step(bench, plan, bench.make(plan), CONTEXT)
+    one.microseconds()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        one.microseconds()
+    events = sorted(seen.key_averages(), key=lambda e: -e.device_time_total)[:12]
+    return "".join(f"\n    {e.key[:40]:40} {e.count:6} x {e.device_time:7.2f} µs" for e in events)
+
+
+def alone(bench: Bench) -> str:
+    """Return each kernel of a layer by itself, one after the other in a graph without overlap."""
+    plan, found = bench.plan(1), ""
+    module = bench.load(plan)
+    module._overlap = False
+    ring = torch.zeros(launches.RING_WORDS, dtype=torch.int64).pin_memory()
+    buffers = launches.make_buffers(plan, bench.kv, PAGES, ring)
+    buffers.state[launches.POSITION], buffers.state[launches.COUNT] = CONTEXT, 1
+    buffers.x.normal_()
+    every = list(launches.pass_launches(plan, bench.model, buffers, parts=1, streams=False))
+    for name in ("qkv", "attention", "out_projection", "router", "expert_gate_up", "expert_down", "head"):
+        own = [launch for launch in every if launch.kernel == name]
+        graph = capture(module, own, torch.cuda.graph_pool_handle())
+        begin, end = Event(enable_timing=True), Event(enable_timing=True)  # type: ignore[no-untyped-call,unused-ignore]
+        begin.record()
+        for _ in range(10):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        found += f"\n    {name:20} {begin.elapsed_time(end) * 100 / len(own):7.2f} µs"
+    return found
+
+
+def random_dense(shape: Shape, layer: Layer) -> Dense:
+    """Return what a prefill multiplies by: as random as the packed weights, and others."""
+
+    def rows(count: int, columns: int) -> torch.Tensor:
+        made: torch.Tensor = (torch.randn(count, columns, device="cuda") * columns**-0.5).to(torch.bfloat16)
+        return made
+
+    nothing = torch.empty(0, shape.hidden, dtype=torch.bfloat16, device="cuda")
+    fields: dict[str, Any] = {
+        "qkv": rows(shape.qkv_rows, shape.hidden),
+        "out": rows(shape.hidden, shape.heads * 128),
+        "dense_bias": layer.bias.to(torch.bfloat16),
+        "gate_up": nothing,
+        "down": nothing,
+    }
+    return Dense(**{name: fields[name] if name in fields else getattr(layer, name) for name in Dense._fields})
+
+
+def prefill(bench: Bench) -> str:
+    """Read prompts of several lengths. Times are those of a second reading, graphs captured."""
+    pages = torch.arange(PAGES, dtype=torch.int32, device="cuda")
+    dense = [random_dense(bench.shape, layer) for layer in bench.model.layers]
+    reader = ExpertPrefill(bench.model, dense, bench.kv, pages, bench.load(bench.plan(1)))
+    found = f"{torch.cuda.memory_allocated() >> 20} MiB"
+    for size in (64, 256, 1024, 4096):
+        tokens = [(7 * i + size) % bench.shape.vocab for i in range(size)]
+        reader._write([], 0)
+        reader._prepare(size)
+        times: list[float] = []
+
+        def stamp(times: list[float] = times) -> bool:
+            times.append(time.perf_counter())
+            return False
+
+        reader.run(tokens, 0, 1, None)
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        reader.run(tokens, 0, 1, None)
+        torch.cuda.synchronize()
+        whole = (time.perf_counter() - begun) * 1e3
+        reader.run(tokens, 0, 1, stamp)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter())
+        longest = max(b - a for a, b in itertools.pairwise(times)) * 1e3
+        found += f"\n    {size:5} tokens {whole:7.1f} ms, stopped within {longest:5.1f} ms"
+    return found
+
+
+def timed(bench: Bench, plan: Plan) -> str:
+    return f"{bench.step_us(plan):7.1f} µs"
+
+
+def without(bench: Bench) -> str:
+    """Return how much shorter a step is without one of its kernels: what the chain pays for it."""
+    plan = bench.plan(1)
+    whole, found = bench.step_us(plan), ""
+    yielded: Any = launches.layer_launches
+    for name in ("qkv", "attention", "out_projection", "router", "expert_gate_up", "expert_down"):
+
+        def fewer(*arguments: Any, name: str = name) -> Any:
+            return (launch for launch in yielded(*arguments) if launch.kernel != name)
+
+        launches.layer_launches = cast(Any, fewer)
+        try:
+            found += f"\n    {name:20} {(whole - bench.step_us(plan)) / bench.shape.layers:7.2f} µs"
+        finally:
+            launches.layer_launches = yielded
+    return f"{whole:.0f} µs" + found
+
+
+STAGES: dict[str, Callable[[Bench], str]] = {
+    "right": right, "step": step, "without": without, "alone": alone, "prefill": prefill,
+}  # fmt: skip
+
+
+def attempt(what: str, work: Callable[[], str], until: float) -> None:
+    """Print what came of one piece of work, or why nothing did."""
+    if time.monotonic() > until:
+        return
+    begun = time.monotonic()
+    try:
+        found = work()
+    except Exception as error:  # noqa: BLE001 - one that fails must not cost the others their time
+        traceback.print_exc(limit=-4)
+        if "CUDA error" in str(error):  # nothing works in this process any more
+            sys.exit(f"{what}: {str(error).splitlines()[0]}")
+        found = f"FAILED {type(error).__name__}: {str(error)[:300]}"
+    print(f"{what:34} {found}   [{time.monotonic() - begun:.1f} s]", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "stages", nargs="*", default=["right", "step", "passes", "variants", "without", "prefill"]
+    )
+    parser.add_argument("--shape", default="qwen3-coder-30b-a3b", choices=sorted(KNOWN_SHAPES))
+    parser.add_argument("--bits", type=int, default=4)
+    parser.add_argument("--limit-s", type=float, default=80.0)
+    options = parser.parse_args()
+    until = time.monotonic() + options.limit_s
+    bench = Bench(KNOWN_SHAPES[options.shape], options.bits, options.stages)
+    for stage in options.stages:
+        if stage in STAGES:
+            attempt(stage, functools.partial(STAGES[stage], bench), until)
+        for size in SIZES if stage == "passes" else ():
+            attempt(f"{size} tokens", functools.partial(timed, bench, bench.plan(size)), until)
+        for change in VARIANTS if stage == "variants" else ():
+            label = " ".join(f"{name}={value}" for name, value in change.items())
+            attempt(label, functools.partial(timed, bench, bench.variant(change)), until)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The search for the fastest variant of a model file: what is tried, measured and chosen."""

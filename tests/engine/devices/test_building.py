@@ -1,0 +1,83 @@
+"""Building a part of llama.cpp for a GPU: steps, a stop in the middle, and what is left behind."""
+
+from pathlib import Path
+
+import pytest
+
+from vivace.engine.devices import building
+from vivace.engine.devices.backend_files import find_built, library_file
+from vivace.engine.devices.building import BuildPlan, build_backend
+from vivace.engine.devices.toolchain import Nvcc, find_nvcc
+from vivace.errors import StartError
+
+# stands in for cmake: configures at once, compiles two files, and fails at the second while BROKEN is there
+CMAKE = """#!/bin/sh
+here=$(dirname "$0")
+echo "$@" >>"$here/calls"
+[ "$1" = --build ] || exit 0
+echo "[1/2] one.o"
+[ ! -e "$here/BROKEN" ] || { echo "error: two.cu is wrong"; exit 1; }
+echo "[2/2] two.o"
+mkdir -p "$2/library" && echo library >"$2/library/LIBRARY"
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildPlan:
+    """A plan whose source is here already, on a machine with a quick compiler."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("cmake", "ninja"):
+        (tools / name).write_text(CMAKE.replace("LIBRARY", library_file("cuda")))
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    monkeypatch.setattr(building, "module_command", lambda *_: ["true"])  # what tries the library
+    plan = BuildPlan("cuda", tmp_path / "cache", Nvcc("/cuda/bin/nvcc", (12, 8)), ("8.6", "12.0"), jobs=1)
+    (plan.work / "source").mkdir(parents=True)
+    return plan
+
+
+def test_what_is_built_is_found(plan: BuildPlan) -> None:
+    """With what it was built for; source and objects are gone, and progress was told."""
+    told: list[tuple[str, float | None]] = []
+    made = build_backend(plan, lambda title, fraction: told.append((title, fraction)))
+    assert find_built(plan.cache_dir) == {"cuda": made}
+    assert Path(made.library).read_text() == "library\n"
+    assert made.toolkit == (12, 8)
+    assert [fraction for title, fraction in told if title == "Compiling llama.cpp for cuda"] == [
+        None,
+        0.5,
+        1.0,
+    ]
+    assert not plan.work.exists()
+
+
+def test_each_gpu_is_compiled_for(plan: BuildPlan) -> None:
+    """With nvcc as it was found, and nothing of the CPU's build."""
+    options = plan.cmake_options
+    assert "-DCMAKE_CUDA_ARCHITECTURES=86-real;120-real" in options
+    assert "-DCMAKE_CUDA_COMPILER=/cuda/bin/nvcc" in options
+    assert "-DGGML_CPU=OFF" in options
+
+
+def test_a_build_that_failed_goes_on(plan: BuildPlan, tmp_path: Path) -> None:
+    """The last lines and the log are named, nothing is used that is half done, and the source stays."""
+    broken = tmp_path / "tools" / "BROKEN"
+    broken.touch()
+    with pytest.raises(StartError, match=r"two\.cu is wrong") as failed:
+        build_backend(plan, lambda *_: None)
+    assert "build.log" in failed.value.hint
+    assert find_built(plan.cache_dir) == {}
+    assert (plan.work / "source").exists()
+    broken.unlink()
+    build_backend(plan, lambda *_: None)
+    assert list(find_built(plan.cache_dir)) == ["cuda"]
+
+
+def test_nvcc_is_found_where_cuda_home_says(tmp_path: Path) -> None:
+    """And its version is what it says of itself."""
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
+    nvcc.chmod(0o755)
+    assert find_nvcc({"CUDA_HOME": str(tmp_path), "PATH": ""}) == Nvcc(str(nvcc), (12, 4))

@@ -1,0 +1,84 @@
+"""llama.cpp on a GPU: says what the CPU says, stops between passes, and exchanges parked KV with it.
+
+Needs a build for Vulkan (`vivace extras add vulkan`) and a device, which may be Mesa's software one.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engine.fixtures import NEAR, RunnerFixture, llama_fixture, vulkan_fixture
+from vivace.engine.runners.base import Span
+from vivace.engine.wire.frames import Generate, Interrupt, Open
+
+PROMPT = "Write the numbers from one to ten as words."
+APART = 1.0  # the most that a logit may differ from the CPU's: 16-bit products there, 8-bit ones here
+
+
+@pytest.fixture(scope="module")
+def on_cpu(smol: Path) -> Iterator[RunnerFixture]:
+    fixture = llama_fixture(smol)
+    yield fixture
+    fixture.close()
+
+
+@pytest.fixture(scope="module")
+def on_gpu(smol: Path) -> Iterator[RunnerFixture]:
+    fixture = vulkan_fixture(smol, context_tokens=512)
+    yield fixture
+    fixture.close()
+
+
+def test_it_says_where_it_is(on_gpu: RunnerFixture) -> None:
+    """The whole model is there, and a pass cannot be stopped in the middle."""
+    info = on_gpu.runner.info
+    assert info.device == "vulkan"
+    assert info.place.startswith("llama.cpp on ")
+    assert info.place.endswith("(vulkan:0), all layers")
+    assert not info.can_stop
+
+
+def test_logits_are_those_of_the_cpu(on_gpu: RunnerFixture, on_cpu: RunnerFixture) -> None:
+    """Within rounding, for every row of a prompt; so the likeliest token is the same or a near tie."""
+    tokens = on_gpu.prompt(PROMPT)
+    span = Span(0, 0, tokens, want=len(tokens))
+    rows = np.array(on_gpu.runner.forward([span]))
+    expected = np.array(on_cpu.runner.forward([span]))
+    on_gpu.runner.trim(0, 0)
+    on_cpu.runner.trim(0, 0)
+    assert np.abs(rows - expected).max() < APART
+    for row, other in zip(rows, expected, strict=True):
+        assert other.max() - other[row.argmax()] < NEAR
+
+
+def test_an_engine_on_it_says_what_one_on_the_cpu_says(on_gpu: RunnerFixture, on_cpu: RunnerFixture) -> None:
+    """Greedy tokens are the same up to a near tie; an interrupt ends a turn, which then goes on."""
+    prompt = on_gpu.prompt(PROMPT)
+    expected = on_cpu.desk()
+    expected.run(Open("s"), Generate("s", "t", list(prompt), max_tokens=16))
+    desk = on_gpu.desk()
+    desk.give(Open("s"), Generate("s", "t", list(prompt), max_tokens=16))
+    while len(desk.tokens("t")) < 4:
+        desk.engine.step()
+    desk.run(Interrupt("t"))
+    said = desk.tokens("t")
+    desk.run(Generate("s", "u", [], max_tokens=16 - len(said)))
+    on_cpu.assert_same(prompt, said + desk.tokens("u"), expected.tokens("t"))
+
+
+def test_parked_kv_goes_from_one_to_the_other(on_gpu: RunnerFixture, on_cpu: RunnerFixture) -> None:
+    """Saved on the GPU and loaded there or on the CPU, a sequence goes on as if it had stayed."""
+    tokens = on_gpu.prompt(PROMPT)
+    assert on_gpu.runner.info.kv_format == on_cpu.runner.info.kv_format
+    on_gpu.runner.forward([Span(0, 0, tokens[:-1])])
+    state = on_gpu.runner.save(0)
+    (stayed,) = np.array(on_gpu.runner.forward([Span(0, len(tokens) - 1, tokens[-1:], want=1)]))
+    for fixture in (on_gpu, on_cpu):
+        fixture.runner.trim(1, 0)
+        fixture.runner.load(1, state)
+        (row,) = np.array(fixture.runner.forward([Span(1, len(tokens) - 1, tokens[-1:], want=1)]))
+        fixture.runner.trim(1, 0)
+        assert np.abs(row - stayed).max() < (1e-3 if fixture is on_gpu else APART)
+    on_gpu.runner.trim(0, 0)
