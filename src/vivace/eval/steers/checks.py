@@ -67,7 +67,7 @@ def _count_words(words: Iterable[str], text: str) -> int:
 
 
 def _language(text: str) -> str:
-    """The language whose common words the text has most of; "" if it has too few of all."""
+    """Return the language whose common words the text has most of, or "" if it has too few."""
     found = re.findall(r"[^\W\d_]+", text.lower())
     counts = {language: sum(word in common for word in found) for language, common in _WORDS.items()}
     best = max(counts, key=lambda language: counts[language])

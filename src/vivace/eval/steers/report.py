@@ -15,7 +15,7 @@ KINDS: tuple[Kind, ...] = ("language", "topic", "format", "add", "correct", "wor
 
 
 def summary(model: str, results: Sequence[CaseResult]) -> dict[str, Any]:
-    """For programs: counts by kind, by form and by set, and every answer."""
+    """Return the report for programs: counts by kind, by form and by set, and every answer."""
     return {
         "model": model,
         "obeyed": _counts(results),

@@ -4,17 +4,24 @@ Owns the words. They stand in the log, in front of what the user said, and in no
 only follow what was said already: nothing is prefilled again. Does not own when there was an interruption
 (`server/conversation`), nor how messages become tokens.
 
-The words were chosen with `benchmarks/steer_wordings.py`. The model forgets what it was doing when a steer
-stands alone ("In French, please."), so the request is quoted. Words at the end of the answer itself would be
-said again by the model in later answers.
+The words were chosen with `benchmarks/agent/steer_wordings.py`. A message that drops the task ("Stop. Name
+three colours.") or asks something is told as a new request. Any other changes the task, so the request is
+quoted: where a steer stands alone ("In French, please.") the model forgets what it was doing. Words at the
+end of the answer itself would be said again by the model in later answers.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from vivace.models.families.base import Entry, Interruption, Message
 
-BEGIN, END = '(I had asked: "', '")\n\n'
+NEW = "(A new request:)\n\n"
+BEGIN, END = '(I had asked: "', '" Answer that again, with this change:)\n\n'
 QUOTED_CHARS = 240  # of a request: enough to know which one it was
+_DROPS = re.compile(
+    r"\b(stop|forget|never ?mind|leave (that|it|this)|drop|skip|enough|something else|cancel|scrap)\b|\?\s*$",
+    re.IGNORECASE,
+)
 
 
 def tell_interruptions(entries: Iterable[Entry], request: str = "") -> list[Entry]:
@@ -30,13 +37,23 @@ def tell_interruptions(entries: Iterable[Entry], request: str = "") -> list[Entr
                 is_interrupted = _is_answer(found) or (bool(request) and _has_only_system(found))
                 continue
             case Message(role="user") if is_interrupted and asked:
-                found.append(Message("user", f"{BEGIN}{asked}{END}{entry.text}"))
-                is_interrupted = False
+                told = _told(entry.text, asked)
+                found.append(Message("user", told))
+                asked, is_interrupted = _quoted(told), False
                 continue
             case Message(role="user"):
                 asked = _quoted(entry.text)
         found.append(entry)
     return found
+
+
+def drops_task(text: str) -> bool:
+    """Return whether a message that interrupts wants something else than what is being answered."""
+    return bool(_DROPS.search(text))
+
+
+def _told(text: str, asked: str) -> str:
+    return f"{NEW}{text}" if drops_task(text) else f"{BEGIN}{asked}{END}{text}"
 
 
 def _is_answer(entries: Sequence[Entry]) -> bool:
@@ -49,8 +66,8 @@ def _has_only_system(entries: Sequence[Entry]) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """A request on one line; of a message that interrupted, the request that it quotes."""
+    """Return a request on one line. Of a message that interrupted, return the request that it quotes."""
     if text.startswith(BEGIN) and END in text:
         return text.removeprefix(BEGIN).partition(END)[0]
-    words = " ".join(text.split())
+    words = " ".join(text.removeprefix(NEW).split())
     return words if len(words) <= QUOTED_CHARS else f"{words[:QUOTED_CHARS].rstrip()}…"

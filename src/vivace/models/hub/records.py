@@ -5,12 +5,12 @@ nothing: the next pull writes it anew. Does not own the files themselves (`store
 """
 
 import contextlib
-import os
 from pathlib import Path
 
 import msgspec
 
 from vivace.config import Settings
+from vivace.durable import replace_file
 from vivace.models.catalog import ModelCard
 from vivace.models.hub.names import is_safe_path
 
@@ -40,17 +40,7 @@ def find(settings: Settings, name: str) -> ModelCard | None:
 
 def keep(settings: Settings, card: ModelCard) -> None:
     """Write the card. It is the old one or the new one, whenever the power goes."""
-    file = _file_of(settings, card)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
-    try:
-        with fresh.open("wb") as opened:
-            opened.write(msgspec.json.format(msgspec.json.encode(card)))
-            opened.flush()
-            os.fsync(opened.fileno())
-        fresh.replace(file)
-    finally:
-        fresh.unlink(missing_ok=True)
+    replace_file(_file_of(settings, card), msgspec.json.format(msgspec.json.encode(card)))
 
 
 def forget(settings: Settings, card: ModelCard) -> None:
