@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from tests.server.serving import fetch, script, until, until_ready
 from vivace import __version__
-from vivace.cli.commands import serve as commands
+from vivace.cli.server import serve as commands
 from vivace.client import warm
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server, find_server, stop_server
@@ -259,7 +259,7 @@ def test_status_and_stop_commands(shell: Settings, start: Start, model: str) -> 
 @contextmanager
 def serving(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
     """`vivace serve` in a process of its own, from when it has said where it is."""
-    code = "from vivace.cli.commands.serve import serve; serve()"
+    code = "from vivace.cli.server.serve import serve; serve()"
     with subprocess.Popen(
         [sys.executable, "-u", "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

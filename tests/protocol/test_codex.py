@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivace.protocol.codex import TURN, is_title
-from vivace.protocol.shapes.requests import parse_create
+from vivace.protocol.shapes.parsing import parse_create
 
 # As Codex CLI 0.166.0 sends them, without the ids.
 USERS = {"request_kind": "turn", "thread_source": "user", "turn_trigger": "user", "window_number": 0}

@@ -28,13 +28,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     yield from _server(folder, model)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def smol_served(tmp_path_factory: pytest.TempPathFactory, smol: Path) -> Iterator[Settings]:
-    """A server with the small real model."""
+    """A server with the small real model; one for all, because it takes seconds to load."""
     yield from _server(tmp_path_factory.mktemp("smol"), str(smol))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shallow_served(tmp_path_factory: pytest.TempPathFactory, shallow: Path) -> Iterator[Settings]:
     """A server with two layers of the small real model: real tokens that make no sense."""
     yield from _server(tmp_path_factory.mktemp("shallow-served"), str(shallow))
@@ -62,12 +62,12 @@ def address(served: Settings) -> ServerAddress:
     return warm.ensure_server(served)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def smol_address(smol_served: Settings) -> ServerAddress:
     return warm.ensure_server(smol_served)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shallow_address(shallow_served: Settings) -> ServerAddress:
     return warm.ensure_server(shallow_served)
 

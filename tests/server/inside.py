@@ -20,7 +20,7 @@ from vivace.server.conversation.library import Library
 from vivace.server.instance import acquire_instance, bind
 from vivace.server.store.base import Record
 from vivace.server.store.sqlite import SqliteStore
-from vivace.server.transport.auth import ensure_token
+from vivace.server.transport.access.auth import ensure_token
 from vivace.server.transport.websocket import SocketRoute
 from vivace.server.turns.background import BackgroundResponses
 from vivace.server.turns.service import TurnService

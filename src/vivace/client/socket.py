@@ -18,8 +18,9 @@ from vivace.client.turn import Turn
 from vivace.client.websocket import HandshakeRefused, WebSocket
 from vivace.errors import RequestRefused, ServerGone
 from vivace.protocol.shapes.events import AnyEvent
+from vivace.protocol.shapes.parsing import check_lane
 from vivace.protocol.shapes.refusal import ErrorFrame
-from vivace.protocol.shapes.requests import MAX_BODY_BYTES, check_lane
+from vivace.protocol.shapes.requests import MAX_BODY_BYTES
 
 OPEN_S = 10.0
 
@@ -131,7 +132,7 @@ class ResponsesSocket:
             self._refuse_unbegun(message)
 
     def _refuse_unbegun(self, message: ErrorFrame) -> None:
-        """The server could not tell whose message it refused. No turn may wait for an answer in vain."""
+        """End every turn that has not begun: the server could not tell whose message it refused."""
         for name, lane in self._lanes.items():
             if lane.current and lane.current.response_id is None:
                 lane.current.take(message)

@@ -42,7 +42,7 @@ class ServerAddress(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The base URL for OpenAI's SDKs."""
+        """Return the base URL for OpenAI's SDKs."""
         return f"http://{HOST}:{self.port}/v1"
 
     @property

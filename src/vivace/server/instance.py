@@ -38,7 +38,7 @@ class Instance:
 
 
 def acquire_instance(settings: Settings) -> Instance | None:
-    """The right to be this user's server; None if another one has it."""
+    """Acquire the right to be this user's server. Return None if another process has it."""
     try:
         settings.run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         settings.run_dir.chmod(0o700)
@@ -57,7 +57,7 @@ def acquire_instance(settings: Settings) -> Instance | None:
 
 
 def bind(port: int, *, or_another: bool) -> socket.socket:
-    """A listening socket on loopback: at this port, or at any free one if that is allowed."""
+    """Return a listening socket on loopback: at this port, or at any free one if that is allowed."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -31,14 +31,14 @@ from vivace.server.faces.relay import FaceRelay
 from vivace.server.instance import Instance
 from vivace.server.store.base import Store
 from vivace.server.store.sqlite import SqliteStore
-from vivace.server.transport.about import About
+from vivace.server.transport.access.auth import ensure_token
+from vivace.server.transport.access.keys import Keys
 from vivace.server.transport.app import build_app
-from vivace.server.transport.auth import ensure_token
-from vivace.server.transport.chat_route import ChatRoute
-from vivace.server.transport.completion_route import CompletionRoute
-from vivace.server.transport.keys import Keys
 from vivace.server.transport.protocols import HttpProtocol, WebSocketProtocol
-from vivace.server.transport.responses_route import ResponsesRoute
+from vivace.server.transport.routes.about import About
+from vivace.server.transport.routes.chat import ChatRoute
+from vivace.server.transport.routes.completions import CompletionRoute
+from vivace.server.transport.routes.responses import ResponsesRoute
 from vivace.server.transport.websocket import SocketRoute
 from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity

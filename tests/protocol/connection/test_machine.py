@@ -1,4 +1,7 @@
-"""One WebSocket as a machine: messages and outcomes in, actions out."""
+"""One WebSocket as a machine: messages and outcomes in, actions out.
+
+Interrupts are in `test_interruption`, limits and the ends of a connection in `test_winding_down`.
+"""
 
 import json
 
@@ -8,26 +11,18 @@ from tests.protocol.parts import (
     APPENDED,
     DONE,
     FAILED,
-    INTERRUPTED,
-    NOT_FOUND,
     Talk,
     cancel,
-    cancels,
-    closes,
     create,
     error_of,
     errors,
-    interrupt,
     names,
     sent,
     starts,
     wire,
 )
-from vivace.protocol.connection.actions import Cancel, Close, Commit, Send
-from vivace.protocol.connection.interruption import MAX_ENDED
 from vivace.protocol.connection.lanes import MAX_WAITING, MAX_WAITING_BYTES
-from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Queued, Started, TextDelta
-from vivace.protocol.shapes.refusal import ErrorFrame
+from vivace.protocol.shapes.outcomes import CallDelta, Queued, Started, TextDelta
 from vivace.protocol.shapes.requests import MAX_BODY_BYTES
 
 
@@ -166,105 +161,6 @@ def test_an_error_frame_on_the_wire() -> None:
     }
 
 
-def test_cancel_is_for_the_turn_that_runs() -> None:
-    """A cancel names a running turn; too late is no error; never here is one."""
-    talk = Talk()
-    talk.begin(create())
-    assert talk.say(cancel("resp_1")) == [Cancel("resp_1", "interrupted", is_discarding=False)]
-    assert names(talk.tell("resp_1", INTERRUPTED))[-1] == "incomplete"
-    assert talk.say(cancel("resp_1")) == []
-    frame = error_of(talk.say(cancel("resp_9")))
-    assert (frame.status, frame.error.code, frame.error.param) == (404, "response_not_found", "response_id")
-
-
-def test_a_turn_is_cancelled_once() -> None:
-    """A second cancel has nothing to do."""
-    talk = Talk()
-    talk.begin(create())
-    talk.say(cancel("resp_1"))
-    assert talk.say(cancel("resp_1")) == []
-
-
-def test_a_turn_that_has_not_begun_has_no_name_yet() -> None:
-    """Nobody was told its id, so nobody can mean it."""
-    talk = Talk()
-    talk.say(create())
-    assert error_of(talk.say(cancel("resp_1"))).status == 404
-    assert error_of(talk.say(interrupt("resp_1"))).status == 404
-
-
-def test_an_interrupt_is_accepted_and_then_ends_the_turn() -> None:
-    """Codex's steering: accepted in the turn's numbers, cancelled, incomplete with reason interrupted."""
-    talk = Talk()
-    talk.begin(create())
-    accepted, stop = talk.say(interrupt("resp_1", mode="discard_partial_items"))
-    assert isinstance(accepted, Send)
-    assert wire(accepted.message) == {
-        "type": "response.interrupt.accepted",
-        "sequence_number": 2,
-        "response_id": "resp_1",
-    }
-    assert stop == Cancel("resp_1", "interrupted", is_discarding=True)
-    (last,) = sent(talk.tell("resp_1", INTERRUPTED))
-    assert (last.sequence_number, last.response.incomplete_details.reason) == (3, "interrupted")
-
-
-def test_an_interrupt_that_discards_drops_the_open_item() -> None:
-    """What was not whole is no part of the response; what was stays."""
-    talk = Talk()
-    talk.begin(create())
-    talk.tell("resp_1", CallBegun("look"), TextDelta("half"))
-    talk.say(interrupt("resp_1", mode="discard_partial_items"))
-    actions = talk.tell("resp_1", INTERRUPTED)
-    assert names(actions) == ["output_item.interrupted", "incomplete"]
-    assert sent(actions)[-1].response.output == []
-
-
-def test_an_interrupt_without_a_mode_keeps_the_partial() -> None:
-    """What was said stays said."""
-    talk = Talk()
-    talk.begin(create())
-    talk.tell("resp_1", TextDelta("half"))
-    assert cancels(talk.say(interrupt("resp_1"))) == [Cancel("resp_1", "interrupted", is_discarding=False)]
-    assert sent(talk.tell("resp_1", INTERRUPTED))[-1].response.output_text == "half"
-
-
-def test_an_interrupt_that_comes_too_late_is_no_error() -> None:
-    """The terminal event is the answer; an error frame would be taken for the next turn's."""
-    talk = Talk()
-    talk.finish(create())
-    assert talk.say(interrupt("resp_1")) == []
-    assert error_of(talk.say(interrupt("resp_9"))).status == 404
-
-
-def test_an_interrupt_is_accepted_once() -> None:
-    """A second one changes nothing, whatever its mode."""
-    talk = Talk()
-    talk.begin(create())
-    talk.say(interrupt("resp_1"))
-    assert talk.say(interrupt("resp_1", mode="discard_partial_items")) == []
-
-
-def test_an_end_that_races_with_an_interrupt_is_told_as_it_was() -> None:
-    """The turn completed before the interrupt reached it: completed, once."""
-    talk = Talk()
-    talk.begin(create())
-    talk.tell("resp_1", TextDelta("all"))
-    talk.say(interrupt("resp_1", mode="discard_partial_items"))
-    actions = talk.tell("resp_1", DONE)
-    assert names(actions)[-1] == "completed"
-    assert sent(actions)[-1].response.output_text == "all"
-
-
-def test_responses_that_are_over_are_known_for_a_while() -> None:
-    """A late cancel is no error; one that is much too late is, and nothing grows without end."""
-    talk = Talk()
-    for _ in range(MAX_ENDED + 1):
-        talk.finish(create())
-    assert talk.say(cancel("resp_2")) == []
-    assert error_of(talk.say(cancel("resp_1"))).status == 404
-
-
 def test_the_queue_has_an_end() -> None:
     """Who sends more than can wait is told so, in the lane that was named; others may still run."""
     talk = Talk()
@@ -306,98 +202,6 @@ def test_ten_thousand_creates_are_answered_one_by_one() -> None:
         talk.machine.begun(f"resp_{number}", "m")
         talk.tell(f"resp_{number}", DONE)
     assert starts(talk.say(create())) == [f"resp_{MAX_WAITING + 2}"]
-
-
-def test_a_client_that_goes_leaves_nothing_running() -> None:
-    """What runs is cancelled, begun or not; what waits never starts; nothing is sent, ends are stored."""
-    talk = Talk()
-    talk.begin(create())
-    talk.say(create())
-    talk.say(create("a"))
-    assert talk.machine.closed() == [Cancel("resp_1"), Cancel("resp_2")]
-    assert talk.machine.begun("resp_2", "m") == [Cancel("resp_2")]
-    assert talk.tell("resp_1", TextDelta("x")) == []
-    (interrupted,), (failed,) = talk.tell("resp_1", INTERRUPTED), talk.tell("resp_2", FAILED)
-    assert isinstance(interrupted, Commit)
-    assert interrupted.message.response.output_text == "x"
-    assert isinstance(failed, Commit)
-    assert failed.message.response.status == "failed"
-    assert (talk.say(create()), talk.say("{"), talk.machine.receive_bytes()) == ([], [], [])
-    assert (talk.machine.expire(), talk.machine.drain(), talk.machine.closed()) == ([], [], [])
-
-
-def test_a_turn_refused_after_the_client_went_says_nothing() -> None:
-    """The refusal is for nobody."""
-    talk = Talk()
-    talk.say(create())
-    talk.machine.closed()
-    assert talk.refuse("resp_1") == []
-
-
-def test_an_old_connection_closes_when_it_is_idle() -> None:
-    """Nothing runs: it closes at once, and hears nothing any more."""
-    talk = Talk()
-    talk.finish(create())
-    assert talk.machine.expire() == [Close(1000, "websocket_connection_limit_reached")]
-    assert talk.say(create()) == []
-    assert talk.machine.closed() == []
-
-
-def test_an_old_connection_lets_its_turns_finish() -> None:
-    """What runs goes on; what waits and what comes is refused in its place; then it closes."""
-    talk = Talk()
-    talk.begin(create())
-    talk.begin(create("a"))
-    talk.say(create("a"))
-    assert talk.machine.expire() == []
-    frame = error_of(talk.say(create("b")))
-    assert (frame.status, frame.error.code) == (400, "websocket_connection_limit_reached")
-    assert frame.stream_id == "b"
-    assert talk.say(create()) == []
-    first = talk.tell("resp_1", DONE)
-    assert (names(first)[-2:], closes(first)) == (["completed", "error"], [])
-    second = talk.tell("resp_2", DONE)
-    assert names(second)[-2:] == ["completed", "error"]
-    assert sent(second)[-1].stream_id == "a"
-    assert second[-1] == Close(1000, "websocket_connection_limit_reached")
-
-
-def test_a_server_that_leaves_says_so() -> None:
-    """What waits is refused with 503; what runs may finish; then an error and 1012."""
-    talk = Talk()
-    talk.begin(create())
-    talk.say(create())
-    assert talk.machine.drain() == []
-    actions = talk.tell("resp_1", DONE)
-    assert [(frame.status, frame.error.code) for frame in errors(actions)] == [(503, "shutting_down")] * 2
-    assert actions[-1] == Close(1012, "shutting_down")
-    assert talk.say(create()) == []
-
-
-def test_a_server_that_leaves_closes_idle_connections_at_once() -> None:
-    """An error, and 1012."""
-    frame, close = Talk().machine.drain()
-    assert isinstance(frame, Send)
-    assert isinstance(frame.message, ErrorFrame)
-    assert close == Close(1012, "shutting_down")
-
-
-def test_the_last_word_is_the_servers() -> None:
-    """A farewell after 60 minutes still closes with 1012, and the other way round nothing changes."""
-    for order in (("expire", "drain"), ("drain", "expire")):
-        talk = Talk()
-        talk.begin(create())
-        for step in order:
-            assert getattr(talk.machine, step)() == []
-        assert talk.tell("resp_1", DONE)[-1] == Close(1012, "shutting_down")
-
-
-def test_a_turn_refused_while_the_connection_winds_down_ends_it() -> None:
-    """A refusal is an end like any other."""
-    talk = Talk()
-    talk.say(create())
-    talk.machine.drain()
-    assert talk.refuse("resp_1", NOT_FOUND)[-1] == Close(1012, "shutting_down")
 
 
 def test_an_outcome_that_cannot_be_told_leaves_room_for_the_end() -> None:

@@ -8,14 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivace.errors import ContextOverflow, ModelUnavailable, StartError, UsageError, VivaceError
+from vivace.protocol.shapes.controls import parse_envelope, parse_interrupt, parse_steer
 from vivace.protocol.shapes.items import MAX_DEPTH
+from vivace.protocol.shapes.parsing import parse_create
 from vivace.protocol.shapes.refusal import Refusal, body_of, frame_of, status_of
-from vivace.protocol.shapes.requests import (
-    parse_create,
-    parse_envelope,
-    parse_interrupt,
-    parse_steer,
-)
 
 
 def parse(**fields: Any) -> Any:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from vivace.protocol.chat.requests import parse_chat
 from vivace.protocol.shapes import sizes
+from vivace.protocol.shapes.parsing import MAX_ITEMS, parse_create
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import MAX_ITEMS, parse_create
 from vivace.protocol.shapes.sizes import MAX_PIECES, check_pieces
 
 TEXTS = st.text() | st.sampled_from(['"', "\\", '\\"', '{"a": [', "]}", "\n" * 20, "\\" * 5, "{" * 50])

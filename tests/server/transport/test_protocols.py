@@ -51,8 +51,8 @@ def say(inside: Inside, turn: NativeTurn, *texts: str) -> None:
     """The engine's frames, a text each, in one read."""
     loaded = inside.native._pool.latest
     assert loaded is not None
-    assert loaded.engine.process is not None
-    carrier = loaded.engine.process._transport
+    assert loaded.engines.processes
+    carrier = loaded.engines.processes[0]._transport
     assert isinstance(carrier, SocketTransport)
     carrier.data_received(b"".join(pack(Tokens(turn.id, list(text.encode()))) for text in texts))
 

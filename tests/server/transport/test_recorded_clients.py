@@ -37,7 +37,34 @@ LLAMA_VIM = {
     "t_max_prompt_ms": 500,
     "t_max_predict_ms": 1000,
 }
-VIM_FIELDS = ["content", "timings/prompt_n", "timings/predicted_ms", "truncated", "tokens_cached"]
+VIM_FIELDS = [
+    "content",
+    *(
+        f"timings/{side}_{what}"
+        for side in ("prompt", "predicted")
+        for what in ("n", "ms", "per_token_ms", "per_second")
+    ),
+    "truncated",
+    "tokens_cached",
+]
+# Since its version with edits by instruction; `id_slot` is a slot of llama.cpp's server.
+NEW_LLAMA_VIM = LLAMA_VIM | {"id_slot": 0, "stop": [], "top_p": 0.90, "response_fields": VIM_FIELDS}
+LLAMA_VSCODE = {
+    "input_prefix": PREFIX,
+    "input_suffix": "\nprint(total)\n",
+    "input_extra": [{"text": "import os", "filename": "other.py"}],
+    "prompt": "    total = ",
+    "n_predict": 128,
+    "top_k": 40,
+    "top_p": 0.99,
+    "stream": False,
+    "samplers": ["top_k", "top_p", "infill"],
+    "cache_prompt": True,
+    "n_indent": 4,
+    "t_max_prompt_ms": 500,
+    "t_max_predict_ms": 500,
+    "lora": [{"id": 0, "scale": 0.5}],
+}
 WARM_UP = {
     "input_prefix": "",
     "input_suffix": "",
@@ -75,6 +102,52 @@ def test_llama_vim_gets_the_fields_it_names(address: ServerAddress) -> None:
     status, answer = fetch(address, "POST", "/infill", LLAMA_VIM)
     assert (status, answer["content"]) == (200, "Hello there.")
     assert answer["timings"]["predicted_n"] > 0
+
+
+def test_llama_vim_reads_the_bytes(address: ServerAddress) -> None:
+    """It looks for `"content":"` in the line, without a space, before it decodes the JSON."""
+    answer = send(address, "POST", "/infill", NEW_LLAMA_VIM)
+    data = answer.read()
+    answer.vivace_connection.close()  # type: ignore[attr-defined]
+    assert answer.status == 200
+    assert data.startswith(b"{")
+    assert b'"content":"' in data
+    assert b"\n" not in data
+    assert sorted(json.loads(data)) == sorted(VIM_FIELDS)
+
+
+def test_llama_vscode_gets_a_suggestion(address: ServerAddress) -> None:
+    """With the figures that it shows; its warm-up names no fields and asks for no stream."""
+    status, answer = fetch(address, "POST", "/infill", LLAMA_VSCODE)
+    assert (status, answer["content"], answer["truncated"]) == (200, "Hello there.", False)
+    assert answer["tokens_cached"] >= 0
+    assert {"prompt_n", "prompt_ms", "prompt_per_second"} <= answer["timings"].keys()
+    assert {"predicted_n", "predicted_ms", "predicted_per_second"} <= answer["timings"].keys()
+    warm_up = {name: value for name, value in WARM_UP.items() if name not in ("response_fields", "stream")}
+    status, answer = fetch(address, "POST", "/infill", warm_up | {"t_max_prompt_ms": 500})
+    assert (status, answer["content"]) == (200, "")
+
+
+def test_llama_vim_edits_by_instruction(address: ServerAddress) -> None:
+    """The warm-up while one types writes nothing; the edit behind it streams, and has been read before."""
+    context = "".join(f"value_{number} = {number}\n" for number in range(40))
+    system = {"role": "system", "content": f"You edit code.\n{context}"}
+    empty, asked = ({"role": "user", "content": text} for text in ("", "INSTRUCTION: rename x"))
+    warm_up = {"id_slot": 1, "samplers": [], "n_predict": 0, "cache_prompt": True, "response_fields": [""]}
+    body = warm_up | {"messages": [system, empty], "stream": False}
+    status, answer = fetch(address, "POST", "/v1/chat/completions", body)
+    assert (status, answer["choices"][0]["message"]["content"] or "") == (200, "")
+    assert answer["usage"]["completion_tokens"] == 0
+    edit = {"id_slot": 1, "min_p": 0.1, "temperature": 0.1, "samplers": ["min_p", "temperature"]}
+    body = edit | {"messages": [system, asked], "stream": False, "cache_prompt": True}
+    status, answer = fetch(address, "POST", "/v1/chat/completions", body)
+    assert (status, answer["choices"][0]["message"]["content"]) == (200, "Hello there.")
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > len(context) // 2
+    streamed = send(address, "POST", "/v1/chat/completions", body | {"stream": True})
+    lines = streamed.read().decode().splitlines()
+    streamed.vivace_connection.close()  # type: ignore[attr-defined]
+    chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    assert "".join(each["choices"][0]["delta"].get("content") or "" for each in chunks) == "Hello there."
 
 
 def test_warm_ups_without_text_take_no_place(address: ServerAddress, served: Settings) -> None:

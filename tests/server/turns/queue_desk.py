@@ -5,13 +5,13 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from vivace.engine.wire.frames import Tier
-from vivace.server.turns.queue import Entry, Line
+from vivace.server.turns.queue import AdmissionQueue, QueueEntry
 
 TIERS: st.SearchStrategy[Tier] = st.sampled_from(["realtime", "background"])
 MOST_TOKENS = 5
 
 
-def account_of(entry: Entry) -> tuple[Tier, str]:
+def account_of(entry: QueueEntry) -> tuple[Tier, str]:
     return entry.tier, entry.key
 
 
@@ -28,12 +28,12 @@ class Desk:
 
     def __init__(self, max_running: int, max_waiting: int) -> None:
         self.clock = Clock()
-        self.line = Line(max_running, max_waiting, self.clock)
-        self.entries: dict[str, Entry] = {}
+        self.line = AdmissionQueue(max_running, max_waiting, self.clock)
+        self.entries: dict[str, QueueEntry] = {}
         self.admitted: list[str] = []
         self.told: dict[str, tuple[str, int]] = {}  # state and place, as of the last word about it
 
-    def enter(self, name: str, key: str = "ann", tier: Tier = "realtime", tokens: float = 1) -> Entry:
+    def enter(self, name: str, key: str = "ann", tier: Tier = "realtime", tokens: float = 1) -> QueueEntry:
         entry = self.entries[name] = self.line.enter(tier, key, tokens, self._noticing(name))
         self._notice(name)
         return entry

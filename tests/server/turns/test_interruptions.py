@@ -16,13 +16,13 @@ from tests.server.turns.test_steering import ENDS, Socket
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 
-WORDS = '(I had asked: "go")'
+WORDS = '(I had asked: "go" Answer that again, with this change:)'
 STORY = "x" * 500
 
 
 @pytest.fixture
 def slow(tmp_path: Path) -> str:
-    return script(tmp_path, replies={WORDS: "Told.", "never mind": "Not told.", "": STORY}, step_ms=5)
+    return script(tmp_path, replies={WORDS: "Told.", "in French": "Not told.", "": STORY}, step_ms=5)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_a_steer_is_told_as_an_interruption(socket: Socket, slow: str) -> 
     """The model sees the words, the client does not, and what was said is not prefilled again."""
     await socket.say("response.create", model=slow, input="go")
     first = await socket.until_said(5)
-    await socket.say("response.steer", previous_response_id=first, input="never mind")
+    await socket.say("response.steer", previous_response_id=first, input="in French")
     before, after = await socket.until_type(*ENDS), await socket.until_type(*ENDS)
     assert text_of(after) == "Told."
     assert set(text_of(before)) == {"x"}
@@ -63,7 +63,7 @@ async def test_codex_interrupt_is_told_to_who_goes_on_from_there(
     await socket.say("response.interrupt", response_id=first)
     before = await socket.until_type(*ENDS)
     going_on = {"model": slow, "previous_response_id": first, "store": is_stored}
-    await socket.say("response.create", input="never mind", **going_on)
+    await socket.say("response.create", input="in French", **going_on)
     after = await socket.until_type(*ENDS)
     assert text_of(after) == "Told."
     assert prefilled_again(before, after) <= 0
@@ -76,7 +76,7 @@ async def test_a_history_with_an_answer_that_was_cut_off_is_told(socket: Socket,
     first = await socket.until_said(5)
     await socket.say("response.cancel", response_id=first)
     before = await socket.until_type(*ENDS)
-    again = {"type": "message", "role": "user", "content": "never mind"}
+    again = {"type": "message", "role": "user", "content": "in French"}
     items = [ask, *before["response"]["output"], again]
     await socket.say("response.create", model=slow, input=items, store=False)
     after = await socket.until_type(*ENDS)
@@ -89,7 +89,7 @@ async def test_an_answer_at_its_token_limit_was_not_interrupted(socket: Socket, 
     await socket.say("response.create", model=slow, input="go", max_output_tokens=5)
     before = await socket.until_type(*ENDS)
     going_on = {"model": slow, "previous_response_id": before["response"]["id"]}
-    await socket.say("response.create", input="never mind", **going_on)
+    await socket.say("response.create", input="in French", **going_on)
     assert text_of(await socket.until_type(*ENDS)) == "Not told."
 
 
@@ -103,7 +103,7 @@ async def test_typing_does_not_take_the_interruption_away(socket: Socket, slow: 
     await socket.say("response.create", input="never", **typing)
     typed = await socket.until_type(*ENDS)
     for previous in (typed["response"]["id"], first):
-        await socket.say("response.create", model=slow, input="never mind", previous_response_id=previous)
+        await socket.say("response.create", model=slow, input="in French", previous_response_id=previous)
         assert text_of(await socket.until_type(*ENDS)) == "Told."
 
 
@@ -122,5 +122,5 @@ async def test_an_interruption_is_remembered_across_a_restart(settings: Settings
         headers = {"Authorization": f"Bearer {inside.address.token}"}
         async with connect(inside.address.socket_url, additional_headers=headers, proxy=None) as connection:
             socket = Socket(connection)
-            await socket.say("response.create", input="never mind", previous_response_id=first)
+            await socket.say("response.create", input="in French", previous_response_id=first)
             assert text_of(await socket.until_type(*ENDS)) == "Told."

@@ -13,7 +13,7 @@ from openai.types.responses.responses_server_event import ResponseWsError
 
 from tests.server.serving import fetch, script, send, sse_events, status_of, until, until_ready
 from tests.server.talking import check_numbers, post, talking
-from vivace.cli.commands.keys import keys as command
+from vivace.cli.server.keys import keys as command
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

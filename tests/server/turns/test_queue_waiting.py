@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.thorough import examples
 from vivace.engine.wire.frames import Tier
 from vivace.protocol.shapes.outcomes import Queued
-from vivace.server.turns.queue import FIRST_GUESS_S, Ticket, TurnQueue
+from vivace.server.turns.queue import FIRST_GUESS_S, QueueTicket, TurnQueue
 
 
-async def follow(ticket: Ticket, told: list[int]) -> bool:
+async def follow(ticket: QueueTicket, told: list[int]) -> bool:
     async for place in ticket.wait():
         told.append(place.position)
     return ticket.is_running

@@ -85,7 +85,7 @@ async def test_a_steer_keeps_the_partial_and_goes_on(socket: Socket, slow: str) 
     done = await socket.until_type(*ENDS)
     assert done["response"]["output"][0]["content"][0]["text"] == "Turned."
     times = done["response"]["vivace"]["waterfall"]
-    said = '(I had asked: "go")\n\nturn around'
+    said = '(I had asked: "go" Answer that again, with this change:)\n\nturn around'
     told = f"<|im_end|>\n<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n"
     tokens = len(told.replace("<|im_end|>", "e").replace("<|im_start|>", "s"))
     assert times["new_tokens"] <= tokens + 2

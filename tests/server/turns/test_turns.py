@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.server.serving import fetch, send, sse_events, status_of, until
+from tests.server.talking import talking
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
@@ -58,10 +59,12 @@ def times(response: Response) -> Waterfall:
     return response.vivace.waterfall  # type: ignore[return-value]
 
 
-async def test_socket_and_sse_tell_the_same(client: ResponsesClient, address: ServerAddress) -> None:
+async def test_socket_and_sse_tell_the_same(address: ServerAddress) -> None:
     """The same request gives the same events on both transports; ids, times and cuts of the text aside."""
     body = {"input": "hello", "metadata": {"a": "b"}, "temperature": 0.5, "seed": 3}
-    over_socket = [msgspec.to_builtins(event) async for event in client.stream(body)]
+    async with talking(address) as talker:  # which joins nothing by itself
+        await talker.complete(**body)
+    over_socket = talker.heard
     over_sse = sse_events(send(address, "POST", "/v1/responses", body | {"stream": True}))
     assert comparable(over_socket) == comparable(over_sse)
     status, whole = fetch(address, "POST", "/v1/responses", body)

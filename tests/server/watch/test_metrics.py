@@ -88,6 +88,7 @@ def engine(**changes: object) -> EngineStatus:
         "session_tokens": 1000,
         "trained_tokens": 1000,
         "parked_bytes": 77,
+        "parked_memory_bytes": 88,
         "tokens_prefilled": 5,
         "tokens_generated": 6,
     }
@@ -103,6 +104,7 @@ def test_the_engine_tells_how_full_it_is(metrics: Metrics) -> None:
     assert found["vivace:engine_up"] == 1
     assert found["vivace:engine_sessions"] == 2
     assert found["vivace:kv_parked_bytes"] == 77
+    assert found["vivace:kv_parked_memory_bytes"] == 88
     assert found["vivace:engine_prefilled_tokens_total"] == 5
 
 

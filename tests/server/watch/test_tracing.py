@@ -15,7 +15,7 @@ from tests.server.watch.metrics_page import ended
 from tests.server.watch.test_logs import MARKER, REQUEST
 from vivace.protocol.shapes.events import InputTokensDetails, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Terminal
-from vivace.protocol.shapes.requests import parse_create
+from vivace.protocol.shapes.parsing import parse_create
 from vivace.server.backends.base import Caller
 from vivace.server.watch import tracing
 from vivace.server.watch.metrics import Metrics

@@ -3,7 +3,7 @@
 A request becomes the `ResponseCreate` that asks for the same, so that there is one way through the server;
 bounds and rules are checked there, once. Fields that we do not use are passed over; a field we would have to
 obey and cannot is refused by name. Beyond OpenAI's fields: `top_k` (-1 is none, too), `min_p`,
-`repetition_penalty`, and an assistant's `reasoning_content` (or `reasoning`) in the history.
+`repetition_penalty`, `n_predict`, and an assistant's `reasoning_content` (or `reasoning`) in the history.
 
 Owns the request's shapes and its translation, and back again of the names in a refusal. Does not own the
 answer (`writer`).
@@ -16,15 +16,9 @@ import msgspec
 
 from vivace.protocol.chat.messages import Called, Message, items_of, unsupported
 from vivace.protocol.shapes.items import InputItem, missing
+from vivace.protocol.shapes.parsing import MAX_ITEMS, check_sizes, decode, parse_create
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import (
-    MAX_ITEMS,
-    Count,
-    ResponseCreate,
-    check_sizes,
-    decode,
-    parse_create,
-)
+from vivace.protocol.shapes.requests import Count, ResponseCreate
 from vivace.protocol.shapes.tools import Name
 
 # The same name and meaning on both sides.
@@ -130,6 +124,7 @@ class ChatCreate(msgspec.Struct, kw_only=True):
         None  # -1: no limit, as llama.cpp has it
     )
     max_completion_tokens: Count | None = None
+    n_predict: int | None = None  # llama.cpp's name; 0: read the messages and write nothing
     temperature: Any = None
     top_p: Any = None
     top_k: Any = None
@@ -238,8 +233,8 @@ def _settings(chat: ChatCreate) -> dict[str, Any]:
     settings |= {
         "input": "-",  # the messages take its place
         "store": chat.store is True,  # there it is the default, here it must be asked for
-        "max_output_tokens": chat.max_completion_tokens
-        or (None if chat.max_tokens == -1 else chat.max_tokens),
+        "max_output_tokens": _max_tokens(chat),
+        "generate": False if chat.n_predict == 0 else None,
         "top_k": 0 if chat.top_k == -1 else chat.top_k,
         "top_logprobs": (chat.top_logprobs or 0) if chat.logprobs else None,
         "seed": None if chat.seed is None else chat.seed & MAX_SEED,  # negative ones are allowed here
@@ -249,6 +244,13 @@ def _settings(chat: ChatCreate) -> dict[str, Any]:
         "reasoning": _reasoning(chat.reasoning_effort),
     }
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _max_tokens(chat: ChatCreate) -> int | None:
+    """Return how many tokens an answer may have; None for no limit."""
+    counts = (chat.max_completion_tokens, chat.max_tokens, chat.n_predict)
+    given = next((count for count in counts if count is not None), None)
+    return given if given is not None and given > 0 else None
 
 
 def _tool(tool: ChatTool, where: str) -> dict[str, Any]:

@@ -11,15 +11,9 @@ from typing import Any
 import msgspec
 
 from vivace.protocol.shapes.items import missing
+from vivace.protocol.shapes.parsing import check_sizes, decode, parse_create
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import (
-    Infill,
-    ResponseCreate,
-    StopText,
-    check_sizes,
-    decode,
-    parse_create,
-)
+from vivace.protocol.shapes.requests import Infill, ResponseCreate, StopText
 
 DEFAULT_TOKENS = 16  # as OpenAI has it
 INFILL_TOKENS = 256  # where `/infill` names no number

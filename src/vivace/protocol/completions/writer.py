@@ -95,9 +95,11 @@ class CompletionWriter:
                 "cache_n": times.cached_tokens,
                 "prompt_n": times.new_tokens,
                 "prompt_ms": times.prefill_ms,
+                "prompt_per_token_ms": _each(times.prefill_ms, times.new_tokens),
                 "prompt_per_second": _rate(times.new_tokens, times.prefill_ms),
                 "predicted_n": usage.output_tokens,
                 "predicted_ms": times.decode_ms,
+                "predicted_per_token_ms": _each(times.decode_ms, usage.output_tokens),
                 "predicted_per_second": _rate(usage.output_tokens, times.decode_ms),
             },
         }
@@ -129,6 +131,10 @@ def _at(value: Any, path: Sequence[str]) -> Any:
 
 def _reason(end: Ended) -> str:
     return "length" if end.reason in ("length", "interrupted") else "stop"
+
+
+def _each(milliseconds: float, count: int) -> float:
+    return milliseconds / count if count else 0.0
 
 
 def _rate(count: int, milliseconds: float) -> float:

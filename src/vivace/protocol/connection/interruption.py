@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from vivace.protocol.connection.actions import Action, AnswerNow, Cancel, Send
 from vivace.protocol.connection.ending import Ending
-from vivace.protocol.connection.lanes import Lanes, Running
+from vivace.protocol.connection.lanes import Lanes, RunningTurn
 from vivace.protocol.connection.steering import (
     NOT_ACTIVE,
     PendingSteer,
@@ -20,9 +20,9 @@ from vivace.protocol.connection.steering import (
     items_of,
     rejected,
 )
+from vivace.protocol.shapes.controls import ResponseInterrupt, ResponseSteer
 from vivace.protocol.shapes.events import AnswerNowAccepted, InterruptAccepted
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import ResponseInterrupt, ResponseSteer
 from vivace.protocol.writing.writer import Numbering
 
 MAX_ENDED = 256  # ids of responses that are over and still known to be
@@ -34,7 +34,7 @@ class Interruption:
         self._new_steer_id = new_steer_id
         self._ended: OrderedDict[str, Numbering] = OrderedDict()  # oldest first
 
-    def ended(self, turn: Running) -> None:
+    def ended(self, turn: RunningTurn) -> None:
         """Note that the turn is over. Messages to it that are still on their way are no mistakes."""
         assert turn.writer is not None
         self._ended[turn.response_id] = turn.writer.numbering
@@ -61,7 +61,7 @@ class Interruption:
         accepted = turn.writer.number(AnswerNowAccepted, response_id=response_id)
         return [Send(accepted), AnswerNow(response_id)]
 
-    def _stop(self, turn: Running, *, is_discarding: bool) -> list[Action]:
+    def _stop(self, turn: RunningTurn, *, is_discarding: bool) -> list[Action]:
         """End the turn. Whoever interrupts it wants nothing to follow by itself."""
         assert turn.writer is not None
         steers, turn.steers = turn.steers, []
@@ -72,7 +72,7 @@ class Interruption:
         turn.ending = "interrupted"
         return actions
 
-    def _find(self, response_id: str) -> Running | None:
+    def _find(self, response_id: str) -> RunningTurn | None:
         """Return the turn of this id; None if it ended while the message was on its way."""
         turn = self._lanes.running.get(response_id)
         if turn and turn.writer:
@@ -104,7 +104,7 @@ class Interruption:
             actions.append(Cancel(parent_id, "steered"))
         return actions
 
-    def _steerable(self, response_id: str, ending: Ending | None) -> Running:
+    def _steerable(self, response_id: str, ending: Ending | None) -> RunningTurn:
         turn = self._lanes.running.get(response_id)
         if turn is None and response_id in self._ended:
             raise Refusal("The response is over.", code="response_already_completed")

@@ -21,7 +21,7 @@ MAX_WAITING = 64
 MAX_WAITING_BYTES = 4 * MAX_BODY_BYTES
 
 
-class Running:
+class RunningTurn:
     """A turn from its start to its end."""
 
     def __init__(
@@ -44,14 +44,14 @@ class Running:
         self.is_successor = is_successor  # nobody asked for it but by steering
 
 
-class Kept(msgspec.Struct, frozen=True):
+class LatestResponse(msgspec.Struct, frozen=True):
     """The latest response of a lane, which the next one may continue."""
 
     response_id: str
     is_stored: bool
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingRequest(msgspec.Struct, frozen=True):
     asked: ResponseCreate | ErrorFrame  # an answer, if it was refused: it is told when it would have run
     size: int
 
@@ -59,9 +59,9 @@ class Waiting(msgspec.Struct, frozen=True):
 class Lane:
     def __init__(self, stream_id: str | None) -> None:
         self.stream_id = stream_id
-        self.running: Running | None = None
-        self.waiting: deque[Waiting] = deque()
-        self.latest: Kept | None = None
+        self.running: RunningTurn | None = None
+        self.waiting: deque[WaitingRequest] = deque()
+        self.latest: LatestResponse | None = None
         self.held: dict[str, list[PendingSteer]] = {}  # by the response whose calls must be answered first
         self.is_in_line = False
 
@@ -87,7 +87,7 @@ class Lanes:
         self._line: deque[Lane] = deque()  # each has a request at its head, and nothing that runs
         self._waiting_count = 0
         self._waiting_bytes = 0
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningTurn] = {}
 
     def find(self, stream_id: str | None) -> Lane | None:
         return self._lanes.get(stream_id)
@@ -116,7 +116,7 @@ class Lanes:
 
     def put(self, stream_id: str | None, asked: ResponseCreate | ErrorFrame, size: int) -> Lane:
         lane = self._lanes.setdefault(stream_id, Lane(stream_id))
-        lane.waiting.append(Waiting(asked, size))
+        lane.waiting.append(WaitingRequest(asked, size))
         self._waiting_count += 1
         self._waiting_bytes += size
         return lane
@@ -145,11 +145,11 @@ class Lanes:
         assert isinstance(asked, ResponseCreate), "who stands in line wants to run"
         return lane, asked
 
-    def begin(self, running: Running) -> None:
+    def begin(self, running: RunningTurn) -> None:
         assert running.lane.running is None, "one at a time"
         self.running[running.response_id] = running.lane.running = running
 
-    def end(self, running: Running) -> None:
+    def end(self, running: RunningTurn) -> None:
         del self.running[running.response_id]
         running.lane.running = None
 
@@ -160,7 +160,7 @@ class Lanes:
             for index, waiting in enumerate(lane.waiting):
                 if isinstance(waiting.asked, ResponseCreate):
                     refused.append(waiting.asked)
-                    lane.waiting[index] = Waiting(answer(lane), waiting.size)
+                    lane.waiting[index] = WaitingRequest(answer(lane), waiting.size)
             lane.is_in_line = False
         self._line.clear()
         return refused

@@ -16,8 +16,8 @@ from vivace.errors import VivaceError
 from vivace.protocol.connection.actions import Action, Cancel, Close, Commit, Send, Start
 from vivace.protocol.connection.ending import EXPIRED, LEAVING, Ending
 from vivace.protocol.connection.interruption import Interruption
-from vivace.protocol.connection.lanes import Lane, Lanes, Running, continues
-from vivace.protocol.connection.memory import Memory
+from vivace.protocol.connection.kept_responses import KeptResponses
+from vivace.protocol.connection.lanes import Lane, Lanes, RunningTurn, continues
 from vivace.protocol.connection.messages import Message, parse_message
 from vivace.protocol.connection.steering import (
     NOT_ACTIVE,
@@ -28,16 +28,16 @@ from vivace.protocol.connection.steering import (
     new_steer_id,
     stubs,
 )
-from vivace.protocol.shapes.events import AnyEvent, Terminal
-from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
-from vivace.protocol.shapes.refusal import ErrorFrame, Refusal, frame_of
-from vivace.protocol.shapes.requests import (
+from vivace.protocol.shapes.controls import (
     ResponseAnswerNow,
     ResponseCancel,
-    ResponseCreate,
     ResponseInterrupt,
     ResponseSteer,
 )
+from vivace.protocol.shapes.events import AnyEvent, Terminal
+from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
+from vivace.protocol.shapes.refusal import ErrorFrame, Refusal, frame_of
+from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter, new_response_id
 
 
@@ -49,7 +49,7 @@ class Connection:
     ) -> None:
         self._new_id = new_id
         self._lanes = Lanes()
-        self._memory = Memory()
+        self._kept = KeptResponses()
         self._interruption = Interruption(self._lanes, new_steer_id)
         self._ending: Ending | None = None
         self._is_over = False  # nothing is sent any more
@@ -103,7 +103,7 @@ class Connection:
         if isinstance(asked, ErrorFrame) and is_told_now:
             return [Send(asked)]
         if isinstance(asked, ResponseCreate):
-            self._memory.need(asked.previous_response_id)
+            self._kept.need(asked.previous_response_id)
         return self._advance(self._lanes.put(stream_id, asked, size))
 
     # ---- from the backend -------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Connection:
         if self._is_over:
             return [Cancel(response_id)]
         turn.carried = []  # its first event commits them
-        released = self._memory.release(turn.request.previous_response_id)
+        released = self._kept.release(turn.request.previous_response_id)
         return [*_sends(turn.writer.begin(place)), *released]
 
     def refused(self, response_id: str, error: VivaceError) -> list[Action]:
@@ -130,8 +130,8 @@ class Connection:
         actions: list[Action] = []
         if not turn.is_successor:
             actions.append(Send(frame_of(error, turn.lane.stream_id)))
-            actions += self._memory.failed(turn)
-        actions += self._memory.release(turn.request.previous_response_id)
+            actions += self._kept.failed(turn)
+        actions += self._kept.release(turn.request.previous_response_id)
         actions += given_back(turn.carried, NOT_CREATED, error.message)
         return actions + self._advance(turn.lane)
 
@@ -155,24 +155,24 @@ class Connection:
         assert writer is not None, "begun comes first"
         return writer
 
-    def _end_unheard(self, turn: Running, last: AnyEvent) -> list[Action]:
+    def _end_unheard(self, turn: RunningTurn, last: AnyEvent) -> list[Action]:
         """End a turn whose client is gone. What was to be stored is stored all the same."""
         assert isinstance(last, Terminal)
         self._lanes.end(turn)
         return [Commit(last)]
 
-    def _end(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
+    def _end(self, turn: RunningTurn, outcome: Ended | Broken) -> list[Action]:
         """Return what follows a turn whose terminal event was sent."""
         assert turn.writer is not None
         self._lanes.end(turn)
         self._interruption.ended(turn)
         is_failed = isinstance(outcome, Broken)
-        actions: list[Action] = [*(self._memory.failed(turn) if is_failed else self._memory.completed(turn))]
+        actions: list[Action] = [*(self._kept.failed(turn) if is_failed else self._kept.completed(turn))]
         if turn.steers:
             actions += self._follow(turn, outcome)
         return actions + self._advance(turn.lane)
 
-    def _follow(self, turn: Running, outcome: Ended | Broken) -> list[Action]:
+    def _follow(self, turn: RunningTurn, outcome: Ended | Broken) -> list[Action]:
         """Let a response follow a turn that was steered: at once, or when its calls are answered."""
         assert turn.writer is not None
         calls = turn.writer.calls
@@ -180,10 +180,12 @@ class Connection:
             return [*given_back(turn.steers, NOT_ACTIVE, "The response failed, or was cancelled.")]
         if self._ending and (self._ending.is_leaving or calls):
             return [*given_back(turn.steers, NOT_CREATED, self._ending.refusal.message)]
-        self._memory.need(turn.response_id)
+        self._kept.need(turn.response_id)
         if not calls:
             request = following(turn.response_id, turn.request, turn.model, turn.steers)
-            return [self._run(Running(self._new_id(), request, turn.lane, turn.steers, is_successor=True))]
+            return [
+                self._run(RunningTurn(self._new_id(), request, turn.lane, turn.steers, is_successor=True))
+            ]
         turn.lane.held[turn.response_id] = turn.steers
         if turn.lane.awaits(turn.response_id):
             return []  # the client knows already what to send
@@ -212,12 +214,12 @@ class Connection:
         self._ending = ending
         actions: list[Action] = []
         for request in self._lanes.refuse_waiting(lambda lane: frame_of(ending.refusal, lane.stream_id)):
-            actions += self._memory.release(request.previous_response_id)
+            actions += self._kept.release(request.previous_response_id)
         for lane in self._lanes.all():
             held, lane.held = lane.held, {}
             for parent_id, steers in held.items():
                 actions += given_back(steers, NOT_CREATED, ending.refusal.message)
-                actions += self._memory.release(parent_id)
+                actions += self._kept.release(parent_id)
             actions += _sends(self._lanes.settle(lane))
         return actions + self._close_if_done()
 
@@ -236,10 +238,10 @@ class Connection:
         steers = lane.held.pop(parent_id, []) if continues(request, parent_id) else []
         if steers:
             request = carrying(request, steers)
-            self._memory.release(parent_id)  # which the request needs itself
-        return self._run(Running(self._new_id(), request, lane, steers))
+            self._kept.release(parent_id)  # which the request needs itself
+        return self._run(RunningTurn(self._new_id(), request, lane, steers))
 
-    def _run(self, turn: Running) -> Start:
+    def _run(self, turn: RunningTurn) -> Start:
         self._lanes.begin(turn)
         return Start(turn.response_id, turn.request)
 

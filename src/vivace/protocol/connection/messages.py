@@ -8,22 +8,20 @@ from typing import Any
 
 import msgspec
 
-from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import (
-    MAX_BODY_BYTES,
+from vivace.protocol.shapes.controls import (
     ResponseAnswerNow,
     ResponseCancel,
-    ResponseCreate,
     ResponseInterrupt,
     ResponseSteer,
-    check_lane,
     parse_answer_now,
     parse_cancel,
-    parse_create,
     parse_envelope,
     parse_interrupt,
     parse_steer,
 )
+from vivace.protocol.shapes.parsing import check_lane, parse_create
+from vivace.protocol.shapes.refusal import Refusal
+from vivace.protocol.shapes.requests import MAX_BODY_BYTES, ResponseCreate
 
 
 class ResponseProcessed(msgspec.Struct, frozen=True):

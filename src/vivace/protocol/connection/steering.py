@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from vivace.protocol.connection.actions import Send
+from vivace.protocol.shapes.controls import ResponseSteer
 from vivace.protocol.shapes.events import (
     CustomToolCall,
     FunctionCall,
@@ -27,7 +28,7 @@ from vivace.protocol.shapes.events import (
 )
 from vivace.protocol.shapes.items import InputItem, Part
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import MAX_BODY_BYTES, ResponseCreate, ResponseSteer
+from vivace.protocol.shapes.requests import MAX_BODY_BYTES, ResponseCreate
 from vivace.protocol.writing.writer import Numbering
 
 MAX_STEERS = 8  # for one response

@@ -154,7 +154,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def output_text(self) -> str:
-        """All text of all messages."""
+        """Return all text of all messages."""
         messages = [item for item in self.output if isinstance(item, OutputMessage)]
         return "".join(part.text for message in messages for part in message.content)
 

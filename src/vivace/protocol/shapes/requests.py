@@ -1,31 +1,25 @@
-"""What a client may ask for: the body of `POST /v1/responses`, and the messages on a WebSocket.
+"""What a client may ask for: the body of `POST /v1/responses`, and of `response.create` on a WebSocket.
 
 Fields of OpenAI's API that we do not use are passed over; a field we would have to obey and cannot is
 refused by name. The comment of a field that OpenAI's Responses API does not have begins with "Ours:", and
 docs/reference/wire.md shows it. A last input message of the assistant's with `status: "in_progress"` is
 continued, not closed.
 
-Owns parsing and checking. Does not own what a request does.
+Owns the shapes, and what follows from their fields. Does not own reading and checking (`parsing`).
 """
 
-import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from vivace.protocol.codex import is_title
-from vivace.protocol.shapes.items import InputItem, Part, check_depth, check_item, joined
-from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.sizes import MAX_FIELD_BYTES, check_fields, check_pieces
+from vivace.protocol.shapes.items import InputItem, Part, joined
 from vivace.protocol.shapes.tools import Choice, Tool, parse_choice, parse_tools, tools_in_items
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-MAX_METADATA = 16
-MAX_ITEMS = 10_000
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-T = TypeVar("T")
 StopText = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 MetadataKey = Annotated[str, msgspec.Meta(max_length=64)]
 MetadataValue = Annotated[str, msgspec.Meta(max_length=512)]
@@ -190,167 +184,3 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
     def choice(self) -> Choice:
         return parse_choice(self.tool_choice, self.all_tools())
-
-
-class _Sized(msgspec.Struct):
-    """The fields that may hold anything, kept as raw JSON."""
-
-    tools: msgspec.Raw = msgspec.Raw()
-    tool_choice: msgspec.Raw = msgspec.Raw()
-    text: msgspec.Raw = msgspec.Raw()
-    metadata: msgspec.Raw = msgspec.Raw()
-    client_metadata: msgspec.Raw = msgspec.Raw()
-    include: msgspec.Raw = msgspec.Raw()
-    logit_bias: msgspec.Raw = msgspec.Raw()
-    conversation: msgspec.Raw = msgspec.Raw()
-    prompt: msgspec.Raw = msgspec.Raw()
-
-
-class ResponseCancel(msgspec.Struct):
-    """End a running response. What it said so far stays; it ends as `response.incomplete`."""
-
-    response_id: str  # the response to end
-
-
-class ResponseSteer(msgspec.Struct):
-    """Say something to a running response. It ends as it is, and a new response that has read this follows.
-
-    OpenAI's dialect of steering. What is wrong with a steer is told in an event of its own.
-    """
-
-    previous_response_id: str  # the response that runs
-    input: msgspec.Raw  # a string, or messages of the user's with `input_text`
-    unknown: list[str] = []  # internal: names of other fields, for which the steer is refused
-
-
-class _Target(msgspec.Struct):
-    previous_response_id: str
-
-
-class ResponseInterrupt(msgspec.Struct):
-    """End a running response. The next `response.create` continues from it. Codex's dialect of steering."""
-
-    response_id: str  # the response to end
-    mode: str = ""  # `discard_partial_items`: an item that is not whole is forgotten
-
-
-class ResponseAnswerNow(msgspec.Struct):
-    """Let a running response think no more and begin its answer. The same response goes on, on the same KV.
-
-    No effect on a response that does not think, or that another server makes.
-    """
-
-    response_id: str  # the response that thinks
-
-
-class Envelope(msgspec.Struct):
-    """The part of a message that can be read before the rest is checked."""
-
-    type: str = ""
-    stream_id: Any = None
-
-
-def parse_create(data: bytes | str) -> ResponseCreate:
-    """Return a checked request; raise a `Refusal` that names the field that is wrong."""
-    check_sizes(data, _Sized)
-    request = decode(data, ResponseCreate)
-    _check(request)
-    return request
-
-
-def parse_envelope(data: bytes | str) -> Envelope:
-    return decode(data, Envelope)
-
-
-def parse_cancel(data: bytes | str) -> ResponseCancel:
-    return decode(data, ResponseCancel)
-
-
-def parse_interrupt(data: bytes | str) -> ResponseInterrupt:
-    return decode(data, ResponseInterrupt)
-
-
-def parse_answer_now(data: bytes | str) -> ResponseAnswerNow:
-    return decode(data, ResponseAnswerNow)
-
-
-def parse_steer(data: bytes | str) -> ResponseSteer:
-    given = decode(data, dict[str, msgspec.Raw])
-    target = decode(data, _Target).previous_response_id
-    unknown = sorted(given.keys() - {"type", "previous_response_id", "input"})
-    return ResponseSteer(target, given.get("input", msgspec.Raw(b"null")).copy(), unknown)
-
-
-def decode(data: bytes | str, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        found = re.search(r"`\$\.?([^`]*)`$", str(error))
-        param = found[1] if found and found[1] else None
-        raise Refusal(f"{error}.", code="invalid_value", param=param) from error
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise Refusal(f"The body is not JSON: {error}.", code="invalid_json") from error
-    except RecursionError as error:
-        raise Refusal("The JSON is nested too deeply.", code="invalid_json") from error
-
-
-def check_sizes(data: bytes | str, sized: type[msgspec.Struct]) -> None:
-    """Raise a `Refusal` for what is too large; `sized` has the fields that may hold anything."""
-    if len(data) > MAX_FIELD_BYTES:
-        check_pieces(data)  # first: this one lets other threads run
-        check_fields(decode(data, sized))
-
-
-def _check(request: ResponseCreate) -> None:
-    if len(request.items) > MAX_ITEMS:
-        raise _wrong(f"The input has at most {MAX_ITEMS} items.", "input")
-    if request.infill is not None:
-        raise _unsupported("A gap is filled by /v1/completions with a suffix.", "infill")
-    for name in ("tools", "tool_choice"):
-        check_depth(getattr(request, name), name)
-    check_depth(request.text.format.schema if request.text else None, "text.format.schema")
-    if request.conversation is not None:
-        raise _unsupported("Conversations are not supported: use previous_response_id.", "conversation")
-    if request.prompt is not None:
-        raise _unsupported("Stored prompts are not supported: send the input itself.", "prompt")
-    if request.metadata and len(request.metadata) > MAX_METADATA:
-        raise _wrong(f"Metadata has at most {MAX_METADATA} pairs.", "metadata")
-    if request.background and not request.is_stored:
-        raise _wrong("A background response must be stored, or nobody could ever read it.", "store")
-    if request.stream_id is not None:
-        check_lane(request.stream_id)
-    if request.candidates and request.is_generating:
-        raise _wrong("Candidates are scored only with generate: false.", "candidates")
-    if request.is_provisional and request.is_generating:
-        raise _wrong("Only what is prefilled (generate: false) can be provisional.", "is_provisional")
-    if request.text and request.text.format.type == "json_schema" and request.text.format.schema is None:
-        raise Refusal(
-            "A json_schema format needs its schema.",
-            code="missing_required_parameter",
-            param="text.format.schema",
-        )
-    for index, item in enumerate(request.items):
-        check_item(item, f"input[{index}]")
-    tools = request.all_tools()
-    if not request.previous_response_id:  # or else tools may be in the log that it continues
-        parse_choice(request.tool_choice, tools)
-    is_empty = not request.items and not request.instructions and not request.previous_response_id
-    if is_empty and (request.is_generating or request.candidates):
-        raise Refusal("There is no input to answer.", code="missing_required_parameter", param="input")
-
-
-def check_lane(stream_id: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,256}", stream_id):
-        raise Refusal(
-            "A stream_id has 1 to 256 letters, digits, '_', '.' or '-'.",
-            code="invalid_stream_id",
-            param="stream_id",
-        )
-
-
-def _wrong(message: str, param: str) -> Refusal:
-    return Refusal(message, code="invalid_value", param=param)
-
-
-def _unsupported(message: str, param: str) -> Refusal:
-    return Refusal(message, code="unsupported_parameter", param=param)

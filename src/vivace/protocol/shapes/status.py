@@ -31,9 +31,13 @@ class EngineStatus(msgspec.Struct, frozen=True):
     parked_bytes: int  # KV on disk
     tokens_prefilled: int
     tokens_generated: int
-    device: str = "cpu"  # what computes: cpu or cuda
+    device: str = "cpu"  # what computes: cpu, cuda, vulkan or metal
+    place: str = ""  # the same for people: which runner on which device
     why_no_gpu: str = ""  # if there is one that could not be used
+    parked_memory_bytes: int = 0  # KV of idle sessions in host memory, for a GPU
     loaded: list[str] = []  # all models in memory, the one used last first
+    engines: list[int] = []  # process ids of the model's engines: several where there are several GPUs
+    places: list[str] = []  # what each of them computes on
 
 
 class TuningStatus(msgspec.Struct, frozen=True):

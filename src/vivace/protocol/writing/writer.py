@@ -257,7 +257,7 @@ class ResponseWriter:
             yield self.number(ResponseIncomplete, response=response)
 
     def _as(self, kind: Any, prefix: str) -> Any:
-        """The open item, if it is of this kind, or a new one; what was open before is whole."""
+        """Return the open item if it is of this kind. Else close it as complete, and return a new one."""
         if not isinstance(self._open, kind):
             yield from self._close("completed")
             yield from self._add(kind(self._new_id(prefix), self._count))
@@ -271,7 +271,7 @@ class ResponseWriter:
             self._held = HeldCall(call)
 
     def _tell_held(self) -> Iterator[AnyEvent]:
-        """The call that was held back is one, if there is such a call."""
+        """Send the call that was held back, if there is one: it is certain now that it is a call."""
         held, self._held = self._held, None
         if held:
             yield from self._tell_call(held.call)
@@ -289,7 +289,7 @@ class ResponseWriter:
         yield from map(self._numbered, item.opened())
 
     def _close(self, status: str, *, is_whole: bool = False) -> Iterator[AnyEvent]:
-        """End the open item, if there is one. A call of which nobody said that it is whole is no call."""
+        """End the open item, if there is one. A call counts only if it is whole."""
         item, self._open, self._held = self._open, None, None
         if item is None:
             return
@@ -303,7 +303,7 @@ class ResponseWriter:
         self._output.append(item.item(status))
 
     def _lose(self, text: str) -> Iterator[AnyEvent]:
-        """What began as a call is text."""
+        """Give up the call that was held back or begun: it was text."""
         if self._held or isinstance(self._open, OpenCall):
             yield from self._close("incomplete")
         if text:

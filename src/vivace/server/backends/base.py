@@ -32,7 +32,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether this is the token of this user, who may name model files. Keys get what is listed."""
+        """Return whether this is the owner, who may name model files. Keys get what is listed."""
         return self.key == LOCAL.id
 
 
@@ -76,12 +76,12 @@ class Turn(Protocol):
 
     @property
     def place(self) -> Queued | None:
-        """Its place in the queue when it was accepted; None if it did not have to wait."""
+        """Return its place in the queue when it was accepted, or None if it did not have to wait."""
         ...
 
     @property
     def stored_response(self) -> "StoredResponse | None":
-        """What can be continued, from when the turn is over; None if it has no log here."""
+        """Return what can be continued, once the turn is over. None if it has no log here."""
         ...
 
     def outcomes(self, taker: Taker | None = None) -> AsyncIterator[Outcome]:
@@ -114,7 +114,7 @@ class Backend(Protocol):
         ...
 
     async def discover(self) -> None:
-        """Wait until all names are known, before one is refused that nobody serves."""
+        """Wait until all model names are known, so that none is refused too early."""
         ...
 
     def begin(

@@ -29,12 +29,12 @@ async def write_infill(turn: NativeTurn, model: LoadedModel) -> None:
     begun = time.perf_counter()
     infill = turn.request.infill
     assert infill is not None
-    process = await model.engine.up()
+    ready = await model.engines.up()
     window = GPU_WINDOW if model.is_on_gpu else CPU_WINDOW
     gap = gap_of(infill, window, model.infills.gaps(turn.caller.tenant), turn.request.stops)
     is_large = len(gap.prefix) + len(gap.behind or "") > LARGE_CHARS
     tokens = await asyncio.to_thread(_tokens, model, gap) if is_large else _tokens(model, gap)
-    check_room(len(tokens), process.ready.result().limit_tokens)
+    check_room(len(tokens), ready.limit_tokens)
     session = Session(tokens, turn.caller.tenant)
     session.source = model.infills.nearest(session)
     turn.work_in(session, follows=False)

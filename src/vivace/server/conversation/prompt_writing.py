@@ -107,7 +107,7 @@ async def _tokenized(
 
 
 async def _limit_tokens(model: LoadedModel) -> int:
-    return (await model.engine.up()).ready.result().limit_tokens
+    return (await model.engines.up()).limit_tokens
 
 
 async def _begin_shorter(

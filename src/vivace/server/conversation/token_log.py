@@ -45,6 +45,18 @@ class TokenLog(Sequence[int]):
     def since(self, start: int) -> list[int]:
         return self._tokens[start:].tolist()
 
+    def shared_with(self, other: "TokenLog") -> int:
+        """Return how many tokens both begin with. Slices are compared, at C speed."""
+        mine, theirs = self._tokens, other._tokens
+        low, high = 0, min(len(mine), len(theirs))
+        while low < high:
+            middle = (low + high + 1) // 2
+            if mine[low:middle] == theirs[low:middle]:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
     def between(self, start: int, end: int) -> bytes:
         """Return tokens in the form in which the store keeps them."""
         part = self._tokens[start:end]

@@ -1,7 +1,7 @@
 """Headers that every answer of the server has, for browsers.
 
 Owns the policy: nothing from elsewhere is loaded, no inline script runs, no other site may show us in a frame
-or read an answer. Does not own who may come in (`transport.auth`).
+or read an answer. Does not own who may come in (`transport.access.auth`).
 """
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -15,10 +15,10 @@ from vivace.errors import VivaceError
 from vivace.protocol.face_frames import HEAD_BYTES, Arrival, BadFrame, framed, length_of
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.server.faces.host_process import HostProcess
+from vivace.server.transport.access.auth import caller_of
+from vivace.server.transport.access.tickets import chosen_subprotocol
 from vivace.server.transport.answers import error_response
-from vivace.server.transport.auth import caller_of
 from vivace.server.transport.protocols import BLOCKED_S, WIRE, WebSocketProtocol
-from vivace.server.transport.tickets import chosen_subprotocol
 from vivace.server.turns.activity import Activity
 
 UNSUPPORTED, BROKEN, RESTARTING, TRY_AGAIN_LATER = 1003, 1011, 1012, 1013

@@ -3,7 +3,7 @@
 `vivace web` gets a ticket with the owner's token and opens `/enter?ticket=…`. The answer uses the ticket up
 and sets a cookie that scripts cannot read and that no other site can send. Only its hash is kept here. A
 session ends after 12 hours without use, and with the server. The cookie opens the faces' WebSocket and
-nothing else: no POST can be made with it. Does not own who may ask for a ticket (`transport.tickets`).
+nothing else: no POST can be made with it. Does not own who may ask for a ticket (`transport.access.tickets`).
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from vivace.server.faces.app_files import AppFiles
 from vivace.server.faces.same_user import is_same_user
-from vivace.server.transport.tickets import Tickets
+from vivace.server.transport.access.tickets import Tickets
 
 VALID_S = 12 * 3600.0  # since it was used last
 MAX_SESSIONS = 64

@@ -181,7 +181,7 @@ def _parent_node(connection: sqlite3.Connection, record: Record) -> int | None:
 
 
 def _moved(connection: sqlite3.Connection, record: Record, node: int, above: int | None) -> int | None:
-    """Return the node's new parent. The old one may be needed by nobody now."""
+    """Return the node's new parent. Note the old one for removal: nothing may need it now."""
     parent = _parent_node(connection, record)
     ancestors = connection.execute(f"{_CHAIN} SELECT node FROM chain", (parent,))
     assert node not in {ancestor for (ancestor,) in ancestors}, "a response cannot continue itself"

@@ -144,7 +144,7 @@ class Writer:
         return size >= self._checkpoint_at_bytes and (size >= MOST_WAL_BYTES or self._queue.empty())
 
     def _empty_log(self) -> None:
-        """Into the file, which waits for the disk. So after the answers, and best while nobody waits.
+        """Move the write-ahead log into the file. It waits for the disk, so answers are sent before it.
 
         Afterwards the disk has it all, and what was deleted is gone from it.
 

@@ -13,14 +13,14 @@ from vivace.server.faces.app_files import AppFiles
 from vivace.server.faces.hardening import Hardened
 from vivace.server.faces.relay import FaceRelay
 from vivace.server.faces.sessions import Entrance, Sessions
-from vivace.server.transport.about import About
+from vivace.server.transport.access.auth import FACES_PATH, Gate
+from vivace.server.transport.access.keys import Keys
+from vivace.server.transport.access.tickets import BROWSER_VALID_S, TicketRoute, Tickets
 from vivace.server.transport.answers import on_http_error, on_mistake, on_vivace_error
-from vivace.server.transport.auth import FACES_PATH, Gate
-from vivace.server.transport.chat_route import ChatRoute
-from vivace.server.transport.completion_route import CompletionRoute
-from vivace.server.transport.keys import Keys
-from vivace.server.transport.responses_route import ResponsesRoute
-from vivace.server.transport.tickets import BROWSER_VALID_S, TicketRoute, Tickets
+from vivace.server.transport.routes.about import About
+from vivace.server.transport.routes.chat import ChatRoute
+from vivace.server.transport.routes.completions import CompletionRoute
+from vivace.server.transport.routes.responses import ResponsesRoute
 from vivace.server.transport.websocket import SocketRoute
 
 

@@ -45,7 +45,7 @@ class HttpProtocol(H11Protocol):
             self._patience = None
 
     def _give_up(self) -> None:
-        """Close the connection. To whoever answers, the client has gone."""
+        """Close the connection. Its turns end as if the client had gone."""
         log.warning("a client took nothing for %.0f s; closing its connection", BLOCKED_S)
         self.transport.abort()
 

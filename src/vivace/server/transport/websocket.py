@@ -27,12 +27,12 @@ from vivace.protocol.shapes.refusal import INTERNAL, ErrorFrame, frame_of, mista
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
 from vivace.server.backends.base import Caller, Turn
-from vivace.server.transport.auth import caller_of
+from vivace.server.transport.access.auth import caller_of
+from vivace.server.transport.access.tickets import chosen_subprotocol
 from vivace.server.transport.lane_locks import Lane, LaneLocks, Place
 from vivace.server.transport.parsing import MessageParser
 from vivace.server.transport.protocols import BLOCKED_S, WIRE, WebSocketProtocol
 from vivace.server.transport.sse import note_gone
-from vivace.server.transport.tickets import chosen_subprotocol
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.service import TurnService
 from vivace.server.watch.turn_watch import Watch

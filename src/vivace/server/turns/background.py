@@ -2,7 +2,7 @@
 
 Owns those that run, and for a while those that have ended. Their events are stored with the response when it
 ends, so that they can be streamed again after a restart too. Does not own turns (`service`) or routes
-(`responses_route`).
+(`routes.responses`).
 """
 
 import asyncio

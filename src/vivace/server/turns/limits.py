@@ -54,7 +54,7 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RateRefused(Refusal):
-    """Too much for now; for ever if `retry_after_s` is None. Every answer carries the headers."""
+    """Refuse a request that is beyond a limit: for now, or always if `retry_after_s` is None."""
 
     def __init__(
         self, message: str, *, limit: str, retry_after_s: float | None, headers: dict[str, str]
@@ -67,7 +67,7 @@ class RateRefused(Refusal):
         self.headers = headers | retry_headers(retry_after_s)
 
 
-class Meter:
+class TokenBucket:
     """A token bucket that holds one minute's worth and refills evenly.
 
     Its whole state is one number: when it will be full again. What is consumed is counted in the seconds that
@@ -96,8 +96,8 @@ class _Account:
     """One key in one tier."""
 
     def __init__(self) -> None:
-        self.requests = Meter()
-        self.tokens = Meter()
+        self.requests = TokenBucket()
+        self.tokens = TokenBucket()
         self.open = 0  # reservations not settled
 
     def is_idle(self, now: float) -> bool:

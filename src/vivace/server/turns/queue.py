@@ -7,7 +7,8 @@ and an eighth of the places in the queue for those of keys that have none there:
 nor one busy key can lock the others out. Does not arbitrate between running turns: the engine's scheduler
 does.
 
-`Line` is the machine, without asyncio; `TurnQueue` and its `Ticket`s are the thin shell that lets tasks wait.
+`AdmissionQueue` is the machine, without asyncio; `TurnQueue` and `QueueTicket` are the thin shell that lets
+tasks wait.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ NEWEST_WEIGHT = 0.2  # of the last turn in the mean duration
 LEAST_RETRY_S = 1.0
 
 
-class Entry:
+class QueueEntry:
     """One turn in the queue."""
 
     def __init__(
@@ -45,13 +46,13 @@ class Entry:
         self.began_at = 0.0
 
 
-class Line:
+class AdmissionQueue:
     def __init__(self, max_running: int, max_waiting: int, clock: Callable[[], float]) -> None:
         assert max_running > 0, max_running
         self._max_running = max_running
         self._max_waiting = max_waiting
         self._clock = clock
-        self._waiting: dict[Tier, dict[str, deque[Entry]]] = {"realtime": {}, "background": {}}
+        self._waiting: dict[Tier, dict[str, deque[QueueEntry]]] = {"realtime": {}, "background": {}}
         self._waiting_count = 0
         self._running: dict[Tier, int] = {"realtime": 0, "background": 0}
         self._served: dict[Tier, FairCounters] = {"realtime": FairCounters(), "background": FairCounters()}
@@ -70,11 +71,11 @@ class Line:
         mean_s = FIRST_GUESS_S if self._mean_s is None else self._mean_s
         return position * mean_s / self._max_running
 
-    def enter(self, tier: Tier, key: str, tokens: float, on_change: Callable[[], None]) -> Entry:
+    def enter(self, tier: Tier, key: str, tokens: float, on_change: Callable[[], None]) -> QueueEntry:
         """Add an entry behind the others of its key; it may be admitted at once. Raises `RateRefused`."""
         self._refuse_if_full(tier, key)
         self._entered += 1
-        entry = Entry(self._entered, tier, key, max(tokens, 1.0), on_change)
+        entry = QueueEntry(self._entered, tier, key, max(tokens, 1.0), on_change)
         if key not in self._waiting[tier]:
             self._served[tier].join(key, self._waiting[tier])
             self._waiting[tier][key] = deque()
@@ -83,7 +84,7 @@ class Line:
         self._advance()
         return entry
 
-    def leave(self, entry: Entry, tokens: float | None = None) -> None:
+    def leave(self, entry: QueueEntry, tokens: float | None = None) -> None:
         """Free the entry's place or slot, once. `tokens`: what the turn really used, if that is known."""
         if entry.state == "waiting":
             self._remove(entry)
@@ -102,24 +103,24 @@ class Line:
             for served in self._served.values():
                 served.clear()
 
-    def order(self) -> list[Entry]:
+    def order(self) -> list[QueueEntry]:
         """Return who waits, in the order of admission if nobody else comes."""
         realtime, background = (self._fair_order(tier) for tier in ("realtime", "background"))
-        order, share = list[Entry](), self._share.copy()
+        order, share = list[QueueEntry](), self._share.copy()
         while realtime and background:
             is_background = share.is_other_due
             order.append((background if is_background else realtime).popleft())
             share.count(is_realtime=not is_background, is_other_waiting=True)
         return [*order, *realtime, *background]
 
-    def _fair_order(self, tier: Tier) -> deque[Entry]:
+    def _fair_order(self, tier: Tier) -> deque[QueueEntry]:
         """Return the entries of a tier as if the key served least were chosen again and again."""
         heap = [
             (self._served[tier][key], entries[0].number, 0, entries)
             for key, entries in self._waiting[tier].items()
         ]
         heapify(heap)
-        order = deque[Entry]()
+        order = deque[QueueEntry]()
         while heap:
             served, _, taken, entries = heap[0]
             order.append(entries[taken])
@@ -139,7 +140,7 @@ class Line:
                 entry.position = position
                 entry.on_change()
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> QueueEntry | None:
         if not self._waiting_count or not self._slots_left("realtime"):
             return None
         realtime, background = self._first("realtime"), self._first("background")
@@ -152,12 +153,12 @@ class Line:
         kept = self._max_running // KEPT if tier == "background" else 0
         return min(left, self._max_running - kept - self._running[tier])
 
-    def _first(self, tier: Tier) -> Entry | None:
+    def _first(self, tier: Tier) -> QueueEntry | None:
         heads = (entries[0] for entries in self._waiting[tier].values())
         served = self._served[tier]
         return min(heads, key=lambda entry: (served[entry.key], entry.number), default=None)
 
-    def _admit(self, entry: Entry) -> None:
+    def _admit(self, entry: QueueEntry) -> None:
         self._served[entry.tier].pick(entry.key, entry.tokens)
         self._remove(entry)
         self._share.count(
@@ -167,7 +168,7 @@ class Line:
         entry.state, entry.began_at = "running", self._clock()
         entry.on_change()
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: QueueEntry) -> None:
         tier, key = entry.tier, entry.key
         entries = self._waiting[tier][key]
         entries.remove(entry)
@@ -195,7 +196,7 @@ class Line:
         self._mean_s = mean_s + (duration_s - mean_s) * NEWEST_WEIGHT
 
 
-class Ticket:
+class QueueTicket:
     """A turn's place: wait until it is its turn, and leave however that ends.
 
     with queue.enter("realtime", key) as ticket:
@@ -205,8 +206,8 @@ class Ticket:
             ...  # begin
     """
 
-    def __init__(self, line: Line, entry: Entry, changed: asyncio.Event) -> None:
-        self._line = line
+    def __init__(self, queue: AdmissionQueue, entry: QueueEntry, changed: asyncio.Event) -> None:
+        self._queue = queue
         self._entry = entry
         self._changed = changed
 
@@ -218,7 +219,7 @@ class Ticket:
     def place(self) -> Queued | None:
         """Return the current place, or None if it does not wait."""
         position = self._entry.position
-        return Queued(position, self._line.estimate_s(position)) if position else None
+        return Queued(position, self._queue.estimate_s(position)) if position else None
 
     async def wait(self) -> AsyncIterator[Queued]:
         """Give the place now and whenever it changes. End when the turn may run or has left."""
@@ -233,7 +234,7 @@ class Ticket:
 
     def leave(self, tokens: float | None = None) -> None:
         """Free the place or the slot at once. Only the first call counts."""
-        self._line.leave(self._entry, tokens)
+        self._queue.leave(self._entry, tokens)
 
     def __enter__(self) -> Self:
         return self
@@ -249,15 +250,15 @@ class TurnQueue:
         max_waiting: int = MAX_WAITING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._line = Line(max_running, max_waiting, clock)
+        self._queue = AdmissionQueue(max_running, max_waiting, clock)
 
-    def enter(self, tier: Tier, key: str, tokens: float = 1.0) -> Ticket:
+    def enter(self, tier: Tier, key: str, tokens: float = 1.0) -> QueueTicket:
         """Join the queue, or raise `RateRefused` if it is full. `tokens`: about what the turn will use."""
         changed = asyncio.Event()
-        return Ticket(self._line, self._line.enter(tier, key, tokens, changed.set), changed)
+        return QueueTicket(self._queue, self._queue.enter(tier, key, tokens, changed.set), changed)
 
     def running(self, tier: Tier) -> int:
-        return self._line.running(tier)
+        return self._queue.running(tier)
 
     def waiting(self, tier: Tier) -> int:
-        return self._line.waiting(tier)
+        return self._queue.waiting(tier)

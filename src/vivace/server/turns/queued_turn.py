@@ -15,7 +15,7 @@ from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Backend, Caller, Taker, Turn, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.conversation.token_log import StoredResponse
-from vivace.server.turns.queue import Ticket
+from vivace.server.turns.queue import QueueTicket
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class QueuedTurn:
         request: ResponseCreate,
         response_id: str,
         caller: Caller,
-        ticket: Ticket,
+        ticket: QueueTicket,
         backend: Backend,
         hooks: TurnHooks,
     ) -> None:

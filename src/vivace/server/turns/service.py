@@ -22,9 +22,9 @@ from vivace.protocol.writing.writer import new_response_id
 from vivace.server.backends.base import Backend, Caller, Turn, TurnHooks
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.token_log import LogContents, StoredResponse
-from vivace.server.transport.keys import Keys
+from vivace.server.transport.access.keys import Keys
 from vivace.server.turns.limits import Limits, RateRefused, Reservation, estimate_tokens
-from vivace.server.turns.queue import Ticket, TurnQueue
+from vivace.server.turns.queue import QueueTicket, TurnQueue
 from vivace.server.turns.queued_turn import QueuedTurn
 from vivace.server.watch.turn_watch import TurnWatch, Watch
 
@@ -145,7 +145,7 @@ class TurnService:
         watch: TurnWatch,
         previous: StoredResponse | None,
         reservation: Reservation,
-        ticket: Ticket,
+        ticket: QueueTicket,
     ) -> Turn:
         """Begin the turn, or let it wait. Hold the response that it continues until it is over."""
 

@@ -33,7 +33,7 @@ class History:
             self._before = now
 
     async def run(self) -> None:
-        """Sample for ever."""
+        """Sample until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             self.sample()

@@ -12,7 +12,7 @@ INTERVAL_S = 0.1
 
 
 async def measure_loop_lag(metrics: Metrics, interval_s: float = INTERVAL_S) -> None:
-    """Measure for ever. uvloop's own clock stands still within a step, so it is not used."""
+    """Measure until cancelled. uvloop's own clock stands still within a step, so it is not used."""
     while True:
         due = time.perf_counter() + interval_s
         await asyncio.sleep(interval_s)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vivace import __version__
 from vivace.protocol.shapes.status import EngineStatus
-from vivace.server.watch.metrics_text import Page
+from vivace.server.watch.metrics_text import MetricsPage
 from vivace.server.watch.turn_meter import OTHER, SHORT_S, TurnFamilies, TurnMeter, TurnSeries
 
 MAX_MODELS, MAX_UPSTREAMS = 32, 16  # with series of their own
@@ -21,7 +21,7 @@ TIERS = ("realtime", "background")
 LAG_WINDOW_S = 10.0
 
 
-class Names:
+class LabelValues:
     """A bounded set of label values that clients may choose. Every value beyond the bound is `other`."""
 
     def __init__(self, limit: int) -> None:
@@ -53,11 +53,11 @@ class Totals:
 class Metrics:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._models, self._upstreams = Names(MAX_MODELS), Names(MAX_UPSTREAMS)
+        self._models, self._upstreams = LabelValues(MAX_MODELS), LabelValues(MAX_UPSTREAMS)
         self._turns: dict[tuple[str, str], TurnSeries] = {}
         self._worst_lag_s = [0.0, 0.0]  # in this window, in the one before
         self._window_began = clock()
-        self.page = page = Page("vivace:")
+        self.page = page = MetricsPage("vivace:")
         self._turn_families = TurnFamilies(page)
         page.gauge("build_info", "Always 1; the version is in the label.", "version").at(
             __version__
@@ -69,6 +69,9 @@ class Metrics:
         self._is_up = page.gauge("engine_up", "1 if the engine is ready to answer.", "model_name")
         self._sessions = page.gauge("engine_sessions", "Sessions that the engine knows.", "model_name")
         self._parked = page.gauge("kv_parked_bytes", "KV of idle sessions on disk.", "model_name")
+        self._parked_memory = page.gauge(
+            "kv_parked_memory_bytes", "KV of idle sessions in host memory, for a GPU.", "model_name"
+        )
         self._prefilled = page.counter(
             "engine_prefilled_tokens_total",
             "Tokens prefilled since the engine's start, typed-ahead text included.",
@@ -170,7 +173,7 @@ class Metrics:
         self._move_window()
         self._lag_worst.value = max(self._worst_lag_s)
         for family in (
-            *(self._kv_used, self._is_up, self._sessions, self._parked),
+            *(self._kv_used, self._is_up, self._sessions, self._parked, self._parked_memory),
             *(self._prefilled, self._generated),
         ):
             family.forget()
@@ -186,6 +189,7 @@ class Metrics:
         self._kv_used.at(model).value = engine.kv_tokens / engine.kv_cells
         self._sessions.at(model).value = engine.sessions
         self._parked.at(model).value = engine.parked_bytes
+        self._parked_memory.at(model).value = engine.parked_memory_bytes
         self._prefilled.at(model).value = engine.tokens_prefilled
         self._generated.at(model).value = engine.tokens_generated
 

@@ -71,7 +71,7 @@ class Histogram:
         yield f"{self._tails[1]} {upto[-1]}"
 
 
-class Family(Generic[S]):
+class MetricFamily(Generic[S]):
     """All series of one metric name."""
 
     def __init__(
@@ -112,32 +112,34 @@ class Family(Generic[S]):
             yield from series.lines()
 
 
-class Page:
+class MetricsPage:
     """The content of `GET /metrics`."""
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
-        self.families: list[Family[Number] | Family[Histogram]] = []
+        self.families: list[MetricFamily[Number] | MetricFamily[Histogram]] = []
 
-    def counter(self, name: str, help: str, *labels: str) -> Family[Number]:
-        return self._add(Family(self._prefix + name, "counter", help, labels, Number))
+    def counter(self, name: str, help: str, *labels: str) -> MetricFamily[Number]:
+        return self._add(MetricFamily(self._prefix + name, "counter", help, labels, Number))
 
-    def gauge(self, name: str, help: str, *labels: str) -> Family[Number]:
-        return self._add(Family(self._prefix + name, "gauge", help, labels, Number))
+    def gauge(self, name: str, help: str, *labels: str) -> MetricFamily[Number]:
+        return self._add(MetricFamily(self._prefix + name, "gauge", help, labels, Number))
 
-    def histogram(self, name: str, help: str, bounds: Sequence[float], *labels: str) -> Family[Histogram]:
+    def histogram(
+        self, name: str, help: str, bounds: Sequence[float], *labels: str
+    ) -> MetricFamily[Histogram]:
         assert list(bounds) == sorted(set(bounds)), name
 
         def make(name: str, labels: str) -> Histogram:
             return Histogram(name, labels, bounds)
 
-        return self._add(Family(self._prefix + name, "histogram", help, labels, make))
+        return self._add(MetricFamily(self._prefix + name, "histogram", help, labels, make))
 
     def render(self) -> bytes:
         lines = [line for family in self.families for line in family.lines()]
         return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
-    def _add(self, family: "Family[S]") -> "Family[S]":
+    def _add(self, family: "MetricFamily[S]") -> "MetricFamily[S]":
         assert all(family.name != other.name for other in self.families), family.name
         self.families.append(family)  # type: ignore[arg-type]
         return family

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from vivace.protocol.shapes.outcomes import Broken, Ended, Terminal
-from vivace.server.watch.metrics_text import Page
+from vivace.server.watch.metrics_text import MetricsPage
 
 OTHER = "other"
 TURN_LABELS = ("model_name", "tier")
@@ -42,13 +42,13 @@ TOKENS = [mantissa * 10.0**power for power in range(5) for mantissa in (1, 2, 5)
 class TurnFamilies:
     """All metrics of turns."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: MetricsPage) -> None:
         self._add_times(page, *TURN_LABELS)
         self._add_tokens(page, *TURN_LABELS)
         self._add_ends(page, *TURN_LABELS)
         self._codes: set[str] = set()
 
-    def _add_times(self, page: Page, *by: str) -> None:
+    def _add_times(self, page: MetricsPage, *by: str) -> None:
         """Add how many turns run and wait, and how long each part of a turn takes."""
         self.running = page.gauge("num_requests_running", "Turns that an engine or upstream works on.", *by)
         self.waiting = page.gauge("num_requests_waiting", "Turns that were accepted and have not begun.", *by)
@@ -95,7 +95,7 @@ class TurnFamilies:
             *by,
         )
 
-    def _add_tokens(self, page: Page, *by: str) -> None:
+    def _add_tokens(self, page: MetricsPage, *by: str) -> None:
         """Add tokens: prompts and answers, those found in the KV, and drafts."""
         self.prompt_size = page.histogram(
             "request_prompt_tokens", "Prompt tokens of a turn, cached ones too.", TOKENS, *by
@@ -129,7 +129,7 @@ class TurnFamilies:
             *by,
         )
 
-    def _add_ends(self, page: Page, *by: str) -> None:
+    def _add_ends(self, page: MetricsPage, *by: str) -> None:
         """Add how turns end, and how soon after an abort."""
         self.success = page.counter(
             "request_success_total",

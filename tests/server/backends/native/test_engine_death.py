@@ -120,7 +120,7 @@ async def test_kill_9_under_a_real_model(smol_served: Settings, smol_address: Se
     """
     begun = {"role": "assistant", "status": "in_progress", "content": "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,"}
     counting = [{"role": "user", "content": "Count to 100."}, begun]
-    request = {"input": counting, "max_output_tokens": 40}
+    request = {"input": counting, "max_output_tokens": 20}
     async with ResponsesClient(smol_address) as client:
         wanted = await client.complete(request)
         pid = status_of(smol_served).engine.pid

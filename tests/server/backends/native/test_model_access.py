@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.server.serving import fetch, script, status_of, until_ready
-from vivace.cli.commands.keys import keys as command
+from vivace.cli.server.keys import keys as command
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.families import tokenizers
@@ -107,7 +107,6 @@ def spoken(family: str, pieces: Sequence[str | int]) -> list[int]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(deadline=None, max_examples=300)
 @given(
     pieces=st.lists(st.sampled_from(PHRASES) | st.integers(0, 30) | st.sampled_from("é<a"), max_size=9),
     chance=st.randoms(),

@@ -60,6 +60,6 @@ async def test_an_engine_that_cannot_park_in_time_is_ended(
         await talker.complete(input=chat(1))
         engine = inside.native._pool.latest
         assert engine is not None
-        process = engine.engine.process._process  # type: ignore[union-attr]
+        process = engine.engines.processes[0]._process
         assert process is not None
     assert process.returncode is not None

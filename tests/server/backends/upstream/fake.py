@@ -16,7 +16,8 @@ from typing import Any
 from vivace.protocol.shapes.events import CustomToolCall, FunctionCall, Terminal
 from vivace.protocol.shapes.items import InputItem
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, ReasoningDelta, TextDelta
-from vivace.protocol.shapes.requests import ResponseCreate, parse_create
+from vivace.protocol.shapes.parsing import parse_create
+from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
 from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
 from vivace.server.backends.upstream.backend import UpstreamBackend

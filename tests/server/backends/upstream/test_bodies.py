@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from vivace.protocol.shapes.items import InputItem
-from vivace.protocol.shapes.requests import parse_create
+from vivace.protocol.shapes.parsing import parse_create
 from vivace.server.backends.upstream.dialects import chat_body, responses_body
 from vivace.server.backends.upstream.dialects.items import NO_OUTPUT, conversation
 from vivace.server.backends.upstream.dialects.tools import toolbox

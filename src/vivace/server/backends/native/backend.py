@@ -21,7 +21,6 @@ from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, pr
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
 from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
-from vivace.server.backends.native.engine_process import EngineProcess
 from vivace.server.backends.native.loaded_model import LoadedModel, find_model, present_models
 from vivace.server.backends.native.model_pool import ModelPool
 from vivace.server.backends.native.submission import End, Submission, early, reason_it_is_complete
@@ -55,11 +54,11 @@ class NativeBackend:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model of the settings, or else the one used last, would answer now."""
+        """Return whether the model of the settings, or else the one used last, would answer now."""
         loaded = self._pool.get(self._settings.model) or self._pool.latest
         if loaded is None:  # an engine is not waited for where another server answers
             return self._settings.is_elsewhere(self._settings.model)
-        return loaded.engine.is_ready
+        return loaded.engines.is_ready
 
     def models(self) -> list[str]:
         """Return the models on this machine, the default first."""
@@ -115,27 +114,31 @@ class NativeBackend:
 
     async def status(self) -> EngineStatus:
         loaded = self._pool.latest
-        link = loaded.engine if loaded else None
-        ready = link.process.ready.result() if link and link.process else None
-        stats = await link.stats() if link else None
+        processes = loaded.engines.processes if loaded else []
+        ready = processes[0].ready.result() if processes else None
+        stats = await loaded.engines.stats() if loaded else []
         return EngineStatus(
             model=loaded.name if loaded else self._settings.model,
-            is_ready=loaded.engine.is_ready if loaded else self.is_ready,
+            is_ready=loaded.engines.is_ready if loaded else self.is_ready,
             pid=ready.pid if ready else None,
             threads=ready.threads if ready else 0,
             load_ms=ready.load_ms if ready else 0.0,
-            turns=stats.turns if stats else 0,
-            sessions=stats.sessions if stats else 0,
-            kv_tokens=stats.kv_tokens if stats else 0,
-            kv_cells=stats.kv_cells if stats else 0,
+            turns=sum(each.turns for each in stats),
+            sessions=sum(each.sessions for each in stats),
+            kv_tokens=sum(each.kv_tokens for each in stats),
+            kv_cells=sum(each.kv_cells for each in stats),
             session_tokens=ready.limit_tokens if ready else 0,
             trained_tokens=ready.trained_tokens if ready else 0,
-            parked_bytes=stats.parked_bytes if stats else 0,
-            tokens_prefilled=stats.tokens_prefilled if stats else 0,
-            tokens_generated=stats.tokens_generated if stats else 0,
+            parked_bytes=max((each.parked_bytes for each in stats), default=0),  # they share a folder
+            parked_memory_bytes=sum(each.parked_memory_bytes for each in stats),
+            tokens_prefilled=sum(each.tokens_prefilled for each in stats),
+            tokens_generated=sum(each.tokens_generated for each in stats),
             device=ready.device if ready else "cpu",
             why_no_gpu=ready.why_no_gpu if ready else "",
+            place=ready.place if ready else "",
             loaded=self._pool.names,
+            engines=[each.ready.result().pid for each in processes],
+            places=[each.ready.result().place for each in processes],
         )
 
     def _check_model(self, name: str, caller: Caller) -> None:
@@ -154,7 +157,7 @@ class NativeBackend:
     async def _load_default(self) -> None:
         try:
             async with self._pool.hold(self._settings.model) as model:
-                await model.engine.up()
+                await model.engines.up()
         except VivaceError as error:
             log.warning("%s is not loaded: %s", self._settings.model, error.message)
 
@@ -167,17 +170,8 @@ class NativeBackend:
                     if turn.request.infill
                     else write_prompt(turn, model, self._library)
                 )
-                while not turn.is_over:
-                    process = await model.engine.up()
-                    if turn.interrupted:  # and whoever waited on the way here has not passed it on
-                        return
-                    turn.pass_thinking()
-                    submission = Submission(turn, model, process)
-                    submission.begin()
-                    end = await submission.end
-                    if turn.request.infill:
-                        model.end_infill(submission.session, process)
-                    self._conclude(turn, model, process, end)
+                while not turn.is_over and await self._submit(turn, model):
+                    pass
         except VivaceError as error:
             turn.fail(error)
         except Exception:
@@ -185,12 +179,27 @@ class NativeBackend:
             if not turn.is_over:
                 turn.fail(mistake())
 
+    async def _submit(self, turn: NativeTurn, model: LoadedModel) -> bool:
+        """Give the turn to an engine, and conclude it. Return False if it was interrupted before that."""
+        assert turn.session is not None, "its prompt comes first"
+        async with model.seat(turn.session, turn.request.tier) as seat:
+            if turn.interrupted:  # and whoever waited on the way here has not passed it on
+                return False
+            turn.pass_thinking()
+            submission = Submission(turn, model, seat)
+            submission.begin()
+            end = await submission.end
+        if turn.request.infill:
+            model.end_infill(submission.session)
+        self._conclude(turn, model, end)
+        return True
+
     def _cleanup(self, turn: NativeTurn) -> None:
         del self._turns[turn]
         if not turn.is_over:  # cancelled, perhaps before its first step
             self._end(turn, early(turn, "interrupted"))
 
-    def _conclude(self, turn: NativeTurn, model: LoadedModel, process: EngineProcess, end: End) -> None:
+    def _conclude(self, turn: NativeTurn, model: LoadedModel, end: End) -> None:
         """End the turn, or leave it to be submitted again."""
         assert turn.session is not None
         turn.leave_engine()
@@ -199,7 +208,7 @@ class NativeBackend:
         elif isinstance(end, Finished):
             self._end(turn, end)
         elif isinstance(end, Failed):
-            model.close_session(turn.session, process)  # how much of the log it has taken is not known
+            model.close_session(turn.session)  # how much of the log it has taken is not known
             turn.fail(RequestRefused(end.message, code=end.code))
         else:
             self._on_engine_death(turn, model)

@@ -39,6 +39,7 @@ class EngineSupervisor:
         self._deaths: deque[float] = deque(maxlen=8)
         self._failed_at = 0.0
         self._current: EngineProcess | None = None
+        self.last_stats: StatsReply | None = None  # of the process that is up
         self._is_closing = False
         self._responsive = asyncio.Event()  # the engine owes no answer, or there is none that could
         self._responsive.set()
@@ -48,12 +49,12 @@ class EngineSupervisor:
 
     @property
     def process(self) -> EngineProcess | None:
-        """The engine process that is up and has said Ready, if one is."""
+        """Return the engine process that has said `Ready`, or None."""
         return self._current
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request would be answered now."""
+        """Return whether a request would be answered now."""
         return self._current is not None and self._responsive.is_set()
 
     async def up(self) -> EngineProcess:
@@ -130,13 +131,15 @@ class EngineSupervisor:
                         process.kill()
                         return
                     self._responsive.set()
+                if not answer.cancelled() and not answer.exception():
+                    self.last_stats = answer.result()
             finally:
                 answer.cancel()
             await asyncio.sleep(BEAT_S)
 
     def _on_death(self) -> None:
         """Start another process. Called before the turns learn of the death, so that they wait for it."""
-        dead, self._current = self._current, None
+        dead, self._current, self.last_stats = self._current, None, None
         self._responsive.set()  # whoever waits for its answer waits for the next one now
         self._deaths.append(time.monotonic())
         log.error("the engine died; starting another")

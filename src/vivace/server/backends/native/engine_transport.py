@@ -26,7 +26,7 @@ class EngineTransport(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection has ended, from whichever side; `on_closed` is called once when it does."""
+        """Return whether either side has ended the connection. `on_closed` is called once when it ends."""
         ...
 
     def send(self, frame: ToEngine) -> None:

@@ -1,4 +1,4 @@
-"""One loaded model: its engine, its tokenizer and family, and which sessions its engine has open.
+"""One loaded model: its engines, its tokenizer and family, and which sessions they have open.
 
 Owns how a model's name becomes a file, and the frames that open, park and close sessions. Does not own which
 models are loaded (`model_pool`), processes (`engine_supervisor`) or turns.
@@ -6,10 +6,11 @@ models are loaded (`model_pool`), processes (`engine_supervisor`) or turns.
 
 import asyncio
 from collections import OrderedDict
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from vivace.config import Settings
-from vivace.engine.wire.frames import Close, Fork, Open, Park
+from vivace.engine.wire.frames import Close, Fork, Open, Park, Tier
 from vivace.engine.wire.job import compute_alike, make_job
 from vivace.errors import UsageError
 from vivace.models import store
@@ -19,8 +20,8 @@ from vivace.models.families.choose import family_for
 from vivace.models.families.infill import InfillTokens, infill_tokens
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
 from vivace.protocol.shapes.refusal import Refusal, model_not_found
+from vivace.server.backends.native.engine_group import EngineGroup, Seat
 from vivace.server.backends.native.engine_process import EngineProcess
-from vivace.server.backends.native.engine_supervisor import EngineSupervisor
 from vivace.server.backends.native.infill_sessions import InfillSessions
 from vivace.server.backends.native.output_decoder import TokenTexts
 from vivace.server.conversation.token_log import Session
@@ -64,18 +65,24 @@ class LoadedModel:
     def __init__(self, settings: Settings, name: str, metrics: Metrics) -> None:
         self.name = name
         self._path = find_model(settings, name)
-        self.engine = EngineSupervisor(make_job(settings, name, self._path), metrics.engine_restarted)
+        job = make_job(settings, name, self._path)
+        self.engines = EngineGroup(job, settings, metrics.engine_restarted)
         self._open: OrderedDict[str, Session] = OrderedDict()
         self.infills = InfillSessions()
         self.infill_tokens: InfillTokens | None = None  # None: it cannot fill gaps
 
     def is_outdated(self, settings: Settings) -> bool:
-        """Whether an engine started now would load other weights, or compute with them in another way."""
-        return not compute_alike(self.engine.job, make_job(settings, self.name, self._path))
+        """Return whether an engine started now would load other weights, or compute in another way."""
+        return not compute_alike(self.engines.job, make_job(settings, self.name, self._path))
 
     @property
     def is_on_gpu(self) -> bool:
-        return self.engine.process is not None and self.engine.process.ready.result().device != "cpu"
+        return any(process.ready.result().device != "cpu" for process in self.engines.processes)
+
+    def seat(self, session: Session, tier: Tier) -> AbstractAsyncContextManager[Seat]:
+        """Give an engine for a turn of this session: where its KV is, or that of what it begins with."""
+        near = [other for other in self._open.values() if other.tenant == session.tenant]
+        return self.engines.seat(session, tier, near)
 
     async def load(self) -> None:
         """Load tokenizer and family. The engine process loads its model at the same time."""
@@ -100,31 +107,32 @@ class LoadedModel:
             session.open_in, session.sent_tokens = process, length
             self._park_oldest(process)
 
-    def close_session(self, session: Session, process: EngineProcess) -> None:
+    def close_session(self, session: Session) -> None:
         """Let the engine forget a session; its log stays with us."""
         self._open.pop(session.name, None)
-        if session.open_in is process:
-            process.send(Close(session.name))
+        if isinstance(session.open_in, EngineProcess):
+            session.open_in.send(Close(session.name))
         session.open_in = None
 
-    def end_infill(self, session: Session, process: EngineProcess) -> None:
+    def end_infill(self, session: Session) -> None:
         """Keep the session of a completion for the next one, and close those that nobody will need."""
         for outdated in self.infills.outdated(session):
-            self.close_session(outdated, process)
+            self.close_session(outdated)
 
     async def close(self) -> None:
-        """End the engine, which parks its sessions first."""
-        await self.engine.close(PARKING_S)
+        """End the engines, which park their sessions first."""
+        await self.engines.close(PARKING_S)
 
     def _park_oldest(self, process: EngineProcess) -> None:
         """Put the KV of sessions beyond the limit on disk, from where their next turn has it."""
-        idle = [
-            session for session in self._open.values() if not session.is_busy
-        ]  # least recently used first
-        for session in idle[: max(0, len(self._open) - MAX_OPEN_SESSIONS)]:
-            if session.open_in is process:
-                process.send(Park(session.name))
-            self.close_session(session, process)
+        for session in [each for each in self._open.values() if each.open_in not in self.engines.processes]:
+            if not session.is_busy:  # its engine is gone, and its KV with it
+                self.close_session(session)
+        there = [session for session in self._open.values() if session.open_in is process]
+        idle = [session for session in there if not session.is_busy]  # least recently used first
+        for session in idle[: max(0, len(there) - MAX_OPEN_SESSIONS)]:
+            process.send(Park(session.name))
+            self.close_session(session)
 
 
 def _can_fork(session: Session, process: EngineProcess, *, is_whole: bool) -> bool:

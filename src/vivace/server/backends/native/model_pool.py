@@ -73,7 +73,7 @@ class ModelPool:
         try:
             await loaded.load()
         except BaseException:
-            await loaded.engine.close()
+            await loaded.engines.close()
             raise
         self._loaded[name] = loaded
         return loaded
@@ -93,7 +93,7 @@ class ModelPool:
         models = self._loaded.values()
         if len(models) >= self._settings.max_models or any(model.is_on_gpu for model in models):
             return False
-        paths = [model.engine.job.path for model in models]
+        paths = [model.engines.job.path for model in models for _ in model.engines]
         limit_bytes = int(self._settings.models_gib * 2**30)
         return fits_beside(path, paths, self._settings.context_tokens, limit_bytes)
 

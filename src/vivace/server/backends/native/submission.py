@@ -22,7 +22,8 @@ from vivace.engine.wire.frames import (
     Tokens,
     Waterfall,
 )
-from vivace.server.backends.native.engine_process import EngineProcess, TurnFrame
+from vivace.server.backends.native.engine_group import Seat
+from vivace.server.backends.native.engine_process import TurnFrame
 from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.turn import NativeTurn
 
@@ -34,13 +35,13 @@ End = Finished | Failed | None  # of a turn on an engine; None: the engine died
 
 
 class Submission:
-    def __init__(self, turn: NativeTurn, model: LoadedModel, process: EngineProcess) -> None:
+    def __init__(self, turn: NativeTurn, model: LoadedModel, seat: Seat) -> None:
         assert turn.session is not None, "its prompt comes first"
         self.end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._turn = turn
         self.session = turn.session
         self._model = model
-        self._process = process
+        self._engine, self._process = seat
         self._is_given_up = False
 
     def begin(self) -> None:
@@ -62,7 +63,7 @@ class Submission:
             try:
                 is_stopped = self._turn.add_tokens(frame.tokens, frame.logprobs)
             except Exception as error:  # noqa: BLE001 - the turn fails by it
-                self._model.close_session(self.session, self._process)  # which ends the turn there
+                self._model.close_session(self.session)  # which ends the turn there
                 self.end.set_exception(error)
                 return
             if is_stopped:  # the engine saw it too, or died before
@@ -73,7 +74,7 @@ class Submission:
 
     def _interrupt(self) -> None:
         self._process.send(Interrupt(self._turn.id))
-        if self._model.engine.is_ready:
+        if self._engine.is_ready:
             asyncio.get_running_loop().call_later(INTERRUPT_S, self._give_up)
         else:
             self._give_up()
@@ -94,7 +95,7 @@ class Submission:
         if isinstance(frame, Finished):
             self._process.send(Rewind(session.name, len(session.log)))
         elif isinstance(frame, Failed):
-            self._model.close_session(session, self._process)
+            self._model.close_session(session)
         session.release(self)
 
 

@@ -54,12 +54,12 @@ class Connection:
         return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     def is_usable(self, keep_s: float) -> bool:
-        """For another request: it is not old, and the other side has not closed it or said why it will."""
+        """Return whether it can take another request: it is not old, and the upstream has not closed it."""
         is_open = not self._writer.transport.is_closing() and not self._reader.at_eof()
         return is_open and not self._reader.unread_bytes and time.monotonic() - self._rested_at < keep_s
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes) -> None:
-        """A request. That it could not be sent whole is no error yet: the answer may say why."""
+        """Send a request. If it could not be sent whole, raise only if no answer can say why."""
         self.has_heard = False
         head = self._http.send(h11.Request(method=method, target=target, headers=list(headers)))
         end = [self._http.send(event) for event in (h11.Data(data=body), h11.EndOfMessage())]
@@ -71,7 +71,7 @@ class Connection:
                 raise
 
     async def head(self) -> h11.Response:
-        """Status and headers. `OSError` or `h11.RemoteProtocolError` if none come."""
+        """Return status and headers. Raise `OSError` or `h11.RemoteProtocolError` if none come."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Response):
@@ -80,7 +80,7 @@ class Connection:
                 raise ConnectionResetError("closed without an answer")
 
     async def body(self) -> bytes:
-        """More of the body, all that is there; b"" at its end."""
+        """Return all of the body that has come since the last call, or b"" at its end."""
         parts: list[bytes] = []
         while self._http.their_state is h11.SEND_BODY:
             try:
@@ -98,7 +98,7 @@ class Connection:
         return b"".join(parts)
 
     def rest(self) -> bool:
-        """Whether it can take another request: the answer is whole, and neither side wants to close."""
+        """Return whether it can take another request: the answer is whole, and neither side closes."""
         is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
         if (
             not is_done or self._http.trailing_data[0]

@@ -66,11 +66,11 @@ class Problems:
         return self._problem("upstream_timeout", f"did not {waited_for} within {seconds:g} s.", hint)
 
     def broken(self, what: str) -> UpstreamProblem:
-        """The upstream broke the protocol, or went away in the middle."""
+        """Return the error of an upstream that broke the protocol, or went away in the middle."""
         return self._problem("upstream_error", what)
 
     def status(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamProblem:
-        """The upstream answered with a status that is not 200."""
+        """Return the error of an upstream that answered with a status other than 200."""
         code, words = _read(body)
         if status == 401:  # what it says may hold a part of the key
             return self._problem("upstream_auth", "does not take our key.", self._key_hint())
@@ -91,7 +91,7 @@ class Problems:
         return self._problem(known, f"refused with status {status}. {self._quoted(words)}")
 
     def reported(self, error: Any) -> UpstreamProblem:
-        """An error inside an answer that began well."""
+        """Return the error that an upstream reports inside of an answer that began well."""
         code, words = _code_and_words(error)
         if code in ("429", "rate_limit_error"):
             return self._busy({}, words)

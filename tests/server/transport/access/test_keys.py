@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from vivace.cli.commands.keys import keys as command
+from vivace.cli.server.keys import keys as command
 from vivace.config import load_settings
 from vivace.errors import UsageError
 from vivace.server.store.base import Key
 from vivace.server.store.problems import StoreUnavailable
 from vivace.server.store.sqlite import SqliteStore
-from vivace.server.transport.keys import MAX_REMEMBERED, REMEMBER_S, Keys, add_key, hash_of, remove_key
+from vivace.server.transport.access.keys import MAX_REMEMBERED, REMEMBER_S, Keys, add_key, hash_of, remove_key
 from vivace.server.turns.limits import Allowance
 
 

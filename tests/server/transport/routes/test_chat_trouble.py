@@ -9,7 +9,7 @@ import pytest
 from openai import APIError, BadRequestError, InternalServerError, OpenAI
 
 from tests.server.serving import HANG_S, send, until
-from tests.server.transport.chat_stage import CALL, STOP, Stage, Wait, staged
+from tests.server.transport.routes.chat_stage import CALL, STOP, Stage, Wait, staged
 from vivace.client.warm import ServerAddress
 from vivace.errors import StartError
 from vivace.protocol.shapes.outcomes import Broken, CallDone, Queued, Started, TextDelta

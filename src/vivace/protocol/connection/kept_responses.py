@@ -10,10 +10,10 @@ themselves.
 from collections import Counter
 
 from vivace.protocol.connection.actions import Forget
-from vivace.protocol.connection.lanes import Kept, Running, continues
+from vivace.protocol.connection.lanes import LatestResponse, RunningTurn, continues
 
 
-class Memory:
+class KeptResponses:
     def __init__(self) -> None:
         self._needed: Counter[str] = Counter()
         self._given_up: set[str] = set()  # and still needed
@@ -36,24 +36,26 @@ class Memory:
         self._given_up.discard(response_id)
         return [Forget(response_id)]
 
-    def completed(self, turn: Running) -> list[Forget]:
+    def completed(self, turn: RunningTurn) -> list[Forget]:
         """Note that the turn is over and can be continued."""
-        kept = Kept(turn.response_id, turn.request.is_stored)
+        kept = LatestResponse(turn.response_id, turn.request.is_stored)
         if turn.request.is_provisional:
             return self._give_up(kept)
         before, turn.lane.latest = turn.lane.latest, kept
         return self._give_up(before) if before else []
 
-    def failed(self, turn: Running) -> list[Forget]:
+    def failed(self, turn: RunningTurn) -> list[Forget]:
         """Give up a response that was refused or failed, and what it named in its own lane."""
-        forgotten = self._give_up(Kept(turn.response_id, turn.request.is_stored)) if turn.writer else []
+        forgotten = (
+            self._give_up(LatestResponse(turn.response_id, turn.request.is_stored)) if turn.writer else []
+        )
         latest = turn.lane.latest
         if latest and continues(turn.request, latest.response_id):
             turn.lane.latest = None
             forgotten += self._forget(latest.response_id)
         return forgotten
 
-    def _give_up(self, kept: Kept) -> list[Forget]:
+    def _give_up(self, kept: LatestResponse) -> list[Forget]:
         return [] if kept.is_stored else self._forget(kept.response_id)
 
     def _forget(self, response_id: str) -> list[Forget]:

@@ -16,8 +16,8 @@ from tests.server.talking import Talker
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.server.backends.base import Caller
-from vivace.server.transport.keys import REMEMBER_S, add_key, remove_key
-from vivace.server.transport.tickets import MAX_PER_KEY, MAX_TICKETS, VALID_S, Tickets, ticket_in
+from vivace.server.transport.access.keys import REMEMBER_S, add_key, remove_key
+from vivace.server.transport.access.tickets import MAX_PER_KEY, MAX_TICKETS, VALID_S, Tickets, ticket_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -116,7 +116,7 @@ async def test_a_socket_belongs_to_the_key_that_asked(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its turns are the key's, and a ticket of a removed key opens nothing."""
-    monkeypatch.setattr("vivace.server.transport.keys.REMEMBER_S", 0.0)
+    monkeypatch.setattr("vivace.server.transport.access.keys.REMEMBER_S", 0.0)
     assert REMEMBER_S == 3.0
     key, secret = await add_key(inside.store, "page")
     address = msgspec.structs.replace(inside.address, token=secret)

@@ -22,9 +22,9 @@ from vivace.protocol.shapes.refusal import Refusal
 from vivace.server.backends.base import Caller
 from vivace.server.faces.same_user import is_same_user
 from vivace.server.faces.sessions import Sessions
+from vivace.server.transport.access.keys import Keys, hash_of
+from vivace.server.transport.access.tickets import Tickets, ticket_in
 from vivace.server.transport.answers import error_response
-from vivace.server.transport.keys import Keys, hash_of
-from vivace.server.transport.tickets import Tickets, ticket_in
 
 OPEN_PATHS = ("/healthz", "/readyz", "/", "/enter")  # the last two hold no secret without a session
 OPEN_BELOW = "/app/"

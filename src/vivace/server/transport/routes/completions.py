@@ -1,7 +1,7 @@
 """`POST /v1/completions` and `POST /infill`: text between a prefix and a suffix, for editors.
 
 Owns which words go with which of the two routes. Streaming, waiting and errors are those of chat completions
-(`chat_route`). Does not own the prompt (`conversation/infill_prompt.py`).
+(`routes.chat`). Does not own the prompt (`conversation/infill_prompt.py`).
 """
 
 import time
@@ -16,10 +16,10 @@ from vivace.protocol.completions.writer import CompletionWriter
 from vivace.protocol.shapes.outcomes import Outcome, TextDelta
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.server.backends.base import Turn
+from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.answers import json_response
-from vivace.server.transport.auth import caller_of
-from vivace.server.transport.chat_route import BEAT_S, PATIENCE_S, Begin, ChatStream, drained
 from vivace.server.transport.parsing import parsed
+from vivace.server.transport.routes.chat import BEAT_S, PATIENCE_S, Begin, ChatStream, drained
 from vivace.server.transport.sse import interrupted_when_gone, read_body
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.service import Admitted

@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from vivace.errors import RequestRefused
 from vivace.protocol.shapes.events import AnyEvent, ResponseFailed, Terminal
+from vivace.protocol.shapes.parsing import parse_create
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import parse_create
 from vivace.server.backends.base import Caller, Turn
 from vivace.server.store.base import Record
+from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.answers import error_response, json_response
-from vivace.server.transport.auth import caller_of
 from vivace.server.transport.parsing import parsed
 from vivace.server.transport.sse import (
     FAILED_STATUS,

@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.server.serving import LONG, fetch, script, send, sse_events
-from tests.server.transport.sdk_types import problems_of_event, problems_of_items, problems_of_response
+from tests.server.transport.sdk.sdk_types import problems_of_event, problems_of_items, problems_of_response
 from vivace.client.warm import ServerAddress
 
 Json = dict[str, Any]

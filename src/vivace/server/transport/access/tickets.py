@@ -27,8 +27,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from vivace.protocol.shapes.parsing import decode
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.requests import decode
 from vivace.server.backends.base import Caller
 from vivace.server.transport.answers import json_response
 from vivace.server.transport.sse import read_body

@@ -16,7 +16,7 @@ from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.status import Health, ServerStatus
 from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.transport.answers import json_response
-from vivace.server.transport.codex_catalog import codex_card
+from vivace.server.transport.routes.codex_catalog import codex_card
 from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.service import TurnService

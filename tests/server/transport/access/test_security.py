@@ -14,7 +14,7 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.errors import StartError
 from vivace.protocol.shapes.requests import MAX_BODY_BYTES
-from vivace.server.transport.auth import ensure_token
+from vivace.server.transport.access.auth import ensure_token
 
 GUARDED = [
     ("GET", "/v1/models"),

@@ -24,8 +24,8 @@ from vivace.protocol.shapes.refusal import ErrorAnswer, Refusal, body_of, mistak
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
 from vivace.server.backends.base import Caller, Turn
+from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.answers import error_response, json_response
-from vivace.server.transport.auth import caller_of
 from vivace.server.transport.parsing import parsed
 from vivace.server.transport.sse import FAILED_STATUS, FrameStream, interrupted_when_gone, read_body
 from vivace.server.turns.activity import Activity

@@ -21,7 +21,7 @@ from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Ended, Outcome
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.base import Caller, Taker
 from vivace.server.transport.answers import on_mistake, on_vivace_error
-from vivace.server.transport.chat_route import ChatRoute
+from vivace.server.transport.routes.chat import ChatRoute
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.service import Admitted
 

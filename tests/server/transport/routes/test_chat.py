@@ -15,7 +15,7 @@ from openai import (
 )
 from pydantic import BaseModel
 
-from tests.server.transport.chat_stage import CALL, LENGTH, STOP, Stage, staged
+from tests.server.transport.routes.chat_stage import CALL, LENGTH, STOP, Stage, staged
 from vivace.client.warm import ServerAddress
 from vivace.protocol.shapes.outcomes import (
     CallBegun,

@@ -14,7 +14,7 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings, load_settings
 from vivace.models.store import is_present, model_path
 from vivace.protocol.shapes.outcomes import Outcome, TextDelta
-from vivace.server.transport.completion_route import up_to_a_line
+from vivace.server.transport.routes.completions import up_to_a_line
 
 PREFIX = "".join(f"value_{number} = {number}\n" for number in range(20)) + "total = "
 SUFFIX = "\nprint(total)\n"

@@ -1,0 +1,1 @@
+"""Who may come in: the owner's token, keys of others, tickets of browsers."""

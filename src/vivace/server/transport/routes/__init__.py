@@ -1,0 +1,1 @@
+"""HTTP routes: responses, chat completions, text completions, and what the server tells of itself."""
