@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.conftest import address, served, smol_address, smol_served
+from tests.server.conftest import address, served, shallow_served, smol_address, smol_served
 
-__all__ = ["address", "served", "smol_address", "smol_served"]
+__all__ = ["address", "served", "shallow_served", "smol_address", "smol_served"]
 
 
 @pytest.fixture

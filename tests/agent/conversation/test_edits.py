@@ -10,7 +10,9 @@ from tests.agent.conversation.talking import EDITING, Face, read, write
 from tests.agent.edits.editors import FakeEditor
 from tests.agent.edits.test_flow import ANSWER, NEW, OLD
 from vivace.agent.conversation.conversation import Conversation
-from vivace.agent.conversation.editing import refers_back
+from vivace.agent.conversation.transcript.history import EditResult, Turn
+from vivace.agent.conversation.turns.editing import refers_back
+from vivace.agent.conversation.undoing import nth_entry
 from vivace.agent.edit_events import (
     DiffGrew,
     EditApplied,
@@ -177,6 +179,62 @@ async def test_edits_are_undone_and_redone(begin: Begin, task: Path) -> None:
     assert (read(task), talk.turns[0].edits[0].outcome) == (NEW, "applied")
     with pytest.raises(NothingToUndo):
         await talk.redo()
+
+
+async def test_any_edit_is_undone_and_redone(begin: Begin, task: Path, folder: Path) -> None:
+    """An older edit is taken back by its entry, a newer one stays; what was undone last comes back first."""
+    other = folder / "other.py"
+    write(other, OLD)
+    talk = begin(EDITING)
+    older = (await talk.send("make @task.py:show shout")).edits[0].entry
+    newer = (await talk.send("make @other.py:show shout")).edits[0].entry
+    undone = await talk.undo(older)
+    assert (undone.paths, undone.entries, read(task), read(other)) == ((str(task),), (older,), OLD, NEW)
+    with pytest.raises(NothingToUndo, match="not one that stands"):
+        await talk.undo(older)
+    await talk.undo(newer)
+    assert (await talk.redo()).entries == (newer,), "it was undone last"
+    await talk.undo(newer)
+    await talk.redo(older)
+    assert (read(task), read(other)) == (NEW, OLD)
+    assert [turn.edits[0].outcome for turn in talk.turns] == ["applied", "undone"]
+    with pytest.raises(NothingToUndo, match="not undone"):
+        await talk.redo(older)
+
+
+async def test_what_came_after_an_undone_edit_is_kept(begin: Begin, task: Path) -> None:
+    """A later change elsewhere in the file stays; one in the same lines refuses the undo, and the redo."""
+    talk = begin(EDITING)
+    entry = (await talk.send("make @task.py:show shout")).edits[0].entry
+    write(task, f"# mine\n{NEW}")
+    await talk.undo(entry)
+    assert read(task) == f"# mine\n{OLD}"
+    await talk.redo(entry)
+    write(task, NEW.replace("upper()", "lower()"))
+    with pytest.raises(NothingToUndo, match="in the same lines"):
+        await talk.undo(entry)
+    assert (read(task), talk.turns[0].edits[0].outcome) == (NEW.replace("upper()", "lower()"), "applied")
+
+
+async def test_an_edit_that_was_undone_elsewhere_is_only_told(begin: Begin, task: Path) -> None:
+    """After `vivace undo` the conversation calls the edit undone when it is named, and can redo it."""
+    talk = begin(EDITING)
+    entry = (await talk.send("make @task.py:show shout")).edits[0].entry
+    talk._journal.undo()
+    assert (await talk.undo(entry)).entries == (entry,)
+    assert (read(task), talk.turns[0].edits[0].outcome) == (OLD, "undone")
+    await talk.redo(entry)
+    assert read(task) == NEW
+
+
+def test_edits_are_counted_from_the_newest() -> None:
+    """Files that were written together count once; no number is the newest, and a wrong one is refused."""
+    edits = [EditResult("a", outcome="applied", entry=4), EditResult("b", outcome="applied", entry=4)]
+    turns = [Turn(1, "", edits=edits), Turn(2, "", edits=[EditResult("a", outcome="applied", entry=7)])]
+    assert [nth_entry(turns, "applied", place) for place in ("", "1", "2")] == [0, 7, 4]
+    for wrong in ("0", "3", "x", "-1"):
+        with pytest.raises(UsageError, match="no number of an edit"):
+            nth_entry(turns, "applied", wrong)
 
 
 async def test_a_file_that_changed_since_is_not_rewound(begin: Begin, task: Path) -> None:

@@ -1,4 +1,4 @@
-"""A conversation with a small real model: nothing is prefilled twice, and tokens are counted exactly."""
+"""A conversation with two layers of a real model: nothing is prefilled twice, tokens are counted exactly."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conversation.talking import Face, write
-from vivace.agent.conversation import requests
 from vivace.agent.conversation.conversation import Conversation
-from vivace.agent.conversation.editing import draft_messages
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
+from vivace.agent.conversation.turns import requests
+from vivace.agent.conversation.turns.editing import draft_messages
 from vivace.agent.prompting import begun_answer
 from vivace.agent.talk_events import PromptWarmed
 from vivace.agent.turn_events import Abandoned, TimesMeasured
@@ -22,11 +22,11 @@ SPARE_TOKENS = 12  # of the chat format, around a message
 
 @pytest.fixture
 async def talk(
-    smol_served: Settings, folder: Path, face: Face, monkeypatch: pytest.MonkeyPatch
+    shallow_served: Settings, folder: Path, face: Face, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Conversation]:
-    monkeypatch.setattr(requests, "MAX_ANSWER_TOKENS", 60)  # the small model finds no end
+    monkeypatch.setattr(requests, "MAX_ANSWER_TOKENS", 60)  # two layers find no end
     (folder / "add.py").write_text("def add(a, b):\n    return a + b\n")
-    async with open_conversation(smol_served, folder, face) as talk:
+    async with open_conversation(shallow_served, folder, face) as talk:
         yield talk
 
 
@@ -35,7 +35,7 @@ def last_times(face: Face) -> Waterfall:
 
 
 async def test_every_turn_prefills_its_own_message_only(
-    talk: Conversation, face: Face, smol_served: Settings
+    talk: Conversation, face: Face, shallow_served: Settings
 ) -> None:
     """Questions, a steer, a question beside and a resumption: the log is read once."""
     first = await talk.send("What does @add.py do?")
@@ -57,7 +57,7 @@ async def test_every_turn_prefills_its_own_message_only(
 
     assert await talk.btw("What is two plus two?")
     await talk.close()
-    async with resume_conversation(smol_served, talk.id, face) as again:
+    async with resume_conversation(shallow_served, talk.id, face) as again:
         fourth = await again.send("Thanks, and why?", kind="question")
         assert last_times(face).cached_tokens >= third.total_tokens - 1
         assert fourth.total_tokens > third.total_tokens

@@ -19,6 +19,8 @@ from vivace.errors import McpProblem
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
+pytestmark = pytest.mark.served
+
 SQLITE = ("mcp-server-sqlite==2025.4.25", "mcp==1.30.0")
 EVERYTHING = ("@modelcontextprotocol/server-everything", "2026.8.31", "mcp-server-everything")
 # The server listens everywhere; in a test it is to listen on loopback alone.

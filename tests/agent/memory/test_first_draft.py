@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.agent.memory.build_files import _READERS, Facts, read_facts
+from vivace.agent.memory.build_files import _READERS, ProjectFacts, read_facts
 from vivace.agent.memory.first_draft import check_absent, draft, proposed
 from vivace.errors import FileProblem
 
@@ -102,7 +102,7 @@ def test_files_that_are_not_what_they_seem_are_passed_over(
     """Any text in any of the files that are read gives facts or none, and never fails."""
     root = tmp_path_factory.mktemp("any")
     (root / name).write_text(text, encoding="utf-8", errors="replace")
-    assert isinstance(read_facts(root), Facts)
+    assert isinstance(read_facts(root), ProjectFacts)
 
 
 def test_a_description_cannot_make_headings(tmp_path: Path) -> None:

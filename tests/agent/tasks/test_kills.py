@@ -17,6 +17,8 @@ from vivace.agent.tasks.store import TaskFolder
 from vivace.client import warm
 from vivace.config import Settings
 
+pytestmark = pytest.mark.served
+
 STEPS = (
     calls("I look.", call("read", path="a.py")),
     calls(

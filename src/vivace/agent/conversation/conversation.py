@@ -14,8 +14,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from vivace.agent.conversation.answering import Ending
-from vivace.agent.conversation.beside import answer_beside
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.context import ContextUse, count_context
 from vivace.agent.conversation.message.mentions import mentions_in
@@ -24,13 +22,15 @@ from vivace.agent.conversation.queue import MessageQueue
 from vivace.agent.conversation.sharing.faces import Faces
 from vivace.agent.conversation.sharing.holding import Holder
 from vivace.agent.conversation.talk import Offer, Talk
-from vivace.agent.conversation.transcript.file import Transcript, file_named, new_id
+from vivace.agent.conversation.transcript.file import Transcript
+from vivace.agent.conversation.transcript.forking import fork_transcript
 from vivace.agent.conversation.transcript.history import TITLE_CHARS, EditResult, History, Turn
 from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.recording import RecordingPresenter
-from vivace.agent.conversation.transcript.schema import SCHEMA
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted
-from vivace.agent.conversation.turn_work import TurnWork
+from vivace.agent.conversation.turns.answering import Ending
+from vivace.agent.conversation.turns.beside import answer_beside
+from vivace.agent.conversation.turns.turn_work import TurnWork
+from vivace.agent.conversation.undoing import bring_back, edits_in, take_back
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import show_and_offer
@@ -56,7 +56,7 @@ from vivace.agent.turn_events import (
     TurnKind,
     TurnStarted,
 )
-from vivace.errors import ConversationBusy, HolderGone, NothingToUndo, UsageError, VivaceError
+from vivace.errors import ConversationBusy, HolderGone, UsageError, VivaceError
 
 
 class Conversation(Talk):
@@ -138,12 +138,6 @@ class Conversation(Talk):
     async def send(
         self, text: str, mentions: Sequence[str] | None = None, *, kind: TurnKind | None = None
     ) -> Turn:
-        """Run one turn to its end, then those that are queued. Return the last one.
-
-        Without `mentions` they are found in the text; without `kind` it is decided whether the text is a
-        question or an edit. What goes wrong in a turn is shown as `Failed`, and the turn's status says so. A
-        turn that was stopped or failed leaves the queue as it is.
-        """
         self._check_idle()
         self._is_idle.clear()
         self._is_stopped = False
@@ -160,7 +154,6 @@ class Conversation(Talk):
             await self.send(message.text, message.mentions)
 
     async def offer(self, text: str, proposal: Proposal) -> Turn:
-        """Run one turn that asks about a proposal which no model has to write. `text` is its message."""
 
         async def ask(presenter: Presenter, journal: Journal) -> None:
             await show_and_offer(proposal, text, self.approval, presenter, journal, files=self._files)
@@ -168,7 +161,6 @@ class Conversation(Talk):
         return await self.make_offer(text, ask)
 
     async def make_offer(self, text: str, offer: Offer) -> Turn:
-        """Run one turn that only offers changes, which `offer` shows and writes. `text` is its message."""
         self._check_idle()
         self._is_idle.clear()
         try:
@@ -177,14 +169,12 @@ class Conversation(Talk):
             self._is_idle.set()
 
     async def wait_idle(self) -> None:
-        """Return when no turn runs."""
         await self._is_idle.wait()
 
     def _goes_on_after(self, turn: Turn) -> bool:
         return turn.status in ("completed", "cut") and not self._is_stopped
 
     async def steer(self, text: str) -> None:
-        """Turn the running turn around; its partial is kept. Too late for that, the text is sent next."""
         if await self._work.steer(text):
             return
         if self.is_running:
@@ -193,20 +183,16 @@ class Conversation(Talk):
             await self.send(text)
 
     def stop(self) -> None:
-        """End the running turn and keep its partial, and the queue as it is. No effect if none runs."""
         self._is_stopped = True
         self._work.stop()
 
     def answer_now(self) -> None:
-        """Let a model that thinks begin its answer. No effect if it does not think, or nothing runs."""
         self._work.answer_now()
 
     def note(self, text: str) -> None:
-        """Tell the model this in front of the next message."""
         self._show(NoteAdded(text))
 
     async def prefill(self, draft: str, mentions: Sequence[str] | None = None) -> None:
-        """Let the model read what is being typed, as far as it goes. `PromptWarmed` says how far."""
         self._faces.typist = None
         await self._prefill(draft, mentions)
 
@@ -218,7 +204,6 @@ class Conversation(Talk):
             await self._prefiller.update(request)
 
     async def btw(self, question: str) -> str:
-        """Answer a question on a fork of the conversation's KV, which stays as it is. Cancel it to stop."""
         upcoming = await self._work.requests.next_request(question, self._mentions(question, None))
         request, client = upcoming.body, await self._connection.client()
         lane = f"{self.id}.beside"
@@ -227,10 +212,6 @@ class Conversation(Talk):
     # ---- what was said before ---------------------------------------------------------------------
 
     async def rewind(self, turn: int, *, code: bool = True, talk: bool = True) -> Rewound:
-        """Go back to before this turn: undo its and later edits (`code`), forget the words (`talk`), or both.
-
-        Raise `NothingToUndo` if a file has changed since in the same lines: then none is undone.
-        """
         self._check_idle()
         if turn not in [each.number for each in self.turns]:
             raise UsageError(f"There is no turn {turn}.", "`/rewind` lists the turns.")
@@ -251,29 +232,16 @@ class Conversation(Talk):
             for path in inside
         )
 
-    async def undo(self) -> EditsUndone:
-        """Take back the newest edit of this conversation. Raise `NothingToUndo` if that cannot be done."""
+    async def undo(self, entry: int = 0) -> EditsUndone:
         self._check_idle()
-        standing = self._journal.standing()  # `vivace undo` may have been there before
-        edits = [edit for edit in edits_in(self.turns, "applied") if edit.entry in standing][:1]
-        if not edits:
-            raise NothingToUndo("There is no edit of this conversation to undo.")
-        self._journal.undo(number=edits[0].entry)
-        undone = EditsUndone(*_named(edits))
+        undone = EditsUndone(*_named(take_back(self._journal, self.turns, entry)))
         self._show(undone)
         self.note(f"(I took back your change to {self._names(undone.paths)}.)")
         return undone
 
-    async def redo(self) -> EditsRedone:
-        """Bring back the edit of this conversation that was undone last, or all that were undone with it."""
+    async def redo(self, entry: int = 0) -> EditsRedone:
         self._check_idle()
-        edits, standing = edits_in(self.turns, "undone"), self._journal.standing()
-        taken_back = [edit for edit in edits if edit.entry not in standing]
-        if not taken_back:
-            raise NothingToUndo("There is no edit of this conversation to redo.")
-        self._journal.redo(number=taken_back[-1].entry)
-        standing = self._journal.standing()
-        redone = EditsRedone(*_named([edit for edit in edits if edit.entry in standing]))
+        redone = EditsRedone(*_named(bring_back(self._journal, self.turns, entry)))
         self._show(redone)
         self.note(f"(I brought back your change to {self._names(redone.paths)}.)")
         return redone
@@ -288,31 +256,14 @@ class Conversation(Talk):
     def forked_from(cls, talk: Talk, face: Presenter, files: Files = DISK) -> "Conversation":
         """Return a conversation that begins with what was said in another one, and goes on alone."""
         settings = talk.connection.settings
-        began = ConversationStarted(
-            schema=SCHEMA,
-            id=new_id(),
-            folder=str(talk.folder),
-            model=talk.model,
-            at_s=time.time(),
-            forked_from=talk.id,
-        )
-        transcript = Transcript(file_named(settings, began.id), began=began)
-        history, log = History(), RecordLog()
-        for record in (began, *talk.records[1:]):
-            history.take(record)
-            log.add(record)
-            if record is not began:
-                transcript.append(record)
-        history.close()
+        history, log, transcript = fork_transcript(settings, talk.history, talk.records)
         return cls(history, log, transcript, Connection(settings), face, files)
 
     async def compact(self) -> Compacted:
-        """Let the model read a summary instead of the turns so far. `undo_compact` takes it back."""
         self._check_idle()
         return await self._work.compact("asked")
 
     async def undo_compact(self) -> None:
-        """Let the model read the turns themselves again."""
         self._check_idle()
         if not self._history.compactions:
             raise UsageError("Nothing was compacted.")
@@ -322,7 +273,6 @@ class Conversation(Talk):
         self._show(Renamed(" ".join(title.split())[:TITLE_CHARS]))
 
     async def context(self, draft: str = "", mentions: Sequence[str] | None = None) -> ContextUse:
-        """Count what is in the prompt, with the draft of the next message, against the window."""
         self._check_idle()
         await self._prefiller.finish()
         client, window = await self._connection.client(), await self._connection.window_tokens(self.model)
@@ -386,12 +336,7 @@ class Conversation(Talk):
         self._presenter.show(event)
 
 
-def edits_in(turns: Sequence[Turn], outcome: str, *, first: int = 1) -> list[EditResult]:
-    """Return the edits of turn `first` and later that ended so, the newest first."""
-    edits = [edit for turn in turns if turn.number >= first for edit in turn.edits]
-    return [edit for edit in reversed(edits) if edit.outcome == outcome]
-
-
 def _named(edits: Sequence[EditResult]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the files of the edits, and their entries in the journal."""
-    return tuple(dict.fromkeys(edit.path for edit in edits)), tuple(edit.entry for edit in edits)
+    paths, entries = [edit.path for edit in edits], [edit.entry for edit in edits]
+    return tuple(dict.fromkeys(paths)), tuple(dict.fromkeys(entries))

@@ -146,7 +146,7 @@ class Talk(ABC):
 
     @property
     def policy(self) -> Policy:
-        """What calls of tools may do by themselves; a change counts from the next call on."""
+        """Return what calls of tools may do by themselves. A change counts from the next call on."""
         return self.options.policy
 
     @policy.setter
@@ -155,7 +155,7 @@ class Talk(ABC):
 
     @property
     def effort(self) -> Effort:
-        """How hard edits are tried; may be changed between any two turns."""
+        """Return how hard edits are tried. It may be changed between any two turns."""
         return self.options.effort
 
     @effort.setter
@@ -238,12 +238,18 @@ class Talk(ABC):
         """
 
     @abstractmethod
-    async def undo(self) -> EditsUndone:
-        """Take back the newest edit of this conversation. Raise `NothingToUndo` if that cannot be done."""
+    async def undo(self, entry: int = 0) -> EditsUndone:
+        """Take back the edit with this entry in the journal, or the newest one (0). What came later is kept.
+
+        Raise `NothingToUndo` if there is none, or if later changes are in the same lines.
+        """
 
     @abstractmethod
-    async def redo(self) -> EditsRedone:
-        """Bring back the edit of this conversation that was undone last, or all that were undone with it."""
+    async def redo(self, entry: int = 0) -> EditsRedone:
+        """Bring back the edit with this entry, or what was undone last (0), with all that was undone with it.
+
+        Raise `NothingToUndo` if there is none, or if later changes are in the same lines.
+        """
 
     @abstractmethod
     async def fork(self, face: Presenter | None = None) -> "Talk":

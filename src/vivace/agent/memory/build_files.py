@@ -22,7 +22,7 @@ _SCRIPTS = ("build", "test", "lint", "check", "typecheck", "format", "dev", "sta
 
 
 @dataclass
-class Facts:
+class ProjectFacts:
     name: str = ""
     description: str = ""
     commands: list[tuple[str, str]] = field(default_factory=list)  # each with the reason to believe in it
@@ -33,9 +33,9 @@ class Facts:
             self.commands.append((command, why))
 
 
-def read_facts(root: Path) -> Facts:
+def read_facts(root: Path) -> ProjectFacts:
     """Return what the files at the root say."""
-    facts = Facts()
+    facts = ProjectFacts()
     _scripts_at_root(root, facts)
     for name, read in _READERS.items():
         if text := _text(root / name):
@@ -49,7 +49,7 @@ def read_facts(root: Path) -> Facts:
     return facts
 
 
-def _scripts_at_root(root: Path, facts: Facts) -> None:
+def _scripts_at_root(root: Path, facts: ProjectFacts) -> None:
     """Take programs that a person starts by hand: `check`, `test.sh`."""
     for path in sorted(root.glob("*")):
         is_program = path.is_file() and not path.is_symlink() and os.access(path, os.X_OK)
@@ -57,7 +57,7 @@ def _scripts_at_root(root: Path, facts: Facts) -> None:
             facts.add(f"./{path.name}", "")
 
 
-def _pyproject(text: str, facts: Facts) -> None:
+def _pyproject(text: str, facts: ProjectFacts) -> None:
     data = tomllib.loads(text)
     project, tool = data.get("project", {}), data.get("tool", {})
     _take_names(project or tool.get("poetry", {}), facts)
@@ -75,7 +75,7 @@ def _pyproject(text: str, facts: Facts) -> None:
         facts.style.append(f"Python {_line(str(wanted), 40)}.")
 
 
-def _package(text: str, facts: Facts) -> None:
+def _package(text: str, facts: ProjectFacts) -> None:
     data = json.loads(text)
     _take_names(data, facts)
     scripts = data.get("scripts", {})
@@ -84,27 +84,27 @@ def _package(text: str, facts: Facts) -> None:
             facts.add("npm test" if name == "test" else f"npm run {name}", "package.json")
 
 
-def _cargo(text: str, facts: Facts) -> None:
+def _cargo(text: str, facts: ProjectFacts) -> None:
     _take_names(tomllib.loads(text).get("package", {}), facts)
     facts.add("cargo build", "Cargo.toml")
     facts.add("cargo test", "Cargo.toml")
 
 
-def _go(text: str, facts: Facts) -> None:
+def _go(text: str, facts: ProjectFacts) -> None:
     if found := re.search(r"^module\s+(\S+)", text, re.MULTILINE):
         facts.name = facts.name or found[1].rpartition("/")[2]
     facts.add("go build ./...", "go.mod")
     facts.add("go test ./...", "go.mod")
 
 
-def _makefile(text: str, facts: Facts) -> None:
+def _makefile(text: str, facts: ProjectFacts) -> None:
     targets = set(_TARGET.findall(text))
     for name in _TARGETS:
         if name in targets:
             facts.add(f"make {name}", "Makefile")
 
 
-def _cmake(text: str, facts: Facts) -> None:
+def _cmake(text: str, facts: ProjectFacts) -> None:
     if found := re.search(r"project\s*\(\s*(\w+)", text, re.IGNORECASE):
         facts.name = facts.name or found[1]
     facts.add("cmake -B build && cmake --build build", "CMakeLists.txt")
@@ -112,42 +112,42 @@ def _cmake(text: str, facts: Facts) -> None:
         facts.add("ctest --test-dir build", "CMakeLists.txt")
 
 
-def _tox(text: str, facts: Facts) -> None:
+def _tox(text: str, facts: ProjectFacts) -> None:
     parser = configparser.ConfigParser()
     parser.read_string(text)
     if "tox" in parser or "testenv" in parser:
         facts.add("tox", "tox.ini")
 
 
-def _maven(text: str, facts: Facts) -> None:
+def _maven(text: str, facts: ProjectFacts) -> None:
     del text
     facts.add("mvn test", "pom.xml")
 
 
-def _gradle(text: str, facts: Facts) -> None:
+def _gradle(text: str, facts: ProjectFacts) -> None:
     del text
     facts.add("./gradlew test", "build.gradle")
 
 
-def _editorconfig(text: str, facts: Facts) -> None:
+def _editorconfig(text: str, facts: ProjectFacts) -> None:
     if found := re.search(r"^indent_style\s*=\s*(tab|space)", text, re.MULTILINE):
         facts.style.append(f"Indented with {found[1]}s.")
     if found := re.search(r"^max_line_length\s*=\s*(\d+)", text, re.MULTILINE):
         _line_length(int(found[1]), facts)
 
 
-def _take_names(table: dict[str, Any], facts: Facts) -> None:
+def _take_names(table: dict[str, Any], facts: ProjectFacts) -> None:
     facts.name = facts.name or str(table.get("name", ""))
     facts.description = facts.description or str(table.get("description") or "")
 
 
-def _line_length(length: object, facts: Facts) -> None:
+def _line_length(length: object, facts: ProjectFacts) -> None:
     words = f"Lines have at most {length} characters."
     if isinstance(length, int) and words not in facts.style:
         facts.style.append(words)
 
 
-_READERS: dict[str, Callable[[str, Facts], None]] = {
+_READERS: dict[str, Callable[[str, ProjectFacts], None]] = {
     "Makefile": _makefile,
     "pyproject.toml": _pyproject,
     "tox.ini": _tox,

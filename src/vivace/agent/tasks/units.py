@@ -1,7 +1,7 @@
 """A task of a model that is too small for tools: an answer, or the unit loop over a plan.
 
 Owns what a task adds to that: steps instead of events, permissions, an honest end, and that a write which was
-interrupted is recognised. Does not own the edit (`conversation.turn_work`, `edits.flow`).
+interrupted is recognised. Does not own the edit (`conversation.turns.turn_work`, `edits.flow`).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.mentions import mentions_in
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.conversation.transcript.schema import Error
-from vivace.agent.conversation.turn_work import TurnWork
+from vivace.agent.conversation.turns.turn_work import TurnWork
 from vivace.agent.edit_events import (
     EditApplied,
     EditDecided,

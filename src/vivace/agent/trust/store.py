@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from vivace.agent.trust.project import ProjectFiles, read_project
+from vivace.durable import replace_file
 from vivace.errors import ProjectNotTrusted, WriteProblem
 
 
@@ -62,19 +63,11 @@ class TrustStore:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 known = self.all()
                 yield known
-                self._write(msgspec.json.encode(known))
+                replace_file(self._file, msgspec.json.encode(known), mode=0o600)
             finally:
                 os.close(lock)
         except OSError as error:
             raise WriteProblem(f"{self._file} could not be written: {error.strerror}.") from error
-
-    def _write(self, data: bytes) -> None:
-        aside = self._file.with_suffix(".part")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(self._file)
 
 
 def trusted_project(state_dir: Path, folder: Path) -> ProjectFiles:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests import REPOSITORY
 from tests.agent.conversation.sharing.sharing import Share, Shared, agree
 from tests.agent.conversation.talking import Face
-from vivace.agent.conversation.sharing import holding, messages
+from vivace.agent.conversation.sharing import face_link
 from vivace.agent.conversation.sharing.places import MAX_PATH_BYTES, make_room, socket_of
+from vivace.agent.conversation.sharing.wire import frames, from_face, from_holder
 from vivace.agent.conversation.transcript.file import Transcript, file_named
 from vivace.errors import ConversationBusy, HolderGone, VivaceError
 
@@ -89,7 +90,7 @@ async def test_what_waits_for_a_dead_holder_is_told(share: Share, face: Face) ->
     shared.talks.append(face.talk)
 
 
-HELLO = messages.frame(messages.Hello(version=messages.VERSION, name="x"))
+HELLO = frames.frame(from_face.Hello(version=frames.VERSION, name="x"))
 
 
 @pytest.mark.parametrize(
@@ -98,11 +99,11 @@ HELLO = messages.frame(messages.Hello(version=messages.VERSION, name="x"))
         b"\xff" * 64,
         b"GET / HTTP/1.1\r\n\r\n",
         (2**31).to_bytes(4, "big"),
-        messages.frame(messages.Stop()),
+        frames.frame(from_face.Stop()),
         HELLO + b"\x00\x00\x00\x01\xc1",
-        HELLO + messages.frame(messages.Welcome(version=1, faces=())),
+        HELLO + frames.frame(from_holder.Welcome(version=1, faces=())),
         HELLO + HELLO,
-        HELLO + messages.frame(messages.Answer(question="q1")) + b"\xff" * 4,
+        HELLO + frames.frame(from_face.Answer(question="q1")) + b"\xff" * 4,
         b"",
     ],
 )
@@ -128,7 +129,7 @@ async def test_a_face_that_reads_too_slowly_is_dropped(
     share: Share, face: Face, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn does not wait for it, and it can attach again."""
-    monkeypatch.setattr(holding, "MAX_BEHIND_BYTES", 2000)
+    monkeypatch.setattr(face_link, "MAX_BEHIND_BYTES", 2000)
     shared = share({"long": "beer " * 40, "": "Hello there."})
     held = await shared.open(face, shared.folder, "terminal")
     held.note("It begins.")

@@ -19,6 +19,8 @@ from vivace.agent.edits.apply.source import source_from_bytes
 from vivace.agent.edits.find.units import Unit, lines_unit
 from vivace.agent.edits.proposal import FileProposal, Proposal, Reject, make_proposal
 from vivace.agent.events import AgentEvent
+from vivace.agent.loop.steps import FilesWritten
+from vivace.agent.turn_events import TaskStepped
 
 
 def changed(name: str) -> FileProposal:
@@ -66,4 +68,19 @@ def test_every_file_has_a_result_of_its_own() -> None:
         ("one.txt", "open", ""),
         ("one.txt", "rejected", "too loud"),
         ("two.txt", "rejected", "too loud"),
+    ]
+
+
+def test_a_file_that_is_written_twice_has_two_results() -> None:
+    """Each writing of a model with tools has an entry of its own, and each can be taken back."""
+    twice = [
+        TaskStepped(
+            FilesWritten(entry=entry, paths=["a.py"], diff=f"--- a.py\n+++ a.py\n+{entry}\n"), Path("/w")
+        )
+        for entry in (3, 4)
+    ]
+    (turn,) = folded(*twice).turns
+    assert [(edit.path, edit.entry, edit.outcome) for edit in turn.edits] == [
+        ("/w/a.py", 3, "applied"),
+        ("/w/a.py", 4, "applied"),
     ]

@@ -14,11 +14,15 @@ from pathlib import Path
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import conversations_dir, open_conversation, resume_conversation
-from vivace.agent.conversation.sharing.attached import AttachedConversation, attach, dial
+from vivace.agent.conversation.sharing.attached import AttachedConversation, attach
+from vivace.agent.conversation.sharing.holder_connection import connect_to_holder
 from vivace.agent.conversation.sharing.places import socket_of
 from vivace.agent.conversation.talk import Talk
 from vivace.agent.conversation.transcript.file import file_of
 from vivace.agent.edits.apply.files import DISK, Files
+from vivace.agent.edits.conflict import Conflict, Resolution
+from vivace.agent.edits.proposal import Decision, Proposal
+from vivace.agent.events import AgentEvent
 from vivace.agent.presenter import Presenter
 from vivace.agent.turn_events import Failed
 from vivace.config import Settings
@@ -63,7 +67,11 @@ class Opening:
         talk = resume_conversation(
             self.settings, conversation_id, self.face, self.connection, files=self.files
         )
-        await talk.share(self.name)
+        try:
+            await talk.share(self.name)
+        except asyncio.CancelledError:
+            await talk.close()
+            raise
         return talk
 
     async def _join(self, conversation_id: str) -> AttachedConversation:
@@ -116,7 +124,34 @@ async def open_or_attach(
 async def open_in(transcript: Path) -> tuple[str, ...]:
     """Return the names of the faces that have this conversation open; nothing if there are none."""
     with contextlib.suppress(EOFError, OSError, ValueError, TimeoutError, ConversationBusy):
-        dialled, welcome = await dial(socket_of(transcript), "list", is_asking=True)
-        await dialled.close()
+        holder, welcome = await connect_to_holder(socket_of(transcript), "list", is_asking=True)
+        await holder.close()
         return welcome.faces
     return ()
+
+
+class _Onlooker:
+    """A face that shows nothing, and leaves every question to the others."""
+
+    def show(self, event: AgentEvent) -> None:
+        pass
+
+    async def decide(self, proposal: Proposal) -> Decision:
+        del proposal
+        await asyncio.Event().wait()
+        raise AssertionError("until it is cancelled")
+
+    async def resolve(self, conflict: Conflict) -> Resolution:
+        del conflict
+        await asyncio.Event().wait()
+        raise AssertionError("until it is cancelled")
+
+
+async def rename_anywhere(settings: Settings, conversation_id: str, title: str) -> None:
+    """Give a conversation a name, whether somebody has it open or not."""
+    talk = await open_or_attach(settings, _Onlooker(), conversation_id, name="command")
+    try:
+        talk.follow()
+        await talk.rename(title)
+    finally:
+        await talk.close()

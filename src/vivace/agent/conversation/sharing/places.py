@@ -1,7 +1,7 @@
 """Where the process that holds a conversation listens, and who may speak to it.
 
 Owns the socket's path, which both sides find alone, and the check that the other side is the same user. Does
-not own what is said (`messages`).
+not own what is said (`wire`).
 """
 
 import contextlib

@@ -283,6 +283,9 @@ def _take_edit(turn: Turn, record: AnyRecord) -> None:
                 edit.reason = reason if edit.attempt == len(turn.attempts) else edit.reason
         case edit_records.EditWritten(path=path, diff=diff, entry=entry):
             edit = _edit_of(turn, path)
+            if edit.entry not in (0, entry):  # a model with tools may write a file several times in a turn
+                edit = EditResult(path, attempt=edit.attempt)
+                turn.edits.append(edit)
             edit.outcome, edit.diff, edit.entry = "applied", diff, entry
         case edit_records.EditDropped(path=path, reason=reason):
             _edit_of(turn, path).outcome = reason
@@ -291,7 +294,7 @@ def _take_edit(turn: Turn, record: AnyRecord) -> None:
 def _edit_of(turn: Turn, path: str) -> EditResult:
     """Return what the attempt at hand makes of this file: one result, however many units it rewrites."""
     attempt = len(turn.attempts)
-    for edit in turn.edits:
+    for edit in reversed(turn.edits):
         if (edit.path, edit.attempt) == (path, attempt):
             return edit
     turn.edits.append(EditResult(path, attempt=attempt))

@@ -2,7 +2,7 @@
 
 Owns the counting: words that the instruction shares with a unit's own lines, rare ones weighing more, and a
 few phrases that ask for the whole file or for something new. In nats, so that `locate` can add it to the
-model's scores: benchmarks/locate.py shows what both find together, and each alone.
+model's scores: benchmarks/agent/locate.py shows what both find together, and each alone.
 """
 
 import math

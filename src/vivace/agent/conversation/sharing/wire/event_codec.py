@@ -1,10 +1,10 @@
 """Events of the agent as messages, and back: what one face is shown, another process can show too.
 
 Owns the forms. Files, proposals and growing diffs are sent once and then named by a number, so a face has the
-real values and a token costs its own bytes. Does not own the socket (`holding`, `attached`).
+real values and a token costs its own bytes. Does not own answers to questions (`answers`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +12,14 @@ from typing import Any, get_args
 import msgspec
 
 from vivace.agent import edit_events
-from vivace.agent.conversation.sharing.messages import (
+from vivace.agent.conversation.sharing.wire.answers import (
+    decision_form,
+    decision_of,
+    error_of,
+    resolution_form,
+    resolution_of,
+)
+from vivace.agent.conversation.sharing.wire.forms import (
     ConflictForm,
     DecisionForm,
     DiffKnown,
@@ -21,27 +28,21 @@ from vivace.agent.conversation.sharing.messages import (
     Message,
     ProposalKnown,
     ResolutionForm,
-    Shown,
     SourceKnown,
 )
+from vivace.agent.conversation.sharing.wire.from_holder import Shown
 from vivace.agent.edits.apply.entries import Entry
 from vivace.agent.edits.apply.rebasing import Change
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
+from vivace.agent.edits.conflict import Conflict
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import (
-    Accept,
-    AcceptHunks,
-    Decision,
     FileProposal,
     Proposal,
-    Reject,
-    UseText,
 )
 from vivace.agent.edits.write.live_diff import Hunk, LiveDiff
 from vivace.agent.events import AgentEvent
 from vivace.agent.turn_events import Failed
-from vivace.errors import TurnFault, VivaceError
 
 EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(AgentEvent)}
 
@@ -306,59 +307,3 @@ class EventDecoder:
             case "EditApplied":
                 return edit_events.EditApplied(proposal, form.entry, form.apply_ms)
         return edit_events.EditNotApplied(proposal, msgspec.convert(form.reason, edit_events.Reason))
-
-
-def decision_form(decision: Decision) -> DecisionForm:
-    match decision:
-        case AcceptHunks(hunks=hunks):
-            return DecisionForm("hunks", hunks=tuple(sorted(hunks)))
-        case UseText(texts=texts):
-            return DecisionForm("text", texts=texts)
-        case Reject(reason=reason):
-            return DecisionForm("reject", reason=reason)
-    return DecisionForm("accept")
-
-
-def decision_of(form: DecisionForm | None) -> Decision:
-    match form:
-        case DecisionForm(kind="accept"):
-            return Accept()
-        case DecisionForm(kind="hunks", hunks=hunks):
-            return AcceptHunks(frozenset(hunks))
-        case DecisionForm(kind="text", texts=texts):
-            return UseText(texts)
-        case DecisionForm(kind="reject", reason=reason):
-            return Reject(reason)
-    raise ValueError("no decision")
-
-
-def resolution_form(resolution: Resolution) -> ResolutionForm:
-    match resolution:
-        case TakeEdit():
-            return ResolutionForm("edit")
-        case TakeFile():
-            return ResolutionForm("file")
-        case TakeText(text=text):
-            return ResolutionForm("text", text)
-    return ResolutionForm("stop")
-
-
-def resolution_of(form: ResolutionForm | None) -> Resolution:
-    kinds: dict[str, Callable[[], Resolution]] = {"edit": TakeEdit, "file": TakeFile, "stop": Stop}
-    if form is not None and form.kind == "text":
-        return TakeText(form.text)
-    if form is None or form.kind not in kinds:
-        raise ValueError("no resolution")
-    return kinds[form.kind]()
-
-
-def error_of(code: str, message: str, hint: str) -> VivaceError:
-    """Return the error with that code; one that is not known here is a `TurnFault`."""
-    kinds = [VivaceError]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    known = next((kind for kind in kinds if kind.code == code), TurnFault)
-    try:
-        return known(message, hint)
-    except TypeError:
-        return TurnFault(message, hint)

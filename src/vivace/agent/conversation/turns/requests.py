@@ -10,10 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vivace.agent.conversation import compaction
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.context import Addition, NextRequest
-from vivace.agent.conversation.editing import draft_messages
 from vivace.agent.conversation.message.intent import intent_by_words
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.prompt import (
@@ -25,6 +23,8 @@ from vivace.agent.conversation.message.prompt import (
 )
 from vivace.agent.conversation.message.relevant_code import find_code
 from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.conversation.turns import compaction
+from vivace.agent.conversation.turns.editing import draft_messages
 from vivace.agent.edits.apply.files import Files
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.memory.opening import memory_for

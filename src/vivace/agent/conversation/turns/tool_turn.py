@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vivace.agent.conversation.answering import Ending
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.prompt import (
     opening_summary,
@@ -18,6 +17,7 @@ from vivace.agent.conversation.message.prompt import (
 )
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.conversation.turns.answering import Ending
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.calls import Approval, Desk, KeptCall

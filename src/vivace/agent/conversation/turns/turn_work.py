@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from vivace.agent.conversation import compaction
-from vivace.agent.conversation.answering import Answering, Ending
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.editing import edit_in_turn
 from vivace.agent.conversation.message.intent import decide_intent
 from vivace.agent.conversation.message.prompt import (
     Asked,
@@ -22,10 +19,13 @@ from vivace.agent.conversation.message.prompt import (
     told_memory,
     turns_since_summary,
 )
-from vivace.agent.conversation.requests import TurnRequests
 from vivace.agent.conversation.talk import Offer
-from vivace.agent.conversation.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.conversation.turns import compaction
+from vivace.agent.conversation.turns.answering import Answering, Ending
+from vivace.agent.conversation.turns.editing import edit_in_turn
+from vivace.agent.conversation.turns.requests import TurnRequests
+from vivace.agent.conversation.turns.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.opening import can_call_tools, recall
@@ -246,7 +246,7 @@ class TurnWork:
 
     @property
     def policy(self) -> Policy:
-        """What calls of tools may do by themselves."""
+        """Return what calls of tools may do by themselves."""
         return self._rules.policy
 
     @policy.setter
