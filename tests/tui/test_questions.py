@@ -5,8 +5,8 @@ from pathlib import Path
 
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
-from vivace.tui.presenter import ScreenPresenter
-from vivace.tui.questions import ApprovalQuestion
+from vivace.tui.presenting.presenter import ScreenPresenter
+from vivace.tui.presenting.questions import ApprovalQuestion
 from vivace.tui.status import Status
 from vivace.tui.transcript.view import Transcript
 

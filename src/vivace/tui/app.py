@@ -33,8 +33,8 @@ from vivace.tui.transcript.blocks import Note
 from vivace.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
-    from vivace.tui.presenter import ScreenPresenter
-    from vivace.tui.questions import AnyQuestion
+    from vivace.tui.presenting.presenter import ScreenPresenter
+    from vivace.tui.presenting.questions import AnyQuestion
     from vivace.tui.session import Session
 
 QUEUE_SHOWN = 3
@@ -287,7 +287,7 @@ class VivaceApp(App[None], inherit_bindings=False):
 
 def _load() -> "tuple[type[ScreenPresenter], type[Session]]":
     """Import what the first paint does not need: the agent, the client, the grammars."""
-    from vivace.tui.presenter import ScreenPresenter
+    from vivace.tui.presenting.presenter import ScreenPresenter
     from vivace.tui.session import Session
 
     return ScreenPresenter, Session

@@ -1,7 +1,7 @@
 """Background tasks as the terminal sees them: begun from a conversation, counted, announced when they end.
 
 Owns when it looks at them: every second, and only at those of this folder that are not over. Does not own the
-tasks (`agent.tasks`), nor the commands about them (`commands.tasks`).
+tasks (`agent.tasks`), nor the commands about them (`tasks.tasks`).
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from vivace.tui.transcript.blocks import Output, Table, Thinking, Times
 
 if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
-    from vivace.tui.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Review
+    from vivace.tui.presenting.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Review
 
 TWICE_S = 1.0  # two presses within this time are one of two
 TYPING_S = 0.4  # a key this soon after a letter was typed is text, not a decision
@@ -83,7 +83,7 @@ class Controls:
     # ---- questions ---------------------------------------------------------------------------------------
 
     def _decide(self, question: "AnyQuestion", action: str) -> bool:
-        from vivace.tui.questions import ApprovalQuestion, ConflictQuestion, Review
+        from vivace.tui.presenting.questions import ApprovalQuestion, ConflictQuestion, Review
 
         match question:
             case Review():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from vivace.agent.edits.conflict import TakeText
 from vivace.agent.edits.proposal import UseText
 from vivace.errors import UsageError
-from vivace.tui.questions import ConflictQuestion, Review
+from vivace.tui.presenting.questions import ConflictQuestion, Review
 
 if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp

@@ -24,7 +24,7 @@ from vivace.errors import ConversationBusy, HolderGone, ServerGone, TurnFault, V
 from vivace.models.presence import with_model_present
 from vivace.models.progress import InWords
 from vivace.tui.background import BackgroundTasks, short_id
-from vivace.tui.presenter import ScreenPresenter
+from vivace.tui.presenting.presenter import ScreenPresenter
 from vivace.tui.status import Status, short_model
 from vivace.tui.transcript.blocks import Note, Said
 

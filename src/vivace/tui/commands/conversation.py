@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vivace.agent.conversation.undoing import nth_entry
 from vivace.errors import UsageError
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.transcript.blocks import Note, Table
@@ -41,18 +42,16 @@ async def resume(app: "VivaceApp", session: "Session", argument: str) -> None:
             app.transcript.add(Note(f"Also open in {others}: what is said in one is seen in all."))
         session.talk.follow()
         return
-    from vivace.agent.conversation.opening import conversations_dir
+    from vivace.agent.conversation.past import list_past
     from vivace.agent.conversation.sharing.places import socket_of
-    from vivace.agent.conversation.transcript.file import file_of, list_conversations, read_history
+    from vivace.agent.conversation.transcript.file import file_named
 
-    folder = conversations_dir(session.settings)
     entries = []
-    for began in list_conversations(folder)[:100]:
-        history = read_history(file := file_of(folder, began.id))
-        if history.turns and began.id != session.talk.id:
-            here = "" if began.folder == str(session.talk.folder) else f", {began.folder}"
-            here += ", open elsewhere" if socket_of(file).exists() else ""
-            entries.append(Entry(history.title, began.id, f"{began.id}, {len(history.turns)} turns{here}"))
+    for past in list_past(session.settings, limit=100):
+        if past.turns and past.id != session.talk.id:
+            here = "" if past.folder == str(session.talk.folder) else f", {past.folder}"
+            here += ", open elsewhere" if socket_of(file_named(session.settings, past.id)).exists() else ""
+            entries.append(Entry(past.title, past.id, f"{past.id}, {past.turns} turns{here}"))
     app.menu.open(entries, lambda chosen: app.run_command(f"/resume {chosen}"), title="Resume:")
 
 
@@ -141,13 +140,13 @@ def _write_new(file: Path, text: str) -> None:
 
 
 async def undo(app: "VivaceApp", session: "Session", argument: str) -> None:
-    del app, argument
-    await session.talk.undo()
+    del app
+    await session.talk.undo(nth_entry(session.talk.turns, "applied", argument))
 
 
 async def redo(app: "VivaceApp", session: "Session", argument: str) -> None:
-    del app, argument
-    await session.talk.redo()
+    del app
+    await session.talk.redo(nth_entry(session.talk.turns, "undone", argument))
 
 
 async def show_diff(app: "VivaceApp", session: "Session", argument: str) -> None:

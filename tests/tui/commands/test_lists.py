@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tui.commands.test_commands import ask
 from tests.tui.conftest import Open
-from tests.tui.test_commands import ask
 
 OLD = "def show(task):\n    # one\n    print(task.title)\n"
 NEW = OLD.replace("# one", "# two")

@@ -16,12 +16,13 @@ from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.permissions.modes import mode_of
-from vivace.tui.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Question, Review
+from vivace.tui.presenting.edit_steps import EditSteps, named
+from vivace.tui.presenting.past_turns import shortened, show_past_turn
+from vivace.tui.presenting.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Question, Review
+from vivace.tui.presenting.task_steps import TaskSteps
 from vivace.tui.status import Status, short_model
-from vivace.tui.task_steps import TaskSteps
 from vivace.tui.transcript.answer import Answer
-from vivace.tui.transcript.blocks import Note, Said, Table, Thinking, Times
-from vivace.tui.transcript.diff import EditBlock
+from vivace.tui.transcript.blocks import Note, Said, Thinking, Times
 from vivace.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
@@ -39,11 +40,10 @@ class ScreenPresenter:
         self._on_change = on_change
         self._answer: Answer | None = None
         self._thinking: Thinking | None = None  # while the model thinks
-        self._edit: EditBlock | None = None
         self._side: Answer | None = None
         self.starts: dict[int, int] = {}  # turn -> the block at which it begins
-        self._was_run = False  # in the sandbox, for the edit at hand
         self._questions: list[AnyQuestion] = []  # the first one is asked
+        self._edit = EditSteps(transcript, folder, self._say)
         self._steps = TaskSteps(transcript, self._say)
         self.queued: Sequence[talk_events.QueuedMessage] = ()
 
@@ -53,8 +53,8 @@ class ScreenPresenter:
         return self._questions[0] if self._questions else None
 
     async def decide(self, proposal: Proposal) -> Decision:
-        assert self._edit is not None, "an edit was shown before"
-        return await self._ask(Review(proposal, self._edit))
+        assert self._edit.block is not None, "an edit was shown before"
+        return await self._ask(Review(proposal, self._edit.block))
 
     async def resolve(self, conflict: Conflict) -> Resolution:
         self._show_conflict(conflict)
@@ -104,10 +104,8 @@ class ScreenPresenter:
                 self._answer = self._answer or self._transcript.add(Answer())
                 self._answer.grow(delta)
                 self._say("writing")
-            case edit_events.DiffGrew(diff=diff, partial=partial):
-                if self._edit is not None:
-                    self._edit.grow(diff, partial)
-                self._say("writing")
+            case edit_events.DiffGrew():
+                self._edit.grow(event)
             case talk_events.SideGrew(delta=delta):
                 if self._side is not None:
                     self._side.grow(delta)
@@ -133,7 +131,8 @@ class ScreenPresenter:
             case turn_events.TurnStarted(turn=turn, text=text):
                 self.starts[turn] = len(self._transcript.blocks)
                 add(Said(shortened(text)))
-                self._answer = self._edit = None
+                self._answer = None
+                self._edit.begin()
                 self._steps.begin()
                 self._status.warm_percent = None
                 self._say("thinking")
@@ -170,55 +169,8 @@ class ScreenPresenter:
             case talk_events.NoteAdded(text=text):
                 add(Said(text, "#", "dim"))
             case _:
-                self._show_edit(event)
-
-    def _show_edit(self, event: AgentEvent) -> None:
-        match event:
-            case turn_events.FileChosen(path=path):
-                self._say(f"reading {path.name}")
-            case edit_events.EditStarted(source=source):
-                self._was_run = False
-                self._edit = self._transcript.add(EditBlock(self._named(source.path), source.path.suffix))
-                self._say("choosing the part to change")
-            case edit_events.EditPlanned(units=units):
-                self._show_plan(units)
-            case edit_events.UnitLeft():
-                self._transcript.add(Note(event.in_words))
-            case edit_events.UnitLocated(source=source, unit=unit):
-                if self._edit is not None:
-                    title = f"{self._named(source.path)}:{unit.lines_text}  {unit.qualified_name}"
-                    self._edit.locate(title, unit.first_line)
-                self._say(f"reading {unit.qualified_name}")
-            case edit_events.ComparingAnswers():
-                self._say("trying other answers")
-            case edit_events.AnswersCompared():
-                self._was_run = event.was_run
-                self._transcript.add(Note(event.in_words))
-            case edit_events.RepairStarted(complaint=complaint):
-                self._transcript.add(Note(complaint))
-                self._say("telling the model what is wrong")
-            case edit_events.UserTestsStarted(command=command):
-                self._say(f"running {command}")
-            case edit_events.UserTestsEnded():
-                self._was_run = self._was_run or event.was_run
-                self._transcript.add(Note(event.in_words))
-            case edit_events.ImportsAdded() | edit_events.NamesUndefined():
-                self._transcript.add(Note(event.in_words))
-            case edit_events.EditProposed(proposal=proposal):
-                if self._edit is not None:
-                    self._edit.propose(proposal)
-            case edit_events.EditApplied():
-                self._end_edit(f"written{'' if self._was_run else ', not run'} · /undo takes it back")
-            case edit_events.EditNotApplied(reason=reason):
-                self._end_edit("nothing to change" if reason == "nothing_to_change" else "not written")
-            case _:
-                self._show_talk(event)
-
-    def _show_plan(self, units: Sequence[edit_events.PlannedUnit]) -> None:
-        if self._edit is not None:
-            self._edit.plan(
-                [f"{self._named(each.path)}:{each.unit.lines_text}  {each.in_words}" for each in units]
-            )
+                if not self._edit.show(event):
+                    self._show_talk(event)
 
     def _show_talk(self, event: AgentEvent) -> None:
         add = self._transcript.add
@@ -249,29 +201,20 @@ class ScreenPresenter:
             case talk_events.SideEnded():
                 self._side = None
 
-    def _named(self, path: Path) -> str:
-        """Return the path as a person in this folder writes it."""
-        return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
-
     def _names(self, paths: Sequence[str]) -> str:
-        return ", ".join(self._named(Path(path)) for path in paths)
+        return ", ".join(named(self._folder, Path(path)) for path in paths)
 
     def _strike(self) -> None:
         """Show that what stands here was turned around."""
-        for block in (self._answer, self._edit):
-            if block is not None:
-                block.strike()
-        self._answer = self._edit = None
+        if self._answer is not None:
+            self._answer.strike()
+        self._answer = None
+        self._edit.strike()
 
     def _end_thinking(self) -> None:
         if self._thinking is not None:
             self._thinking.end()
         self._thinking = None
-
-    def _end_edit(self, words: str) -> None:
-        if self._edit is not None:
-            self._edit.end(words)
-        self._edit = None
 
     def _end_turn(self, status: str, total_tokens: int) -> None:
         self._end_thinking()
@@ -279,7 +222,8 @@ class ScreenPresenter:
             self._transcript.add(Note("Stopped. What is there is kept."))
         elif status == "cut":
             self._transcript.add(Note('The answer is as long as it may be. Say "go on" for more.'))
-        self._answer = self._edit = None
+        self._answer = None
+        self._edit.begin()
         self._status.context_tokens = total_tokens or self._status.context_tokens
         self._say("")
 
@@ -304,7 +248,8 @@ class ScreenPresenter:
         """Show these turns in place of all that was shown."""
         self._transcript.clear()
         self.starts.clear()
-        self._answer = self._edit = self._side = self._thinking = None
+        self._answer = self._side = self._thinking = None
+        self._edit.begin()
         self._steps.begin()
         self.show_past(turns)
 
@@ -312,39 +257,7 @@ class ScreenPresenter:
         """Show the turns of a conversation that is taken up again."""
         for turn in turns:
             self.starts[turn.number] = len(self._transcript.blocks)
-            self._transcript.add(Said(shortened(turn.text)))
-            if turn.code:
-                self._transcript.add(Note(turn_events.CodeRead(turn.code).in_words))
-            if turn.memory.in_words:
-                self._transcript.add(Note(turn.memory.in_words))
-            for attempt in turn.attempts:
-                if attempt.thoughts:
-                    self._transcript.add(Thinking.past(attempt.reasoning))
-                if turn.kind != "edit" and attempt.text:
-                    answer = self._transcript.add(Answer())
-                    answer.grow(attempt.text)
-                    if attempt.is_abandoned:
-                        answer.strike()
-                if attempt.steer:
-                    self._transcript.add(Said(shortened(attempt.steer), "↪"))
-            if turn.calls:
-                self._transcript.add(Table(turn.calls))
-            for edit in turn.edits:
-                diff = self._transcript.add(Answer())
-                diff.grow(f"**{edit.path}** {edit.unit} ({edit.outcome.replace('_', ' ')})\n")
-                if edit.diff:
-                    diff.grow(f"```diff\n{edit.diff.rstrip()}\n```\n")
-            if turn.error:
-                self._transcript.add(Note(turn.error, style="error"))
+            show_past_turn(self._transcript, turn)
 
 
 _GONE = "The server went away. Starting another one, and asking again."
-_SHOWN_LINES = 20
-
-
-def shortened(text: str) -> str:
-    """Return what is shown of a long message; it is sent whole."""
-    lines = text.splitlines()
-    if len(lines) > _SHOWN_LINES:
-        return "\n".join([*lines[: _SHOWN_LINES - 1], f"… {len(lines) - _SHOWN_LINES + 1} lines more"])
-    return text if len(text) <= 4000 else f"{text[:4000]} … {len(text) - 4000} characters more"
