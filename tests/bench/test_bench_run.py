@@ -17,7 +17,7 @@ from vivace.bench.engine.effort import PARTS, QUICK, Effort
 from vivace.bench.engine.peer import Peer, PeerJob, PeerRequest
 from vivace.bench.engine.run import run_engine_bench
 from vivace.bench.limits import limits_of
-from vivace.cli.commands.bench import bench
+from vivace.cli.measure.bench import bench
 from vivace.config import Settings
 from vivace.errors import StartError
 from vivace.models.tokenizer import GgufTokenizer

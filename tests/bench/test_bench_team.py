@@ -2,9 +2,9 @@
 
 import msgspec
 
+from vivace.bench.served.turns import Extension, FinishedResponse, MeasuredTurn
 from vivace.bench.team.measure import figures
 from vivace.bench.team.run import run_team_bench, table
-from vivace.bench.wire.turns import Extension, FinishedResponse, MeasuredTurn
 from vivace.config import Settings
 from vivace.protocol.shapes.events import Waterfall
 

@@ -11,7 +11,7 @@ from vivace.bench.tempos import run as tempos_run
 from vivace.bench.tempos.measure import Effort
 from vivace.bench.tempos.report import judge, table
 from vivace.bench.tempos.run import run_tempos_bench, sliced_texts
-from vivace.cli.commands.bench import bench
+from vivace.cli.measure.bench import bench
 from vivace.config import Settings
 
 SMALLEST = Effort(rounds=1, tokens=24, reading_tokens=2000, seconds=(1, 1))

@@ -20,18 +20,18 @@ from websockets.frames import Opcode
 from websockets.streams import StreamReader
 
 from vivace.bench.engine.engine_process import EngineProcess
+from vivace.bench.served.clients import SocketClient
+from vivace.bench.served.own_server import BenchServer, open_server
+from vivace.bench.served.streams import EventReader, FrameReader, framed
+from vivace.bench.served.turns import ask_http, ask_socket
 from vivace.bench.wire import conversation
-from vivace.bench.wire.clients import SocketClient
 from vivace.bench.wire.effort import FULL, PARTS, QUICK, Effort
-from vivace.bench.wire.idle import memory_kib
 from vivace.bench.wire.limits import LIMITS, judge
-from vivace.bench.wire.own_server import BenchServer, open_server
+from vivace.bench.wire.measures.idle import memory_kib
 from vivace.bench.wire.report import LINES, table
 from vivace.bench.wire.run import run_wire_bench
 from vivace.bench.wire.stamps import made_ns, noise
-from vivace.bench.wire.streams import EventReader, FrameReader, framed
-from vivace.bench.wire.turns import ask_http, ask_socket
-from vivace.cli.commands.bench import bench
+from vivace.cli.measure.bench import bench
 from vivace.config import Settings
 from vivace.engine.wire.frames import Generate
 from vivace.engine.wire.job import Job

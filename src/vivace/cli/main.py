@@ -12,30 +12,14 @@ from typing import Any
 import click
 
 from vivace import __version__
-from vivace.cli.commands import (
-    acp,
-    ask,
-    bench,
-    completion,
-    doctor,
-    edit,
-    editors,
-    eval,
-    extras,
-    init,
-    keys,
-    mcp,
-    memory,
-    models,
-    prompt,
-    run,
-    serve,
-    tasks,
-    trust,
-    undo,
-    web,
-    workflow,
-)
+from vivace.cli.edits import edit, undo
+from vivace.cli.installation import completion, doctor, extras, models
+from vivace.cli.integrations import acp, editors, mcp
+from vivace.cli.measure import bench, eval
+from vivace.cli.server import keys, serve
+from vivace.cli.talk import ask, init, memory, prompt, sessions, web
+from vivace.cli.talk.prompt_options import PromptOptions, prompt_options
+from vivace.cli.tasks import run, tasks, trust, workflow
 from vivace.errors import FAILED, INTERRUPTED, USAGE, VivaceError
 
 
@@ -51,11 +35,11 @@ class Commands(click.Group):
     cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, message="vivace %(version)s")
-@prompt.options
+@prompt_options
 @click.pass_context
 def app(context: click.Context, /, **given: Any) -> int:
     """Real-time coding on your own machine."""
-    return prompt.run(context, prompt.Given(**given))
+    return prompt.run(context, PromptOptions(**given))
 
 
 for command in (
@@ -70,7 +54,7 @@ for command in (
     workflow.workflow,
     init.init,
     memory.memory,
-    memory.sessions,
+    sessions.sessions,
     mcp.mcp,
     acp.acp,
     models.models,

@@ -16,7 +16,7 @@ from vivace.bench.engine.report import BUSY_LOAD
 from vivace.bench.engine.run import SEED, describe_machine
 from vivace.bench.figures import median, percentile, rounded
 from vivace.bench.limits import Limit, figure
-from vivace.bench.wire.own_server import BenchServer, open_server
+from vivace.bench.served.own_server import BenchServer, open_server
 from vivace.config import Settings
 from vivace.models.store import model_path
 from vivace.models.tokenizer import SCRIPTED

@@ -3,7 +3,7 @@
 Owns the peer's process and the two messages that go over its pipe. It runs in a process of its own
 (`peer_process`), so that neither its threads nor its memory mix with ours, and it times itself: the pipe is
 not counted against it. Its threads wait as ours do: with its own default a machine that is also busy with
-something else slows it down several times (benchmarks/threads.py), which would flatter us.
+something else slows it down several times (benchmarks/engine/threads.py), which would flatter us.
 """
 
 import contextlib

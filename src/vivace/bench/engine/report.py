@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vivace.bench.limits import figure, judge, limits_of
+from vivace.bench.report_table import report_text
 
 BUSY_LOAD = 0.7  # programs that want a CPU when a run begins: the figures are not to be trusted then
 HEAD = ("", "ours", "against", "ratio", "limit", "met")
@@ -95,12 +96,7 @@ LINES = (
 def table(report: dict[str, Any]) -> str:
     """Return the whole report as text."""
     rows = [HEAD, *(_cells(report, line) for line in LINES)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    met = judge(report)
-    shown = "\n".join(_joined(row, widths) for row in rows)
-    missed = [key for key, is_met in met.items() if not is_met]
-    ending = f"Missed: {', '.join(missed)}." if missed else "Every limit is met."
-    return f"{heading(report)}\n\n{shown}\n\n{ending}"
+    return report_text(heading(report), rows, judge(report))
 
 
 def heading(report: dict[str, Any]) -> str:
@@ -137,11 +133,3 @@ def _cells(report: dict[str, Any], line: Line) -> tuple[str, ...]:
         against = f"{measured(report, line.against, line.unit)} {line.against_what}"
         ratio = f"{figure(report, line.key):.2f}"
     return line.what, ours, against, ratio, str(limit), "yes" if is_met else "NO"
-
-
-def _joined(row: tuple[str, ...], widths: list[int]) -> str:
-    what, ours, against, ratio, limit, met = (
-        cell.ljust(width) if column in (0, 2, 5) else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return f"{what}  {ours}  {against}  {ratio}  {limit}  {met}".rstrip()

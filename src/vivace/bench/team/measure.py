@@ -12,9 +12,9 @@ from contextlib import ExitStack
 
 from vivace.bench.engine.context import Section
 from vivace.bench.figures import median, percentile
-from vivace.bench.wire.clients import SocketClient
-from vivace.bench.wire.own_server import BenchServer
-from vivace.bench.wire.turns import MeasuredTurn
+from vivace.bench.served.clients import SocketClient
+from vivace.bench.served.own_server import BenchServer
+from vivace.bench.served.turns import MeasuredTurn
 from vivace.errors import RequestRefused
 
 OUTPUT_TOKENS = 300

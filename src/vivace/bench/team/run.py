@@ -18,8 +18,9 @@ from vivace.bench.engine.run import describe_machine
 from vivace.bench.figures import rounded
 from vivace.bench.gpu.users import MUST, USERS, parse_users
 from vivace.bench.limits import Limit
+from vivace.bench.report_table import verdict
+from vivace.bench.served.own_server import BenchServer, open_server
 from vivace.bench.team.measure import OUTPUT_TOKENS, measure_team
-from vivace.bench.wire.own_server import BenchServer, open_server
 from vivace.config import Settings, load_settings
 from vivace.models.store import model_path
 from vivace.models.tokenizer import SCRIPTED
@@ -81,8 +82,7 @@ def table(report: dict[str, Any]) -> str:
             f"{each['delivered_share']:>9.0%}{each['first_token_ms']:>10.1f} ms"
             f"{each['first_token_ms_p95']:>6.0f} ms"
         )
-    missed = [key for key, is_met in report["passed"].items() if not is_met]
-    return "\n".join([*lines, "", f"Missed: {', '.join(missed)}." if missed else "Every limit is met."])
+    return "\n".join([*lines, "", verdict(report["passed"])])
 
 
 def _device(server: BenchServer) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 from vivace.bench.engine.report import BUSY_LOAD, measured
 from vivace.bench.limits import Limit, figure
+from vivace.bench.report_table import report_text
 
 LIMITS = {
     "tempos.token_ratio": Limit("≤", 1.1),
@@ -24,11 +25,7 @@ def judge(report: dict[str, Any]) -> dict[str, bool]:
 def table(report: dict[str, Any]) -> str:
     """Return the whole report as text."""
     rows = [HEAD, *(_cells(report, *line) for line in LINES)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    lines = "\n".join(_joined(row, widths) for row in rows)
-    missed = [key for key, is_met in judge(report).items() if not is_met]
-    ending = f"Missed: {', '.join(missed)}." if missed else "Every limit is met."
-    return f"{heading(report)}\n\n{lines}\n\n{ending}"
+    return report_text(heading(report), rows, judge(report), left=(0, 5))
 
 
 def heading(report: dict[str, Any]) -> str:
@@ -54,11 +51,3 @@ def _cells(report: dict[str, Any], key: str, what: str, name: str) -> tuple[str,
         return what, *shown, "", "", ""
     value, limit = figure(report, key), LIMITS[key]
     return what, *shown, f"{value:.2f}", str(limit), "yes" if limit.is_met_by(value) else "NO"
-
-
-def _joined(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = (
-        cell.ljust(width) if column in (0, 5) else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return "  ".join(cells).rstrip()

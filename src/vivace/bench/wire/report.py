@@ -7,6 +7,7 @@ from typing import Any
 
 from vivace.bench.engine.report import BUSY_LOAD, Line, measured
 from vivace.bench.limits import figure
+from vivace.bench.report_table import report_text
 from vivace.bench.wire.limits import LIMITS, judge
 
 HEAD = ("", "ours", "against", "", "limit", "met")
@@ -47,11 +48,7 @@ LINES = (
 def table(report: dict[str, Any]) -> str:
     """Return the whole report as text."""
     rows = [HEAD, *(_cells(report, line) for line in LINES)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    lines = "\n".join(_joined(row, widths) for row in rows)
-    missed = [key for key, is_met in judge(report).items() if not is_met]
-    ending = f"Missed: {', '.join(missed)}." if missed else "Every limit is met."
-    return f"{heading(report)}\n\n{lines}\n\n{ending}"
+    return report_text(heading(report), rows, judge(report))
 
 
 def heading(report: dict[str, Any]) -> str:
@@ -86,11 +83,3 @@ def _cells(report: dict[str, Any], line: Line) -> tuple[str, ...]:
         ratio = f"{value:.2f} less" if line.key.endswith("reduction") else ""
     met = "" if limit is None else "yes" if limit.is_met_by(value) else "NO"
     return line.what, ours, against, ratio, str(limit or ""), met
-
-
-def _joined(row: tuple[str, ...], widths: list[int]) -> str:
-    what, ours, against, ratio, limit, met = (
-        cell.ljust(width) if column in (0, 2, 5) else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return f"{what}  {ours}  {against}  {ratio}  {limit}  {met}".rstrip()

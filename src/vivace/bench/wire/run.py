@@ -13,14 +13,14 @@ from vivace.bench.engine.context import Section
 from vivace.bench.engine.run import describe_machine, versions
 from vivace.bench.figures import rounded
 from vivace.bench.progress import Progress
+from vivace.bench.served.own_server import BenchServer, open_server
 from vivace.bench.wire.effort import PARTS, Effort
-from vivace.bench.wire.fanout import measure_fanout
-from vivace.bench.wire.first_token import measure_first_token
-from vivace.bench.wire.idle import measure_idle
 from vivace.bench.wire.limits import LIMITS, judge
-from vivace.bench.wire.own_server import BenchServer, open_server
-from vivace.bench.wire.per_token import measure_per_token
-from vivace.bench.wire.roundtrip import measure_roundtrip
+from vivace.bench.wire.measures.fanout import measure_fanout
+from vivace.bench.wire.measures.first_token import measure_first_token
+from vivace.bench.wire.measures.idle import measure_idle
+from vivace.bench.wire.measures.per_token import measure_per_token
+from vivace.bench.wire.measures.roundtrip import measure_roundtrip
 from vivace.config import Settings
 from vivace.engine.tuning.cpu import choose_threads
 from vivace.models.store import model_path

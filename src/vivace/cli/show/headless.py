@@ -36,8 +36,9 @@ from vivace.agent.turn_events import (
     Retold,
     TaskStepped,
 )
-from vivace.cli.commands.prompt import OutputFormat
+from vivace.cli.show.plain_output import PlainOutput
 from vivace.cli.show.screen import complain
+from vivace.cli.talk.prompt_options import OutputFormat
 from vivace.errors import VivaceError
 from vivace.redaction import redact
 
@@ -45,7 +46,7 @@ from vivace.redaction import redact
 class HeadlessPresenter:
     def __init__(self, output_format: OutputFormat) -> None:
         self._format = output_format
-        self._is_mid_line = False
+        self._out = PlainOutput()
         self._was_run = False  # something of the change, in the sandbox
         self.error: VivaceError | None = None  # with which the turn failed
 
@@ -63,13 +64,13 @@ class HeadlessPresenter:
     def _show_text(self, event: AgentEvent) -> None:
         match event:
             case AnswerGrew(delta=delta):
-                self._write(delta)
+                self._out.write(delta)
             case TaskStepped(step=step):
                 self._show_step(step)
             case CodeRead() | MemoryUsed():
                 self.progress(f"({event.in_words})")
             case Abandoned():
-                self._end_line()
+                self._out.end_line()
                 self.progress("The server went away; this is the answer from its beginning.")
             case Retold(left_out=left_out) if left_out:
                 self.progress(event.in_words)
@@ -81,7 +82,7 @@ class HeadlessPresenter:
             case UnitLeft():
                 self.progress(event.in_words)
             case EditProposed(proposal=proposal):
-                self._write("".join(map(unified, proposal.files)))
+                self._out.write("".join(map(unified, proposal.files)))
             case AnswersCompared() | UserTestsEnded():
                 self._was_run = self._was_run or event.was_run
                 self.progress(event.in_words)
@@ -95,9 +96,9 @@ class HeadlessPresenter:
         """Show what a model with tools says and changes; its calls are no part of the answer."""
         match step:
             case steps.TextGrew(text=text):
-                self._write(printable(text))
+                self._out.write(printable(text))
             case steps.TurnBegan():
-                self._end_line()
+                self._out.end_line()
             case steps.ServersOpened(problems=problems):
                 for problem in problems:
                     self.progress(redact(printable(problem)))
@@ -106,8 +107,8 @@ class HeadlessPresenter:
             case steps.CallEnded(tool=tool, status=status, summary=summary) if status != "done":
                 self.progress(redact(printable(f"  {tool} {status}: {summary}")))
             case steps.FilesWritten(diff=diff, paths=paths):
-                self._end_line()
-                self._write(redact(printable(diff)))
+                self._out.end_line()
+                self._out.write(redact(printable(diff)))
                 self.progress(f"Wrote {', '.join(paths)} (`vivace undo` takes it back).")
 
     def finish(self, result: Result) -> None:
@@ -115,10 +116,10 @@ class HeadlessPresenter:
         if self._format != "text":
             _print_line(result)
         elif result.error is not None:
-            self._end_line()
+            self._out.end_line()
             complain(result.error.message, result.error.hint)
         else:
-            self._end_line()
+            self._out.end_line()
 
     def progress(self, text: str) -> None:
         """Tell a person something that is not part of the answer."""
@@ -131,15 +132,6 @@ class HeadlessPresenter:
     async def resolve(self, conflict: Conflict) -> Resolution:
         del conflict
         return Stop()
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        self._is_mid_line = bool(text) and not text.endswith("\n")
-
-    def _end_line(self) -> None:
-        if self._is_mid_line:
-            self._write("\n")
 
 
 def _print_line(record: AnyRecord | Result) -> None:

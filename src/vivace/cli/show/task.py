@@ -28,8 +28,9 @@ from vivace.agent.loop.steps import (
     encode_step,
 )
 from vivace.agent.tools.bounded import printable
-from vivace.cli.commands.task_options import OutputFormat
+from vivace.cli.show.plain_output import PlainOutput
 from vivace.cli.show.screen import complain
+from vivace.cli.tasks.task_options import OutputFormat
 from vivace.redaction import redact
 
 MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
@@ -51,7 +52,7 @@ class TaskFace:
     ) -> None:
         self._format = output_format
         self._about_edits = about_edits  # what can be done about them
-        self._is_mid_line = False
+        self._out = PlainOutput()
         self._redacted = RedactedSteps()
 
     def show(self, step: AnyStep) -> None:
@@ -65,36 +66,36 @@ class TaskFace:
     def _show_text(self, step: AnyStep) -> None:
         match step:
             case TextGrew(text=text):
-                self._write(printable(text))
+                self._out.write(printable(text))
             case MemoryRead(files=files, notes=notes, problem=problem):
                 self.progress("\n".join(filter(None, [_memory_in_words(files, notes), problem])))
             case ServersOpened(problems=problems):
                 for problem in problems:
                     self.progress(printable(problem))
             case CallStarted(tool=tool, title=title):
-                self._line(f"· {tool} {_one_line(title)}")
+                self._out.line(f"· {tool} {_one_line(title)}")
             case CallEnded(tool=tool, status=status, summary=summary) if status != "done":
-                self._line(f"  {tool} {status}: {_one_line(summary)}")
+                self._out.line(f"  {tool} {status}: {_one_line(summary)}")
             case CallEnded(summary=summary):
-                self._line(f"  {_one_line(summary)}")
+                self._out.line(f"  {_one_line(summary)}")
             case FilesWritten(diff=diff):
-                self._line(redact(printable(diff)).rstrip("\n"))
+                self._out.line(redact(printable(diff)).rstrip("\n"))
             case PlanUpdated(steps=steps):
                 for each in steps:
-                    self._line(f"  {MARKS.get(each.status, '[ ]')} {_one_line(each.step)}")
+                    self._out.line(f"  {MARKS.get(each.status, '[ ]')} {_one_line(each.step)}")
             case StepBegan(key=key, title=title):
-                self._line(f"{key}  {_one_line(title)}")
+                self._out.line(f"{key}  {_one_line(title)}")
             case StepEnded(key=key, status=status, output=output) if status == "failed":
-                self._line(f"{key}  failed: {_one_line(output)}")
+                self._out.line(f"{key}  failed: {_one_line(output)}")
             case ChangeTakenBack(problem=problem):
-                self._line(f"  taken back: {_one_line(problem)}")
+                self._out.line(f"  taken back: {_one_line(problem)}")
             case Steered(text=text):
-                self._line(f"> {_one_line(text)}")
+                self._out.line(f"> {_one_line(text)}")
             case TaskEnded():
                 self._end(step)
 
     def _end(self, step: TaskEnded) -> None:
-        self._end_line()
+        self._out.end_line()
         if step.entries:
             edits = "an edit" if len(step.entries) == 1 else f"{len(step.entries)} edits"
             self.progress(f"Wrote {edits} ({self._about_edits}).")
@@ -108,7 +109,7 @@ class TaskFace:
     async def approve(self, asked: ApprovalAsked) -> Approval:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return Approval(is_allowed=False, reason=NOBODY)
-        self._end_line()
+        self._out.end_line()
         title = redact(printable(asked.title))
         print(f"{asked.reason}\n\n    {asked.tool} {title}\n", file=sys.stderr)
         print("Allow it, this once? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -118,19 +119,6 @@ class TaskFace:
     def progress(self, text: str) -> None:
         """Tell a person something that is not part of the output."""
         print(text, file=sys.stderr, flush=True)
-
-    def _line(self, text: str) -> None:
-        self._end_line()
-        self._write(f"{text}\n")
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        self._is_mid_line = bool(text) and not text.endswith("\n")
-
-    def _end_line(self) -> None:
-        if self._is_mid_line:
-            self._write("\n")
 
 
 def _memory_in_words(files: Sequence[str], notes: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from vivace.bench.engine.context import BenchContext, Section
 from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.figures import median, ratio
-from vivace.bench.wire.own_server import running
+from vivace.bench.served.own_server import running
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

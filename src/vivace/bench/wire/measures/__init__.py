@@ -1,0 +1,1 @@
+"""What `vivace bench wire` measures: one module for each subject."""

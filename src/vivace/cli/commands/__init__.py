@@ -1,1 +1,0 @@
-"""One module for each command: its options, and what it prints."""

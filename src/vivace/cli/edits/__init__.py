@@ -1,0 +1,1 @@
+"""Change code: `vivace edit`, and `undo` and `redo` of what was written."""

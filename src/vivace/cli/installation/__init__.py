@@ -1,0 +1,1 @@
+"""What is on this machine: `vivace models`, `extras`, `doctor`, `completion`."""

@@ -1,0 +1,1 @@
+"""Vivace in other programs: `vivace acp`, `mcp`, `editors`."""

@@ -1,0 +1,1 @@
+"""Measurements: `vivace bench` for speed, `vivace eval` for quality."""

@@ -1,0 +1,1 @@
+"""Talk about code: `vivace` alone or with `-p`, `ask`, `web`, and what is remembered (`memory`, `init`)."""
