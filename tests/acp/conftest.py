@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp._transport import memory_transport_pair
+from acp._transport import Transport, memory_transport_pair
+from acp.connection import StreamEvent
 from acp.core import AgentSideConnection, ClientSideConnection
 from acp.schema import ClientCapabilities
 
@@ -14,6 +15,7 @@ from tests.acp.editor import NOTHING, FakeEditorClient
 from tests.server.conftest import served
 from tests.server.serving import LONG, script
 from vivace.acp.agent import VivaceAgent
+from vivace.acp.requests import Requests
 from vivace.config import Settings
 
 __all__ = ["served"]
@@ -25,6 +27,34 @@ class Wire:
     def __init__(self, agent: ClientSideConnection, client: FakeEditorClient, folder: Path) -> None:
         self.agent, self.client, self.folder = agent, client, folder
         self.session = ""
+        self.raw: list[dict[str, Any]] = []  # all messages, of both sides
+        self._transport: Transport | None = None
+
+    def tap(self, transport: Transport) -> None:
+        """Say what goes beside the SDK's client, which does not know every method."""
+        self._transport = transport
+
+    def observe(self, event: StreamEvent) -> None:
+        self.raw.append(event.message)
+        self.client.notice()
+
+    async def send_raw(self, **message: Any) -> None:
+        assert self._transport is not None
+        await self._transport.send({"jsonrpc": "2.0", **message})
+
+    async def take_back(self, method: str) -> None:
+        """Cancel the last request with this method, by `$/cancel_request`."""
+        asked = [each["id"] for each in self.raw if each.get("method") == method]
+        await self.send_raw(method="$/cancel_request", params={"requestId": asked[-1]})
+
+    async def answer_to(self, request_id: str) -> dict[str, Any]:
+        """Return the answer to a request that was sent raw."""
+
+        def answers() -> list[dict[str, Any]]:
+            return [each for each in self.raw if each.get("id") == request_id and "method" not in each]
+
+        await self.client.until(lambda: bool(answers()))
+        return answers()[0]
 
     async def prompt(self, text: str, *more: Any) -> str:
         """Send a prompt; return its stop reason."""
@@ -62,11 +92,20 @@ async def open_wire(served: Settings, tmp_path: Path, folder: Path) -> AsyncIter
         model = script(tmp_path, replies=said, **({"context_tokens": 20000} | options))
         settings = served.having(model=model, state_dir=served.state_dir)
         here, there = memory_transport_pair()
-        client, agent = FakeEditorClient(), VivaceAgent(settings)
-        ours = AgentSideConnection(agent, here, use_unstable_protocol=True)  # type: ignore[arg-type]
-        theirs = ClientSideConnection(client, there, use_unstable_protocol=True)  # type: ignore[arg-type]
+        requests = Requests(here)
+        client, agent = FakeEditorClient(), VivaceAgent(settings, requests)
+        ours = AgentSideConnection(agent, requests, use_unstable_protocol=True)  # type: ignore[arg-type]
+        wires: list[Wire] = []
+        theirs = ClientSideConnection(
+            client,  # type: ignore[arg-type]
+            there,
+            use_unstable_protocol=True,
+            observers=[lambda event: wires[0].observe(event)],
+        )
         closing.extend([theirs.close, ours.close, agent.close])
         wire = Wire(theirs, client, folder)
+        wire.tap(there)
+        wires.append(wire)
         await theirs.initialize(protocol_version=1, client_capabilities=capabilities)
         if begins:
             wire.session = (await theirs.new_session(cwd=str(folder), mcp_servers=[])).session_id

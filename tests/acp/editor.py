@@ -153,6 +153,10 @@ class FakeEditorClient:
     def kinds(self) -> list[str]:
         return [each.session_update for each in self.updates]
 
+    def notice(self) -> None:
+        """Let `until` look again."""
+        self._changed.set()
+
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(HANG_S):
             while not is_so():

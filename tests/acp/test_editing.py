@@ -11,7 +11,7 @@ from acp.schema import FileEditToolCallContent
 from tests.acp.conftest import Open, Wire
 from tests.acp.editor import FILES
 from tests.agent.conversation.talking import EDITING, read, write
-from tests.agent.edits.test_flow import ANSWER, NEW, OLD
+from tests.agent.edits.test_flow import ANSWER, FIRST_ONLY, NEW, OLD
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_an_edit_is_shown_asked_about_and_written(open_wire: Open, task: P
     assert (shown.path, shown.old_text, shown.new_text) == (str(task), OLD, NEW)
     ((call, options),) = wire.client.asked
     assert call.tool_call_id == updates[0].tool_call_id
-    assert [option.kind for option in options] == ["allow_once", "allow_always", "reject_once"]
+    assert [option.option_id for option in options] == ["accept", "accept_all", "by_hunk", "reject"]
     assert "Wrote task.py, not run: /undo takes it back." in wire.client.said
     assert await wire.prompt("/undo") == "end_turn"
     assert read(task) == OLD
@@ -146,3 +146,44 @@ async def test_a_growing_diff_is_whole_in_each_update(
     assert len(texts) > 3
     assert [text for text in texts if not NEW.startswith(text.removesuffix("\n"))] == []
     assert texts[-1] == NEW
+
+
+SECOND_ONLY = NEW.replace("print(task.title.upper())", "print(task.title)", 1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "result", "statuses"),
+    [
+        (["keep", "leave"], FIRST_ONLY, ["completed", "failed"]),
+        (["leave", "keep"], SECOND_ONLY, ["failed", "completed"]),
+        (["keep_rest"], NEW, ["completed"]),
+        (["keep", "keep"], NEW, ["completed", "completed"]),
+        (["leave_rest"], OLD, ["failed"]),
+        (["keep", "cancelled"], OLD, ["completed", "failed"]),
+    ],
+)
+async def test_an_edit_is_reviewed_by_hunk(
+    open_wire: Open, task: Path, answers: list[str], result: str, statuses: list[str]
+) -> None:
+    """Each change is a call with a diff and a question of its own; only what is kept is written."""
+    wire = await open_wire(EDITING)
+    wire.client.answers = ["by_hunk", *answers]
+    assert await wire.prompt("make @task.py:show shout") == "end_turn"
+    assert read(task) == result
+    whole, *hunks = wire.client.calls.values()
+    assert [updates[-1].status for updates in hunks] == statuses
+    assert hunks[0][0].title == "Change 1 of 2: task.py, line 2"
+    (first,) = hunks[0][0].content
+    assert (first.path, "upper" in first.old_text, "upper" in first.new_text) == (str(task), False, True)
+    assert whole[-1].status == ("failed" if result == OLD else "completed")
+    if result != OLD:
+        assert whole[-1].content[0].new_text == result
+
+
+async def test_an_edit_with_one_change_is_not_offered_by_hunk(open_wire: Open, task: Path) -> None:
+    """There is nothing to choose from."""
+    wire = await open_wire(EDITING | {"Task: ": ANSWER.replace(NEW, FIRST_ONLY)})
+    assert await wire.prompt("make @task.py:show shout") == "end_turn"
+    ((_, options),) = wire.client.asked
+    assert "by_hunk" not in [option.option_id for option in options]
+    assert read(task) == FIRST_ONLY

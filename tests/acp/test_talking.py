@@ -1,6 +1,7 @@
 """Prompts and their answers: text, stop reasons, cancelling, steering, commands, errors."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from acp import RequestError, image_block
@@ -28,7 +29,8 @@ async def test_an_agent_says_what_it_can_do(open_wire: Open) -> None:
     assert can.session_capabilities is not None
     assert can.prompt_capabilities is not None
     assert (can.load_session, can.prompt_capabilities.embedded_context) == (True, True)
-    assert None not in (can.session_capabilities.list, can.session_capabilities.resume)
+    sessions = can.session_capabilities
+    assert None not in (sessions.list, sessions.resume, sessions.close, sessions.fork, sessions.delete)
     assert answer.field_meta == {"steering": {"supported": True}}
 
 
@@ -43,6 +45,55 @@ async def test_cancel_ends_the_prompt_and_keeps_the_partial(open_wire: Open) -> 
     assert await wire.prompt("What then?") == "end_turn"
     assert wire.client.said.endswith("Then this.")
     assert wire.client.kinds().count("available_commands_update") == 1
+
+
+async def test_a_request_is_taken_back(open_wire: Open) -> None:
+    """`$/cancel_request` ends a prompt as `session/cancel` does; one that is over is passed over."""
+    wire = await open_wire(step_ms=5)
+    running = asyncio.create_task(wire.prompt("What is long?"))
+    await wire.client.until(lambda: len(wire.client.said) > 20)
+    await wire.take_back("session/prompt")
+    assert await running == "cancelled"
+    for request in ("no such", 10**9, None, [1]):
+        await wire.send_raw(method="$/cancel_request", params={"requestId": request})
+    await wire.send_raw(method="$/cancel_request")
+    assert await wire.prompt("What then?") == "end_turn"
+
+
+async def test_a_request_is_taken_back_at_once(open_wire: Open) -> None:
+    """Both messages in one go: the prompt has not begun, and is cancelled all the same."""
+    wire = await open_wire(step_ms=5)
+    prompt = {"sessionId": wire.session, "prompt": [{"type": "text", "text": "What is long?"}]}
+    await wire.send_raw(id="p1", method="session/prompt", params=prompt)
+    await wire.send_raw(method="$/cancel_request", params={"requestId": "p1"})
+    assert (await wire.answer_to("p1"))["result"] == {"stopReason": "cancelled"}
+    assert not wire.client.said
+
+
+async def test_a_session_that_is_being_opened_is_taken_back(open_wire: Open, folder: Path) -> None:
+    """The answer is the protocol's own error, and the session can be opened later."""
+    wire = await open_wire()
+    await wire.prompt("Hi")
+    await wire.agent.close_session(session_id=wire.session)
+    load = {"sessionId": wire.session, "cwd": str(folder), "mcpServers": []}
+    await wire.send_raw(id="l1", method="session/load", params=load)
+    await wire.send_raw(method="$/cancel_request", params={"requestId": "l1"})
+    assert (await wire.answer_to("l1"))["error"]["code"] == -32800
+    await wire.agent.load_session(cwd=str(folder), session_id=wire.session, mcp_servers=[])
+    assert await wire.prompt("What then?") == "end_turn"
+
+
+async def test_a_prompt_that_waits_for_a_cancelled_one_can_be_cancelled(open_wire: Open) -> None:
+    """It never begins."""
+    wire = await open_wire(step_ms=5)
+    running = asyncio.create_task(wire.prompt("What is long?"))
+    await wire.client.until(lambda: len(wire.client.said) > 20)
+    await wire.agent.cancel(session_id=wire.session)
+    waiting = asyncio.create_task(wire.prompt("What then?"))
+    await asyncio.sleep(0)
+    await wire.agent.cancel(session_id=wire.session)
+    assert await running == await waiting == "cancelled"
+    assert "Hello" not in wire.client.said
 
 
 async def test_a_prompt_directly_behind_a_cancel_waits_for_it(open_wire: Open) -> None:

@@ -5,6 +5,7 @@ a session (`session`), nor the bytes (`serving`).
 """
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from acp.interfaces import Client
 from acp.schema import (
     AgentCapabilities,
     ClientCapabilities,
+    DeleteSessionRequest,
+    ForkSessionResponse,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
@@ -27,6 +30,8 @@ from acp.schema import (
     ResumeSessionResponse,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionDeleteCapabilities,
+    SessionForkCapabilities,
     SessionListCapabilities,
     SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
@@ -34,10 +39,13 @@ from acp.schema import (
 )
 
 from vivace import __version__
+from vivace.acp.link import SessionLink
 from vivace.acp.past import list_sessions
 from vivace.acp.prompts import Block
+from vivace.acp.requests import DELETE, Requests
 from vivace.acp.servers import Server, server_table
 from vivace.acp.session import AcpSession, open_session
+from vivace.agent.conversation.past import delete_past, fork_past
 from vivace.agent.effort import Effort
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound, UsageError, VivaceError
@@ -64,8 +72,8 @@ def answered(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
 
 
 class VivaceAgent:
-    def __init__(self, settings: Settings, effort: Effort | None = None) -> None:
-        self._settings, self._effort = settings, effort
+    def __init__(self, settings: Settings, requests: Requests, effort: Effort | None = None) -> None:
+        self._settings, self._requests, self._effort = settings, requests, effort
         self._capabilities = ClientCapabilities()
         self._sessions: dict[str, AcpSession] = {}
         self._client: Client | None = None
@@ -93,6 +101,8 @@ class VivaceAgent:
                     list=SessionListCapabilities(),
                     resume=SessionResumeCapabilities(),
                     close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
+                    fork=SessionForkCapabilities(),
                 ),
             ),
             auth_methods=[],
@@ -109,8 +119,7 @@ class VivaceAgent:
     async def new_session(
         self, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
     ) -> NewSessionResponse:
-        folder = await asyncio.to_thread(_folder, cwd)
-        session = await self._opened(folder, None, mcp_servers)
+        session = await self._requests.breakable(self._opened(cwd, None, mcp_servers))
         session.follow()
         return NewSessionResponse(
             session_id=session.talk.id, modes=session.modes, config_options=list(session.options)
@@ -120,8 +129,7 @@ class VivaceAgent:
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: list[Server] | None = None, **_: Any
     ) -> LoadSessionResponse:
-        session = await self._taken_up(cwd, session_id, mcp_servers)
-        await session.replay()
+        session = await self._requests.breakable(self._replayed(cwd, session_id, mcp_servers))
         session.follow()
         return LoadSessionResponse(modes=session.modes, config_options=list(session.options))
 
@@ -129,22 +137,39 @@ class VivaceAgent:
     async def resume_session(
         self, session_id: str, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
     ) -> ResumeSessionResponse:
-        session = await self._taken_up(cwd, session_id, mcp_servers)
+        session = await self._requests.breakable(self._opened(cwd, session_id, mcp_servers))
         session.follow()
         return ResumeSessionResponse(modes=session.modes, config_options=list(session.options))
+
+    @answered
+    async def fork_session(
+        self, session_id: str, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
+    ) -> ForkSessionResponse:
+        session = await self._requests.breakable(self._forked(cwd, session_id, mcp_servers))
+        session.follow()
+        return ForkSessionResponse(
+            session_id=session.talk.id, modes=session.modes, config_options=list(session.options)
+        )
 
     @answered
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
-        page, following = await asyncio.to_thread(list_sessions, self._settings, cwd, cursor)
+        listing = asyncio.to_thread(list_sessions, self._settings, cwd, cursor)
+        page, following = await self._requests.breakable(listing)
         return ListSessionsResponse(sessions=page, next_cursor=following)
 
     @answered
     async def close_session(self, session_id: str, **_: Any) -> None:
-        session = self._session(session_id)
-        del self._sessions[session_id]
-        await session.close()
+        await self._close(self._session(session_id))
+
+    async def _delete(self, session_id: str) -> None:
+        """Delete a conversation for good. One in which nothing was said is only closed."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            await self._close(session)
+        with contextlib.suppress(ConversationNotFound) if session else contextlib.nullcontext():
+            await asyncio.to_thread(delete_past, self._settings, session_id)
 
     @answered
     async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> SetSessionModeResponse:
@@ -163,7 +188,9 @@ class VivaceAgent:
 
     @answered
     async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> PromptResponse:
-        return await self._session(session_id).prompt(prompt)
+        session = self._session(session_id)
+        with self._requests.cancelled_by(session.cancel):
+            return await session.prompt(prompt)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session := self._sessions.get(session_id):
@@ -171,10 +198,13 @@ class VivaceAgent:
 
     @answered
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        if method != STEERING:
-            raise RequestError.method_not_found(f"_{method}")
-        request = PromptRequest.model_validate(params)
-        return {"outcome": await self._session(request.session_id).steer(request.prompt)}
+        if method == STEERING:
+            request = PromptRequest.model_validate(params)
+            return {"outcome": await self._session(request.session_id).steer(request.prompt)}
+        if method == DELETE:
+            await self._delete(DeleteSessionRequest.model_validate(params).session_id)
+            return {}
+        raise RequestError.method_not_found(f"_{method}")
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
         """Pass over what we do not know."""
@@ -191,26 +221,46 @@ class VivaceAgent:
             )
         return self._sessions[session_id]
 
-    async def _taken_up(self, cwd: str, session_id: str, servers: Sequence[Server] | None) -> AcpSession:
+    async def _close(self, session: AcpSession) -> None:
+        del self._sessions[session.talk.id]
+        await session.close()
+
+    async def _replayed(self, cwd: str, session_id: str, servers: Sequence[Server] | None) -> AcpSession:
+        session = await self._opened(cwd, session_id, servers)
+        try:
+            await session.replay()
+        except asyncio.CancelledError:
+            await self._close(session)
+            raise
+        return session
+
+    async def _forked(self, cwd: str, session_id: str, servers: Sequence[Server] | None) -> AcpSession:
+        """Return a session that goes on from what was said in another one, open or not."""
+        source = self._sessions.get(session_id)
+        if source is not None and not source.talk.turns:
+            return await self._opened(cwd, None, servers)
+        forked = await asyncio.to_thread(fork_past, self._settings, session_id)
+        try:
+            return await self._opened(cwd, forked, servers)
+        except (VivaceError, asyncio.CancelledError):
+            delete_past(self._settings, forked)
+            raise
+
+    async def _opened(self, cwd: str, session_id: str | None, servers: Sequence[Server] | None) -> AcpSession:
+        """Begin a session in a folder, or open the one with this id."""
+        assert self._client is not None, "the connection is there before any request"
         if session_id in self._sessions:
             raise ConversationBusy(f"The session {session_id} is open already.", "Close it first.")
         folder = await asyncio.to_thread(_folder, cwd)
-        session = await self._opened(folder, session_id, servers)
+        named = server_table(servers or ()) | self._settings.mcp_servers  # the user's own have their names
+        settings = self._settings.having(mcp_servers=named)
+        link = SessionLink(self._client, self._capabilities, self._requests)
+        session = await open_session(link, settings, folder, session_id)
         if session.talk.folder != folder:
-            del self._sessions[session_id]
             await session.close()
             raise UsageError(
                 f"That conversation is about {session.talk.folder}.", "Open it from that folder."
             )
-        return session
-
-    async def _opened(
-        self, folder: Path, session_id: str | None, servers: Sequence[Server] | None
-    ) -> AcpSession:
-        assert self._client is not None, "the connection is there before any request"
-        named = server_table(servers or ()) | self._settings.mcp_servers  # the user's own have their names
-        settings = self._settings.having(mcp_servers=named)
-        session = await open_session(self._client, self._capabilities, settings, folder, session_id)
         session.talk.effort = self._effort or session.talk.effort
         self._sessions[session.talk.id] = session
         return session

@@ -17,6 +17,7 @@ from acp.schema import (
 )
 
 from vivace.agent.conversation.talk import Talk
+from vivace.agent.conversation.undoing import nth_entry
 from vivace.client.warm import read_status
 from vivace.errors import UsageError
 
@@ -33,14 +34,12 @@ class Command:
 
 
 async def _undo(talk: Talk, argument: str) -> str:
-    del argument
-    await talk.undo()
+    await talk.undo(nth_entry(talk.turns, "applied", argument))
     return ""
 
 
 async def _redo(talk: Talk, argument: str) -> str:
-    del argument
-    await talk.redo()
+    await talk.redo(nth_entry(talk.turns, "undone", argument))
     return ""
 
 
@@ -84,6 +83,13 @@ async def _diff(talk: Talk, argument: str) -> str:
     )
 
 
+async def _rename(talk: Talk, argument: str) -> str:
+    if not argument:
+        raise UsageError("What is it to be called?", "/rename TITLE")
+    await talk.rename(argument)
+    return f"This conversation is called {talk.title!r} now."
+
+
 async def _status(talk: Talk, argument: str) -> str:
     del argument
     status = await asyncio.to_thread(read_status, talk.connection.settings)
@@ -103,13 +109,14 @@ async def _btw(talk: Talk, argument: str) -> str:
 
 
 COMMANDS = (
-    Command("undo", "", "take the last edit of this conversation back", _undo),
-    Command("redo", "", "bring back what was undone last", _redo),
+    Command("undo", "[N]", "take the last edit of this conversation back, or the Nth from the end", _undo),
+    Command("redo", "[N]", "bring back what was undone last, or the Nth from the end", _redo),
     Command("rewind", "TURN", "back to before a turn, code and talk", _rewind),
     Command("diff", "[N]", "the last changes of this conversation", _diff),
     Command("compact", "[undo]", "let the model summarise what was said", _compact, needs_server=True),
     Command("context", "", "what is in the prompt, in tokens", _context, needs_server=True),
     Command("btw", "QUESTION", "a question that the conversation does not know of", _btw, needs_server=True),
+    Command("rename", "TITLE", "give this conversation a name", _rename),
     Command("status", "", "conversation, server, engine", _status),
 )
 

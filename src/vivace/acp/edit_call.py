@@ -85,11 +85,15 @@ class EditCall:
             self._progress("in_progress")
 
     def propose(self, proposal: Proposal) -> None:
-        self._content = proposal_contents(proposal)
+        self.take(proposal)
         self._progress("in_progress")
         if self._plan:
             self._done = set(range(len(self._plan)))
             self._show_plan(running=None)
+
+    def take(self, proposal: Proposal) -> None:
+        """Show this from the next update on: of some hunks, only those that were taken."""
+        self._content = proposal_contents(proposal)
 
     def end(self, status: ToolCallStatus) -> None:
         """Say what became of it. No effect if no call is open."""
@@ -98,10 +102,14 @@ class EditCall:
         self._id = ""
 
     @property
+    def id(self) -> str:
+        return self._id or f"edit-{self._count}"
+
+    @property
     def question(self) -> ToolCallUpdate:
         """Return the call as a question shows it."""
         return ToolCallUpdate(
-            tool_call_id=self._id or f"edit-{self._count}",
+            tool_call_id=self.id,
             title=self._title or "Edit",
             kind="edit",
             status="pending",

@@ -14,6 +14,7 @@ from acp.interfaces import Client
 from acp.schema import AllowedOutcome, ClientCapabilities, PermissionOption, ToolCallUpdate
 from pydantic import ValidationError
 
+from vivace.acp.requests import Requests
 from vivace.errors import WriteProblem
 
 READ_S = 10.0  # a client that takes longer for a file has none open
@@ -23,8 +24,9 @@ FAULTS = (RequestError, ConnectionError, ValidationError, TimeoutError)
 class SessionLink:
     """The way to the client for one session, whose id is known once its conversation is open."""
 
-    def __init__(self, client: Client, capabilities: ClientCapabilities) -> None:
+    def __init__(self, client: Client, capabilities: ClientCapabilities, requests: Requests) -> None:
         self.client = client
+        self._requests = requests
         self.session_id = ""
         files = capabilities.fs
         self.reads_files = bool(files and files.read_text_file)
@@ -36,11 +38,15 @@ class SessionLink:
         await self.client.session_update(session_id=self.session_id, update=update)
 
     async def ask(self, call: ToolCallUpdate, options: Sequence[PermissionOption]) -> str:
-        """Return the id of the option that the user chose; "" if there is no answer."""
+        """Return the id of the option that the user chose; "" if there is no answer.
+
+        Cancelled, it takes the question back: the turn has ended, or another face has answered.
+        """
+        question = self.client.request_permission(
+            session_id=self.session_id, tool_call=call, options=list(options)
+        )
         try:
-            answer = await self.client.request_permission(
-                session_id=self.session_id, tool_call=call, options=list(options)
-            )
+            answer = await self._requests.ask(question)
         except FAULTS:
             return ""
         known = {option.option_id for option in options}

@@ -27,7 +27,7 @@ EFFORT_WORDS: dict[Effort, str] = {
 
 
 def mode_state(mode: Mode) -> SessionModeState:
-    modes = [SessionMode(id=each.name, name=each.name, description=each.help) for each in MODES]
+    modes = [SessionMode(id=each.name, name=each.name, description=each.help) for each in _with(mode)]
     return SessionModeState(current_mode_id=mode.name, available_modes=modes)
 
 
@@ -43,7 +43,10 @@ def config_options(
             name="Permissions",
             category="mode",
             current_value=mode.name,
-            options=[SessionConfigSelectOption(value=e.name, name=e.name, description=e.help) for e in MODES],
+            options=[
+                SessionConfigSelectOption(value=each.name, name=each.name, description=each.help)
+                for each in _with(mode)
+            ],
         ),
         SessionConfigOptionSelect(
             type="select",
@@ -65,6 +68,11 @@ def config_options(
             ],
         ),
     ]
+
+
+def _with(mode: Mode) -> list[Mode]:
+    """Return the modes; with this one, where another face has set one that has no name."""
+    return [*MODES, *([mode] if mode not in MODES else [])]
 
 
 def models_here(settings: Settings) -> list[str]:

@@ -19,42 +19,29 @@ from acp.schema import SessionInfo, ToolCallStart
 
 from vivace.acp.diffs import unified_contents
 from vivace.acp.task_calls import KINDS
-from vivace.agent.conversation.opening import conversations_dir
-from vivace.agent.conversation.transcript.file import file_of, list_conversations, read_records
+from vivace.agent.conversation.past import PastConversation, list_past
 from vivace.agent.conversation.transcript.history import EditResult, Turn
-from vivace.agent.conversation.transcript.talk_records import WasRenamed
-from vivace.agent.conversation.transcript.turn_records import TurnBegun
 from vivace.config import Settings
 from vivace.errors import UsageError
 
 PAGE = 50  # sessions in one answer
-TITLE_CHARS = 120
 
 
 def list_sessions(
     settings: Settings, cwd: str | None, cursor: str | None
 ) -> tuple[list[SessionInfo], str | None]:
     """Return a page of the conversations (of a folder), the last used first, and the next cursor."""
-    folder = conversations_dir(settings)
-    wanted = str(Path(cwd).resolve()) if cwd else None
-    began = [each for each in list_conversations(folder) if wanted in (None, each.folder)]
     if cursor and not cursor.isdigit():
         raise UsageError(f"{cursor!r} is no cursor of ours.", "Ask for the first page without one.")
     first = int(cursor) if cursor else 0
-    page = [_info(file_of(folder, each.id), each.id, each.folder) for each in began[first : first + PAGE]]
     after = first + PAGE
-    return page, str(after) if after < len(began) else None
+    found = list_past(settings, str(Path(cwd).resolve()) if cwd else "", after + 1)
+    return [_info(each) for each in found[first:after]], str(after) if after < len(found) else None
 
 
-def _info(file: Path, conversation_id: str, folder: str) -> SessionInfo:
-    title, first = "", ""
-    for record in read_records(file):
-        if isinstance(record, WasRenamed):
-            title = record.title
-        elif isinstance(record, TurnBegun) and not first:
-            first = " ".join(record.text.split())[:TITLE_CHARS]
-    used = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
-    return SessionInfo(session_id=conversation_id, cwd=folder, title=title or first or None, updated_at=used)
+def _info(past: PastConversation) -> SessionInfo:
+    used = datetime.fromtimestamp(past.used_at_s, UTC).isoformat()
+    return SessionInfo(session_id=past.id, cwd=past.folder, title=past.title or None, updated_at=used)
 
 
 def updates_of(turns: Sequence[Turn], folder: Path) -> Iterator[Any]:

@@ -4,14 +4,15 @@ Owns which event becomes which update. Errors of a turn are none: they are the a
 (`session`). Does not own how an edit or a task looks (`edit_call`, `task_calls`), nor the rhythm (`updates`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from acp import update_user_message_text
-from acp.schema import PermissionOption
+from acp.schema import PermissionOption, SessionInfoUpdate
 
 from vivace.acp.edit_call import EditCall
+from vivace.acp.hunks import choose_hunks
 from vivace.acp.link import SessionLink
 from vivace.acp.task_calls import TaskCalls
 from vivace.acp.terminals import run_in_terminal
@@ -30,6 +31,7 @@ ACCEPT = PermissionOption(option_id="accept", name="Accept", kind="allow_once")
 ACCEPT_ALL = PermissionOption(
     option_id="accept_all", name="Accept all edits of this session", kind="allow_always"
 )
+BY_HUNK = PermissionOption(option_id="by_hunk", name="Choose change by change", kind="allow_once")
 REJECT = PermissionOption(option_id="reject", name="Reject", kind="reject_once")
 ALLOW = PermissionOption(option_id="allow", name="Allow", kind="allow_once")
 ALLOW_KEPT = PermissionOption(option_id="allow_kept", name="Allow this call always", kind="allow_always")
@@ -37,11 +39,16 @@ REFUSE = PermissionOption(option_id="refuse", name="Refuse", kind="reject_once")
 TAKE_EDIT = PermissionOption(option_id="edit", name="Write the edit over it", kind="allow_once")
 TAKE_FILE = PermissionOption(option_id="file", name="Leave this file", kind="reject_once")
 STOP = PermissionOption(option_id="stop", name="Write nothing", kind="reject_once")
+TITLE_CHARS = 120
 
 
 class AcpPresenter:
-    def __init__(self, link: SessionLink, updates: Updates, folder: Path) -> None:
+    def __init__(
+        self, link: SessionLink, updates: Updates, folder: Path, on_options: Callable[[], None]
+    ) -> None:
+        """`on_options` is called when the options have changed, in whichever face."""
         self._link, self._updates, self._folder = link, updates, folder
+        self._on_options = on_options
         self._edit = EditCall(updates, folder)
         self._task = TaskCalls(updates)
         self._turn = 0
@@ -62,11 +69,15 @@ class AcpPresenter:
     # ---- questions --------------------------------------------------------------------------------
 
     async def decide(self, proposal: Proposal) -> Decision:
-        del proposal
-        if self.accepts_all:
+        if self.accepts_all and not proposal.problems:
             return Accept()
         await self._updates.drain()
-        chosen = await self._link.ask(self._edit.question, [ACCEPT, ACCEPT_ALL, REJECT])
+        by_hunk = [BY_HUNK] if len(proposal.hunks) > 1 else []
+        chosen = await self._link.ask(self._edit.question, [ACCEPT, ACCEPT_ALL, *by_hunk, REJECT])
+        if chosen == BY_HUNK.option_id:
+            return await choose_hunks(
+                self._link, self._updates, proposal, edit_id=self._edit.id, folder=self._folder
+            )
         self.accepts_all = chosen == ACCEPT_ALL.option_id
         return Accept() if chosen in (ACCEPT.option_id, ACCEPT_ALL.option_id) else Reject()
 
@@ -114,6 +125,8 @@ class AcpPresenter:
                 self._turn, self._was_run, self.error = turn, False, None
                 if not self._is_prompted:
                     self._updates.send(update_user_message_text(text))
+                if turn == 1:
+                    self._tell_title(" ".join(text.split())[:TITLE_CHARS])
                 self._updates.begin_message()
             case turn_events.Abandoned(why=why):
                 self._edit.end("failed")
@@ -150,6 +163,8 @@ class AcpPresenter:
                 self._note(event.in_words)
             case edit_events.EditProposed(proposal=proposal):
                 self._edit.propose(proposal)
+                for problem in proposal.problems:
+                    self._updates.say_line(f"Look twice: {problem}")
                 for missing in proposal.missing:
                     self._updates.say_line(f"Left out: {missing}")
             case edit_events.EditApplied():
@@ -163,6 +178,7 @@ class AcpPresenter:
                 self._show_talk(event)
 
     def _show_written(self, event: edit_events.EditApplied) -> None:
+        self._edit.take(event.proposal)
         self._edit.end("completed")
         run = "" if self._was_run else ", not run"
         names = self._names([str(file.source.path) for file in event.proposal.changed])
@@ -188,6 +204,13 @@ class AcpPresenter:
             case talk_events.Rewound(turn=turn, paths=paths):
                 files = f": {self._names(paths)}" if paths else "."
                 self._updates.say_line(f"Back to before turn {turn}{files}")
+            case talk_events.Renamed(title=title) if title:
+                self._tell_title(title)
+            case talk_events.OptionsChanged() | talk_events.ModelChanged():
+                self._on_options()
+
+    def _tell_title(self, title: str) -> None:
+        self._updates.send(SessionInfoUpdate(session_update="session_info_update", title=title))
 
     def _note(self, words: str) -> None:
         self._updates.think(f"{words}\n")

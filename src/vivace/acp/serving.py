@@ -15,6 +15,7 @@ from acp import RequestError
 from acp.core import AgentSideConnection
 
 from vivace.acp.agent import VivaceAgent
+from vivace.acp.requests import Requests
 from vivace.agent.effort import Effort
 from vivace.config import Settings
 
@@ -30,10 +31,9 @@ def serve(settings: Settings, effort: Effort | None = None) -> None:
 
 
 async def _serve(settings: Settings, effort: Effort | None, output: BinaryIO) -> None:
-    agent = VivaceAgent(settings, effort)
-    connection = AgentSideConnection(
-        cast(Any, agent), await _lines(output), listening=False, use_unstable_protocol=True
-    )
+    requests = Requests(await _lines(output))
+    agent = VivaceAgent(settings, requests, effort)
+    connection = AgentSideConnection(cast(Any, agent), requests, listening=False, use_unstable_protocol=True)
     try:
         await connection.listen()
     finally:

@@ -11,9 +11,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from acp.interfaces import Client
 from acp.schema import (
-    ClientCapabilities,
     ConfigOptionUpdate,
     CurrentModeUpdate,
     PromptResponse,
@@ -35,7 +33,7 @@ from vivace.agent.conversation.sharing.opening import open_or_attach
 from vivace.agent.conversation.talk import Talk
 from vivace.agent.conversation.transcript.history import Turn
 from vivace.agent.edits.apply.files import OpenFiles
-from vivace.agent.permissions.modes import DEFAULT_MODE, mode_named
+from vivace.agent.permissions.modes import mode_named, mode_of
 from vivace.agent.trust.settings import with_project_settings
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, UsageError, VivaceError
@@ -51,17 +49,12 @@ class Cancelled(Exception):
 
 
 async def open_session(
-    client: Client,
-    capabilities: ClientCapabilities,
-    settings: Settings,
-    folder: Path,
-    conversation_id: str | None = None,
+    link: SessionLink, settings: Settings, folder: Path, conversation_id: str | None = None
 ) -> "AcpSession":
     """Begin a conversation in this folder, or take one up again, also one that is open elsewhere."""
     settings = with_project_settings(settings, folder)
-    link = SessionLink(client, capabilities)
     updates = Updates(link)
-    presenter = AcpPresenter(link, updates, folder)
+    presenter = AcpPresenter(link, updates, folder, on_options=lambda: session.tell_options())
     has_files = link.reads_files or link.writes_files
     files = OpenFiles(link if has_files else None, writes=link.writes_files)
     talk = await open_or_attach(
@@ -91,12 +84,10 @@ class AcpSession:
         self.talk = talk
         self._settings, self._link, self._updates = settings, link, updates
         self._presenter, self._files = presenter, files
-        self._mode = DEFAULT_MODE
-        if talk.is_held:
-            talk.policy = self._mode.policy
         self._models = options.models_here(settings)
         self._prompted = asyncio.Lock()
         self._cancelled = asyncio.Event()
+        self._cancels = 0  # so far
         self._given_buffers: list[Path] = []  # that came with the last prompt
         self._preparing = asyncio.create_task(self._prepare())
         updates.send(commands.available())
@@ -105,17 +96,21 @@ class AcpSession:
 
     @property
     def modes(self) -> SessionModeState:
-        return options.mode_state(self._mode)
+        return options.mode_state(mode_of(self.talk.policy))
 
     @property
     def options(self) -> list[SessionConfigOptionSelect]:
-        return options.config_options(self._mode, self.talk.model, self.talk.effort, self._models)
+        mode = mode_of(self.talk.policy)
+        return options.config_options(mode, self.talk.model, self.talk.effort, self._models)
 
     def use_mode(self, name: str) -> None:
         """Let calls of tools do what this mode allows, from the next one on."""
-        self._mode = mode_named(name)
-        self.talk.policy = self._mode.policy
-        self._updates.send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=name))
+        self.talk.policy = mode_named(name).policy
+
+    def tell_options(self) -> None:
+        """Tell the client how the options stand: this face or another one has set them."""
+        mode = self.modes.current_mode_id
+        self._updates.send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode))
         self._updates.send(
             ConfigOptionUpdate(session_update="config_option_update", config_options=list(self.options))
         )
@@ -149,7 +144,10 @@ class AcpSession:
         """Do one prompt to its end. Raise what went wrong, unless it was cancelled."""
         if self._prompted.locked() and not self._cancelled.is_set():
             raise ConversationBusy("A prompt runs already.", "Cancel it, or steer it: `_session/steering`.")
+        cancels = self._cancels
         async with self._prompted:
+            if self._cancels > cancels:  # while it waited for the end of the one before
+                return PromptResponse(stop_reason="cancelled")
             self._cancelled.clear()
             try:
                 return await self._prompt(self._read(blocks))
@@ -189,6 +187,7 @@ class AcpSession:
     def cancel(self) -> None:
         """End the running prompt. What was said is kept: the next prompt goes on from it."""
         if self._prompted.locked():
+            self._cancels += 1
             self._cancelled.set()
             self.talk.stop()
 
