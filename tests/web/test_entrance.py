@@ -21,7 +21,7 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.server.faces.same_user import is_same_user
 from vivace.server.faces.sessions import MAX_SESSIONS, VALID_S, Sessions
-from vivace.server.transport.keys import add_key
+from vivace.server.transport.access.keys import add_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -270,7 +270,7 @@ async def test_a_ticket_of_somebody_else_stays_valid(inside: Inside, monkeypatch
     """Another user who saw the address gets nothing, and its owner can still enter with it."""
     ticket, cookie = await ticket_of(inside.address), await entered(inside.address)
     with monkeypatch.context() as patch:
-        for module in ("faces.sessions", "transport.auth"):
+        for module in ("faces.sessions", "transport.access.auth"):
             patch.setattr(f"vivace.server.{module}.is_same_user", lambda *_: False)
         assert (await get(inside.address, f"/enter?ticket={ticket}")).status == 403
         assert await opened(inside.address, cookie) == 401

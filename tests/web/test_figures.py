@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.web.facing import facing
-from vivace.cli.browsing import open_app
 from vivace.cli.main import app
+from vivace.cli.talk.browsing import open_app
 from vivace.client import http
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

@@ -64,7 +64,7 @@ const CONNECTIONS = {
 function Connection() {
   const connection = useValue(() => state.connection);
   const reason = useValue(() => state.lostReason);
-  return html`<footer class=${`connection ${connection}`} role="status" aria-live="polite"><i class="dot" aria-hidden="true"></i><span>${CONNECTIONS[connection] ?? "connected"} ${connection !== "connected" && shown(reason)}</span></footer>`;
+  return html`<div class=${`connection ${connection}`} role="status" aria-live="polite"><i class="dot" aria-hidden="true"></i><span>${CONNECTIONS[connection] ?? "connected"} ${connection !== "connected" && shown(reason)}</span></div>`;
 }
 
 function Dialogs() {

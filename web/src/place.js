@@ -40,7 +40,8 @@ function openSocket(handlers) {
   socket.onopen = () => handlers.opened();
   socket.onmessage = ({ data }) => handlers.received(data);
   socket.onclose = ({ code, reason }) => handlers.closed(reason || (code === 1006 ? "" : String(code)));
-  return { send: (text) => socket.send(text), close: () => socket.close() };
+  const send = (text) => socket.readyState === WebSocket.OPEN && socket.send(text); // while it closes, `closed` follows
+  return { send, close: () => socket.close() };
 }
 
 function setting(name) {

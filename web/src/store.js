@@ -4,7 +4,7 @@
 import { useEffect, useReducer, useRef } from "preact/hooks";
 
 /** How often things happened. A test reads these: they do not depend on how fast the machine is. */
-export const counts = { events: 0, frames: 0, drawings: 0 };
+export const counts = { events: 0, frames: 0, drawings: 0, chunks: 0, colourings: 0 };
 globalThis.vivaceCounts = counts;
 
 const listeners = new Set();

@@ -233,6 +233,9 @@ class LiveConversation:
             self.talk.model = model
             self._is_ready = False
             self._window_tokens = 0
+            if self._preparing is not None:  # for the model before, which it would bring back
+                self._preparing.cancel()
+                self._preparing = None
             self.prepare()
 
     async def rename(self, title: str) -> None:

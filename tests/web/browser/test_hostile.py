@@ -124,7 +124,7 @@ def test_names_of_files_are_text(page: "Page", host: ScriptedHost, fetched: list
     page.goto(host.url)
     page.get_by_role("tab", name="Files").click()
     page.get_by_role("treeitem").click()
-    page.get_by_role("tab", name="<img src=x onerror=window.pwned=1>⟨U+202E⟩gnp.py").wait_for()
+    page.get_by_role("button", name="<img src=x onerror=window.pwned=1>⟨U+202E⟩gnp.py", exact=True).wait_for()
     page.locator(".cm-content").get_by_text("window.pwned").first.wait_for()
     page.keyboard.press("Control+p")
     page.locator(".finder [role=option]").wait_for()

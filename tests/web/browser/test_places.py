@@ -80,6 +80,19 @@ def test_a_phone_has_one_pane_at_a_time(full: "Page") -> None:
     assert not full.locator(".side").is_visible()
 
 
+def test_a_phone_comes_back_from_every_page(full: "Page") -> None:
+    """Tasks and numbers fill a narrow screen, and have the way back to the side bar."""
+    full.set_viewport_size({"width": 360, "height": 740})
+    full.get_by_role("button", name="Show conversations and files").click()
+    for page in ("Numbers", "Tasks"):
+        full.get_by_role("tab", name=page).click()
+        if page == "Tasks":
+            full.locator(".row-main").first.click()
+        full.get_by_role("main", name=page).wait_for()
+        full.get_by_role("button", name="Show conversations and files").click()
+        full.locator(".side").wait_for()
+
+
 def test_everything_that_can_be_pressed_has_a_name(full: "Page") -> None:
     """A screen reader has a word for each button, field and picture."""
     nameless = """() => {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agent.edits.test_flow import FIRST_ONLY, NEW, OLD
-from vivace.cli.browsing import entrance
+from vivace.cli.talk.browsing import entrance
 from vivace.client.warm import ServerAddress
 
 if TYPE_CHECKING:
@@ -55,6 +55,27 @@ def test_an_edit_is_kept_by_hunk_and_undone(app: "Page", task: Path) -> None:
     app.locator(".edit").get_by_role("button", name="redo").click()
     app.get_by_text("written", exact=True).wait_for()
     assert task.read_text() == FIRST_ONLY
+
+
+def test_any_edit_of_the_conversation_is_undone_and_redone(app: "Page", task: Path) -> None:
+    """An older edit is taken back while a newer one stays; where its lines have changed, it is refused."""
+    other = task.with_name("other.py")
+    other.write_text(OLD)
+    for number, file in enumerate((task, other), start=1):
+        say(app, f"Print the title in capitals in @{file.name}")
+        app.locator(".question").wait_for()
+        app.keyboard.press("Control+Enter")
+        app.locator(f"[aria-label='Turn {number}'] .outcome.applied").wait_for()
+        app.locator(".stop").wait_for(state="detached")
+    app.get_by_role("button", name="Undo the edit of task.py").click()
+    app.get_by_role("button", name="Redo the edit of task.py").wait_for()
+    assert (task.read_text(), other.read_text()) == (OLD, NEW)
+    other.write_text(NEW.replace("upper()", "lower()"))
+    app.get_by_role("button", name="Undo the edit of other.py").click()
+    app.locator(".notice", has_text="in the same lines").wait_for()
+    app.get_by_role("button", name="Redo the edit of task.py").click()
+    app.get_by_role("button", name="Undo the edit of task.py").wait_for()
+    assert (task.read_text(), other.read_text()) == (NEW, NEW.replace("upper()", "lower()"))
 
 
 def test_a_running_turn_is_steered_and_stopped(app: "Page") -> None:

@@ -30,15 +30,47 @@ def test_ten_thousand_tokens_a_second_are_drawn_once_a_frame(opened: "Page", hos
     host.play((n * a_frame / rate, {"type": "answer.delta", "text": text}) for n, text in enumerate(deltas))
     host.tell({"type": "turn.ended", "turn": 1, "status": "completed"})
     opened.wait_for_function("() => !document.querySelector('.stop')")
-    written = opened.evaluate(
-        "() => document.querySelector('.turn .prose').textContent.split('token').length - 1"
+    opened.wait_for_function(
+        "count => document.querySelector('.turn .prose').textContent.split('token').length - 1 === count",
+        arg=tokens + 400,
     )
-    assert written == tokens + 400
     after = opened.evaluate("() => ({...vivaceCounts})")
     drawn, frames = after["drawings"] - before["drawings"], opened.evaluate("() => window.frames_ms")
     assert after["events"] - before["events"] == len(deltas) + 1
     assert drawn <= len(frames) + 1
+    assert after["chunks"] == before["chunks"], "the code above is not touched again"
     print(f"{tokens} tokens at {rate} tok/s: {len(frames)} frames, {drawn} drawings, {max(frames):.0f} ms")
+
+
+def test_a_growing_block_of_code_costs_its_last_lines(opened: "Page", host: ScriptedHost) -> None:
+    """Each frame touches the chunks that are new, whatever stands above; what can be seen is coloured."""
+    lines, a_piece = 4_000, 40
+    host.tell({"type": "turn.started", "turn": 1, "text": "go"}, {"type": "attempt.started"})
+    host.tell({"type": "answer.delta", "text": "```python\n"})
+    opened.wait_for_selector(".code")
+    text = [f"value_{n} = compute({n}, 'text')  # why\n" for n in range(lines)]
+    pieces = ["".join(text[n : n + a_piece]) for n in range(0, lines, a_piece)]
+    before = opened.evaluate("() => ({...vivaceCounts})")
+    host.play((n * 0.01, {"type": "answer.delta", "text": piece}) for n, piece in enumerate(pieces))
+    host.tell({"type": "answer.delta", "text": "```\n"})
+    host.tell({"type": "turn.ended", "turn": 1, "status": "completed"})
+    opened.wait_for_function(
+        "lines => document.querySelector('.code code').textContent.split('\\n').length === lines + 1",
+        arg=lines,
+    )
+    opened.wait_for_function("() => document.querySelector('.code .group:last-child .chunk:last-child .s')")
+    after = opened.evaluate("() => ({...vivaceCounts})")
+    chunks = opened.locator(".code .chunk").count()
+    assert chunks == lines / 16
+    settled = (
+        after["frames"] - before["frames"] + lines * len(text[0]) / 2_000
+    )  # frames in which text was read
+    assert after["chunks"] - before["chunks"] <= chunks + 2 * settled, (
+        "a chunk is drawn when it grows, no more"
+    )
+    host.tell({"type": "turn.started", "turn": 2, "text": "again"}, {"type": "answer.delta", "text": "Yes."})
+    opened.get_by_text("Yes.").wait_for()
+    assert opened.evaluate("() => vivaceCounts.chunks") == after["chunks"], "what stands is left alone"
 
 
 def test_a_talk_of_five_thousand_turns_has_few_elements(page: "Page", host: ScriptedHost) -> None:

@@ -28,10 +28,16 @@ PIECES = (
     "word " * 2000 + "\n\n",
 )
 DRAWN = """async number => {
-  await new Promise(requestAnimationFrame);
-  await new Promise(requestAnimationFrame);
-  const blocks = document.querySelectorAll(`[aria-label='Turn ${number}'] .prose > *`);
-  return [...blocks].map(each => each.textContent).join('');
+  const text = () => {
+    const blocks = document.querySelectorAll(`[aria-label='Turn ${number}'] .prose > *`);
+    return [...blocks].map(each => each.textContent).join('');
+  };
+  let same = 0;
+  for (let last = ''; same < 3; same = text() === last ? same + 1 : 0) {
+    last = text();
+    await new Promise(requestAnimationFrame);
+  }
+  return text();
 }"""
 
 

@@ -9,9 +9,10 @@ import { basicSetup } from "codemirror";
 import { syntaxHighlighting } from "@codemirror/language";
 import { unifiedMergeView } from "@codemirror/merge";
 import { Compartment, EditorState, Transaction } from "@codemirror/state";
-import { EditorView, keymap } from "@codemirror/view";
+import { EditorView, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { indentWithTab } from "@codemirror/commands";
 import { classes, languageOf } from "./languages.js";
+import { changeOf } from "./live_text.js";
 
 export { highlighter } from "./languages.js";
 
@@ -22,7 +23,7 @@ const theme = EditorView.theme({
   ".cm-cursor": { borderLeftColor: "var(--accent)", borderLeftWidth: "2px" },
   "&.cm-focused": { outline: "none" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { background: "var(--selection)" },
-  ".cm-gutters": { backgroundColor: "transparent", color: "var(--faint)", border: "none" },
+  ".cm-gutters": { backgroundColor: "transparent", color: "var(--dim)", border: "none" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
   ".cm-selectionMatch": { backgroundColor: "var(--selection)" },
   ".cm-foldPlaceholder": { background: "var(--hover)", border: "none", color: "var(--dim)" },
@@ -47,7 +48,8 @@ const theme = EditorView.theme({
   ".p": { color: "var(--code-property)" },
 }); // prettier-ignore
 
-const common = [basicSetup, theme, syntaxHighlighting(classes)];
+const common = [theme, syntaxHighlighting(classes)];
+const forReading = [lineNumbers(), highlightSpecialChars()]; // what only serves typing costs time in every frame
 
 function languageIn(path) {
   const language = languageOf(path);
@@ -61,7 +63,7 @@ function rootIn(host) {
 /** The user's own text. Each file keeps its own undo history. */
 export class FileEditor {
   #states = new Map(); // path → EditorState
-  #path = "";
+  #shown = { path: "" }; // {path, text, isWritable}
   #canWrite = new Compartment();
 
   constructor(host, { typed, save }) {
@@ -71,29 +73,28 @@ export class FileEditor {
     this.view = new EditorView({ root, parent: root });
   }
 
+  /** Show a file. Costs nothing as long as it is the same text. */
   show(path, text, isWritable) {
-    if (this.#path !== path) {
-      if (this.#path) this.#states.set(this.#path, this.view.state);
-      this.#path = path;
+    const known = this.#shown;
+    if (known.path === path && known.text === text && known.isWritable === isWritable) return;
+    if (known.path !== path) {
+      if (known.path) this.#states.set(known.path, this.view.state);
+      this.#shown = { path };
       this.view.setState(this.#states.get(path) ?? this.#newState(path, text));
     }
-    this.view.dispatch({ effects: this.#canWrite.reconfigure(EditorState.readOnly.of(!isWritable)) });
-    replaceText(this.view, text, []);
-  }
-
-  forget(path) {
-    this.#states.delete(path);
-    if (this.#path === path) this.#path = "";
+    if (this.#shown.isWritable !== isWritable) this.view.dispatch({ effects: this.#canWrite.reconfigure(EditorState.readOnly.of(!isWritable)) });
+    this.#shown = { path, text, isWritable };
+    replaceText(this.view, text);
   }
 
   #newState(path, text) {
     const save = () => (this.save(), true);
     const told = EditorView.updateListener.of(({ docChanged, state, transactions }) => {
-      if (docChanged && !transactions.some((each) => each.annotation(Transaction.remote))) this.typed(this.#path, state.doc.toString());
+      if (docChanged && !transactions.some((each) => each.annotation(Transaction.remote))) this.typed(this.#shown.path, state.doc.toString());
     });
     const label = EditorView.contentAttributes.of({ "aria-label": `Text of ${path}` });
     const keys = keymap.of([{ key: "Mod-s", run: save, preventDefault: true }, indentWithTab]);
-    return EditorState.create({ doc: text, extensions: [keys, ...common, told, label, this.#canWrite.of([]), ...languageIn(path)] });
+    return EditorState.create({ doc: text, extensions: [keys, basicSetup, ...common, told, label, this.#canWrite.of([]), ...languageIn(path)] });
   }
 
   destroy() {
@@ -103,7 +104,7 @@ export class FileEditor {
 
 /** A text that is proposed, against the one that stands. It is shown only, and hunks can be kept and undone in it. */
 export class ReviewEditor {
-  #shown = { path: "", original: null, hasControls: false };
+  #shown = { path: "", original: null, live: null, state: null }; // live: the text that grows; state: how far of it is shown
   #isFollowing = true;
 
   constructor(host, { marked }) {
@@ -115,34 +116,47 @@ export class ReviewEditor {
     }
   }
 
-  /** Show the text so far. `line` is the one that is being written, and is kept in sight until the user scrolls. */
-  show({ path, original, text, ranges = null, line = 0 }) {
-    const hasControls = ranges !== null;
+  /** Show a text that is asked about, with hunks that can be kept and undone. */
+  showAsked({ path, original, text, ranges }) {
     this.ranges = ranges;
     const known = this.#shown;
-    if (known.path !== path || known.original !== original || known.hasControls !== hasControls) {
-      if (known.path !== path || (!hasControls && known.hasControls)) this.#isFollowing = true;
-      const { scrollTop } = this.view.scrollDOM;
-      this.#shown = { path, original, hasControls };
-      this.view.setState(this.#newState(path, original, text, hasControls));
-      if (known.path === path) requestAnimationFrame(() => (this.view.scrollDOM.scrollTop = scrollTop));
+    if (known.path !== path || known.original !== original || known.live) {
+      this.#begin({ path, original, live: null, state: null }, text);
     }
-    const effects = line && this.#isFollowing ? [EditorView.scrollIntoView(this.#endOf(text, line), { y: "nearest", yMargin: 80 })] : [];
-    replaceText(this.view, text, effects);
+    replaceText(this.view, text);
   }
 
-  #endOf(text, line) {
-    let at = 0;
-    for (let n = 1; n < line; n += 1) at = text.indexOf("\n", at) + 1 || text.length;
-    return Math.min(at, text.length);
+  /** Show a text that is being written: what is new of it. Its end is kept in sight until the user scrolls. */
+  showLive({ path, live }) {
+    this.ranges = null;
+    const known = this.#shown;
+    const { state } = live;
+    if (known.live !== live) {
+      this.#isFollowing = true;
+      this.#begin({ path, original: live.original, live, state }, live.text);
+      this.view.dispatch({ effects: scrolledTo(this.view.state.doc, live.line) });
+    } else if (known.state.length !== state.length) {
+      const changes = this.view.state.changes(changeOf(this.view.state.doc, live.changeSince(known.state)));
+      const effects = this.#isFollowing ? [scrolledTo(changes.apply(this.view.state.doc), live.line)] : [];
+      this.view.dispatch({ changes, effects, annotations: Transaction.remote.of(true) });
+      known.state = state;
+    }
+  }
+
+  #begin(shown, text) {
+    const { scrollTop } = this.view.scrollDOM;
+    const isSameFile = this.#shown.path === shown.path;
+    this.#shown = shown;
+    this.view.setState(this.#newState(shown.path, shown.original, text, !shown.live));
+    if (isSameFile) requestAnimationFrame(() => (this.view.scrollDOM.scrollTop = scrollTop));
   }
 
   #newState(path, original, text, hasControls) {
     const mergeControls = hasControls ? (type) => this.#button(type) : false;
-    const merge = unifiedMergeView({ original, mergeControls, gutter: true, highlightChanges: true, diffConfig: { scanLimit: 500, timeout: 10 } });
+    const merge = unifiedMergeView({ original, mergeControls, gutter: true, highlightChanges: true, syntaxHighlightDeletions: hasControls, diffConfig: { scanLimit: 500, timeout: 10 } });
     const label = EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${path}` });
     const locked = [EditorState.readOnly.of(true), EditorView.editable.of(false)];
-    return EditorState.create({ doc: text, extensions: [...common, ...locked, label, merge, ...languageIn(path)] });
+    return EditorState.create({ doc: text, extensions: [...forReading, ...common, ...locked, label, merge, ...languageIn(path)] });
   }
 
   #button(type) {
@@ -162,13 +176,14 @@ export class ReviewEditor {
   }
 }
 
+function scrolledTo(doc, line) {
+  return EditorView.scrollIntoView(doc.line(Math.max(1, Math.min(line, doc.lines))).from, { y: "nearest", yMargin: 80 });
+}
+
 /** Replace what differs in one change, so that the cursor and the undo history stay. */
-function replaceText(view, text, effects) {
+function replaceText(view, text) {
   const old = view.state.doc.toString();
-  if (old === text) {
-    if (effects.length) view.dispatch({ effects });
-    return;
-  }
+  if (old === text) return;
   const most = Math.min(old.length, text.length);
   let from = 0;
   while (from < most && old.charCodeAt(from) === text.charCodeAt(from)) from += 1;
@@ -177,6 +192,5 @@ function replaceText(view, text, effects) {
   view.dispatch({
     changes: { from, to: old.length - behind, insert: text.slice(from, text.length - behind) },
     annotations: Transaction.remote.of(true),
-    effects,
   });
 }

@@ -6,10 +6,13 @@ import { change, decide, markHunk, marksOf, notify, state, stop } from "../app.j
 import { html } from "../html.js";
 import { Icon } from "../shell/icons.js";
 import { fileName, plural, shown } from "../shell/text.js";
-import { everyFrame, useValue } from "../store.js";
+import { everyFrame, touch, useValue } from "../store.js";
 import { activeBuffer, closeFile, currentText, files, isDirty, openFile, revert, save, settleConflict, showFile, typedInto } from "./buffers.js";
 import { loadEditor } from "./highlighting.js";
 import { LiveText, undecided } from "./live_text.js";
+
+const LIVE_EVERY_MS = 30;
+const LIVE_CHARS = 1_500; // 12,000 tokens a second
 
 export function FilePane() {
   useValue(() => files.version);
@@ -23,13 +26,13 @@ export function FilePane() {
 }
 
 function Tabs() {
-  return html`<div class="tabs" role="tablist" aria-label="Open files">
+  return html`<div class="tabs" role="group" aria-label="Open files">
     <button class="icon narrow" aria-label="Back to the talk" onClick=${() => change({ pane: "talk" })}><${Icon} name="back" /></button>
     ${files.open.map((path) => {
       const isActive = path === files.active;
       const dirty = isDirty(files.buffers.get(path));
       return html`<div key=${path} class=${`tab ${isActive ? "active" : ""}`}>
-        <button role="tab" aria-selected=${isActive} title=${shown(path)} onClick=${() => showFile(path)}><bdi>${shown(fileName(path))}</bdi>${dirty && html`<i class="dot" title="not saved" aria-label="not saved"></i>`}</button>
+        <button aria-current=${isActive ? "true" : undefined} title=${shown(path)} onClick=${() => showFile(path)}><bdi>${shown(fileName(path))}</bdi>${dirty && html`<i class="dot" title="not saved" aria-label="not saved"></i>`}</button>
         <button class="close" aria-label=${`Close ${fileName(path)}`} onClick=${() => closeFile(path)}>×</button>
       </div>`;
     })}
@@ -70,12 +73,23 @@ function Editors() {
   useEffect(() => {
     let editors = null;
     let isGone = false;
+    let shownAt = 0;
+    /** An update of the editor costs some milliseconds: every other frame has one, with as much text as keeps it short. */
+    const showLive = (editor, proposal) => {
+      const isEarly = performance.now() - shownAt < LIVE_EVERY_MS;
+      const isAll = !isEarly && proposal.live.grow(proposal.newText, LIVE_CHARS);
+      if (!isAll) touch();
+      if (isEarly) return;
+      shownAt = performance.now();
+      editor.showLive(proposal);
+    };
     const draw = () => {
       const buffer = activeBuffer();
       if (!editors || !buffer) return;
       const proposal = reviewOf(buffer);
       setReviewing(Boolean(proposal));
-      if (proposal) editors.review.show(proposal);
+      if (proposal?.live) showLive(editors.review, proposal);
+      else if (proposal) editors.review.showAsked(proposal);
       editors.own.show(buffer.path, currentText(buffer), buffer.isWritable);
     };
     loadEditor()
@@ -115,8 +129,7 @@ export function reviewOf(buffer) {
   const live = state.talk.live.get(buffer.absolute);
   if (!live) return null;
   if (!liveTexts.has(live)) liveTexts.set(live, new LiveText(currentText(buffer), live.first_line, live.last_line));
-  const grown = liveTexts.get(live);
-  return { path: buffer.path, unit: live.unit, original: grown.original, ...grown.at(live.text) };
+  return { path: buffer.path, unit: live.unit, newText: live.text, live: liveTexts.get(live) };
 }
 
 /** Show a file that is being written, where there is room for it. The focus stays where it is. */

@@ -11,5 +11,8 @@ export function Dialog({ label, close, className = "", children }) {
     return () => before?.focus?.();
   }, []);
   const clicked = (event) => event.target === element.current && close();
-  return html`<dialog ref=${element} class=${className} aria-label=${label} onClose=${close} onClick=${clicked} onKeyDown=${(event) => event.stopPropagation()}>${children}</dialog>`;
+  return html`<dialog ref=${element} class=${className} aria-label=${label} onClose=${close} onClick=${clicked} onKeyDown=${(event) => event.stopPropagation()}>
+    ${children}
+    <button class="quiet close" aria-label="Close" onClick=${close}>×</button>
+  </dialog>`;
 }

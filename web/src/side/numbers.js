@@ -4,6 +4,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { link, state } from "../app.js";
 import { html } from "../html.js";
+import { PageBar } from "../shell/page_bar.js";
 import { duration, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
 import { Bars, Line } from "./plots.js";
@@ -24,6 +25,7 @@ export function NumbersPage() {
   }, [isConnected]);
   const measured = (field) => samples.filter((sample) => sample[field] > 0).map((sample) => [sample.at_s, sample[field]]);
   return html`<main class="page" aria-label="Numbers">
+    <${PageBar} />
     <header class="page-head"><h1>The last hour</h1></header>
     <div class="plots">
       <${Line} title="tokens a second" points=${measured("tokens_per_s")} format=${(value) => value.toFixed(value < 100 ? 1 : 0)} />

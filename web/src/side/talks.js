@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { change, deleteTalk, forkTalk, listTalks, openTalk, renameTalk, state } from "../app.js";
 import { html } from "../html.js";
+import { Icon } from "../shell/icons.js";
 import { focusPrompt } from "../shell/keys.js";
 import { ago, fileName, plural, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
@@ -46,9 +47,13 @@ function Row({ row, isCurrent }) {
     ${mode === "delete"
       ? html`<span class="row-actions open"><button class="danger" onClick=${() => deleteTalk(row.conversation)}>delete for ever</button><button class="quiet" onClick=${() => setMode("")}>no</button></span>`
       : html`<span class="row-actions">
-          <button class="quiet" onClick=${() => (setTitle(row.title), setMode("rename"))} aria-label=${`Rename ${row.title}`}>rename</button>
-          <button class="quiet" onClick=${() => forkTalk(row.conversation)} aria-label=${`Fork ${row.title}`}>fork</button>
-          <button class="quiet" onClick=${() => setMode("delete")} aria-label=${`Delete ${row.title}`}>delete</button>
+          <${Action} name="rename" label=${`Rename ${row.title}`} run=${() => (setTitle(row.title), setMode("rename"))} />
+          <${Action} name="fork" label=${`Fork ${row.title}`} run=${() => forkTalk(row.conversation)} />
+          <${Action} name="remove" label=${`Delete ${row.title}`} run=${() => setMode("delete")} />
         </span>`}
   </li>`;
+}
+
+function Action({ name, label, run }) {
+  return html`<button class="icon" onClick=${run} aria-label=${shown(label)} title=${shown(label)}><${Icon} name=${name} /></button>`;
 }

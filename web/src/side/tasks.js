@@ -7,6 +7,7 @@ import { html } from "../html.js";
 import { count, duration, plural, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
 import { Rows, rowsOf } from "../talk/diff.js";
+import { PageBar } from "../shell/page_bar.js";
 
 const EVERY_MS = 2000;
 const MOST_LINES = 400;
@@ -62,8 +63,8 @@ function choose(task) {
 export function TaskPage() {
   useValue(() => `${tasks.version} ${tasks.chosen}`);
   const row = tasks.rows.find((each) => each.task === tasks.chosen) ?? tasks.rows[0];
-  if (!row) return html`<main class="page" aria-label="Tasks"><p class="dim">Nothing works in the background.</p></main>`;
-  return html`<main class="page" aria-label="Tasks"><${Task} key=${row.task} row=${row} /></main>`;
+  if (!row) return html`<main class="page" aria-label="Tasks"><${PageBar} /><p class="dim">Nothing works in the background.</p></main>`;
+  return html`<main class="page" aria-label="Tasks"><${PageBar} /><${Task} key=${row.task} row=${row} /></main>`;
 }
 
 function Task({ row }) {

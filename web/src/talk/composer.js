@@ -73,7 +73,8 @@ export function Composer() {
     <div class="field">
       <textarea ref=${field} id="prompt" rows="1" dir="auto" aria-label=${isRunning ? "Steer the running turn" : "Message"}
         placeholder=${placeholder(isRunning)}
-        value=${draft} onInput=${input} onKeyDown=${keydown} autocomplete="off" aria-autocomplete="list" aria-expanded=${Boolean(found?.paths.length)}></textarea>
+        value=${draft} onInput=${input} onKeyDown=${keydown} autocomplete="off" aria-autocomplete="list"
+        aria-controls=${found?.paths.length ? "choices" : undefined} aria-activedescendant=${found?.paths.length ? `choice-${found.chosen}` : undefined}></textarea>
       <div class="buttons">
         ${isRunning && html`<button type="button" onClick=${() => hand(queue)} disabled=${!draft.trim()} title="Tab">Queue</button>`}
         ${isRunning && html`<button type="button" class="stop" onClick=${stop} title="Esc">Stop</button>`}
@@ -128,8 +129,8 @@ function Queue() {
 // ---- @ ---------------------------------------------------------------------------------------------------------------
 
 function Choices({ found, complete }) {
-  return html`<ul class="choices-list" role="listbox" aria-label=${found.helps ? "Commands" : "Files"}>
-    ${found.paths.map((path, n) => html`<li key=${path} role="option" aria-selected=${n === found.chosen} onMouseDown=${(event) => { event.preventDefault(); complete(path); }}><bdi>${shown(path)}</bdi>${found.helps && html` <span class="dim">${found.helps[path]}</span>`}</li>`)}
+  return html`<ul class="choices-list" id="choices" role="listbox" aria-label=${found.helps ? "Commands" : "Files"}>
+    ${found.paths.map((path, n) => html`<li key=${path} id=${`choice-${n}`} role="option" aria-selected=${n === found.chosen} onMouseDown=${(event) => { event.preventDefault(); complete(path); }}><bdi>${shown(path)}</bdi>${found.helps && html` <span class="dim">${found.helps[path]}</span>`}</li>`)}
   </ul>`;
 }
 

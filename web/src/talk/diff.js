@@ -2,14 +2,24 @@
 
 import { useState } from "preact/hooks";
 import { html } from "../html.js";
+import { memo } from "../shell/memo.js";
 import { shown } from "../shell/text.js";
 
 const MOST_ROWS = 300;
 const LONGEST_ROW = 2_000;
 const KINDS = { "+": "add", "-": "delete", "@": "hunk" };
 
+let last = new Map(); // diff → rows: the same ones are drawn frame by frame
+const MOST_KEPT = 50;
+
 /** Return rows of a unified diff: [tag, text]. The lines with file names are left out. */
 export function rowsOf(diff) {
+  if (last.size > MOST_KEPT) last = new Map();
+  if (!last.has(diff)) last.set(diff, read(diff));
+  return last.get(diff);
+}
+
+function read(diff) {
   const rows = [];
   for (const line of diff.replace(/\n$/, "").split("\n")) {
     if (/^(--- |\+\+\+ |diff |index )/.test(line)) continue;
@@ -18,10 +28,12 @@ export function rowsOf(diff) {
   return rows;
 }
 
-export function Rows({ rows }) {
+export const Rows = memo(DrawnRows, (before, after) => before.rows === after.rows);
+
+function DrawnRows({ rows }) {
   const [isWhole, setWhole] = useState(false);
   const drawn = isWhole ? rows : rows.slice(0, MOST_ROWS);
-  return html`<div class="diff" role="group" aria-label="Changes">
+  return html`<div class="diff" role="group" aria-label="Changes" tabindex="0">
     <div class="rows">${drawn.map(([tag, text]) => html`<div class=${`row ${KINDS[tag] ?? ""}`}><span class="tag" aria-hidden="true">${KINDS[tag] && tag !== "@" ? tag : " "}</span>${shown(text.slice(0, LONGEST_ROW)) || " "}</div>`)}</div>
     ${rows.length > drawn.length && html`<button class="quiet" onClick=${() => setWhole(true)}>${rows.length - drawn.length} more lines</button>`}
   </div>`;

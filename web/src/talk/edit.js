@@ -4,7 +4,7 @@
 import { ask, change, state } from "../app.js";
 import { openFile } from "../files/buffers.js";
 import { html } from "../html.js";
-import { relative, shown } from "../shell/text.js";
+import { fileName, relative, shown } from "../shell/text.js";
 import { Rows, counted, rowsOf } from "./diff.js";
 
 const TAIL_LINES = 10;
@@ -12,9 +12,8 @@ const OUTCOMES = { rejected: "rejected", nothing_to_change: "nothing to change",
 
 export function Edit({ part }) {
   const isUndone = state.talk.undone.has(part.entry);
-  const { undo, redo } = journalEnds(state.talk);
   const rows = part.diff ? rowsOf(part.diff) : null;
-  const isAsked = [...state.talk.questions.values()].some(({ files }) => files?.some(({ path }) => path === part.path));
+  const isAsked = !part.outcome && [...state.talk.questions.values()].some(({ files }) => files?.some(({ path }) => path === part.path));
   const outcome = isUndone ? "undone" : OUTCOMES[part.outcome] ?? (part.isAbandoned ? "abandoned" : rows ? (isAsked ? "asked below" : "") : "writing");
   return html`<section class=${`edit ${part.isAbandoned ? "abandoned" : ""}`} aria-label="Edit">
     <header>
@@ -22,19 +21,18 @@ export function Edit({ part }) {
       ${part.unit && html`<code class="unit">${shown(part.unit)}</code>`}
       ${rows && counted(rows)}
       <span class=${`outcome ${isUndone ? "undone" : part.outcome ?? ""}`}>${outcome}</span>
-      ${part.entry !== undefined && part.entry === undo && html`<button class="quiet" onClick=${() => ask("conversation.undo")}>undo</button>`}
-      ${part.entry !== undefined && part.entry === redo && html`<button class="quiet" onClick=${() => ask("conversation.redo")}>redo</button>`}
+      ${part.entry > 0 && html`<${Undo} part=${part} isUndone=${isUndone} />`}
     </header>
     ${rows ? !isAsked && html`<${Rows} rows=${rows} />` : part.text && html`<pre class="tail">${shown(tail(part.text))}</pre>`}
     ${(part.problems ?? []).map((problem) => html`<p class="line warning">${shown(problem)}</p>`)}
   </section>`;
 }
 
-/** Return the entry that an undo takes back, and the one that a redo brings back: the journal goes step by step. */
-function journalEnds({ turns, undone }) {
-  const entries = turns.flatMap(({ parts }) => parts.map(({ entry }) => entry)).filter((entry) => entry !== undefined);
-  const undo = Math.max(...entries.filter((entry) => !undone.has(entry)));
-  return { undo, redo: Math.min(...entries.filter((entry) => undone.has(entry) && entry > undo)) };
+/** Take back this edit, or bring it back: whichever it is. Files that were written together go together. */
+function Undo({ part, isUndone }) {
+  const [verb, operation] = isUndone ? ["redo", "conversation.redo"] : ["undo", "conversation.undo"];
+  const label = `${isUndone ? "Redo" : "Undo"} the edit of ${fileName(part.path)}`;
+  return html`<button class="quiet" onClick=${() => ask(operation, { entry: part.entry })} aria-label=${label}>${verb}</button>`;
 }
 
 export function FileName({ path }) {

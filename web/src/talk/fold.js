@@ -194,10 +194,9 @@ function propose(talk, { path, unit, diff, problems = [] }, turn) {
 
 function apply(talk, { path, diff, entry }, turn) {
   let part = editOf(turn, path);
-  if (!part) add(turn, (part = { type: "edit", path, unit: "", lines: "", text: "" }));
+  if (!part || (part.entry ?? entry) !== entry) add(turn, (part = { type: "edit", path, unit: "", lines: "", text: "" })); // a model with tools writes a file several times
   Object.assign(part, { diff, entry, outcome: "applied" });
   talk.undone.delete(entry);
-  for (const each of talk.turns) each.version += 1; // only the newest edit can be undone
 }
 
 function editOf(turn, path) {

@@ -6,8 +6,11 @@ import { memo } from "../shell/memo.js";
 import { html } from "../html.js";
 import { shown } from "../shell/text.js";
 import { Code } from "./code.js";
+import { codeBlock } from "./markdown_stream.js";
 
 const LONGEST_TEXT = 50_000;
+const GROUP = 32; // blocks
+const NOTHING = [];
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", hellip: "…", mdash: "—", ndash: "–" };
 
 /** A block that does not change any more is drawn once. */
@@ -16,12 +19,24 @@ export const Block = memo(
   (before, after) => before.block === after.block,
 );
 
+/** Blocks in groups: a group in which nothing grows is passed over as one. A block stays in its group when it is whole. */
 export function Markdown({ blocks, growing = [] }) {
-  return html`<div class="prose">
-    ${blocks.map((block, n) => html`<${Block} key=${n} block=${block} />`)}
-    ${growing.map((block, n) => html`<${Block} key=${blocks.length + n} block=${block} />`)}
-  </div>`;
+  const length = blocks.length + growing.length;
+  const groups = [];
+  for (let from = 0; from < length; from += GROUP) {
+    const to = Math.min(from + GROUP, length);
+    groups.push(html`<${Group} key=${from} blocks=${blocks} from=${from} to=${to} growing=${to > blocks.length ? growing : NOTHING} />`);
+  }
+  return html`<div class="prose">${groups}</div>`;
 }
+
+const Group = memo(
+  ({ blocks, from, to, growing }) => {
+    const drawn = [...blocks.slice(from, to), ...growing.slice(Math.max(0, from - blocks.length), Math.max(0, to - blocks.length))];
+    return drawn.map((block, n) => html`<${Block} key=${from + n} block=${block} />`);
+  },
+  (before, after) => before.blocks === after.blocks && before.to === after.to && before.growing === after.growing,
+);
 
 function blockElement(token) {
   switch (token.type) {
@@ -38,7 +53,7 @@ function blockElement(token) {
     case "hr":
       return html`<hr />`;
     case "code":
-      return html`<${Code} code=${{ chunks: [token.text], text: token.text }} language=${token.lang ?? ""} />`;
+      return html`<${Block} block=${codeBlock(token)} />`;
     case "blocks":
       return token.tokens.map(blockElement);
     case "space":

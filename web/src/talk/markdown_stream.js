@@ -4,7 +4,7 @@
 import { Lexer } from "marked";
 
 const CHUNK_LINES = 16; // a growing code block is laid out again from its last chunk on only
-const FAST_CHARS = 200; // more than these in one frame are not coloured until they stand
+const LONGEST_LINE = 5_000; // characters of a line of code that are drawn
 const MOST_ITEMS = 16; // of a list that grows: more of them are parsed once, too
 const LONGEST_GROWING = 6_000; // characters of a paragraph that grows
 const DEEPEST = 12; // markers at the beginning of a line; more are no text of a person's
@@ -14,45 +14,55 @@ const lexer = { gfm: true, breaks: false };
 
 /** The text of a code block in chunks of lines, so that what stands is never touched again. */
 export class CodeLines {
-  chunks = [""];
-  #lines = 0;
+  chunks = [""]; // as they are drawn: very long lines are cut
+  #lines = []; // as they were written
 
   add(line) {
-    if (this.#lines && this.#lines % CHUNK_LINES === 0) this.chunks.push("");
-    this.#lines += 1;
-    this.chunks[this.chunks.length - 1] += `${line}\n`;
+    if (this.#lines.length && this.#lines.length % CHUNK_LINES === 0) this.chunks.push("");
+    this.#lines.push(line);
+    this.chunks[this.chunks.length - 1] += `${shortLine(line)}\n`;
   }
 
   get text() {
-    return this.chunks.join("");
+    return this.#lines.map((line) => `${line}\n`).join("");
   }
+}
+
+/** Return as much of a line as is drawn. */
+export function shortLine(line) {
+  return line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)} … (${line.length - LONGEST_LINE} more characters)` : line;
 }
 
 export class MarkdownStream {
   blocks = []; // whole ones: {token} of marked, or {code, language}
-  #tail = ""; // the text behind them, of which nothing is certain yet
+  #waiting = ""; // what came and is not parsed yet
+  #tail = ""; // the text behind the blocks, of which nothing is certain yet
   #code = null; // the code block that the tail is in: {code, language, isClosing}
   growing = []; // blocks of the tail, as it would be if nothing more came
-  version = 0;
-  #isStale = false;
-  #fed = 0; // characters since the last frame
 
   feed(delta) {
-    this.#tail += delta;
-    this.#fed += delta.length;
-    this.#isStale = true;
+    this.#waiting += delta;
   }
 
-  /** Parse what has come. Call it once a frame at most. */
-  settle() {
-    if (!this.#isStale) return this;
-    this.#isStale = false;
-    this.version += 1;
+  /** Whether there is text that `settle` has left for the next frame. */
+  get isBehind() {
+    return this.#waiting !== "";
+  }
+
+  /** Parse what has come, or this many characters of it. Call it once a frame at most. */
+  settle(most = Infinity) {
+    if (!this.#waiting) return;
+    let end = Math.min(most, this.#waiting.length);
+    if (end < this.#waiting.length && /[\uD800-\uDBFF]/.test(this.#waiting[end - 1])) end += 1; // half of a character
+    this.#tail += this.#waiting.slice(0, end);
+    this.#waiting = this.#waiting.slice(end);
+    this.#read();
+  }
+
+  #read() {
     while (this.#code ? this.#readCode() : this.#openCode());
-    if (this.#code) this.growing = [{ ...this.#code, partial: this.#tail, isOpen: true, isFast: this.#fed > FAST_CHARS }];
+    if (this.#code) this.growing = [{ ...this.#code, partial: this.#tail, isOpen: true }];
     else this.#readText();
-    this.#fed = 0;
-    return this;
   }
 
   #openCode() {
@@ -91,10 +101,7 @@ export class MarkdownStream {
     for (const token of whole) if (token.type !== "space") this.blocks.push(blockOf(token));
     this.#tail = this.#tail.slice(whole.reduce((length, token) => length + token.raw.length, 0));
     this.growing = tokens.slice(Math.max(last, 0)).filter(({ type }) => type !== "space").map(blockOf);
-    if (whole.length && OPEN_FENCE.test(this.#tail)) {
-      this.#isStale = true; // a code block has begun: read it as one
-      this.settle();
-    }
+    if (whole.length && OPEN_FENCE.test(this.#tail)) this.#read(); // a code block has begun: read it as one
   }
 }
 
@@ -112,7 +119,17 @@ function isClosing(line, marks) {
 }
 
 function blockOf(token) {
-  if (token.type !== "code") return { token };
+  return token.type === "code" ? codeBlock(token) : { token };
+}
+
+const codeBlocks = new WeakMap(); // token → block: one inside of a list is asked for again and again
+/** Return the block for marked's token of code. */
+export function codeBlock(token) {
+  if (!codeBlocks.has(token)) codeBlocks.set(token, makeCodeBlock(token));
+  return codeBlocks.get(token);
+}
+
+function makeCodeBlock(token) {
   const code = new CodeLines();
   for (const line of token.text.split("\n")) code.add(line);
   return { code, language: (token.lang ?? "").split(/\s/)[0].toLowerCase() };

@@ -1,6 +1,6 @@
 // One turn: the user's message, and all that came of it in the order in which it came. Owns how each part looks.
 
-import { useState } from "preact/hooks";
+import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { ask, forkTalk, rewindTo, state } from "../app.js";
 import { html } from "../html.js";
 import { memo } from "../shell/memo.js";
@@ -11,13 +11,15 @@ import { Markdown } from "./markdown.js";
 import { blocksOf } from "./markdown_stream.js";
 import { Waterfall } from "./waterfall.js";
 
+const CHARS_A_FRAME = 2_000; // 30,000 tokens a second at 60 frames
+
 export const Turn = memo(
   ({ turn }) => {
     counts.drawings += 1;
     return html`<article class="turn" aria-label=${`Turn ${turn.number}`}>
       <${Message} turn=${turn} />
-      ${turn.parts.map((part, n) => html`<${Part} key=${n} part=${part} />`)}
-      ${turn.status === "running" && !turn.parts.some(isText) && html`<p class="waiting" role="status">reading</p>`}
+      ${turn.parts.map((part, n) => html`<${Part} key=${n} part=${part} isLive=${turn.status === "running"} />`)}
+      ${turn.status === "running" && !turn.parts.some(isText) && !state.talk.questions.size && html`<p class="waiting" role="status">reading</p>`}
       ${ENDINGS[turn.status] && html`<p class="line">${ENDINGS[turn.status]}</p>`}
       ${turn.times && html`<${Waterfall} times=${turn.times} />`}
     </article>`;
@@ -47,9 +49,9 @@ function Message({ turn }) {
 }
 
 const PARTS = {
-  answer: ({ part }) => html`<div class=${part.isAbandoned ? "abandoned" : ""}><${Growing} stream=${part.markdown} /></div>`,
-  reasoning: ({ part }) =>
-    html`<details class="reasoning"><summary>thinking${state.talk.isRunning && html` <button class="quiet" onClick=${() => ask("conversation.answer_now")}>answer now</button>`}</summary><${Growing} stream=${part.markdown} /></details>`,
+  answer: ({ part, isLive }) => html`<div class=${part.isAbandoned ? "abandoned" : ""}><${Growing} stream=${part.markdown} isLive=${isLive} /></div>`,
+  reasoning: ({ part, isLive }) =>
+    html`<details class="reasoning"><summary>thinking${state.talk.isRunning && html` <button class="quiet" onClick=${() => ask("conversation.answer_now")}>answer now</button>`}</summary><${Growing} stream=${part.markdown} isLive=${isLive} /></details>`,
   edit: ({ part }) => html`<${Edit} part=${part} />`,
   steer: ({ part }) => html`<p class="steer" dir="auto"><span class="label">steer</span>${shown(part.text)}</p>`,
   line: ({ part }) => html`<p class=${part.isWarning ? "line warning" : "line"}>${shown(part.text)}</p>`,
@@ -69,12 +71,20 @@ const PARTS = {
   error: ({ part }) => html`<p class="error" role="alert">${shown(part.message)} <span class="dim">${shown(part.hint)}</span></p>`,
 };
 
-function Part({ part }) {
+function Part({ part, isLive }) {
   const draw = PARTS[part.type];
-  return draw ? html`<${draw} part=${part} />` : null;
+  return draw ? html`<${draw} part=${part} isLive=${isLive} />` : null;
 }
 
-function Growing({ stream }) {
-  stream.settle();
+/** Text that grows: so much of it a frame that the frame stays short, however much has come. What was said before comes at once. */
+function Growing({ stream, isLive = false }) {
+  const [, again] = useReducer((n) => n + 1, 0);
+  const isFirst = useRef(true);
+  stream.settle(isFirst.current && !isLive ? Infinity : CHARS_A_FRAME);
+  isFirst.current = false;
+  useEffect(() => {
+    const frame = stream.isBehind ? requestAnimationFrame(again) : 0;
+    return () => cancelAnimationFrame(frame);
+  });
   return html`<${Markdown} blocks=${stream.blocks} growing=${stream.growing} />`;
 }

@@ -29,7 +29,7 @@ export function WindowedList({ items, row, end, label, version, identity }) {
     const element = scroller.current;
     const isChanged = measure(element, heights.current);
     if (isAtEnd.current) element.scrollTop = element.scrollHeight;
-    if (isChanged || !view) again();
+    if (!view || (isChanged && isOther(visibleSpan(items, height, element, isAtEnd.current), span))) again();
   });
 
   useLayoutEffect(() => {
@@ -48,7 +48,7 @@ export function WindowedList({ items, row, end, label, version, identity }) {
     else if (scrollTop < lastTop.current - 1) isAtEnd.current = false;
     lastTop.current = scrollTop;
     const next = visibleSpan(items, height, scroller.current, isAtEnd.current);
-    if (next.first !== span.first || next.last !== span.last) again();
+    if (isOther(next, span)) again();
   };
 
   return html`<div class="scroller" ref=${scroller} onScroll=${scrolled} tabindex="0" role="log" aria-label=${label} aria-live="off" data-version=${version}>
@@ -72,6 +72,11 @@ function visibleSpan(items, height, view, isAtEnd) {
   let reached = above;
   while (last < items.length && reached < top + seen + BEYOND_PX) reached += height(items[last++]);
   return { first, last, above, below: total - reached };
+}
+
+/** A row that grows changes nothing here: it is drawn, and its own height is not asked for. */
+function isOther(next, span) {
+  return next.first !== span.first || next.last !== span.last || next.above !== span.above || next.below !== span.below;
 }
 
 /** Measure what is drawn. Return whether a height differs from what was thought. */

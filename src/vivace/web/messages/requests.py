@@ -176,11 +176,15 @@ class Approve(ConversationRequest, frozen=True, tag="conversation.approve"):
 
 
 class Undo(ConversationRequest, frozen=True, tag="conversation.undo"):
-    """Take back the newest edit of the conversation."""
+    """Take back an edit of the conversation. What came later is kept, or the request is refused."""
+
+    entry: int = 0  # of `edit.applied`; 0: the newest edit that stands
 
 
 class Redo(ConversationRequest, frozen=True, tag="conversation.redo"):
-    """Bring back the edit that was undone last."""
+    """Bring back an edit that was undone, with all that was undone in the same step."""
+
+    entry: int = 0  # of `edit.applied`; 0: what was undone last
 
 
 class Rewind(ConversationRequest, frozen=True, tag="conversation.rewind"):

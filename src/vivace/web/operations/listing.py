@@ -1,19 +1,15 @@
 """Requests about conversations as a list: found, renamed, forked, deleted.
 
 Owns the order of the steps. A conversation that another program holds is asked for it, or the request is
-refused. Does not own what the list shows (`conversation_list`).
+refused. Does not own what is known of each (`agent.conversation.past`).
 """
 
 import asyncio
-from pathlib import Path
+from collections.abc import Sequence
 
-import msgspec
-
-from vivace.agent.conversation.opening import conversations_dir
+from vivace.agent.conversation.past import PastConversation, delete_past, list_past, search_past
 from vivace.agent.conversation.talk import Talk
-from vivace.agent.conversation.transcript.file import Transcript, file_of
 from vivace.errors import ConversationBusy
-from vivace.web import conversation_list
 from vivace.web.face import Face
 from vivace.web.messages import requests
 from vivace.web.messages.answers import ConversationNamed, ConversationRow, ConversationRows
@@ -25,14 +21,14 @@ MAX_ROWS = 1000
 @answers(requests.ConversationsList)
 async def list_all(face: Face, request: requests.ConversationsList) -> ConversationRows:
     limit = max(0, min(request.limit, MAX_ROWS))
-    found = await asyncio.to_thread(conversation_list.rows, face.host.settings, request.folder, limit)
+    found = await asyncio.to_thread(list_past, face.host.settings, request.folder, limit)
     return _with_state(face, found)
 
 
 @answers(requests.ConversationsSearch)
 async def search(face: Face, request: requests.ConversationsSearch) -> ConversationRows:
     limit = max(0, min(request.limit, MAX_ROWS))
-    found = await asyncio.to_thread(conversation_list.search, face.host.settings, request.words, limit)
+    found = await asyncio.to_thread(search_past, face.host.settings, request.words, limit)
     return _with_state(face, found)
 
 
@@ -60,24 +56,25 @@ async def delete(face: Face, request: requests.ConversationsDelete) -> None:
             raise ConversationBusy("The conversation is open somewhere else.", "Close it there first.")
         face.conversations.pop(live.id, None)
         await face.host.let_go(live.id)
-    folder = conversations_dir(face.host.settings)
-    await asyncio.to_thread(_delete, file_of(folder, request.conversation))
+    await asyncio.to_thread(delete_past, face.host.settings, request.conversation)
 
 
-def _delete(file: Path) -> None:
-    """Delete the file while nobody else can open it."""
-    transcript = Transcript(file)
-    try:
-        file.unlink()
-    finally:
-        transcript.close()
-
-
-def _with_state(face: Face, found: list[ConversationRow]) -> ConversationRows:
+def _with_state(face: Face, found: Sequence[PastConversation]) -> ConversationRows:
     """Return the rows with what is known here: which are open and in which a turn runs."""
-    rows = []
-    for row in found:
-        live = face.host.find(row.conversation)
-        is_running = live is not None and live.talk.is_running
-        rows.append(msgspec.structs.replace(row, is_open=live is not None, is_running=is_running))
-    return ConversationRows(conversations=rows)
+    return ConversationRows(conversations=[_row(face, past) for past in found])
+
+
+def _row(face: Face, past: PastConversation) -> ConversationRow:
+    live = face.host.find(past.id)
+    return ConversationRow(
+        conversation=past.id,
+        title=past.title,
+        folder=past.folder,
+        model=past.model,
+        started_at_s=past.started_at_s,
+        used_at_s=past.used_at_s,
+        turns=past.turns,
+        is_open=live is not None,
+        is_running=live is not None and live.talk.is_running,
+        excerpt=past.excerpt,
+    )

@@ -86,12 +86,12 @@ async def approve(face: Face, request: requests.Approve) -> None:
 
 @answers(requests.Undo)
 async def undo(face: Face, request: requests.Undo) -> None:
-    await face.conversation(request.conversation).talk.undo()
+    await face.conversation(request.conversation).talk.undo(request.entry)
 
 
 @answers(requests.Redo)
 async def redo(face: Face, request: requests.Redo) -> None:
-    await face.conversation(request.conversation).talk.redo()
+    await face.conversation(request.conversation).talk.redo(request.entry)
 
 
 @answers(requests.Rewind)
