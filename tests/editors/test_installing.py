@@ -1,6 +1,7 @@
 """The .vsix file, and `vivace editors` with an editor that notes what it is told."""
 
 import json
+import posixpath
 import re
 import zipfile
 from pathlib import Path
@@ -52,8 +53,8 @@ def test_it_holds_all_that_the_extension_loads(vsix: zipfile.ZipFile) -> None:
     names = set(vsix.namelist())
     for name in names:
         if name.endswith(".js") and "/src/" in name:
-            for wanted in re.findall(r'require\("\./(\w+)"\)', vsix.read(name).decode()):
-                assert f"extension/src/{wanted}.js" in names
+            for wanted in re.findall(r'require\("(\.[\w./]+)"\)', vsix.read(name).decode()):
+                assert posixpath.normpath(f"{posixpath.dirname(name)}/{wanted}.js") in names
     package = json.loads(vsix.read("extension/package.json"))
     assert package["version"] == __version__
     assert package["main"].removeprefix("./") in {name.removeprefix("extension/") for name in names}
@@ -80,7 +81,7 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
 def test_every_command_of_the_package_is_registered() -> None:
     """A command that is offered does something."""
     package = json.loads((SOURCES / "package.json").read_text())
-    source = "".join(file.read_text() for file in (SOURCES / "src").glob("*.js"))
+    source = "".join(file.read_text() for file in (SOURCES / "src").rglob("*.js"))
     for command in package["contributes"]["commands"]:
         assert re.search(rf'(on|here|registerCommand)\("{re.escape(command["command"])}"', source), command
 

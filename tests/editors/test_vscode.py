@@ -1,6 +1,8 @@
 """The extension in a real VS Code: what a person types, and what they see. The model is scripted."""
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -23,12 +25,17 @@ VERSION = 1
 BOTH = REPORT.replace("total = 0", "total = 0.0").replace("(total, count)", '("sum", total, "of", count)')
 FIRST = REPORT.replace("total = 0", "total = 0.0")
 SHORT = REPORT.replace(REPORT.partition("\n\n\n")[0], "def report(items):\n    print(sum(items))")
+MANY = "\n".join(f"    a({number})" for number in range(45))
 LONG = "\n".join(f"    print('line {number} of many', {number * 7})" for number in range(60))
 
 
 def fenced(text: str) -> str:
     """Return a file's first function as the model answers it."""
     return f"```python\n{text.partition(chr(10) * 3)[0]}\n```"
+
+
+def _plain(text: str) -> str:
+    return text.replace("\xa0", " ")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +45,10 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
         {
             "area(w, h)": "w * h",
             "What is a tuple?": "It is fixed.",
+            "slow_one": "1",
             "rather short": fenced(SHORT),
+            "in many lines": f"```python\ndef report(items):\n{MANY}\n```",
+            "with stars": f"```python\ndef report(items):\n{LONG.replace('line', 'star')}\n```",
             "at length": f"```python\ndef report(items):\n{LONG}\n```",
             "Task: floats": fenced(BOTH),
             "You locate code": "`report`",
@@ -131,6 +141,96 @@ def test_a_second_instruction_steers(window: Window) -> None:
     window.wait(lambda: window.lenses, "it can be decided")
 
 
+def test_an_edit_is_steered_twice(window: Window) -> None:
+    """Each instruction turns it around, and only the last one's text is there in the end."""
+    window.open("twice.py", REPORT)
+    window.go_to(3)
+    window.edit("at length")
+    window.wait(lambda: "line 1 of many" in window.text, "the edit grows in the editor")
+    window.edit("with stars")
+    window.wait(lambda: "star 1 of many" in window.text, "it has turned around")
+    window.edit("rather short")
+    window.wait_for_text(SHORT)
+    window.wait(lambda: window.lenses, "it can be decided")
+    window.command("Vivace: Undo All Changes")
+    window.wait_for_text(REPORT)
+
+
+def test_a_large_edit_is_compared(window: Window) -> None:
+    """A comparison with the file as it was opens beside the editor."""
+    file = window.open("large.py", REPORT)
+    window.go_to(3)
+    window.edit("in many lines")
+    diff = window.page.locator(".monaco-diff-editor")
+    diff.wait_for()
+    original, modified = (
+        diff.locator(f".editor.{side} .view-lines[data-mprt]") for side in ("original", "modified")
+    )
+    window.wait(lambda: "count = len" in _plain(original.inner_text()), "the file as it was")
+    window.wait(lambda: "a(7)" in _plain(modified.inner_text()), "the file as it is now")
+    window.command("Vivace: Undo All Changes")
+    window.wait(lambda: not window.lenses, "nothing to decide")
+    window.close_editors()
+    assert file.read_text() == REPORT
+
+
+def test_a_comparison_is_opened_by_its_lens(window: Window) -> None:
+    """Of a small edit, too."""
+    window.open("compared.py", REPORT)
+    window.go_to(3)
+    window.edit("floats")
+    window.wait_for_text(BOTH)
+    window.click_lens("Compare")
+    diff = window.page.locator(".monaco-diff-editor")
+    diff.wait_for()
+    window.wait(
+        lambda: "total = 0.0" in _plain(diff.locator(".editor.modified .view-lines[data-mprt]").inner_text()),
+        "both texts",
+    )
+    assert "total = 0.0" not in _plain(diff.locator(".editor.original .view-lines[data-mprt]").inner_text())
+    window.close_editors()
+
+
+def test_an_edit_goes_into_another_file(window: Window) -> None:
+    """A function that moves is in the other file, new or open, and gone from this one; it is said."""
+    there = window.open("there.py", "KNOWN = 1\n")
+    for target in (there.name, "new_place.py"):
+        name = f"from_{target}"
+        window.open(name, f"{REPORT}\n\ndef main():\n    report([1])\n")
+        window.go_to(13)
+        window.edit(f"move report to {target}")
+        window.wait(lambda: "def report" not in window.text and "import report" in window.text, "it has left")
+        window.wait(lambda target=target: target in window.messages, "it is said")  # type: ignore[misc]
+    window.wait(lambda: "def report" in (window.home.work / "new_place.py").read_text(), "the new file")
+    window.close_editors()
+    assert "KNOWN = 1" in there.read_text()
+    assert "def report(items):" in there.read_text()
+
+
+def test_two_windows_on_one_folder(window: Window) -> None:
+    """Each has its own edit at the same time; what is saved in one is seen in the other."""
+    with window.another() as other:
+        file = window.open("mine.py", REPORT)
+        other.open("yours.py", REPORT)
+        window.go_to(3)
+        other.go_to(3)
+        window.edit("at length")
+        other.edit("floats")
+        other.wait_for_text(BOTH)
+        window.wait(lambda: "line 1 of many" in window.text, "the other edit goes on")
+        window.edit("rather short")
+        window.wait_for_text(SHORT)
+        window.wait(lambda: window.lenses, "it can be decided here")
+        other.wait(lambda: other.lenses, "and there")
+        window.command("Vivace: Keep All Changes")
+        window.save()
+        assert len(other.lenses) == 7
+        other.command("Vivace: Keep All Changes")
+        other.save()
+        other.ask_quickly("Control+P", str(file), "mine.py")
+        other.wait_for_text(SHORT)
+
+
 def test_what_is_typed_beside_the_edit_stays(window: Window) -> None:
     """Both are there in the end, and undoing all changes leaves what was typed."""
     window.open("beside.py", REPORT)
@@ -169,6 +269,31 @@ def test_the_side_view_talks(window: Window) -> None:
     box.press("Enter")
     view.get_by_text("It is fixed.").first.wait_for()
     window.command("View: Show Explorer")
+
+
+def test_a_server_that_is_killed_under_a_completion(window: Window) -> None:
+    """What is typed stays, nothing is suggested, and the next completion comes from another server."""
+    window.open("under.py", "x = 1\n")
+    window.go_to(2)
+    status = window.home.status()
+    pid, engine = status["pid"], status["engine"]["pid"]
+    os.kill(engine, signal.SIGSTOP)  # so that the completion is under way as long as the test needs
+    try:
+        window.type("slow_one = ")
+        window.wait(lambda: window.home.status()["answers"], "the completion is being made")
+        kill_hard(pid)
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    window.wait(lambda: "has ended" in window.messages, "it is said")
+    window.wait_for_text("x = 1\nslow_one = ")
+    assert not window.ghost
+    window.command("Notifications: Clear All Notifications")
+    window.command("Vivace: Start the Server")
+    window.wait(lambda: "warm" in window.status, "another server is warm")
+    window.focus()
+    window.type("0\ndef area(w, h): return ")
+    window.wait(lambda: "w * h" in window.ghost, "ghost text")
+    assert window.home.status()["pid"] != pid
 
 
 def test_a_server_that_is_killed_is_started_again(window: Window) -> None:

@@ -31,6 +31,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 DEADLINE_S = 60.0
 SETTINGS = {
     "vivace.command": [sys.executable, "-m", "vivace"],
+    "vivace.edit.largeLines": 40,
     "editor.minimap.enabled": False,
     "editor.fontFamily": "monospace",
     "editor.autoClosingBrackets": "never",
@@ -185,6 +186,31 @@ class Window:
     def wait_for_text(self, text: str) -> None:
         self.wait(lambda: self.text.rstrip() == text.rstrip(), f"the text is {text!r}")
 
+    @contextmanager
+    def another(self) -> Iterator["Window"]:
+        """Open a second window on the same folder; close it in the end."""
+        page = self.page.context.browser.new_page(viewport=self.page.viewport_size)
+        try:
+            page.set_default_timeout(DEADLINE_S * 1e3)
+            page.goto(self.page.url)
+            other = Window(page, self.home)
+            other.begin()
+            yield other
+        finally:
+            page.close()
+
+    def begin(self) -> None:
+        """Wait until the extension is there."""
+        self.page.locator(".monaco-workbench").wait_for()
+        self.wait(lambda: self.status, "the extension is active")
+
+    def close_editors(self) -> None:
+        """Take all changes, save, and leave one empty group."""
+        self.command("File: Save All")
+        self.wait(lambda: not self.page.locator(".tab.dirty").count(), "all is saved")
+        self.command("View: Close All Editors")
+        self.page.locator(".tab").first.wait_for(state="hidden")
+
     def picture(self, file: Path) -> None:
         self.page.screenshot(path=str(file))
 
@@ -216,8 +242,7 @@ def opened(home: Home, size: tuple[int, int] = (1200, 800)) -> Iterator[Window]:
             page.set_default_timeout(DEADLINE_S * 1e3)
             page.goto(f"http://127.0.0.1:{port}/?folder={home.work}")
             window = Window(page, home)
-            page.locator(".monaco-workbench").wait_for()
-            window.wait(lambda: window.status, "the extension is active")
+            window.begin()
             yield window
             chrome.close()
     finally:

@@ -2,12 +2,12 @@
 "use strict";
 
 const vscode = require("vscode");
-const { Completions } = require("./completions");
-const { Face } = require("./face");
-const { askInstruction, placeOf } = require("./instruction");
-const { registerModels } = require("./models");
-const { Review } = require("./review");
-const { Server, installedCommand } = require("./server");
+const { Completions } = require("./completions/completions");
+const { Face } = require("./server/face");
+const { askInstruction, placeOf } = require("./edits/instruction");
+const { registerModels } = require("./server/models");
+const { Review } = require("./edits/review");
+const { Server, installedCommand } = require("./server/server");
 const { Status } = require("./status");
 const { View } = require("./view");
 

@@ -11,7 +11,7 @@ const COLD_MS = 1000;
 /** @typedef {{ tokens: number, waterfall?: { decode_ms?: number } }} Measured */
 
 class Status {
-  /** @param {import("./server").Server} server */
+  /** @param {import("./server/server").Server} server */
   constructor(server) {
     this._server = server;
     this._speed = "";

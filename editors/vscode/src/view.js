@@ -6,11 +6,11 @@
 
 const fs = require("node:fs/promises");
 const vscode = require("vscode");
-const { openSocket } = require("./face");
+const { openSocket } = require("./server/face");
 const { themed } = require("./theme");
 
 class View {
-  /** @param {import("./server").Server} server @param {vscode.Uri} extension @param {() => string} folder */
+  /** @param {import("./server/server").Server} server @param {vscode.Uri} extension @param {() => string} folder */
   constructor(server, extension, folder) {
     this._server = server;
     this._page = vscode.Uri.joinPath(extension, "page");
@@ -49,7 +49,7 @@ class View {
 
 /** The connection of one view. */
 class Wire {
-  /** @param {import("./server").Server} server @param {vscode.Webview} webview @param {() => string} folder */
+  /** @param {import("./server/server").Server} server @param {vscode.Webview} webview @param {() => string} folder */
   constructor(server, webview, folder) {
     this._server = server;
     this._webview = webview;

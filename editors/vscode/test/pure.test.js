@@ -5,11 +5,11 @@ const assert = require("node:assert");
 const fs = require("node:fs");
 const path = require("node:path");
 const { test } = require("node:test");
-const { Growing } = require("../src/growing");
-const { Hunks } = require("../src/hunks");
-const { difference, linesOf, merged, spliced } = require("../src/lines");
+const { Growing } = require("../src/edits/growing");
+const { Hunks } = require("../src/edits/hunks");
+const { difference, linesOf, merged, spliced } = require("../src/edits/lines");
 const { themed } = require("../src/theme");
-const { Suggestions, extent, tidied } = require("../src/suggestions");
+const { Suggestions, extent, tidied } = require("../src/completions/suggestions");
 
 const SEED = Number(process.env.SEED ?? Date.now() % 1_000_000);
 const ROUNDS = 400;

@@ -5,23 +5,23 @@
 // both stand together, inside of it the edit stops writing and is offered for comparison.
 "use strict";
 
-const fs = require("node:fs");
 const vscode = require("vscode");
+const { DocumentLines, changeOf, lineChange, placed, realPath } = require("./document_lines");
 const { Growing } = require("./growing");
 const { Hunks } = require("./hunks");
 const { folderOf } = require("./instruction");
-const { difference, linesOf, merged, spliced } = require("./lines");
+const { linesOf, merged, spliced } = require("./lines");
 
 const BATCH_MS = 70;
 
 /**
  * @typedef {"writing" | "reviewing" | "over"} State
  * @typedef {{ changed: (edit: Editing) => void, failed: (edit: Editing, message: string) => void,
- *   told: (message: string) => void, conflicted: (edit: Editing) => void, measured: (measured: import("./status").Measured) => void }} Listener
+ *   told: (message: string) => void, conflicted: (edit: Editing) => void, measured: (measured: import("../status").Measured) => void }} Listener
  */
 
 class Editing {
-  /** @param {import("./face").Face} face @param {vscode.TextEditor} editor @param {string} instruction @param {Listener} listener */
+  /** @param {import("../server/face").Face} face @param {vscode.TextEditor} editor @param {string} instruction @param {Listener} listener */
   constructor(face, editor, instruction, listener) {
     this._face = face;
     this._listener = listener;
@@ -32,6 +32,7 @@ class Editing {
     this.unit = "";
     this.hunks = new Hunks();
     this.original = this.document.getText();
+    this._lines = new DocumentLines(this.document);
     this._path = realPath(this.document.uri.fsPath);
     this._base = linesOf(this.original); // what the host edits
     this._draft = this._base; // with the units that are whole
@@ -42,13 +43,10 @@ class Editing {
     this._question = "";
     this._isSet = false; // the proposal is whole
     this._isStopped = false; // by the user's own change: nothing more is written into the buffer
-    this._hasUndoStop = false;
     this.wasCompared = false;
     this._flushing = Promise.resolve();
     /** @type {NodeJS.Timeout | null} */
     this._timer = null;
-    /** @type {string | null} the text that our own change leads to */
-    this._expected = null;
     this._disposables = [
       vscode.workspace.onDidChangeTextDocument((event) => event.document === this.document && this._changed(event)),
       vscode.workspace.onDidCloseTextDocument((document) => document === this.document && this._end()),
@@ -94,9 +92,9 @@ class Editing {
   async undo(id) {
     const hunk = this.hunks.find(id);
     if (!hunk) return;
-    const now = this._lines();
+    const now = this._lines.now;
     const splice = { start: hunk.start, count: hunk.count, lines: hunk.old };
-    if (!(await this._apply(now, spliced(now, [splice]), { before: true, after: true }))) return;
+    if (!(await this._lines.apply(now, spliced(now, [splice]), { before: true, after: true }))) return;
     this.hunks.keep(id);
     this.hunks.follow(lineChange(splice));
     await this._reviewed();
@@ -108,8 +106,8 @@ class Editing {
   }
 
   async undoAll() {
-    const now = this._lines();
-    if (!(await this._apply(now, this.hunks.without(now), { before: true, after: true }))) return;
+    const now = this._lines.now;
+    if (!(await this._lines.apply(now, this.hunks.without(now), { before: true, after: true }))) return;
     this.hunks.all = [];
     await this._reviewed();
   }
@@ -241,44 +239,15 @@ class Editing {
   async _flush() {
     if (this.state !== "writing" || this._isStopped) return;
     const isLast = this._isSet;
-    const now = this._lines();
+    const now = this._lines.now;
     const mine = this.hunks.without(now);
     const wanted = merged(this._base, mine, this._target);
     if (!wanted) return this._conflict();
-    const isDone = await this._apply(now, wanted, { before: !this._hasUndoStop, after: isLast });
+    const isDone = await this._lines.apply(now, wanted, { before: !this._lines.hasUndoStop, after: isLast });
     if (!isDone) return this._plan(); // the user typed meanwhile, or the editor is not to be seen
     this.hunks.set(mine, wanted);
     if (isLast) await this._settle();
     this._listener.changed(this);
-  }
-
-  /**
-   * Change the document, if it is as we know it. Return whether that was done.
-   * @param {string[]} now @param {string[]} wanted @param {{ before: boolean, after: boolean }} undoStops
-   */
-  async _apply(now, wanted, { before, after }) {
-    const splices = difference(now, wanted);
-    if (!splices.length) return true;
-    const editor = vscode.window.visibleTextEditors.find(({ document }) => document === this.document);
-    const edits = splices.map((splice) => replacement(now, splice));
-    const eol = this.document.eol === vscode.EndOfLine.CRLF ? "\r\n" : "\n";
-    this._expected = wanted.join(eol);
-    try {
-      if (editor) {
-        const options = { undoStopBefore: before, undoStopAfter: after };
-        const isDone = await editor.edit((builder) => {
-          for (const { range, text } of edits) builder.replace(range, text.join(eol));
-        }, options);
-        this._hasUndoStop ||= isDone;
-        return isDone;
-      }
-      if (!after) return false; // wait until it is seen again, or whole
-      const change = new vscode.WorkspaceEdit();
-      for (const { range, text } of edits) change.replace(this.document.uri, range, text.join(eol));
-      return await vscode.workspace.applyEdit(change);
-    } finally {
-      this._expected = null;
-    }
   }
 
   async _takeBack() {
@@ -287,8 +256,8 @@ class Editing {
     const wasWriting = this._flushing;
     this._isStopped = true;
     await wasWriting;
-    const now = this._lines();
-    await this._apply(now, this.hunks.without(now), { before: false, after: true });
+    const now = this._lines.now;
+    await this._lines.apply(now, this.hunks.without(now), { before: false, after: true });
     this.hunks.all = [];
   }
 
@@ -297,8 +266,8 @@ class Editing {
   /** @param {vscode.TextDocumentChangeEvent} event */
   _changed(event) {
     if (this.state === "over" || !event.contentChanges.length) return;
-    if (this._expected !== null && this.document.getText() === this._expected) return;
-    const touched = event.contentChanges.map((change) => this.hunks.follow(followed(change))).some(Boolean);
+    if (this._lines.isOwnChange) return;
+    const touched = event.contentChanges.map((change) => this.hunks.follow(changeOf(change))).some(Boolean);
     if (this.state === "writing") {
       if (event.reason === vscode.TextDocumentChangeReason.Undo && touched) {
         this.hunks.all = [];
@@ -308,7 +277,7 @@ class Editing {
       if (touched) return this._conflict();
       return;
     }
-    this.hunks.settle(this._lines());
+    this.hunks.settle(this._lines.now);
     if (touched) this._reviewed();
     this._listener.changed(this);
   }
@@ -348,57 +317,6 @@ class Editing {
     this._listener.changed(this);
     this.dispose();
   }
-
-  _lines() {
-    return linesOf(this.document.getText());
-  }
-}
-
-/** Return a path with links followed, or as it is where there is no such file. @param {string} path */
-function realPath(path) {
-  try {
-    return fs.realpathSync(path);
-  } catch {
-    return path;
-  }
-}
-
-/** Make a text the whole of another file: a new one is made, one that is there is changed and not saved. @param {string} path @param {string} text */
-async function placed(path, text) {
-  const uri = vscode.Uri.file(path);
-  const change = new vscode.WorkspaceEdit();
-  if (fs.existsSync(path)) {
-    const { lineCount } = await vscode.workspace.openTextDocument(uri);
-    change.replace(uri, new vscode.Range(0, 0, lineCount, 0), text);
-  } else {
-    change.createFile(uri, { contents: Buffer.from(text, "utf-8") });
-  }
-  return vscode.workspace.applyEdit(change);
-}
-
-/** Return a change of VS Code's as `Hunks` follows it. @param {vscode.TextDocumentContentChangeEvent} change */
-function followed({ range, text }) {
-  const startsLine = range.start.character === 0 && range.end.character === 0;
-  return { first: range.start.line, last: range.end.line, startsLine, text };
-}
-
-/** Return a splice of whole lines as a change. @param {import("./lines").Splice} splice */
-function lineChange({ start, count, lines }) {
-  return { first: start, last: start + count, startsLine: true, text: lines.map((line) => `${line}\n`).join("") };
-}
-
-/**
- * Return what to replace in the document for a splice of its lines: whole lines with their ends, or at the end of
- * the document the end of the line before.
- * @param {string[]} now @param {import("./lines").Splice} splice
- */
-function replacement(now, { start, count, lines }) {
-  const end = start + count;
-  if (end < now.length) return { range: new vscode.Range(start, 0, end, 0), text: [...lines, ""] };
-  const last = new vscode.Position(now.length - 1, now[now.length - 1].length);
-  if (start === 0) return { range: new vscode.Range(new vscode.Position(0, 0), last), text: lines };
-  const from = new vscode.Position(start - 1, now[start - 1].length);
-  return { range: new vscode.Range(from, last), text: ["", ...lines] };
 }
 
 module.exports = { Editing };

@@ -29,7 +29,7 @@ function placeOf({ document, selection: { isEmpty, start, end } }) {
 
 /**
  * Return what the user typed, or "" if they left the box.
- * @param {import("./face").Face} face @param {vscode.TextDocument} document @param {Place | null} place null: an edit runs
+ * @param {import("../server/face").Face} face @param {vscode.TextDocument} document @param {Place | null} place null: an edit runs
  * @returns {Promise<string>}
  */
 function askInstruction(face, document, place) {
@@ -59,7 +59,7 @@ function askInstruction(face, document, place) {
   });
 }
 
-/** Let the model read ahead. What goes wrong here goes wrong again, and is said, when the edit begins. @param {import("./face").Face} face @param {vscode.TextDocument} document @param {Place} place @param {string} draft */
+/** Let the model read ahead. What goes wrong here goes wrong again, and is said, when the edit begins. @param {import("../server/face").Face} face @param {vscode.TextDocument} document @param {Place} place @param {string} draft */
 function prefill(face, document, { asked }, draft) {
   const request = { path: document.uri.fsPath, text: document.getText(), ...asked, draft };
   face.requestIn(folderOf(document), "edit.prefill", request).catch(() => {});

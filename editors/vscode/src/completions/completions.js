@@ -12,7 +12,7 @@ const SUFFIX_CHARS = 4_000;
 
 class Completions {
   /**
-   * @param {import("./server").Server} server @param {(measured: import("./status").Measured) => void} measured
+   * @param {import("../server/server").Server} server @param {(measured: import("../status").Measured) => void} measured
    * @param {(line: string) => void} log
    */
   constructor(server, measured, log) {

@@ -9,7 +9,7 @@ const { Editing } = require("./editing");
 const SCHEME = "vivace-edit";
 
 class Review {
-  /** @param {import("./face").Face} face @param {import("./status").Status} status */
+  /** @param {import("../server/face").Face} face @param {import("../status").Status} status */
   constructor(face, status) {
     this._face = face;
     this._status = status;
@@ -157,6 +157,7 @@ class Review {
     const name = uri.path.split("/").pop();
     const [left, right] = edit.isConflicted ? [uri, side("edit")] : [side("before"), uri];
     const options = { preserveFocus: true, preview: true, viewColumn: vscode.ViewColumn.Beside };
+    this._textChanged.fire(side(edit.isConflicted ? "edit" : "before")); // it may be open, of an edit before
     await vscode.commands.executeCommand("vscode.diff", left, right, `${name}: ${edit.instruction}`, options);
   }
 
