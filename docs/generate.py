@@ -186,7 +186,7 @@ def extension() -> str:
 
 def messages() -> str:
     """Return what a client may send on a WebSocket besides `response.create`."""
-    known = shapes("protocol/shapes/requests.py")
+    known = shapes("protocol/shapes/controls.py")
     names = {"response.cancel": "ResponseCancel", "response.steer": "ResponseSteer"}
     names |= {"response.interrupt": "ResponseInterrupt", "response.answer_now": "ResponseAnswerNow"}
     return "\n\n".join(

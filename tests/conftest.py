@@ -1,5 +1,6 @@
 """Shared by all tests: the tier of each, settings in a folder of their own, and the small real model."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -11,12 +12,14 @@ from vivace.config import Settings, load_settings
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
 
-# One thread for torch and numpy, here and in programs that tests start: there is a worker for every core,
+# One thread for torch and numpy, here and in programs that tests start: there are workers for all cores,
 # and a second thread of either spins while it waits. Read when the libraries are loaded.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-# The tier of a folder's tests; the longest path that fits decides. What is not named here is a unit test.
+# The tier of a folder's tests; the longest path that fits decides. What is not named here is a unit test,
+# unless it takes one of these fixtures or is marked.
+FIXTURES = {"served": "served", "smol": "computed", "shallow": "computed"}
 TIERS = {
     "acp": "served",
     "agent/conversation": "served",
@@ -47,13 +50,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     thorough.deselect(config, items)
     for item in items:
-        place = item.path.relative_to(REPOSITORY / "tests").as_posix()
-        fitting = [folder for folder in TIERS if place.startswith(f"{folder}/")]
-        tier = TIERS[max(fitting, key=len)] if fitting else "unit"
+        tier = _tier(item)
         item.add_marker(tier)
         if tier != "unit":
             item.add_marker("no_cover")
     items.sort(key=lambda item: (_is_unit(item), "e2e" not in item.path.parts))
+
+
+def _tier(item: pytest.Item) -> str:
+    marked = [tier for tier in ("unit", "served", "computed") if item.get_closest_marker(tier)]
+    if marked:
+        return marked[0]
+    place = item.path.relative_to(REPOSITORY / "tests").as_posix()
+    fitting = [folder for folder in TIERS if place.startswith(f"{folder}/")]
+    if fitting:
+        return TIERS[max(fitting, key=len)]
+    needed = [tier for name, tier in FIXTURES.items() if name in getattr(item, "fixturenames", ())]
+    return needed[-1] if needed else "unit"
 
 
 def _is_unit(item: pytest.Item) -> bool:
@@ -72,9 +85,16 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell starts `./check &` with SIGINT ignored, and a child inherits that through exec. A handler is not
     inherited: one that does nothing leaves this process deaf and gives its children the default.
     """
+    gc.disable()  # until all modules are imported: 3 of 18 s
     thorough.choose(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, and leave what was imported out of it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

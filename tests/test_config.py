@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vivace.config import load_settings
+from vivace.config import Settings, load_settings
 from vivace.errors import ConfigError
 
 
@@ -82,3 +82,27 @@ def test_tiers_that_cannot_be_served_are_refused(tmp_path: Path, text: str, said
     with pytest.raises(ConfigError) as caught:
         load_settings(home(tmp_path, text))
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "metal", "cuda", "cuda:1", "vulkan", "vulkan:0"])
+def test_devices(device: str, tmp_path: Path) -> None:
+    """A kind of device, or one of several."""
+    assert load_settings({"HOME": str(tmp_path), "VIVACE_DEVICE": device}).device == device
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cpu:1", "CUDA", "cuda:-1"])
+def test_what_is_no_device_is_refused(device: str, tmp_path: Path) -> None:
+    """With those that there are."""
+    with pytest.raises(ConfigError, match="there is no device") as refused:
+        load_settings({"HOME": str(tmp_path), "VIVACE_DEVICE": device})
+    assert '"cuda:1" is the second NVIDIA GPU' in refused.value.hint
+
+
+def test_gpus(tmp_path: Path) -> None:
+    """All, a number of them as a number or a text, or some by their indices; nothing else."""
+    for gpus in ("auto", "2", "0,2"):
+        assert load_settings({"HOME": str(tmp_path), "VIVACE_GPUS": gpus}).gpus == gpus
+    assert Settings(tmp_path, tmp_path).having(gpus=2).gpus == "2"
+    for gpus in ("0", "all", "1,", "-1"):
+        with pytest.raises(ConfigError, match="names no GPUs"):
+            load_settings({"HOME": str(tmp_path), "VIVACE_GPUS": gpus})

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from vivace.cli.commands.extras import extras
+from vivace.cli.installation.extras import extras
+from vivace.engine.devices.adding import Addition
+from vivace.engine.devices.backend_files import BuiltBackend
 from vivace.errors import StartError, UsageError
 from vivace.extras import CLONE, EXTRAS, Extra, find_extra, install, install_command
 
@@ -19,14 +21,24 @@ def say(*arguments: str) -> str:
 def test_each_extra_has_a_line() -> None:
     """With what it is for, and whether it is here or how to add it."""
     lines = say().splitlines()
-    assert [line.split()[0] for line in lines] == ["cuda", "mcp", "otel"]
+    assert [line.split()[0] for line in lines] == ["cuda", "vulkan", "mcp", "otel"]
     assert all(line.endswith((": here", "`")) for line in lines)
 
 
 def test_an_unknown_extra_is_named_with_those_that_are() -> None:
     with pytest.raises(UsageError, match="no extra 'gpu'") as refused:
         say("add", "gpu")
-    assert refused.value.hint == "There are: cuda, mcp, otel."
+    assert refused.value.hint == "There are: cuda, vulkan, mcp, otel."
+
+
+def test_what_would_be_done_for_a_gpu_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --explain nothing else happens; without it, what is built already is not built again."""
+    addition = Addition("build", "llama.cpp would use it.", ("8.6",))
+    monkeypatch.setattr("vivace.extras.plan_gpu", lambda *_: addition)
+    built = BuiltBackend("cuda", "/cache/libggml-cuda.so", (12, 8), ("8.6", "8.9"))
+    monkeypatch.setattr("vivace.engine.devices.backend_files.find_built", lambda _: {"cuda": built})
+    assert say("add", "cuda", "--explain") == "llama.cpp would use it.\n"
+    assert say("add", "cuda").splitlines()[1] == "It is here already: /cache/libggml-cuda.so"
 
 
 def test_what_is_here_is_not_installed_again() -> None:
@@ -35,7 +47,7 @@ def test_what_is_here_is_not_installed_again() -> None:
     assert replace(here, modules=("json", "no_such.module")).missing == ("no_such.module",)
 
 
-@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra.name)
+@pytest.mark.parametrize("extra", [extra for extra in EXTRAS if extra.modules], ids=lambda extra: extra.name)
 def test_a_clone_installs_what_pyproject_says(extra: Extra) -> None:
     """With the versions that were tested."""
     command = install_command(extra)

@@ -5,6 +5,7 @@ An unknown key is an error. Does not own derived values such as thread counts: s
 """
 
 import os
+import re
 import socket
 import tomllib
 from pathlib import Path
@@ -16,6 +17,8 @@ from vivace.errors import ConfigError
 
 DEFAULT_MODEL = "qwen2.5-coder-1.5b"
 
+DEVICE = r"auto|cpu|metal|(cuda|vulkan)(:\d+)?"  # what `device` may be
+GPUS = r"auto|\d+(,\d+)*"  # what `gpus` may be
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Tier = Literal["realtime", "background"]
 
@@ -38,12 +41,22 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # KV cells on an NVIDIA GPU, shared by all sessions. 0: what half of its free memory holds, up to 524,288.
     gpu_context_tokens: Count = 0
     session_tokens: int = 0  # the longest a session may be; 0: what the model was trained for; more: YaRN
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: an NVIDIA GPU if one can be used, else the CPU
+    # What computes: "auto" is the best that works here; "cpu", "cuda" (NVIDIA), "vulkan" or "metal" insist on
+    # one, and "cuda:1" on the second NVIDIA GPU. `vivace doctor` says which it is and why not a better one.
+    device: str = "auto"
+    # On a machine with several NVIDIA GPUs, which of them get an engine each: "auto" is all that can run the
+    # same as the best one, "1" only that one, "0,2" the first and the third. The least busy gets the next
+    # session.
+    gpus: str = "auto"
+    cpu_engines: Annotated[int, msgspec.Meta(ge=1)] = 1  # engines where the CPU computes: one for each socket
     weight_bits: Literal[8, 16, 4] = 8  # on an NVIDIA GPU; 16: exact and slower; 4: faster, rounded more
     kv_bits: Literal[16, 8] = 16  # on an NVIDIA GPU; 8: nearly twice the context in the same memory, rounded
     threads: int = 0  # 0: chosen from the machine's cores
     tune: Literal["auto", "never"] = "auto"  # never: the model as downloaded, nothing measured
     kv_disk_gib: float = 4.0  # KV of parked sessions and of common beginnings of prompts; 0: none on disk
+    # KV of parked sessions in the memory of a machine with an NVIDIA GPU, from where they are back in
+    # milliseconds; the least recently used are then only on disk. 0: an eighth of the memory that is free.
+    kv_memory_gib: float = 0.0
     port: int = 8377  # the warm server takes a free one if this is taken
     idle_minutes: float = 30.0  # a server that a command started ends after this time without a request
     drain_seconds: float = 30.0  # for running answers to finish when the server is told to stop
@@ -104,7 +117,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.state_dir / "token"
 
     def is_elsewhere(self, model: str) -> bool:
-        """Whether this name is that of an upstream's model: UPSTREAM/NAME."""
+        """Return whether this name is that of an upstream's model: UPSTREAM/NAME."""
         upstream, slash, _ = model.partition("/")
         return bool(slash) and upstream in self.upstreams
 
@@ -117,7 +130,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.having(model=self.model_of(tier))
 
     def having(self, **changes: Any) -> "Settings":
-        """The same settings with `changes`, checked again; None means unchanged."""
+        """Return the same settings with `changes`, checked again. None means unchanged."""
         values = msgspec.structs.asdict(self) | {k: v for k, v in changes.items() if v is not None}
         return _checked(values, "command line")
 
@@ -183,6 +196,19 @@ def _from_environment(env: dict[str, str]) -> dict[str, str]:
 
 
 def _checked(values: dict[str, Any], source: str) -> Settings:
+    device = values.get("device", "auto")
+    if not (isinstance(device, str) and re.fullmatch(DEVICE, device)):
+        raise ConfigError(
+            f"Bad setting in {source}: there is no device {device!r}.",
+            'Choose "auto", "cpu", "cuda", "vulkan" or "metal"; "cuda:1" is the second NVIDIA GPU.',
+        )
+    gpus = values.get("gpus", "auto")
+    if not re.fullmatch(GPUS, str(gpus)) or str(gpus) == "0":
+        raise ConfigError(
+            f"Bad setting in {source}: gpus = {gpus!r} names no GPUs.",
+            'Choose "auto", a number of them, or their indices as in "0,2"; for the CPU set device to "cpu".',
+        )
+    values = values | {"gpus": str(gpus)}
     try:
         return msgspec.convert(values, Settings, strict=False, dec_hook=_decode)
     except msgspec.ValidationError as error:

@@ -1,11 +1,13 @@
 """What is not installed by default, because it is large or for few: its packages, and whether they are here.
 
 Owns the list and how one is installed into the environment that runs this. What the packages are is said in
-pyproject.toml: beside the sources in a clone, in our own metadata where we were installed as a package.
+pyproject.toml: beside the sources in a clone, in our own metadata where we were installed as a package. Those
+for GPUs may be a build of llama.cpp instead: which one, `engine.devices.adding` decides.
 """
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 import subprocess
 import tomllib
@@ -13,6 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.child_python import module_command
+from vivace.engine.devices.adding import Addition, plan_addition
+from vivace.engine.devices.backend_files import BackendName, find_built
+from vivace.engine.devices.building import BuildPlan, Tell, build_backend
+from vivace.engine.devices.machine import detect_machine
+from vivace.engine.devices.toolchain import NO_NVCC, find_nvcc, missing_for_vulkan
 from vivace.errors import StartError, UsageError
 
 CLONE = Path(__file__).parent.parent.parent
@@ -28,13 +35,18 @@ class Extra:
     def missing(self) -> tuple[str, ...]:
         return tuple(module for module in self.modules if not _has(module))
 
+    def is_here(self, cache_dir: Path) -> bool:
+        """Return whether it can be used: its packages, or what was built for it instead."""
+        return (bool(self.modules) and not self.missing) or self.name in find_built(cache_dir)
+
 
 EXTRAS = (
     Extra(
         "cuda",
-        "the engine for NVIDIA GPUs (H100, H200)",
+        "NVIDIA GPUs: our kernels (H100, H200), or llama.cpp built with CUDA (others)",
         ("torch", "triton", "gguf", "safetensors", "tokenizers"),
     ),
+    Extra("vulkan", "GPUs of other makers: llama.cpp built with Vulkan", ()),
     Extra("mcp", "tools of MCP servers, and `vivace mcp serve`", ("mcp", "httpx2")),
     Extra("otel", "OpenTelemetry traces", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
 )
@@ -56,7 +68,7 @@ def find_extra(name: str) -> Extra:
 
 
 def install_command(extra: Extra, clone: Path = CLONE) -> list[str]:
-    """What installs it here: the versions that were tested, in a clone."""
+    """Return the command that installs it here. In a clone, the versions are those that were tested."""
     command = module_command("pip", "install", "--disable-pip-version-check", "--no-input")
     project = clone / "pyproject.toml"
     if project.is_file():
@@ -70,6 +82,26 @@ def install_command(extra: Extra, clone: Path = CLONE) -> list[str]:
             "It is not known how Vivace was installed here.", "Install it from a clone."
         ) from error
     return [*command, f"vivace[{extra.name}]=={re.sub('[^0-9a-z.+]', '', version)}"]
+
+
+def plan_gpu(name: BackendName, cache_dir: Path) -> Addition:
+    """Return what adding support for these GPUs will do on this machine."""
+    nvcc = find_nvcc() if name == "cuda" else NO_NVCC
+    missing = missing_for_vulkan() if name == "vulkan" else ()
+    return plan_addition(name, detect_machine(cache_dir), nvcc, missing, os.cpu_count() or 1)
+
+
+def build_gpu(name: BackendName, addition: Addition, cache_dir: Path, tell: Tell) -> str:
+    """Build llama.cpp's part for these GPUs; return the file."""
+    constraints = CLONE / "constraints.txt"
+    plan = BuildPlan(
+        name,
+        cache_dir,
+        find_nvcc() if name == "cuda" else NO_NVCC,
+        addition.capabilities,
+        constraints if constraints.is_file() else None,
+    )
+    return build_backend(plan, tell).library
 
 
 def install(extra: Extra) -> None:

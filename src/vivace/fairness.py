@@ -42,12 +42,12 @@ class FairCounters:
         self._served[name] = served if served > 0.0 else 0.0  # `max` is slower, and a step has microseconds
 
     def clear(self) -> None:
-        """Forget all: nobody is there, so nobody has a claim on anybody."""
+        """Forget all counts: nobody waits or runs."""
         self._served.clear()
         self._level = 0.0
 
     def forget(self, present: Collection[str]) -> None:
-        """Of those not present, remember only the few that were served most: others equal newcomers."""
+        """Forget keys that are not present, except the few that were served most. Others equal newcomers."""
         if len(self._served) > len(present) + 2 * SPARE_NAMES:
             absent = [name for name in self._served if name not in present]
             most = nlargest(SPARE_NAMES, absent, self._served.__getitem__)
@@ -65,7 +65,7 @@ class RealtimeShare:
 
     @property
     def is_other_due(self) -> bool:
-        """Whether the next pick belongs to work that is not realtime."""
+        """Return whether the next pick belongs to work that is not realtime."""
         return self._in_a_row >= REALTIME_IN_A_ROW
 
     @property

@@ -1,9 +1,9 @@
 """Finds what a page of documentation names and the tree does not have.
 
 Looks at links, and at code: paths (`engine/loop/worker.py`), a path with a name in it
-(`worker.py: make_runner`), dotted names (`vivace.config.Settings`, `Engine.rest`), and single names that only
-a program has (`make_runner`, `ModelCard`). Words, options and whole command lines are no names. Of commands
-in blocks, the paths are looked at.
+(`opening.py: open_runner`), dotted names (`vivace.config.Settings`, `Engine.rest`), and single names that
+only a program has (`open_runner`, `ModelCard`). Words, options and whole command lines are no names. Of
+commands in blocks, the paths are looked at.
 """
 
 import ast

@@ -61,7 +61,7 @@ def test_a_dead_reference_is_found(tmp_path: Path, reference: str) -> None:
         "`vivace edit --yes`",
         "`benchmarks/NAME.py`",
         "[a place](https://example.org/nothing.md)",
-        "```\n.venv/bin/python benchmarks/threads.py\n```",
+        "```\n.venv/bin/python benchmarks/engine/threads.py\n```",
     ],
 )
 def test_a_live_reference_is_left_alone(tmp_path: Path, reference: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import KVFull, Logits, ModelInfo, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import KVFull, KVState, Logits, ModelInfo, ShouldStop, Span, Stopped
 from vivace.models.tokenizer import scripted_tokenizer
 
 ASK_S = 0.005
@@ -46,7 +46,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     is_engineless: bool = False  # no runner in an engine, but frames on their own; see `engine.player`
 
     def reply_to(self, prompt: str) -> tuple[int, str]:
-        """The reply, and its place among them; -1 and nothing if there is none for this prompt."""
+        """Return the index of the reply and its text, or -1 and "" if there is none for this prompt."""
         each = enumerate(self.replies.items())
         return next(((row, reply) for row, (key, reply) in each if key in prompt), (-1, ""))
 
@@ -160,7 +160,7 @@ class ScriptedRunner:
         return answer.tokens.get(answer.said, self._end)
 
     def _answer(self, held: list[int]) -> Answer:
-        """The reply to what stands before the last message of the sequence, which is the answer."""
+        """Return the reply to what stands before the last message of the sequence, which is the answer."""
         if self._gap in held:
             begun = held.index(self._gap) + 1
             row, reply = self._script.reply_to(self._text(held).decode("utf-8", "replace"))
@@ -177,12 +177,12 @@ class ScriptedRunner:
         return Answer(row, self._tokens(reply), self._text(held[begun:]), len(held))
 
     def _messages(self, held: list[int]) -> int:
-        """The number of messages that the model has said so far; one that was steered away counts."""
+        """Return the number of messages that the model has said so far, with those that were steered away."""
         starts = [at + 1 for at, token in enumerate(held) if token == self._start]
         return sum(self._text(held[at : at + len(OPENING)]).startswith(OPENING) for at in starts)
 
     def _tokens(self, reply: str) -> dict[int, int]:
-        """The tokens of a reply, by where each begins in it."""
+        """Return the tokens of a reply, by where each begins in it."""
         tokens = self._tokenizer.encode(reply)
         ends = accumulate(len(self._tokenizer.token_bytes(token)) for token in tokens)
         return dict(zip([0, *ends], tokens, strict=False))
@@ -211,7 +211,8 @@ class ScriptedRunner:
     def save(self, seq: int) -> bytes:
         return msgspec.msgpack.encode(self._kv.get(seq, []))
 
-    def load(self, seq: int, state: bytes) -> None:
+    def load(self, seq: int, state: KVState) -> None:
+        assert isinstance(state, bytes)
         held = msgspec.msgpack.decode(state, type=list[int])
         if sum(map(len, self._kv.values())) + len(held) > self.info.context_tokens:
             raise KVFull

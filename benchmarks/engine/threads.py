@@ -1,6 +1,6 @@
 """How llama.cpp's threads behave: prefill by chunk size, and decode beside other work by barrier spinning.
 
-    .venv/bin/python benchmarks/threads.py [--model NAME] [--rounds N]
+    .venv/bin/python benchmarks/engine/threads.py [--model NAME] [--rounds N]
 
 The engine feeds prompts in chunks of 64 tokens and lets its threads sleep soon at barriers. This shows what
 both cost on an idle machine, and what the second is worth while every core is busy with something else.

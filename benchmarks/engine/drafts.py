@@ -1,6 +1,6 @@
 """How much drafts save, by simulation: the model is taken to write exactly what the commit's author wrote.
 
-    .venv/bin/python benchmarks/drafts.py [--data FOLDER] [--model NAME] [--acceptance]
+    .venv/bin/python benchmarks/engine/drafts.py [--data FOLDER] [--model NAME] [--acceptance]
 
 A pass over n tokens costs what a table says, so this needs no weights and no quiet machine, only the model's
 tokenizer. It compares sources of drafts on the same text, and shows that drafts cost next to nothing where

@@ -1,9 +1,9 @@
 """What rounding the weights to 4 bits costs: logits of a real model in plain torch, its projections rounded.
 
-    .venv/bin/python benchmarks/weight_rounding.py MODEL [--tokens 400]
+    .venv/bin/python benchmarks/engine/weight_rounding.py MODEL [--tokens 400]
 
 Needs no GPU. Every way of rounding is held against the same weights in bf16, over the texts of
-benchmarks/kv_rounding.py; embedding and head stay as they are. Owns the ways and the table for
+benchmarks/engine/kv_rounding.py; embedding and head stay as they are. Owns the ways and the table for
 docs/gpu-notes.md; the way that the GPU takes is `vivace.engine.runners.cuda.weights.int4`. A file that is in
 4 bits already favours the ways that can hold its own groups: read the table with that in mind.
 """

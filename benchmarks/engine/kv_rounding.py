@@ -1,6 +1,6 @@
 """What rounding the KV costs: logits of a real model in plain torch with its keys and values rounded.
 
-    .venv/bin/python benchmarks/kv_rounding.py MODEL.gguf [--tokens 400]
+    .venv/bin/python benchmarks/engine/kv_rounding.py MODEL.gguf [--tokens 400]
 
 Needs no GPU. Every way of rounding is held against keys and values in bf16, over the same texts: Python, C++
 and prose of this repository. Owns the ways and the table for docs/gpu-notes.md; the way that the GPU takes is
@@ -18,7 +18,7 @@ from vivace.engine.runners.cuda.model import reference
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 from vivace.models.tokenizer import GgufTokenizer
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "src/vivace/engine/runners/cuda/kernels"
 TEXTS = (ROOT / "src/vivace/engine/loop/engine.py", KERNELS / "product.cuh", ROOT / "README.md")
 PAIRS = torch.arange(64).reshape(8, 8)

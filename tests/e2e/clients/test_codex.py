@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import npm
-from tests.e2e.codex import PACKAGE, VERSION, Codex
+from tests.e2e.clients.codex import PACKAGE, VERSION, Codex
 from tests.e2e.terminal import wait_until
 from tests.e2e.wiretap import Line, last_words
 from vivace.client import warm

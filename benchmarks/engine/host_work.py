@@ -30,7 +30,7 @@ TURNS = 6  # the first warms up
 class TimedRunner(ScriptedRunner):
     """A runner that gives the same letter after `step_s` seconds, and notes when it was called."""
 
-    max_rows = 64
+    max_rows = max_logits_rows = 64
 
     def __init__(self, step_s: float) -> None:
         super().__init__(Script(context_tokens=1 << 20))

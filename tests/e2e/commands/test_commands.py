@@ -117,6 +117,7 @@ def test_doctor_names_each_problem_and_its_remedy(home: Home) -> None:
 def test_doctor_measures_a_real_model(home: Home, shallow: Path) -> None:
     """With a model, doctor starts the server and says how fast it reads and writes."""
     home.model = str(shallow)
+    home.extra["VIVACE_THREADS"] = "0"  # as many as it finds best
     done = home.run("doctor")
     assert done.code == 0, done.out + done.err
     assert "tok/s" in done.out
@@ -152,7 +153,6 @@ def test_the_default_model_edits_the_example(home: Home) -> None:
     if not is_present(settings, settings.model):
         pytest.skip(f"{settings.model} is not on this machine (vivace models pull {settings.model})")
     home.extra["VIVACE_CACHE_DIR"] = str(settings.cache_dir)
-    home.extra["VIVACE_THREADS"] = "0"
     example = REPOSITORY / "examples/todo.py"
     file = home.work / "todo.py"
     file.write_bytes(example.read_bytes())
