@@ -307,10 +307,13 @@ class Sessions:
                 return False
 
     def _has_room_for(self, tokens: int) -> bool:
-        """Return whether the cells that sessions take leave room for `tokens` more."""
+        """Return whether the cells that sessions take leave room for `tokens` more.
+
+        A session with a turn may have a page more than its KV fills: for tokens that are being decoded.
+        """
         page = self._runner.info.page_tokens
-        taken = [-(-count // page) * page for count in (tokens, *(each.kv for each in self._holders()))]
-        return sum(taken) <= self._runner.info.context_tokens
+        held = [each.kv + (page if each.claim else 0) for each in self._holders()]
+        return sum(-(-count // page) * page for count in (tokens, *held)) <= self._runner.info.context_tokens
 
     def preload(self) -> None:
         """Load kept prefixes, the latest first, up to PRELOADED_SHARE of the cells."""

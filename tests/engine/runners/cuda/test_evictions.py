@@ -14,6 +14,9 @@ from tests.engine.desk import Desk  # noqa: E402
 from tests.engine.fixtures import PAYING, cuda_fixture  # noqa: E402
 from tests.engine.runners.cuda.test_host_tier import LateTransfers  # noqa: E402
 from vivace.engine.kv.parked_cache import ParkedCache  # noqa: E402
+from vivace.engine.kv.session import Session, Sessions  # noqa: E402
+from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
+from vivace.engine.runners.cuda.model.shape import PAGE_TOKENS  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.wire.frames import Finished, Generate, Open, Sampling, Stats, StatsReply  # noqa: E402
 
@@ -74,4 +77,29 @@ def test_sessions_that_make_room_say_what_they_say_alone(seed: int, tmp_path: Pa
     assert all(waterfall.new_tokens <= 29 for waterfall in waterfalls)
     desk.run(Stats())
     assert any(frame.parked_memory_bytes for frame in desk.sent if isinstance(frame, StatsReply))
+    parked_cache.close()
+
+
+def test_a_page_reserved_for_a_running_turn_does_not_cost_a_prefill(tmp_path: Path) -> None:
+    """The KV of a turn fills one page exactly and its next pass has a second: an idle session makes room."""
+    runner = make_runner(3 * PAGE_TOKENS)
+    parked_cache = ParkedCache(
+        tmp_path, kv_format=runner.info.kv_format, limit_bytes=1 << 30, allocate=runner.allocate
+    )
+    sessions = Sessions(runner, parked_cache)
+
+    def fill(name: str, length: int) -> Session:
+        session = sessions.open(name, [97 + ord(name)] * length)
+        sessions.assign_sequence(session, None)
+        runner.forward([Span(session.seq, 0, session.log, want=0)])
+        session.kv = length
+        return session
+
+    parked = fill("p", 40)
+    sessions.park("p")
+    running, _ = fill("r", PAGE_TOKENS), fill("i", 40)
+    running.claim = (False, 1.0)
+    runner.decode(Span(running.seq, PAGE_TOKENS, [97]), SamplingSpec(), 0, lambda: None)
+    sessions.assign_sequence(parked, None)
+    assert parked.restored_tokens == 40
     parked_cache.close()
