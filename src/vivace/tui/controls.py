@@ -29,10 +29,12 @@ class Controls:
         self._back = 0  # how far the prompt is in the history
         self._kept = ""  # what was typed before that
         self._is_replying = False  # letters are text although a proposal waits
+        self._offered_for: tuple[str, int] = ("", 0)  # what was typed when the list above the prompt was made
 
     def press(self, key: str, character: str | None) -> bool:
         """Understand a key; return False where it is for the editor."""
         app, keys = self._app, self._app.key_map
+        self.typed()  # the editor tells its changes late where keys come fast
         if app.menu.is_open:
             if action := keys.action("menu", key):
                 return self._do_menu(action)
@@ -269,11 +271,11 @@ class Controls:
     def typed(self) -> None:
         """Offer what could be meant by the word at the cursor."""
         app = self._app
-        if app.menu.is_open and app.menu.is_filtering:
+        before = app.editor.before_cursor
+        if (app.menu.is_open and app.menu.is_filtering) or self._offered_for == (before, self._back):
             return
-        found = (
-            complete(app.editor.before_cursor, app.folder, app.command_candidates) if not self._back else None
-        )
+        self._offered_for = before, self._back
+        found = complete(before, app.folder, app.command_candidates) if not self._back else None
         if found is None:
             app.menu.close()
             return

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from tests.tui.conftest import Open
 from vivace.errors import ConfigError
@@ -89,6 +90,24 @@ async def test_a_whole_name_is_sent_by_enter(open_screen: Open, folder: Path) ->
         await screen.until(lambda: not screen.app.menu.is_open)
         await screen.press("enter")
         await screen.until(lambda: not screen.app.editor.text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "left"), [("@engine.py:Engine", ""), ("@engine.py:Engi", "@engine.py:Engine ")]
+)
+async def test_a_list_is_never_older_than_the_text(
+    open_screen: Open, folder: Path, typed: str, left: str
+) -> None:
+    """Keys that come at once, as from a script or over a slow line, do what they do one by one."""
+    (folder / "engine.py").write_text("class Engine:\n    def step(self):\n        pass\n")
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.type("@")
+        await screen.sees("› engine.py")
+        for character in typed[1:]:
+            screen.app.editor.post_message(events.Key(character, character))
+        screen.app.editor.post_message(events.Key("enter", None))
+        await screen.until(lambda: screen.app.editor.text == left)
 
 
 async def test_history_is_kept_and_searched(open_screen: Open) -> None:
