@@ -20,6 +20,7 @@ from vivace.models.hub.curated import CURATED
 def models_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("VIVACE_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("VIVACE_STATE_DIR", str(tmp_path / "state"))  # a server of the user's may be running
     monkeypatch.delenv("VIVACE_MODEL", raising=False)
     folder = tmp_path / "models"
     folder.mkdir()

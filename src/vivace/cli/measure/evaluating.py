@@ -73,11 +73,12 @@ def evaluate_edits(settings: Settings, options: EditsOptions) -> int:
     efforts = _efforts(options)
     tasks = read_tasks(options.set_name, options.data or settings.evals_folder)
     chosen = tuple(choose_tasks(tasks, options.sample, options.is_held_out))
+    rules_text = _read_rules(options.instructions) if options.instructions else ""
     if options.is_judged:
         asyncio.run(check_sandbox())
     if not options.url:
         settings = with_model_here(settings)
-    rules = _rules(settings, options.instructions) if options.instructions else None
+    rules = _rules(settings, options.instructions, rules_text) if options.instructions else None
     plan = EditsPlan(
         options.set_name, settings.model, efforts, chosen, is_judged=options.is_judged, rules=rules
     )
@@ -188,12 +189,15 @@ def _remote(settings: Settings, options: EditsOptions) -> Address:
     return RemoteServer(f"{scheme}://{parts.netloc}/v1/responses", token)
 
 
-def _rules(settings: Settings, file: Path) -> Rules:
-    """Return an instruction file as the loop would read it beside the code."""
+def _read_rules(file: Path) -> str:
     try:
-        text = file.read_text("utf-8")
+        return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}.", "Name a text: --instructions FILE.") from error
+
+
+def _rules(settings: Settings, file: Path, text: str) -> Rules:
+    """Return an instruction file as the loop would read it beside the code."""
     is_large = can_call_tools(settings, settings.model)
     return Rules(file.stem, text, LARGE_CHARS if is_large else SMALL_CHARS)
 
