@@ -13,15 +13,15 @@ import numpy as np
 
 from vivace.engine.faults import ENDING, failure, log_fault
 from vivace.engine.kv.session import Claim, Sessions
+from vivace.engine.loop.chunks import chunk_tokens, chunk_tokens_beside, contended_tokens
 from vivace.engine.loop.frame_sender import FrameSender
+from vivace.engine.loop.rows import RowDecoding
 from vivace.engine.loop.scheduler import Scheduler, is_overtaken
 from vivace.engine.runners.base import (
     BatchDecodingRunner,
-    DecodeRow,
     DecodingRunner,
     KVFull,
     Logits,
-    ModelInfo,
     OutOfMemory,
     Runner,
     SamplingSpec,
@@ -33,13 +33,6 @@ from vivace.engine.turns.generate import GenerateTurn
 from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import Failed, Finished, Stats, StatsReply, ToEngine, Tokens
 from vivace.errors import ContextOverflow, VivaceError
-
-CHUNKS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # tokens that a prefill chunk may have
-CHUNK_MS = 100.0  # a prefill chunk takes no longer …
-MIN_CHUNK_TOKENS = 64  # … unless the runner can be stopped in its middle: then no smaller than efficient,
-LONGEST_CHUNK_MS = 1000.0  # and as large as was measured best up to this: other realtime turns wait for it
-BESIDE_MS = 6.0  # a prefill chunk takes no longer while other turns decode rows of one pass
-CONTENDED_STEPS = 1.5  # what a pass may cost, in decode steps, while a realtime turn waits for it
 
 NO_ROWS: Logits = np.empty((0, 0), np.float32)
 Arrivals = Callable[[], Sequence[ToEngine] | None]  # frames that wait; None if nobody listens any more
@@ -72,16 +65,19 @@ class Stepper:
         stats: Callable[[], StatsReply],
     ) -> None:
         self._decoder = runner if isinstance(runner, DecodingRunner) else None
-        self._batcher = runner if isinstance(runner, BatchDecodingRunner) else None
+        self._rows = (
+            RowDecoding(runner, sessions, scheduler, frame_sender, costs)
+            if isinstance(runner, BatchDecodingRunner)
+            else None
+        )
         self._info = runner.info
         self._sessions = sessions
         self._scheduler = scheduler
         self._sender = frame_sender
         self._costs = costs
         self._stats = stats
-        self._chunk_tokens = _chunk_tokens(costs, best_chunk_tokens, runner.info)
-        beside = max(MIN_CHUNK_TOKENS, _largest_chunk(costs, runner.info, BESIDE_MS))
-        self._chunk_beside = min(self._chunk_tokens, beside)
+        self._chunk_tokens = chunk_tokens(costs, best_chunk_tokens, runner.info)
+        self._chunk_beside = min(self._chunk_tokens, chunk_tokens_beside(costs, runner.info))
         self.tokens_prefilled = self.tokens_generated = 0
         self._isolated: set[str] = (
             set()
@@ -96,8 +92,8 @@ class Stepper:
         order = self._without_loading(order)
         for place, lead in enumerate(order):
             try:
-                if self._batcher and (turns := self._row_turns(lead, order[place + 1 :], self._batcher)):
-                    self._decode_rows(turns, self._batcher, begun)
+                if self._rows and (turns := self._row_turns(lead, order[place + 1 :], self._rows)):
+                    self._decode_rows(turns, self._rows, begun)
                 elif self._decoder and (sampling := lead.device_sampling):
                     self._decode_on_device(lead, self._decoder, sampling, begun)
                 else:
@@ -168,59 +164,26 @@ class Stepper:
         turn.steps += 1
         self._apply(turn, len(span.tokens), said, spent_s, begun)
 
-    def _row_turns(self, lead: Turn, others: list[Turn], runner: BatchDecodingRunner) -> list[Turn]:
-        """Return the turns of the lead's tier whose next tokens one pass can sample, if there are two."""
-        if not others or not self._fits_rows(lead):
+    def _row_turns(self, lead: Turn, others: list[Turn], rows: RowDecoding) -> list[Turn]:
+        if not others or self._needs_own_pass(lead):
             return []
-        most = runner.max_rows
-        if self._scheduler.is_contended(lead):
-            most = min(most, self._contended_tokens())
-        peers = [turn for turn in others if turn.is_realtime == lead.is_realtime and self._fits_rows(turn)]
-        if not peers or most < 2:
-            return []
-        chosen, left = [lead], runner.max_logits_rows - (lead.device_sampling is None)
-        for turn in peers:
-            needs_logits = turn.device_sampling is None
-            if len(chosen) < most and left >= needs_logits:
-                chosen.append(turn)
-                left -= needs_logits
-        return chosen
+        return rows.choose(lead, [turn for turn in others if not self._needs_own_pass(turn)])
 
-    def _fits_rows(self, turn: Turn) -> bool:
-        return turn.is_at_next_token and not turn.is_drafting and not self._needs_own_pass(turn)
-
-    def _decode_rows(self, turns: list[Turn], runner: BatchDecodingRunner, begun: float) -> None:
+    def _decode_rows(self, turns: list[Turn], rows: RowDecoding, begun: float) -> None:
         """Run one pass over the next token of each turn. Where there is no room for all, leave some out."""
-        rows = []
-        for turn in turns:
-            (span,) = turn.spans(1)
-            rows.append(DecodeRow(span.seq, span.start, span.tokens[0], turn.device_sampling))
-        # Where others wait for a row, the next pass is not of the same turns: nothing is begun for it.
-        steps_ahead = int(len(self._scheduler) <= runner.max_rows)
-        passed = time.perf_counter()
-        while_running = self._sender.flush
         try:
-            said = self._sessions.with_room(
-                [turn.session for turn in turns],
-                lambda: runner.decode_rows(rows, steps_ahead, while_running),
-                turns[0].claim,
-            )
+            outcomes, spent_s = rows.run(turns)
         except (KVFull, OutOfMemory):
             if len(turns) == 1:
                 raise
-            return self._decode_rows(turns[: len(turns) // 2], runner, begun)
+            return self._decode_rows(turns[: len(turns) // 2], rows, begun)
         except ENDING:
             raise
         except BaseException as error:  # noqa: BLE001 - the boundary of a pass: whose fault it was is not known
             return self._isolate([PassEntry(turn, []) for turn in turns], error)
-        finally:
-            while_running()  # whatever became of this pass: the tokens before it were said
-        spent_s = time.perf_counter() - passed
-        self._scheduler.count_pass(turns[0])
-        for turn, found in zip(turns, said, strict=True):
-            if found is not None:
-                turn.steps += 1
-                self._apply(turn, 1, [found] if isinstance(found, int) else found, spent_s, begun)
+        for turn, said in outcomes:
+            turn.steps += 1
+            self._apply(turn, 1, said, spent_s, begun)
         return None
 
     def _batch(self, lead: Turn, others: list[Turn]) -> list[PassEntry]:
@@ -255,12 +218,8 @@ class Stepper:
     def _limit(self, turn: Turn) -> int:
         """Return how many tokens the turn may have in a pass."""
         if self._scheduler.is_contended(turn):
-            return self._contended_tokens()
-        return self._chunk_beside if self._batcher and len(self._scheduler) > 1 else self._chunk_tokens
-
-    def _contended_tokens(self) -> int:
-        most_ms = CONTENDED_STEPS * self._costs.ms(1)
-        return max((n for n in range(1, MIN_CHUNK_TOKENS) if self._costs.ms(n) <= most_ms), default=1)
+            return contended_tokens(self._costs)
+        return self._chunk_beside if self._rows and len(self._scheduler) > 1 else self._chunk_tokens
 
     def _entry(self, turn: Turn, limit: int, claim: Claim | None) -> PassEntry:
         """Assign a sequence to the turn's session, and return the turn's share of the next pass."""
@@ -393,18 +352,3 @@ class Stepper:
         self._isolated.discard(turn.id)
         turn.session.claim, turn.session.used = None, time.time()
         self._sender.send(frame)
-
-
-def _chunk_tokens(costs: StepCosts, best: int, info: ModelInfo) -> int:
-    """Return the largest prefill chunk within CHUNK_MS. A runner that can be stopped may have its best."""
-    sizes = [size for size in CHUNKS if size <= info.pass_tokens]
-    chunk = _largest_chunk(costs, info, CHUNK_MS)
-    if not info.can_stop:
-        return chunk
-    best = max((size for size in sizes if size <= best and costs.ms(size) <= LONGEST_CHUNK_MS), default=1)
-    return max(chunk, best, MIN_CHUNK_TOKENS)
-
-
-def _largest_chunk(costs: StepCosts, info: ModelInfo, most_ms: float) -> int:
-    sizes = [size for size in CHUNKS if size <= info.pass_tokens]
-    return max(size for size in sizes if size == 1 or costs.ms(size) <= most_ms)
