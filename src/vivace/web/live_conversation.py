@@ -57,6 +57,8 @@ class LiveConversation:
         self.broadcast.begin_again()
         self.broadcast.tell(ConversationLost(message="The program that held the conversation has ended."))
         talk.follow()
+        if talk.is_held and self._is_ready:  # what the other one had not come to
+            self.spawn(talk.run_queue())
 
     @property
     def id(self) -> str:

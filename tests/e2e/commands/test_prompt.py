@@ -118,13 +118,14 @@ def test_errors_are_results_too(home: Home) -> None:
 
 def test_a_conversation_that_is_open_is_busy(home: Home) -> None:
     """A second process is told so, with 75."""
-    home.script({"long": LONG, "": "Hello."}, step_ms=5)
+    home.script({"long": LONG, "": "Hello."}, step_ms=100)  # longer than a process takes to start
     with home.start("-p", "Tell me something long", "--output-format", "stream-json") as first:
         assert first.stdout is not None
         conversation = json.loads(first.stdout.readline())["id"]
         while json.loads(first.stdout.readline())["type"] != "answer.delta":
             pass  # until the server is there: it could not be stopped before
-        assert home.run("-p", "And now?", "--resume", conversation).code == 75
+        refused = home.run("-p", "And now?", "--resume", conversation)
+        assert (refused.code, "open in another program" in refused.err) == (75, True)
         first.kill()
         first.communicate()
 

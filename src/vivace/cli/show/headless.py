@@ -35,6 +35,7 @@ from vivace.agent.turn_events import (
     MemoryUsed,
     Retold,
     TaskStepped,
+    TurnStarted,
 )
 from vivace.cli.show.plain_output import PlainOutput
 from vivace.cli.show.screen import complain
@@ -47,6 +48,7 @@ class HeadlessPresenter:
     def __init__(self, output_format: OutputFormat) -> None:
         self._format = output_format
         self._out = PlainOutput()
+        self._has_begun = False  # the message it was called with
         self._was_run = False  # something of the change, in the sandbox
         self.error: VivaceError | None = None  # with which the turn failed
 
@@ -69,9 +71,16 @@ class HeadlessPresenter:
                 self._show_step(step)
             case CodeRead() | MemoryUsed():
                 self.progress(f"({event.in_words})")
-            case Abandoned():
+            case TurnStarted(text=said):
+                if self._has_begun:
+                    self._out.end_line()
+                    self.progress(f"Queued by another face: {redact(printable(said))}")
+                self._has_begun = True
+            case Abandoned(why=why, steer=steer):
                 self._out.end_line()
-                self.progress("The server went away; this is the answer from its beginning.")
+                went = "The server went away" if why == "server_gone" else "Steered by another face"
+                said = f": {redact(printable(steer))}" if steer else ""
+                self.progress(f"{went}{said}; this is the answer from its beginning.")
             case Retold(left_out=left_out) if left_out:
                 self.progress(event.in_words)
             case CompactionStarted():

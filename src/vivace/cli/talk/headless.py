@@ -1,7 +1,8 @@
 """`vivace -p` when it runs: one message, from the arguments and stdin to an exit code.
 
-Owns what is read from stdin, which conversation it is, and how it ends. Does not own the conversation
-(`agent.conversation`) nor what is printed (`show.headless`).
+Owns what is read from stdin, which conversation it is, and how it ends. While it runs, other faces can join
+the conversation: what they steer or queue is done and printed here, and when this ends, they go on with it.
+Does not own the conversation (`agent.conversation`) nor what is printed (`show.headless`).
 """
 
 import asyncio
@@ -26,6 +27,8 @@ from vivace.cli.talk.prompt_options import PromptOptions
 from vivace.config import Settings
 from vivace.errors import DONE, ApprovalNeeded, LimitReached, UsageError, VivaceError
 
+NAME = "command"  # as other faces call this one
+
 
 def run_prompt(settings: Settings, given: PromptOptions) -> int:
     """Do what the message says; return the exit code."""
@@ -45,6 +48,7 @@ async def _run(
         talk.approval = "always" if given.yes else "never"
         talk.policy = Policy("workspace-write" if given.yes else "read-only", "never")
         talk.effort = given.effort or talk.effort
+        await talk.share(NAME)
         kind = intent_by_words(text) if piped else None  # the words are the user's, not those piped in
         turn = await talk.send(f"{text}{piped}", kind=kind)
         error = face.error or _shortfall(turn)

@@ -9,6 +9,7 @@ import pytest
 from tests.agent.conversation.sharing.sharing import Share, agree
 from tests.agent.conversation.talking import EDITING, Face, read, write
 from tests.agent.edits.test_flow import NEW, OLD
+from tests.agent.loop.working import call
 from vivace.agent.conversation.opening import conversations_dir
 from vivace.agent.conversation.sharing.opening import open_in
 from vivace.agent.conversation.sharing.places import socket_of
@@ -16,6 +17,9 @@ from vivace.agent.conversation.transcript.file import file_named
 from vivace.agent.edit_events import ConflictResolved, DiffGrew, EditApplied, EditProposed
 from vivace.agent.edits.conflict import TakeEdit
 from vivace.agent.edits.proposal import Reject
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.permissions.modes import mode_named
 from vivace.agent.talk_events import FacesChanged, OptionsChanged, PromptWarmed
 from vivace.agent.turn_events import Abandoned, TurnEnded
 from vivace.errors import ConversationBusy, NothingToUndo
@@ -106,6 +110,33 @@ async def test_two_messages_at_once_are_one_turn_and_a_refusal(share: Share, fac
     await agree(held, attached, other)
     assert [turn.text for turn in attached.turns] == ["Tell me something long", "And this?"]
     assert attached.queue.messages == ()
+
+
+class AskedFace(Face):
+    """A face that is asked about a call and says nothing."""
+
+    is_asked = False
+
+    async def approve(self, asked: ApprovalAsked) -> Approval:
+        del asked
+        self.is_asked = True
+        self._changed.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_call_is_refused_when_all_who_could_allow_it_have_left(share: Share, face: Face) -> None:
+    """The holder's own face cannot ask, and the attached one goes away while it is asked."""
+    other = AskedFace()
+    edit = call("edit", path="task.py", old_text="x", new_text="y")
+    shared = share({"": "Done."}, steps=[edit, "That was it."])
+    held, attached = await shared.pair(face, other)
+    held.policy = mode_named("ask").policy
+    sent = asyncio.create_task(held.send("make x y"))
+    await other.until(lambda: other.is_asked)
+    await attached.close()
+    async with asyncio.timeout(60):
+        assert (await sent).refused_calls == 1
 
 
 async def test_a_proposal_is_decided_by_the_attached_face(

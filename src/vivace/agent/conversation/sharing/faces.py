@@ -58,6 +58,8 @@ class Faces:
     def __init__(self, own: Presenter, log: RecordLog) -> None:
         self._own, self._log = own, log
         self._links: list[Link] = []
+        self._is_alone = asyncio.Event()  # set while there are no links
+        self._is_alone.set()
         self._running = 0  # turns, and questions beside
         self._asked = 0  # questions so far
         self.name = ""  # of this process's own face; "" while no other face can join
@@ -73,6 +75,7 @@ class Faces:
 
     def add(self, link: Link) -> None:
         self._links.append(link)
+        self._is_alone.clear()
         self._tell_names()
 
     def remove(self, link: Link) -> None:
@@ -80,6 +83,8 @@ class Faces:
         if link in self._links:
             self._links.remove(link)
             self.typist = None if self.typist is link else self.typist
+            if not self._links:
+                self._is_alone.set()
             self._tell_names()
 
     def _tell_names(self) -> None:
@@ -131,8 +136,7 @@ class Faces:
     async def _approve(self, asked: ApprovalAsked) -> Approval:
         if isinstance(self._own, ApprovingPresenter):
             return await self._own.approve(asked)
-        if self._links:
-            await asyncio.Event().wait()  # one of them answers
+        await self._is_alone.wait()  # one of the links answers before
         return Approval(is_allowed=False, reason=NOBODY)
 
     async def _ask(self, about: Proposal | Conflict | ApprovalAsked, own: Coroutine[Any, Any, T]) -> T:

@@ -80,7 +80,7 @@ class Transcript:
         except OSError as error:
             self.close()
             raise ConversationBusy(
-                f"The conversation {file.stem} is open in another terminal.",
+                f"The conversation {file.stem} is open in another program.",
                 "Close it there, or begin another one.",
             ) from error
 
