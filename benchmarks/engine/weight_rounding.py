@@ -103,7 +103,7 @@ def run(model: Path, tokens: int, say: Callable[[str], None] = print) -> None:
             for name, way in ways.items():
                 layer = _rounded_layer(weights, at, way)
                 inner[name] = [
-                    reference.decoder_layer(shape, layer, at, x, table[: len(x)]) for x in inner[name]
+                    reference.decoder_layer(shape, layer, index, x, table[: len(x)]) for x in inner[name]
                 ]
         wanted = [_logits(shape.norm_epsilon, weights, x) for x in inner["bf16"]]
         say("| weights | relative error of the logits | same likeliest token | KL divergence |")

@@ -114,15 +114,20 @@ def rotation_table(
     """Return cosine and sine of position × frequency, in fp32 as in the reference.
 
     `factors` divide the frequencies (Llama 3). `yarn_factor` is YaRN's: beyond the trained context slow
-    frequencies are stretched, quick ones are left, and all is made a little larger.
+    frequencies are stretched, quick ones are left, and all is made a little larger. gpt-oss has one of its
+    own. Heads that are 64 wide turn by the first 32 of 64.
     """
-    exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float32, device=device) / HEAD_DIM
+    width = shape.head_width
+    exponent = torch.arange(0, width, 2, dtype=torch.float32, device=device) / width
     frequency = shape.rope_theta**-exponent
     if factors is not None:
         frequency = frequency / factors.to(device).float()
+    if shape.oss:
+        yarn_factor *= shape.oss.yarn_factor
     if yarn_factor > 1.0:
         kept = _kept_share(shape).to(device)
         frequency = frequency * (kept + (1.0 - kept) / yarn_factor)
+    frequency = torch.nn.functional.pad(frequency, (0, (HEAD_DIM - width) // 2))
     angle = torch.outer(torch.arange(positions, device=device).float(), frequency)
     size = 1.0 + 0.1 * math.log(yarn_factor)
     return (torch.stack([angle.cos(), angle.sin()], dim=-1) * size).contiguous()
@@ -130,14 +135,17 @@ def rotation_table(
 
 def _kept_share(shape: Shape) -> torch.Tensor:
     """Return how much of each frequency YaRN keeps: all if it turns 32 times in the trained context."""
+    trained = shape.oss.yarn_tokens if shape.oss else shape.trained_tokens
 
     def dimension(turns: float) -> float:
-        wave = shape.trained_tokens / (turns * 2 * math.pi)
-        return HEAD_DIM * math.log(wave) / (2 * math.log(shape.rope_theta))
+        wave = trained / (turns * 2 * math.pi)
+        return shape.head_width * math.log(wave) / (2 * math.log(shape.rope_theta))
 
-    low = max(0, math.floor(dimension(32.0)))
-    high = min(HEAD_DIM - 1, math.ceil(dimension(1.0)))
-    ramp = (torch.arange(HEAD_DIM // 2, dtype=torch.float32) - low) / max(0.001, high - low)
+    low, high = dimension(32.0), dimension(1.0)
+    if not shape.oss:  # there they are not rounded
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(0, low), min(shape.head_width - 1, high)
+    ramp = (torch.arange(shape.head_width // 2, dtype=torch.float32) - low) / max(0.001, high - low)
     return 1.0 - ramp.clamp(0.0, 1.0)
 
 

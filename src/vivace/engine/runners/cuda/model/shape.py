@@ -1,14 +1,30 @@
 """What a decoder is, in numbers: sizes, and what one family has and another has not.
 
-Owns the shape of Qwen2, Qwen3 and Llama-like models, and those whose shape is known by name. Knows nothing of
-tensors.
+Owns the shape of Qwen2, Qwen3, Llama-like models and gpt-oss, and those whose shape is known by name. Knows
+nothing of tensors.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-HEAD_DIM = 128
+HEAD_DIM = 128  # of a head's row in q and in the KV; a narrower head has zeros behind each half
 PAGE_TOKENS = 64  # of the KV; the kernels have the same number
 SCALE_BYTES = 16  # beside each head's row of a KV in 8 bits
+
+
+@dataclass(frozen=True)
+class GptOss:
+    """What gpt-oss has besides a mixture: windows, a clamped SwiGLU, YaRN from its training on.
+
+    Its attention has a sink for each head and a bias behind every product, as have router and experts, whose
+    weights are in MXFP4.
+    """
+
+    window: int  # positions that every second layer sees, the first layer among them
+    yarn_factor: float
+    yarn_tokens: int  # that positions were trained for before they were stretched
+    limit: float = 7.0  # of gate and up
+    slope: float = 1.702  # of the sigmoid
 
 
 @dataclass(frozen=True)
@@ -28,15 +44,30 @@ class Shape:
     experts: int = 0  # of a layer; 0: one feed-forward network. `ffn` is what all that a token has are wide
     experts_per_token: int = 0
     expert_ffn: int = 0
+    head_width: int = HEAD_DIM  # 128, or 64
+    oss: GptOss | None = None
 
     @property
     def qkv_rows(self) -> int:
-        return (self.heads + 2 * self.kv_heads) * HEAD_DIM
+        return (self.heads + 2 * self.kv_heads) * self.head_width
 
     @property
     def attention_width(self) -> int:
         """Return the columns of the out projection. Qwen3's are not its hidden width."""
-        return self.heads * HEAD_DIM
+        return self.heads * self.head_width
+
+    @property
+    def score_scale(self) -> float:
+        return float(self.head_width**-0.5)
+
+    def window_of(self, layer: int) -> int:
+        """Return how many positions a layer sees, its own among them; 0: all."""
+        return self.oss.window if self.oss and layer % 2 == 0 else 0
+
+    @property
+    def hidden_warps(self) -> int:
+        """Return the warps that share the hidden width: 64 columns at a time, evenly."""
+        return 9 if self.oss else 8
 
     @property
     def is_dense(self) -> bool:
@@ -59,10 +90,12 @@ class Shape:
 
     def problem(self) -> str:
         """Return why our kernels cannot run this model, or an empty string if they can."""
-        if self.hidden % 512:
-            return f"its width of {self.hidden} is no multiple of 512"
+        if self.hidden % (64 * self.hidden_warps):
+            return f"its width of {self.hidden} is no multiple of {64 * self.hidden_warps}"
+        if self.head_width not in (64, HEAD_DIM):
+            return f"its heads are {self.head_width} wide, and not 64 or {HEAD_DIM}"
         if self.attention_width % 512:
-            return f"its {self.heads} heads of {HEAD_DIM} are no multiple of 512"
+            return f"its {self.heads} heads of {self.head_width} are no multiple of 512"
         if self.ffn % 64:
             return f"its inner width of {self.ffn} is no multiple of 64"
         if self.heads % self.kv_heads:
@@ -82,8 +115,8 @@ class Shape:
 
 
 QWEN_CODER_1_5B = Shape(28, 1536, 8960, 12, 2, 151936, 32768)
-_UNTIED = {"tied_head": False}
-_QWEN3 = {"qkv_bias": False, "qk_norm": True}
+_UNTIED: dict[str, Any] = {"tied_head": False}
+_QWEN3: dict[str, Any] = {"qkv_bias": False, "qk_norm": True}
 KNOWN_SHAPES = {
     "qwen2.5-coder-1.5b": QWEN_CODER_1_5B,
     "qwen2.5-coder-3b": Shape(36, 2048, 11008, 16, 2, 151936, 32768),
@@ -102,5 +135,14 @@ KNOWN_SHAPES = {
         experts=128,
         experts_per_token=8,
         expert_ffn=768,
+    ),
+    "gpt-oss-20b": Shape(
+        *(24, 2880, 4 * 2880, 64, 8, 201088, 131072, 150_000.0, 1e-5),
+        **_UNTIED,
+        experts=32,
+        experts_per_token=4,
+        expert_ffn=2880,
+        head_width=64,
+        oss=GptOss(window=128, yarn_factor=32.0, yarn_tokens=4096),
     ),
 }
