@@ -284,7 +284,9 @@ def face_requests() -> str:
     """Return what a face may ask, in the order of the union that lists it."""
     from vivace.web.messages import requests
 
-    known = shapes("web/messages/requests.py")
+    modules = {base.__module__ for kind in requests.AnyRequest.__args__ for base in kind.__mro__}
+    files = [f"web/messages/{each.rpartition('.')[2]}.py" for each in modules if "web.messages" in each]
+    known = {name: shape for file in files for name, shape in shapes(file).items()}
     inherited = {"ConversationRequest", "EditRequest", "TaskRequest"}
     parts = []
     for kind in requests.AnyRequest.__args__:

@@ -21,7 +21,7 @@ from vivace.agent.memory.opening import memory_for
 from vivace.agent.prompting import Message
 from vivace.config import Settings
 from vivace.web.broadcast import Broadcast
-from vivace.web.messages.requests import EditPlace, EditPrefill
+from vivace.web.messages.edit_requests import EditPlace, EditPrefill
 
 
 def scope_of(path: Path, place: EditPlace, instruction: str, files: OpenFiles) -> EditScope:

@@ -20,7 +20,8 @@ from vivace.web.live_conversation import LiveConversation
 from vivace.web.live_edit import LiveEdit
 from vivace.web.messages.answers import Ok, Problem, Refused
 from vivace.web.messages.events import AnyEvent, EventFrame
-from vivace.web.messages.requests import Request, decode_request
+from vivace.web.messages.request import Request
+from vivace.web.messages.requests import decode_request
 from vivace.web.operations.table import answer
 from vivace.web.outbox import REST_S, Outbox, TooSlow
 

@@ -25,7 +25,7 @@ from vivace.models.progress import Silent
 from vivace.web.broadcast import Broadcast
 from vivace.web.buffers import Buffers
 from vivace.web.edit_prefill import scope_of
-from vivace.web.messages import requests
+from vivace.web.messages import edit_requests
 from vivace.web.messages.events import AcceptedFile, EditAccepted, EditEnded
 
 WRITTEN_S = 60.0  # for a face to put an accepted text in place
@@ -50,7 +50,12 @@ class EditBroadcast(Broadcast):
 
 class LiveEdit:
     def __init__(
-        self, settings: Settings, buffers: Buffers, folder: Path, place: Path, request: requests.EditStart
+        self,
+        settings: Settings,
+        buffers: Buffers,
+        folder: Path,
+        place: Path,
+        request: edit_requests.EditStart,
     ) -> None:
         self._settings, self._buffers, self._folder = settings, buffers, folder
         self._request = request

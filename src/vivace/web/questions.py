@@ -22,8 +22,8 @@ from vivace.agent.edits.write.live_diff import Hunk
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.errors import BadRequest, QuestionGone
-from vivace.web.messages import requests
 from vivace.web.messages.events import FileAsked, HunkAsked, Question, QuestionClosed
+from vivace.web.messages.question_requests import Approve, Decide, EditDecide, EditResolve, Resolve
 
 T = TypeVar("T")
 
@@ -76,22 +76,18 @@ class Questions:
 
     def answer(
         self,
-        request: requests.Decide
-        | requests.EditDecide
-        | requests.Resolve
-        | requests.EditResolve
-        | requests.Approve,
+        request: Decide | EditDecide | Resolve | EditResolve | Approve,
     ) -> None:
         """Take a face's answer. Raise `QuestionGone` if somebody else was quicker."""
         question, answer = self._open.get(request.question, (None, None))
         if question is None or answer is None or answer.done():
             raise QuestionGone("The question was answered already.", "Nothing was changed by this answer.")
         match request:
-            case requests.Decide() | requests.EditDecide():
+            case Decide() | EditDecide():
                 given, kind = _decision(request, question), "edit"
-            case requests.Resolve() | requests.EditResolve():
+            case Resolve() | EditResolve():
                 given, kind = _resolution(request), "conflict"  # type: ignore[assignment]
-            case requests.Approve():
+            case Approve():
                 given = Approval(request.is_allowed, request.reason, request.is_kept)  # type: ignore[assignment]
                 kind = "call"
         if question.kind != kind:
@@ -113,7 +109,7 @@ class Questions:
             self._tell(QuestionClosed(question=question.question))
 
 
-def _decision(request: requests.Decide | requests.EditDecide, question: Question) -> Decision:
+def _decision(request: Decide | EditDecide, question: Question) -> Decision:
     match request.decision:
         case "accept":
             return Accept()
@@ -130,7 +126,7 @@ def _decision(request: requests.Decide | requests.EditDecide, question: Question
             return UseText(tuple(text.encode() for text in request.texts))
 
 
-def _resolution(request: requests.Resolve | requests.EditResolve) -> Resolution:
+def _resolution(request: Resolve | EditResolve) -> Resolution:
     match request.choice:
         case "edit":
             return TakeEdit()

@@ -11,17 +11,18 @@ from vivace.agent.effort import DEFAULT_EFFORT, EFFORTS
 from vivace.agent.permissions.modes import MODES
 from vivace.errors import BadRequest, FileProblem
 from vivace.web.face import Face
-from vivace.web.messages import requests
+from vivace.web.messages import figure_requests
 from vivace.web.messages.answers import ModelRows, Welcome
+from vivace.web.messages.request import VERSION, FolderOpen, Hello
 from vivace.web.models import model_rows
 from vivace.web.operations.table import answers
 
 
-@answers(requests.Hello)
-async def hello(face: Face, request: requests.Hello) -> Welcome:
-    if request.version != requests.VERSION:
+@answers(Hello)
+async def hello(face: Face, request: Hello) -> Welcome:
+    if request.version != VERSION:
         raise BadRequest(
-            f"This is version {requests.VERSION} of the face protocol, not {request.version}.",
+            f"This is version {VERSION} of the face protocol, not {request.version}.",
             "Reload the page, or update the extension: vivace editors install.",
         )
     face.name = request.face[:40]
@@ -30,14 +31,14 @@ async def hello(face: Face, request: requests.Hello) -> Welcome:
     return await welcome(face)
 
 
-@answers(requests.FolderOpen)
-async def open_folder(face: Face, request: requests.FolderOpen) -> Welcome:
+@answers(FolderOpen)
+async def open_folder(face: Face, request: FolderOpen) -> Welcome:
     face.folder = await asyncio.to_thread(checked_folder, request.path)
     return await welcome(face)
 
 
-@answers(requests.ModelsList)
-async def list_models(face: Face, _: requests.ModelsList) -> ModelRows:
+@answers(figure_requests.ModelsList)
+async def list_models(face: Face, _: figure_requests.ModelsList) -> ModelRows:
     return ModelRows(models=await asyncio.to_thread(model_rows, face.host.settings))
 
 
@@ -58,7 +59,7 @@ def checked_folder(path: str) -> Path:
 async def welcome(face: Face) -> Welcome:
     settings = face.host.settings
     return Welcome(
-        version=requests.VERSION,
+        version=VERSION,
         program=__version__,
         folder=str(face.folder),
         models=await asyncio.to_thread(model_rows, settings),

@@ -8,20 +8,20 @@ from vivace.web import files
 from vivace.web.edit_prefill import EditReading
 from vivace.web.face import Face
 from vivace.web.live_edit import LiveEdit
-from vivace.web.messages import requests
+from vivace.web.messages import edit_requests, file_requests, question_requests
 from vivace.web.messages.answers import EditNamed
 from vivace.web.operations.table import answers
 
 MAX_EDITS = 8  # of a face, at once
 
 
-@answers(requests.BuffersSet)
-async def set_buffer(face: Face, request: requests.BuffersSet) -> None:
+@answers(file_requests.BuffersSet)
+async def set_buffer(face: Face, request: file_requests.BuffersSet) -> None:
     face.host.buffers.set(face, files.inside(face.folder, request.path), request.text)
 
 
-@answers(requests.EditStart)
-async def start(face: Face, request: requests.EditStart) -> EditNamed:
+@answers(edit_requests.EditStart)
+async def start(face: Face, request: edit_requests.EditStart) -> EditNamed:
     if len(face.edits) >= MAX_EDITS:
         raise BadRequest(f"{MAX_EDITS} edits run already.", "Decide about one first.")
     place = files.inside(face.folder, request.path)
@@ -31,34 +31,34 @@ async def start(face: Face, request: requests.EditStart) -> EditNamed:
     return EditNamed(edit=name)
 
 
-@answers(requests.EditPrefill)
-async def prefill(face: Face, request: requests.EditPrefill) -> None:
+@answers(edit_requests.EditPrefill)
+async def prefill(face: Face, request: edit_requests.EditPrefill) -> None:
     place = files.inside(face.folder, request.path)
     if face.reading is None:
         face.reading = EditReading(face.host.settings)
     await face.reading.update(face.folder, place, request)
 
 
-@answers(requests.EditSteer)
-async def steer(face: Face, request: requests.EditSteer) -> None:
+@answers(edit_requests.EditSteer)
+async def steer(face: Face, request: edit_requests.EditSteer) -> None:
     face.edit(request.edit).steer(request.text)
 
 
-@answers(requests.EditStop)
-async def stop(face: Face, request: requests.EditStop) -> None:
+@answers(edit_requests.EditStop)
+async def stop(face: Face, request: edit_requests.EditStop) -> None:
     face.edit(request.edit).stop()
 
 
-@answers(requests.EditDecide)
-async def decide(face: Face, request: requests.EditDecide) -> None:
+@answers(question_requests.EditDecide)
+async def decide(face: Face, request: question_requests.EditDecide) -> None:
     face.edit(request.edit).broadcast.questions.answer(request)
 
 
-@answers(requests.EditResolve)
-async def resolve(face: Face, request: requests.EditResolve) -> None:
+@answers(question_requests.EditResolve)
+async def resolve(face: Face, request: question_requests.EditResolve) -> None:
     face.edit(request.edit).broadcast.questions.answer(request)
 
 
-@answers(requests.EditWritten)
-async def written(face: Face, request: requests.EditWritten) -> None:
+@answers(edit_requests.EditWritten)
+async def written(face: Face, request: edit_requests.EditWritten) -> None:
     face.edit(request.edit).placed(request.problem)

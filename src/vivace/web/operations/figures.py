@@ -13,22 +13,22 @@ from vivace.errors import ServerGone
 from vivace.kept_results import read_results
 from vivace.protocol.shapes.status import ServerHistory
 from vivace.web.face import Face
-from vivace.web.messages import requests
+from vivace.web.messages import figure_requests
 from vivace.web.messages.answers import KeptResult, MetricsAnswer, ResultRows, Sample
 from vivace.web.operations.table import answers
 
 MAX_RESULTS = 500
 
 
-@answers(requests.MetricsRead)
-async def read_metrics(face: Face, _: requests.MetricsRead) -> MetricsAnswer:
+@answers(figure_requests.MetricsRead)
+async def read_metrics(face: Face, _: figure_requests.MetricsRead) -> MetricsAnswer:
     history = await asyncio.to_thread(_read_history, face.host.settings)
     samples = [Sample(**msgspec.structs.asdict(each)) for each in history.samples]
     return MetricsAnswer(samples=samples, every_s=history.every_s)
 
 
-@answers(requests.ResultsList)
-async def list_results(face: Face, request: requests.ResultsList) -> ResultRows:
+@answers(figure_requests.ResultsList)
+async def list_results(face: Face, request: figure_requests.ResultsList) -> ResultRows:
     limit = max(0, min(request.limit, MAX_RESULTS))
     found = await asyncio.to_thread(read_results, face.host.settings, limit)
     rows = [KeptResult(name=each.name, at_s=each.at_s, result=each.result) for each in found]

@@ -8,7 +8,7 @@ import asyncio
 from vivace.errors import BadRequest
 from vivace.web import files
 from vivace.web.face import Face
-from vivace.web.messages import requests
+from vivace.web.messages import file_requests
 from vivace.web.messages.answers import FileDigest, FileText, FoundFiles, Tree
 from vivace.web.messages.events import FileChanged
 from vivace.web.operations.table import answers
@@ -18,32 +18,32 @@ MAX_WATCHED = 200
 MAX_FOUND = 500
 
 
-@answers(requests.FilesTree)
-async def tree(face: Face, request: requests.FilesTree) -> Tree:
+@answers(file_requests.FilesTree)
+async def tree(face: Face, request: file_requests.FilesTree) -> Tree:
     return await asyncio.to_thread(files.tree, face.folder, request.folder)
 
 
-@answers(requests.FilesFind)
-async def find(face: Face, request: requests.FilesFind) -> FoundFiles:
+@answers(file_requests.FilesFind)
+async def find(face: Face, request: file_requests.FilesFind) -> FoundFiles:
     limit = max(0, min(request.limit, MAX_FOUND))
     return FoundFiles(paths=await asyncio.to_thread(files.find, face.folder, request.words, limit))
 
 
-@answers(requests.FilesRead)
-async def read(face: Face, request: requests.FilesRead) -> FileText:
+@answers(file_requests.FilesRead)
+async def read(face: Face, request: file_requests.FilesRead) -> FileText:
     return await asyncio.to_thread(files.read, face.folder, request.path)
 
 
-@answers(requests.FilesWrite)
-async def write(face: Face, request: requests.FilesWrite) -> FileDigest:
+@answers(file_requests.FilesWrite)
+async def write(face: Face, request: file_requests.FilesWrite) -> FileDigest:
     digest = await asyncio.to_thread(files.write, face.folder, request.path, request.text, request.digest)
     if request.path in face.watched:
         face.watched[request.path] = digest
     return FileDigest(digest=digest)
 
 
-@answers(requests.FilesWatch)
-async def watch(face: Face, request: requests.FilesWatch) -> None:
+@answers(file_requests.FilesWatch)
+async def watch(face: Face, request: file_requests.FilesWatch) -> None:
     if len(request.paths) > MAX_WATCHED:
         raise BadRequest(f"At most {MAX_WATCHED} files can be watched.")
     is_first = not face.is_watching

@@ -11,36 +11,36 @@ from vivace.agent.conversation.past import PastConversation, delete_past, list_p
 from vivace.agent.conversation.talk import Talk
 from vivace.errors import ConversationBusy
 from vivace.web.face import Face
-from vivace.web.messages import requests
+from vivace.web.messages import conversation_requests
 from vivace.web.messages.answers import ConversationNamed, ConversationRow, ConversationRows
 from vivace.web.operations.table import answers
 
 MAX_ROWS = 1000
 
 
-@answers(requests.ConversationsList)
-async def list_all(face: Face, request: requests.ConversationsList) -> ConversationRows:
+@answers(conversation_requests.ConversationsList)
+async def list_all(face: Face, request: conversation_requests.ConversationsList) -> ConversationRows:
     limit = max(0, min(request.limit, MAX_ROWS))
     found = await asyncio.to_thread(list_past, face.host.settings, request.folder, limit)
     return _with_state(face, found)
 
 
-@answers(requests.ConversationsSearch)
-async def search(face: Face, request: requests.ConversationsSearch) -> ConversationRows:
+@answers(conversation_requests.ConversationsSearch)
+async def search(face: Face, request: conversation_requests.ConversationsSearch) -> ConversationRows:
     limit = max(0, min(request.limit, MAX_ROWS))
     found = await asyncio.to_thread(search_past, face.host.settings, request.words, limit)
     return _with_state(face, found)
 
 
-@answers(requests.ConversationsRename)
-async def rename(face: Face, request: requests.ConversationsRename) -> None:
+@answers(conversation_requests.ConversationsRename)
+async def rename(face: Face, request: conversation_requests.ConversationsRename) -> None:
     live = await face.host.open(request.conversation, face.folder, face.name)
     await live.rename(request.title)
     face.host.look_around()
 
 
-@answers(requests.ConversationsFork)
-async def fork(face: Face, request: requests.ConversationsFork) -> ConversationNamed:
+@answers(conversation_requests.ConversationsFork)
+async def fork(face: Face, request: conversation_requests.ConversationsFork) -> ConversationNamed:
     live = await face.host.open(request.conversation, face.folder, face.name)
     other: Talk = await live.talk.fork()
     await other.close()
@@ -48,8 +48,8 @@ async def fork(face: Face, request: requests.ConversationsFork) -> ConversationN
     return ConversationNamed(conversation=other.id)
 
 
-@answers(requests.ConversationsDelete)
-async def delete(face: Face, request: requests.ConversationsDelete) -> None:
+@answers(conversation_requests.ConversationsDelete)
+async def delete(face: Face, request: conversation_requests.ConversationsDelete) -> None:
     live = face.host.find(request.conversation)
     if live is not None:
         if live.is_used_beside(face):

@@ -6,7 +6,7 @@ Owns the table, and that every request of the protocol is in it once. Does not o
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vivace.web.messages.requests import Request
+from vivace.web.messages.request import Request
 
 if TYPE_CHECKING:
     from vivace.web.face import Face

@@ -17,21 +17,21 @@ from vivace.agent.tasks.state import TaskState
 from vivace.agent.tasks.store import TaskFolder, find_task, list_tasks
 from vivace.redaction import redact, redact_values
 from vivace.web.face import Face
-from vivace.web.messages import requests
+from vivace.web.messages import task_requests
 from vivace.web.messages.answers import TaskLines, TaskNamed, TaskRow, TaskRows, Text
 from vivace.web.operations.table import answers
 
 MAX_LINES = 2000  # of a log, in one answer
 
 
-@answers(requests.TasksList)
-async def list_all(face: Face, _: requests.TasksList) -> TaskRows:
+@answers(task_requests.TasksList)
+async def list_all(face: Face, _: task_requests.TasksList) -> TaskRows:
     found = await asyncio.to_thread(list_tasks, face.host.settings)
     return TaskRows(tasks=[_row(task, state) for task, state in found])
 
 
-@answers(requests.TasksStart)
-async def start(face: Face, request: requests.TasksStart) -> TaskNamed:
+@answers(task_requests.TasksStart)
+async def start(face: Face, request: task_requests.TasksStart) -> TaskNamed:
     mode = mode_named(request.policy)
     live = face.conversation(request.conversation) if request.conversation else None
     task = await asyncio.to_thread(
@@ -48,8 +48,8 @@ async def start(face: Face, request: requests.TasksStart) -> TaskNamed:
     return TaskNamed(task=task.id)
 
 
-@answers(requests.TasksLog)
-async def read_log(face: Face, request: requests.TasksLog) -> TaskLines:
+@answers(task_requests.TasksLog)
+async def read_log(face: Face, request: task_requests.TasksLog) -> TaskLines:
     task = await _find(face, request.task)
     lines = await asyncio.to_thread(task.lines)
     after = max(0, request.after)
@@ -58,36 +58,36 @@ async def read_log(face: Face, request: requests.TasksLog) -> TaskLines:
     return TaskLines(lines=told, next=after + len(shown))
 
 
-@answers(requests.TasksDiff)
-async def diff(face: Face, request: requests.TasksDiff) -> Text:
+@answers(task_requests.TasksDiff)
+async def diff(face: Face, request: task_requests.TasksDiff) -> Text:
     changes = await asyncio.to_thread(read_changes, await _find(face, request.task))
     return Text(text=changes.diff())
 
 
-@answers(requests.TasksSteer)
-async def steer(face: Face, request: requests.TasksSteer) -> None:
+@answers(task_requests.TasksSteer)
+async def steer(face: Face, request: task_requests.TasksSteer) -> None:
     await asyncio.to_thread(control.steer_task, await _find(face, request.task), request.text)
 
 
-@answers(requests.TasksAnswer)
-async def answer_call(face: Face, request: requests.TasksAnswer) -> None:
+@answers(task_requests.TasksAnswer)
+async def answer_call(face: Face, request: task_requests.TasksAnswer) -> None:
     task, is_allowed = await _find(face, request.task), request.is_allowed
     await asyncio.to_thread(control.answer_task, task, is_allowed=is_allowed, reason=request.reason)
 
 
-@answers(requests.TasksStop)
-async def stop(face: Face, request: requests.TasksStop) -> None:
+@answers(task_requests.TasksStop)
+async def stop(face: Face, request: task_requests.TasksStop) -> None:
     await asyncio.to_thread(control.stop_task, await _find(face, request.task))
 
 
-@answers(requests.TasksResume)
-async def resume(face: Face, request: requests.TasksResume) -> None:
+@answers(task_requests.TasksResume)
+async def resume(face: Face, request: task_requests.TasksResume) -> None:
     settings = face.host.settings.for_tier("background")
     await asyncio.to_thread(control.resume_task, settings, await _find(face, request.task), request.text)
 
 
-@answers(requests.TasksTake)
-async def take(face: Face, request: requests.TasksTake) -> None:
+@answers(task_requests.TasksTake)
+async def take(face: Face, request: task_requests.TasksTake) -> None:
     live = face.conversation(request.conversation)
     await live.begin(offer_task(live.talk, await _find(face, request.task)))
 
