@@ -4,17 +4,15 @@ import asyncio
 import json
 import shlex
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import spawn_agent_process, text_block
-from acp.client.connection import ClientSideConnection
+from acp import text_block
 
-from tests.acp.editor import FILES, FakeEditorClient
+from tests.acp.editor import FakeEditorClient
 from tests.e2e import npm
+from tests.e2e.clients.acp_program import started
 from tests.e2e.conftest import NEW, SHOUTED, TASK
 from tests.e2e.pypi import python_path
 from tests.e2e.terminal import DEADLINE_S, PROGRAM, Home
@@ -32,17 +30,6 @@ def home_with_task(home: Home) -> Home:
     replies = {"You locate code": "`show`", "Task: ": SHOUTED, "What is long?": LONG, "": "Hello there."}
     home.script(replies, step_ms=2)
     return home
-
-
-@asynccontextmanager
-async def started(
-    home: Home, client: FakeEditorClient
-) -> AsyncIterator[tuple[ClientSideConnection, asyncio.subprocess.Process]]:
-    """Start the program as an editor does."""
-    line = [*PROGRAM, "acp"]
-    async with spawn_agent_process(client, *line, env=home.env(), cwd=home.work) as (agent, process):  # type: ignore[arg-type]
-        await agent.initialize(protocol_version=1, client_capabilities=FILES)
-        yield agent, process
 
 
 async def test_the_sdk_drives_the_program(home_with_task: Home) -> None:

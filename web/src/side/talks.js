@@ -9,15 +9,17 @@ import { ago, fileName, plural, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
 
 const SEARCH_AFTER_MS = 200;
+const EVERY_MS = 3000;
 
 export function Talks() {
   const talks = useValue(() => state.talks);
   const current = useValue(() => state.talk.id);
   const [words, setWords] = useState("");
   useEffect(() => {
-    if (state.connection !== "connected") return undefined;
-    const timer = setTimeout(() => listTalks(words.trim()), SEARCH_AFTER_MS);
-    return () => clearTimeout(timer);
+    const list = () => document.hidden || state.connection !== "connected" || listTalks(words.trim());
+    const first = setTimeout(list, SEARCH_AFTER_MS);
+    const again = setInterval(list, EVERY_MS); // other programs begin conversations, too
+    return () => (clearTimeout(first), clearInterval(again));
   }, [words]);
   return html`<div class="search"><input type="search" placeholder="search what was said" aria-label="Search conversations" value=${words} onInput=${(event) => setWords(event.target.value)} /></div>
     <ul class="rows-list" aria-label="Conversations">
