@@ -1,8 +1,11 @@
 """Grammars made to hurt: too deep, too large, too slow. Each gets an answer, and nobody else notices."""
 
 import json
+import os
 import resource
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 from vivace.engine.output.grammar import Grammars
+from vivace.engine.output.grammar_check import CHECK_S, Checker
 from vivace.engine.runners.llamacpp import LlamaRunner
 from vivace.engine.wire.frames import Grammar
 from vivace.errors import UsageError
@@ -234,3 +238,16 @@ def test_what_would_hurt_is_refused_for_that(grammars: Grammars, grammar: Gramma
     """A stack that overflows, work without end and sheer size are told apart."""
     with pytest.raises(UsageError, match=says):
         grammars.compile(grammar)
+
+
+def test_a_busy_machine_refuses_no_honest_grammar() -> None:
+    """Time in which the process that tries grammars gets no CPU does not count."""
+    checker = Checker()
+    checker.check(Grammar("regex", "ok"))
+    assert checker._process is not None
+    pid = checker._process.pid
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(2 * CHECK_S, os.kill, (pid, signal.SIGCONT)).start()
+    checker.check(Grammar("regex", "as good"))
+    assert checker._process.pid == pid
+    checker.close()

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 MAX_BYTES = 128 * 1024  # of a grammar's text
-CHECK_S = 0.3  # an honest schema takes 1 ms, one with 1,000 alternatives 100
+CHECK_S = 0.3  # of CPU time; an honest schema takes 1 ms, one with 1,000 alternatives 100
+WAIT_S = 10 * CHECK_S  # for the answer, on a machine that has other work too
 START_S = 20.0  # for the process to come up; 0.2 s on an idle machine
 MEMORY_BYTES = 200 * 1024 * 1024  # that one grammar may need
 STACK_BYTES = 1024 * 1024  # a thread of the engine has 2 MB or more: what passes here has room there
@@ -44,6 +45,8 @@ LIMITS = {
 # White space in JSON: none, one space, or a line break with its indentation. Small models that may write any
 # amount of it sometimes write nothing else. `oneOf` is read as `anyOf`. "x-guidance" in a schema goes first.
 JSON_OPTIONS = {"whitespace_pattern": r" |\n[ \t]{0,32}", "coerce_one_of": True}
+TOO_LONG = "it takes too long to compile"
+TOO_DEEP = "it is too large or too deeply nested to compile"
 NAMES = {"json_schema": "JSON schema", "regex": "regular expression", "lark": "grammar"}
 
 
@@ -118,13 +121,14 @@ class Checker:
         try:
             process.stdin.write(msgspec.json.encode(grammar) + b"\n")
             process.stdin.flush()
-            return _answer(process, CHECK_S)
+            return _answer(process, WAIT_S)
         except TimeoutError:
             self._replace()
-            raise refusal(grammar, "it takes too long to compile") from None
+            raise refusal(grammar, TOO_LONG) from None
         except (EOFError, BrokenPipeError):
+            is_slow = process.wait() == -signal.SIGPROF
             self._replace()
-            raise refusal(grammar, "it is too large or too deeply nested to compile") from None
+            raise refusal(grammar, TOO_LONG if is_slow else TOO_DEEP) from None
         except BaseException:
             self.close()  # an answer that may still come must not be taken for the next one's
             raise
@@ -189,11 +193,9 @@ def main() -> None:
     _limit_resources()
     _say("")
     for line in sys.stdin.buffer:
-        signal.setitimer(
-            signal.ITIMER_REAL, 10 * CHECK_S
-        )  # ends us if the engine is no longer there to do so
+        signal.setitimer(signal.ITIMER_PROF, CHECK_S)  # SIGPROF ends us, whether the engine waits or is gone
         _say(_trouble(tokenizer, msgspec.json.decode(line, type=Grammar)))
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 def _say(text: str) -> None:
