@@ -14,8 +14,9 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server import process
-from vivace.server.backends.base import Caller, Turn
+from vivace.server.backends.base import Turn
 from vivace.server.backends.native.backend import NativeBackend
+from vivace.server.caller import Caller
 from vivace.server.conversation.library import Library
 from vivace.server.instance import acquire_instance, bind
 from vivace.server.store.base import Record

@@ -6,7 +6,7 @@ from tests.server.inside import Inside, served_here
 from tests.server.serving import script
 from tests.server.talking import talking
 from vivace.config import Settings
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 
 REPLY = "Fine, thanks."
 

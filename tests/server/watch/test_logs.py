@@ -19,7 +19,7 @@ from tests.server.watch.metrics_page import ended
 from vivace.protocol.shapes.events import InputTokensDetails, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Terminal
 from vivace.protocol.shapes.parsing import parse_create
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.watch.logs import JsonLines, TextLines, logfmt
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.turn_watch import Watch

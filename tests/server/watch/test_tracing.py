@@ -16,7 +16,7 @@ from tests.server.watch.test_logs import MARKER, REQUEST
 from vivace.protocol.shapes.events import InputTokensDetails, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Terminal
 from vivace.protocol.shapes.parsing import parse_create
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.watch import tracing
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.tracing import Tracing, start_tracing

@@ -11,7 +11,7 @@ from tests.server.watch.metrics_page import ended, value
 from vivace.protocol.shapes.outcomes import Broken
 from vivace.protocol.shapes.parsing import parse_create
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.turns.limits import RateRefused
 from vivace.server.watch.metrics import MAX_NAME_CHARS
 from vivace.server.watch.tracing import Tracing

@@ -5,36 +5,13 @@ Owns shapes only.
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-import msgspec
+from typing import Protocol
 
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.store.base import Key
-
-if TYPE_CHECKING:
-    from vivace.server.conversation.token_log import StoredResponse
-    from vivace.server.watch.turn_watch import TurnWatch
-
-LOCAL = Key(id="local", name="the token of this user", tenant="", created_at=0)
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """Who asks. KV and stored responses are shared within a tenant and never across."""
-
-    key: str = "local"  # id of the key; "local" is the token of this user
-    tenant: str = ""
-    connection: str = ""  # of the WebSocket; responses with `store: false` are known on theirs only
-    account: Key = LOCAL
-    traceparent: str = ""  # of the trace that this is a part of
-    secret_hash: bytes = b""  # of the key, to see whether it is still one; "": this user
-
-    @property
-    def is_owner(self) -> bool:
-        """Return whether this is the owner, who may name model files. Keys get what is listed."""
-        return self.key == LOCAL.id
-
+from vivace.server.caller import Caller
+from vivace.server.conversation.token_log import StoredResponse
+from vivace.server.watch.turn_watch import TurnWatch
 
 Taker = Callable[[Outcome], bool]  # returns whether it took the outcome; if not, the listener gets it
 
@@ -47,7 +24,7 @@ class TurnHooks:
     """Who is told about a turn. Given when the turn begins, and never changed."""
 
     on_over: Callable[[Ended | Broken], None] = _ignore  # called once, when the turn is over
-    watch: "TurnWatch | None" = None  # counts, logs and traces the turn
+    watch: TurnWatch | None = None  # counts, logs and traces the turn
 
 
 NO_HOOKS = TurnHooks()
@@ -72,7 +49,7 @@ class Turn(Protocol):
     def caller(self) -> Caller: ...
 
     @property
-    def watch(self) -> "TurnWatch | None": ...
+    def watch(self) -> TurnWatch | None: ...
 
     @property
     def place(self) -> Queued | None:
@@ -80,7 +57,7 @@ class Turn(Protocol):
         ...
 
     @property
-    def stored_response(self) -> "StoredResponse | None":
+    def stored_response(self) -> StoredResponse | None:
         """Return what can be continued, once the turn is over. None if it has no log here."""
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 
 from vivace.protocol.shapes.events import Response
 from vivace.protocol.shapes.items import InputItem
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.conversation.input_items import complete_items
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 from vivace.server.store.base import Record, Store

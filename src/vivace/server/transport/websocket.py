@@ -26,7 +26,8 @@ from vivace.protocol.shapes.outcomes import Broken, CallDelta, Outcome, Reasonin
 from vivace.protocol.shapes.refusal import INTERNAL, ErrorFrame, frame_of, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
-from vivace.server.backends.base import Caller, Turn
+from vivace.server.backends.base import Turn
+from vivace.server.caller import Caller
 from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.access.tickets import chosen_subprotocol
 from vivace.server.transport.lane_locks import Lane, LaneLocks, Place

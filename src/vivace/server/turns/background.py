@@ -15,7 +15,8 @@ from vivace.protocol.shapes.events import AnyEvent, Response, ResponseQueued, Te
 from vivace.protocol.shapes.outcomes import Broken
 from vivace.protocol.shapes.refusal import INTERNAL, mistake
 from vivace.protocol.writing.writer import ResponseWriter
-from vivace.server.backends.base import Caller, Turn
+from vivace.server.backends.base import Turn
+from vivace.server.caller import Caller
 from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.transport.sse import framed
 from vivace.server.turns.activity import Activity

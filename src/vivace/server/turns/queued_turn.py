@@ -12,8 +12,9 @@ from vivace.protocol.shapes.events import Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued, Started
 from vivace.protocol.shapes.refusal import INTERNAL, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Backend, Caller, Taker, Turn, TurnHooks
+from vivace.server.backends.base import Backend, Taker, Turn, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
+from vivace.server.caller import Caller
 from vivace.server.conversation.token_log import StoredResponse
 from vivace.server.turns.queue import QueueTicket
 

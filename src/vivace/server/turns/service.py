@@ -19,7 +19,8 @@ from vivace.protocol.shapes.outcomes import Broken, Ended
 from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import new_response_id
-from vivace.server.backends.base import Backend, Caller, Turn, TurnHooks
+from vivace.server.backends.base import Backend, Turn, TurnHooks
+from vivace.server.caller import Caller
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.transport.access.keys import Keys

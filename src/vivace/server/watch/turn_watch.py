@@ -10,7 +10,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.outcomes import Broken, Terminal
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.turns.limits import RateRefused
 from vivace.server.watch.logs import log_turn
 from vivace.server.watch.metrics import MAX_NAME_CHARS, Metrics

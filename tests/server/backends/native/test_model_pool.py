@@ -12,8 +12,8 @@ from vivace.config import Settings
 from vivace.engine.wire import job
 from vivace.protocol.shapes.outcomes import Ended
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
 from vivace.server.backends.native import model_pool
+from vivace.server.caller import Caller
 
 Model = Callable[[str], str]
 

@@ -10,9 +10,9 @@ from tests.server.serving import script
 from vivace.config import Settings
 from vivace.protocol.shapes.outcomes import Ended, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
 from vivace.server.backends.native import loaded_model
 from vivace.server.backends.native.backend import NativeBackend
+from vivace.server.caller import Caller
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 from vivace.server.store.sqlite import SqliteStore

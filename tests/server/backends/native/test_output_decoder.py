@@ -22,10 +22,10 @@ from vivace.models.families.qwen3coder import Qwen3Coder
 from vivace.models.families.qwen25 import Qwen25
 from vivace.protocol.shapes.outcomes import Outcome, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
 from vivace.server.backends.native.output_decoder import OutputDecoder, TokenTexts
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.backends.native.turn_prompt import TurnPrompt
+from vivace.server.caller import Caller
 from vivace.server.conversation.token_log import LogContents, Session
 
 WORDS = ("hello ", "a < b", "\n\n", "é", "<", "\n", '{"name": "get", "arguments": {', "}", "} ", "x", " ")

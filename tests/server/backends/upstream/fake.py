@@ -19,10 +19,11 @@ from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, ReasoningDel
 from vivace.protocol.shapes.parsing import parse_create
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
-from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
+from vivace.server.backends.base import NO_HOOKS, TurnHooks
 from vivace.server.backends.upstream.backend import UpstreamBackend
 from vivace.server.backends.upstream.settings import read_upstreams
 from vivace.server.backends.upstream.turn import UpstreamTurn
+from vivace.server.caller import Caller
 
 SSE = "text/event-stream"
 JSON = "application/json"

@@ -25,8 +25,9 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.items import InputItem, Part
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, TextDelta
 from vivace.protocol.shapes.requests import Infill, ResponseCreate
-from vivace.server.backends.base import Caller, TurnHooks
+from vivace.server.backends.base import TurnHooks
 from vivace.server.backends.upstream.turn import UpstreamTurn
+from vivace.server.caller import Caller
 from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.turn_watch import Watch
 

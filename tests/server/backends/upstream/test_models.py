@@ -19,11 +19,12 @@ from tests.server.backends.upstream.fake import (
 )
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Backend, Caller, Turn
+from vivace.server.backends.base import Backend, Turn
 from vivace.server.backends.upstream import models
 from vivace.server.backends.upstream.backend import UpstreamBackend
 from vivace.server.backends.upstream.models import names_in
 from vivace.server.backends.upstream.settings import read_upstreams
+from vivace.server.caller import Caller
 
 
 def lists(*names: str) -> Script:

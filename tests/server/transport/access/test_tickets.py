@@ -15,7 +15,7 @@ from tests.server.serving import fetch, script
 from tests.server.talking import Talker
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.transport.access.keys import REMEMBER_S, add_key, remove_key
 from vivace.server.transport.access.tickets import MAX_PER_KEY, MAX_TICKETS, VALID_S, Tickets, ticket_in
 

@@ -19,7 +19,8 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller, Taker
+from vivace.server.backends.base import Taker
+from vivace.server.caller import Caller
 from vivace.server.transport.answers import on_mistake, on_vivace_error
 from vivace.server.transport.routes.chat import ChatRoute
 from vivace.server.turns.activity import Activity

@@ -11,8 +11,8 @@ from tests.server.talking import talking
 from tests.server.turns.races.staging import LOOK
 from vivace.protocol.shapes.outcomes import Ended
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
 from vivace.server.backends.native.output_decoder import OutputDecoder
+from vivace.server.caller import Caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 

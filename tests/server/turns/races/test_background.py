@@ -8,7 +8,7 @@ from tests.server.inside import Inside, until
 from tests.server.serving import fetch
 from tests.server.turns.races.staging import explode
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 

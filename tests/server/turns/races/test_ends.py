@@ -11,7 +11,7 @@ from tests.server.talking import check_numbers, talking
 from tests.server.turns.races.staging import LOOK
 from vivace.protocol.shapes.outcomes import Ended
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.store.problems import StoreUnavailable
 from vivace.server.transport.websocket import SocketSession
 

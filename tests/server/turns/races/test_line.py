@@ -11,7 +11,8 @@ from tests.server.turns.races.staging import explode, settings_in
 from vivace.protocol.shapes.outcomes import Broken
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller, TurnHooks
+from vivace.server.backends.base import TurnHooks
+from vivace.server.caller import Caller
 from vivace.server.turns.queued_turn import QueuedTurn
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")

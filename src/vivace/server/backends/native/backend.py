@@ -20,11 +20,12 @@ from vivace.models import store
 from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus
-from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
+from vivace.server.backends.base import NO_HOOKS, TurnHooks
 from vivace.server.backends.native.loaded_model import LoadedModel, find_model, present_models
 from vivace.server.backends.native.model_pool import ModelPool
 from vivace.server.backends.native.submission import End, Submission, early, reason_it_is_complete
 from vivace.server.backends.native.turn import NativeTurn
+from vivace.server.caller import Caller
 from vivace.server.conversation.infill_prompt import write_infill
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompt_writing import write_prompt

@@ -27,10 +27,11 @@ from vivace.protocol.shapes.outcomes import (
     TextDelta,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import NO_HOOKS, Caller, Taker, TurnHooks
+from vivace.server.backends.base import NO_HOOKS, Taker, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.backends.native.output_decoder import OutputDecoder
 from vivace.server.backends.native.turn_prompt import TurnPrompt
+from vivace.server.caller import Caller
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 
 

@@ -14,13 +14,14 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.items import InputItem
 from vivace.protocol.shapes.refusal import Refusal, mistake, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import NO_HOOKS, Caller, TurnHooks
+from vivace.server.backends.base import NO_HOOKS, TurnHooks
 from vivace.server.backends.upstream.client import UpstreamClient
 from vivace.server.backends.upstream.dialects.items import conversation
 from vivace.server.backends.upstream.dialects.tools import toolbox
 from vivace.server.backends.upstream.request import UpstreamRequest
 from vivace.server.backends.upstream.settings import Upstream
 from vivace.server.backends.upstream.turn import UpstreamTurn
+from vivace.server.caller import Caller
 
 STOP_TURNS_S = 1.0
 

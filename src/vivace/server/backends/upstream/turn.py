@@ -13,9 +13,10 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import NO_HOOKS, Caller, Taker, TurnHooks
+from vivace.server.backends.base import NO_HOOKS, Taker, TurnHooks
 from vivace.server.backends.native.outbox import Outbox
 from vivace.server.backends.upstream.sequencer import OutcomeSequencer
+from vivace.server.caller import Caller
 from vivace.server.conversation.token_log import StoredResponse
 
 BYTES_PER_TOKEN = 4  # where the upstream did not count

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from vivace.config import Settings
 from vivace.errors import StartError, VivaceError
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.faces.same_user import is_same_user
 from vivace.server.faces.sessions import Sessions
 from vivace.server.transport.access.keys import Keys, hash_of

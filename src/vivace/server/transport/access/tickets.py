@@ -29,7 +29,7 @@ from starlette.responses import Response
 
 from vivace.protocol.shapes.parsing import decode
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 from vivace.server.transport.answers import json_response
 from vivace.server.transport.sse import read_body
 

@@ -23,7 +23,8 @@ from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued, Star
 from vivace.protocol.shapes.refusal import ErrorAnswer, Refusal, body_of, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
-from vivace.server.backends.base import Caller, Turn
+from vivace.server.backends.base import Turn
+from vivace.server.caller import Caller
 from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.answers import error_response, json_response
 from vivace.server.transport.parsing import parsed

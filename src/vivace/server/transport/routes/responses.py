@@ -13,7 +13,8 @@ from vivace.errors import RequestRefused
 from vivace.protocol.shapes.events import AnyEvent, ResponseFailed, Terminal
 from vivace.protocol.shapes.parsing import parse_create
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.server.backends.base import Caller, Turn
+from vivace.server.backends.base import Turn
+from vivace.server.caller import Caller
 from vivace.server.store.base import Record
 from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.answers import error_response, json_response

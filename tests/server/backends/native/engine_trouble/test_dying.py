@@ -17,7 +17,7 @@ from tests.server.serving import fetch, send, sse_events
 from tests.server.talking import check_numbers, talking
 from vivace.protocol.shapes.outcomes import Ended, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
+from vivace.server.caller import Caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 

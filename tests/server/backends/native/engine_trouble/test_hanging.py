@@ -22,8 +22,8 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.shapes.outcomes import Ended, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.base import Caller
 from vivace.server.backends.native import engine_supervisor, submission
+from vivace.server.caller import Caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
