@@ -162,9 +162,9 @@ class Bench:
 
     def step_rows(self, seqs: Sequence[int], steps_ahead: int = 1) -> None:
         rows = [DecodeRow(seq, self.starts[seq], self.tokens[seq], sampling_of(seq)) for seq in seqs]
-        for seq, token in zip(seqs, self.runner.decode_rows(rows, steps_ahead), strict=True):
-            if isinstance(token, int):
-                self.tokens[seq], self.starts[seq] = token, self.starts[seq] + 1
+        for seq, said in zip(seqs, self.runner.decode_rows(rows, steps_ahead), strict=True):
+            if isinstance(said, list):
+                self.tokens[seq], self.starts[seq] = said[-1], self.starts[seq] + 1
 
     def written(self, seq: int, context: int) -> torch.Tensor:
         """Return the keys and values behind the context, as bits."""

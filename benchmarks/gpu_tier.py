@@ -179,7 +179,7 @@ class Speaker:
             each = enumerate(self._tokens)
             rows = [DecodeRow(SPEAKER + row, self._at, token, SamplingSpec()) for row, token in each]
             self._tokens = [
-                each if isinstance(each, int) else 0 for each in self._runner.decode_rows(rows, 1)
+                each[-1] if isinstance(each, list) else 0 for each in self._runner.decode_rows(rows, 1)
             ]
         self._at += 1
 
@@ -234,7 +234,7 @@ def logits(bench: Bench) -> None:
         same = 0
         for row, each in zip(asked, found, strict=True):
             wanted = alone[row.seq]
-            same += each == wanted.argmax() if isinstance(each, int) else np.array_equal(each, wanted)  # type: ignore[arg-type]
+            same += each == [wanted.argmax()] if isinstance(each, list) else np.array_equal(each, wanted)  # type: ignore[arg-type]
         print(f"logits: {same} of {rows} rows are the same as alone", flush=True)
         runner._flights.drop_all()
     for share in (0, 2, 1):
@@ -257,7 +257,7 @@ def host_rate(bench: Bench, share: int) -> float:
         for row, each in zip(asked, bench.runner.decode_rows(asked, 1), strict=True):
             if each is not None:
                 said += 1
-                at[row.seq] = (row.start + 1, each if isinstance(each, int) else int(each.argmax()))
+                at[row.seq] = (row.start + 1, each[-1] if isinstance(each, list) else int(each.argmax()))
     bench.runner._flights.drop_all()
     return said / (time.perf_counter() - begun)
 

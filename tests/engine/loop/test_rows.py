@@ -45,9 +45,12 @@ class RowsRunner(DecodingRunner):
                 self.logits_given += 1
                 continue
             said = next_token([cell.token for cell in self.kv[row.seq]])
-            found.append(said)
+            found.append([said])
             self._in_flight[row.seq] = (row.start + 1, said) if steps_ahead else (-1, 0)
         return found
+
+    def known_row_costs(self) -> dict[int, float]:
+        return {size: ms for size, ms in PAYING.items() if size > 1}
 
 
 # What only the host can do: these turns get logits.

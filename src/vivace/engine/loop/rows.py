@@ -78,9 +78,7 @@ class RowDecoding:
         spent_s = time.perf_counter() - passed
         self._scheduler.count_pass(turns[0])
         outcomes = [
-            RowOutcome(turn, [said] if isinstance(said, int) else said)
-            for turn, said in zip(turns, found, strict=True)
-            if said is not None
+            RowOutcome(turn, said) for turn, said in zip(turns, found, strict=True) if said is not None
         ]
         return outcomes, spent_s
 

@@ -149,37 +149,43 @@ class DecodingRunner(Runner, Protocol):
 
 
 class DecodeRow(NamedTuple):
-    """The next token of one sequence: `token` at `start` is the last of its log.
+    """The next tokens of one sequence: `token` at `start` is the last of its log, `draft` may follow.
 
-    Without `sampling` the caller samples: it gets the logits.
+    Without `sampling` the caller samples: it gets the logits, and there is no draft.
     """
 
     seq: int
     start: int
     token: int
     sampling: SamplingSpec | None
+    draft: tuple[int, ...] = ()
 
 
-RowResult: TypeAlias = int | Logits | None  # of a row: its token, its logits [1, vocab], or not yet
+RowResult: TypeAlias = list[int] | Logits | None  # its tokens, its logits [1, vocab], or not yet
 
 
 @runtime_checkable
 class BatchDecodingRunner(DecodingRunner, Protocol):
     """A runner that samples the next tokens of several sequences in one pass."""
 
-    max_rows: int  # that one pass takes
+    max_rows: int  # that one pass takes: tokens of all sequences, drafts too
     max_logits_rows: int  # of these, those without sampling
 
     def decode_rows(
         self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
     ) -> Sequence[RowResult]:
-        """Run one pass over sequences that are all different. Return the token that follows each.
+        """Run one pass over sequences that are all different. Return the tokens that follow each.
 
-        A row gets the token, or the logits, that it would get alone; logits are valid until the next call.
-        It gets None if it has joined while a pass was in flight: then it is in the next one. With
-        `steps_ahead` the runner may start a pass on the tokens that it sampled; later calls use it for the
-        rows that continue there.
+        A row gets the accepted draft and one token more, or the logits, as it would alone; logits are valid
+        until the next call. It gets None if it has joined while a pass was in flight: then it is in the next
+        one. With `steps_ahead` the runner may start a pass on the tokens that it sampled; later calls use it
+        for the rows that continue there. A call with a draft discards what is in flight and starts nothing
+        ahead.
         """
+        ...
+
+    def known_row_costs(self) -> dict[int, float]:
+        """Return milliseconds of `decode_rows` by rows: any other number costs as the next larger one."""
         ...
 
 

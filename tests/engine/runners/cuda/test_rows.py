@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 SHAPE = Shape(2, 512, 1792, 4, 2, 640, 512)  # two layers: the second one's keys depend on all kernels
 LENGTHS = (70, 141, 30, 20)  # one part of the attention, several, one page; and one for the host
+DRAFTED = (61, 132, 30, 20)  # a draft crosses into a new page; another, to where the attention has two parts
 CONTEXT = 512
 
 
@@ -41,9 +42,9 @@ def make_runner(bits: int, seed: int, kv_bits: int = 16, shape: Shape = SHAPE) -
 class Played:
     """Some sequences behind random texts; what they say, alone or together."""
 
-    def __init__(self, runner: CudaRunner, seed: int) -> None:
+    def __init__(self, runner: CudaRunner, seed: int, lengths: tuple[int, ...] = LENGTHS) -> None:
         self.runner = runner
-        self.texts = [some(length, seed + index) for index, length in enumerate(LENGTHS)]
+        self.texts = [some(length, seed + index) for index, length in enumerate(lengths)]
         # The temperature makes a random model say other things than its last token.
         drawn = [SamplingSpec(60.0, (1 << 40) + seed), SamplingSpec(), SamplingSpec(60.0, seed + 1)]
         self.sampling = [*drawn, None]
@@ -56,15 +57,25 @@ class Played:
             self.runner.trim(seq, len(text))
         self.said = [[text[0]] for text in self.texts]
 
-    def row(self, seq: int) -> DecodeRow:
-        said = self.said[seq]
-        return DecodeRow(seq, len(self.texts[seq]) + len(said) - 1, said[-1], self.sampling[seq])
+    def fork(self, source: int) -> None:
+        """Go on from where a sequence stands in a new one, too."""
+        self.runner.share(source, len(self.texts), self.row(source).start)
+        self.texts.append(self.texts[source])
+        self.sampling.append(self.sampling[source])
+        self.said.append(list(self.said[source]))
 
-    def step(self, seqs: list[int], steps_ahead: int) -> None:
-        found = self.runner.decode_rows([self.row(seq) for seq in seqs], steps_ahead)
-        for seq, each in zip(seqs, found, strict=True):
+    def row(self, seq: int, draft: list[int] | None = None) -> DecodeRow:
+        said = self.said[seq]
+        start = len(self.texts[seq]) + len(said) - 1
+        return DecodeRow(seq, start, said[-1], self.sampling[seq], tuple(draft or ()))
+
+    def step(self, seqs: list[int], steps_ahead: int, drafts: dict[int, list[int]] | None = None) -> None:
+        rows = [self.row(seq, (drafts or {}).get(seq)) for seq in seqs]
+        for row, each in zip(rows, self.runner.decode_rows(rows, steps_ahead), strict=True):
             if each is not None:
-                self.said[seq].append(each if isinstance(each, int) else self.sample(seq, each))
+                self.said[row.seq] += each if isinstance(each, list) else [self.sample(row.seq, each)]
+                if len(each) <= len(row.draft):
+                    self.runner.trim(row.seq, row.start + len(each))
 
     def step_alone(self, seq: int) -> None:
         row = self.row(seq)
@@ -132,6 +143,57 @@ def test_rows_come_out_as_alone(
     for (said, written), (said_alone, written_alone) in zip(together, expected, strict=True):
         assert said == said_alone
         assert torch.equal(written, written_alone)
+
+
+def draft_of(text: list[int], chance: random.Random) -> list[int]:
+    """Up to 5 tokens of a text, one of them wrong in every second draft."""
+    draft = text[: chance.randint(0, 5)]
+    if draft and chance.random() < 0.5:
+        at = chance.randrange(len(draft))
+        draft[at] = (draft[at] + 1) % SHAPE.vocab
+    return draft
+
+
+@pytest.mark.usefixtures("is_soon_cut")
+@pytest.mark.parametrize(
+    ("bits", "kv_bits", "is_wide", "shape"),
+    [
+        pytest.param(8, 16, False, SHAPE, id="8 bits"),
+        pytest.param(8, 8, True, QWEN3, id="Qwen3, 8-bit KV, large products"),
+        pytest.param(8, 16, True, SHAPE, id="8 bits, large products", marks=pytest.mark.thorough),
+        pytest.param(16, 16, False, SHAPE, id="bf16", marks=pytest.mark.thorough),
+        pytest.param(4, 16, False, SHAPE, id="4 bits", marks=pytest.mark.thorough),
+    ],
+)
+def test_drafts_in_company_come_out_as_alone(
+    bits: int, kv_bits: int, is_wide: bool, shape: Shape, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drafts of several sequences in one pass, right and wrong, and a fork: tokens and KV to the bit."""
+    if is_wide:
+        monkeypatch.setattr(plan, "WIDE_ROWS", 2)
+    played, chance = Played(make_runner(bits, seed, kv_bits, shape), seed, DRAFTED), random.Random(seed)
+    expected = alone(played, [7, 7, 7, 2])
+    played.begin()
+    longest = 0
+    for step in range(5):
+        if step == 1:
+            played.fork(1)
+        texts = [expected[seq if seq < 4 else 1][0] for seq in range(len(played.texts))]
+        left = [seq for seq, text in enumerate(texts) if len(played.said[seq]) < len(text)]
+        seqs = [seq for seq in left if chance.random() < 0.8] or left
+        drafts = {
+            seq: draft_of(texts[seq][len(said) : -1], chance)
+            for seq, said in enumerate(played.said)
+            if played.sampling[seq] and chance.random() < 0.8
+        }
+        before = [len(said) for said in played.said]
+        played.step(seqs, chance.randrange(2), drafts)
+        longest = max(longest, *(len(said) - was for said, was in zip(played.said, before, strict=True)))
+    assert longest > 1
+    for seq, said in enumerate(played.said):
+        said_alone, written_alone = expected[seq if seq < 4 else 1]
+        assert said == said_alone[: len(said)]
+        assert torch.equal(played.written(seq), written_alone[: len(said) - 1])
 
 
 def test_who_joins_is_in_the_next_pass(seed: int) -> None:

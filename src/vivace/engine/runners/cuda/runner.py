@@ -216,21 +216,21 @@ class CudaRunner:
         while_running: WhileRunning = lambda: None,
     ) -> list[RowResult]:
         """Run one pass over several sequences. See `base.BatchDecodingRunner`."""
-        assert 0 < len(rows) <= self.max_rows
+        assert 0 < sum(1 + len(row.draft) for row in rows) <= self.max_rows
         self._synchronize()
         for row in rows:  # a page that is reserved for nothing is given back by the next `trim`
             self._host.arrive(row.seq)
-            self._reserve_row(row.seq, row.start)
+            self._reserve_row(row.seq, row.start, 1 + len(row.draft))
         found = self._flights.decode(
             rows, self._has_room, goes_ahead=steps_ahead > 0, while_running=while_running
         )
-        for row, token in zip(rows, found, strict=True):
-            if token is not None:
-                self._lengths[row.seq] = row.start + 1
+        for row, each in zip(rows, found, strict=True):
+            if each is not None:
+                self._lengths[row.seq] = row.start + 1 + len(row.draft)
         return found
 
-    def _reserve_row(self, seq: int, at: int) -> None:
-        self._pages.reserve(seq, at, at + 1)
+    def _reserve_row(self, seq: int, at: int, tokens: int = 1) -> None:
+        self._pages.reserve(seq, at, at + tokens)
         self._row_passes.set_page_table(seq, self._pages.table(seq))
 
     def _has_room(self, seq: int, at: int) -> bool:
@@ -341,6 +341,19 @@ class CudaRunner:
         if many:  # reads its weights once for all tokens, so it may be quicker than a pass over a few of them
             self._max_decode_tokens = max(size for size in few if size == 1 or costs[size] <= costs[many[0]])
         return {size: max(ms, costs[few[-1]]) if size in many else ms for size, ms in costs.items()}
+
+    def known_row_costs(self) -> dict[int, float]:
+        """Measure passes of each size, over a draft: a row costs the same whose ever it is."""
+        sizes = [size for size in self._row_passes.sizes if size <= self.info.limit_tokens]
+        costs = {size: min(self._row_pass_ms(size) for _ in range(3)) for size in sizes}
+        self.trim(0, 0)
+        return costs
+
+    def _row_pass_ms(self, rows: int) -> float:
+        self.trim(0, 0)
+        begun = time.perf_counter()
+        self.decode_rows([DecodeRow(0, 0, 0, SamplingSpec(), (0,) * (rows - 1))])
+        return (time.perf_counter() - begun) * 1e3
 
     def _pass_ms(self, tokens: int) -> float:
         self.trim(0, 0)

@@ -3,12 +3,15 @@
 A call asks for the next token of some sequences. If a pass for them is in flight already, the following one
 is started first, on tokens that only the device knows yet, and then the call waits: the host's work is done
 while the device works. A sequence that is not in the pass in flight joins the following one; so does one
-whose token the host samples, since it is not known in time. Owns these passes. Does not own pages (`runner`).
+whose token the host samples, since it is not known in time. A draft is a row for each of its tokens; a pass
+with drafts begins when nothing is in flight, and nothing is started behind it: what follows a draft is not
+known. Owns these passes. Does not own pages (`runner`).
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from vivace.engine.common_length import common_length
 from vivace.engine.runners.base import DecodeRow, RowResult, WhileRunning
 from vivace.engine.runners.cuda.rows.passes import RowInput, RowPasses
 
@@ -19,7 +22,7 @@ class Flight(NamedTuple):
     """A pass that was started: its number, and for each sequence its row and what it is computed for."""
 
     number: int
-    rows: dict[int, tuple[int, DecodeRow]]  # by sequence
+    rows: dict[int, tuple[int, DecodeRow]]  # by sequence; of a draft the row before it
     size: int  # rows when it was started
     logits: list[int]  # sequences whose logits the host has, in the order of their rows
 
@@ -37,16 +40,19 @@ class Flights:
     def decode(
         self, rows: Sequence[DecodeRow], has_room: HasRoom, *, goes_ahead: bool, while_running: WhileRunning
     ) -> list[RowResult]:
-        """Return the next token of each row, its logits, or None if it is not in the pass in flight yet."""
-        flight = self._flight
-        if flight is None or all(flight.row_of(row) is None for row in rows):
+        """Return the next tokens of each row, its logits, or None if it is not in the pass in flight yet."""
+        flight, has_drafts = self._flight, any(row.draft for row in rows)
+        if flight is None or has_drafts or all(flight.row_of(row) is None for row in rows):
             self.drop_all()
             flight = self._start_from_host(rows)
         places = [flight.row_of(row) for row in rows]
-        following = self._start_next(rows, places, has_room) if goes_ahead else None
+        following = self._start_next(rows, places, has_room) if goes_ahead and not has_drafts else None
         while_running()
         tokens = self._passes.collect(flight.number, flight.size)
-        found: list[RowResult] = [None if place is None else tokens[place] for place in places]
+        found: list[RowResult] = [
+            None if place is None else _verified(tokens[place : place + 1 + len(row.draft)], row.draft)
+            for row, place in zip(rows, places, strict=True)
+        ]
         if any(row.sampling is None for row in rows):
             self._put_logits(rows, flight, found)
         self._flight = _with_tokens(following, rows, found) if following else None
@@ -60,10 +66,18 @@ class Flights:
                 found[at] = self._passes.logits(flight.number)[slot : slot + 1]
 
     def _start_from_host(self, rows: Sequence[DecodeRow]) -> Flight:
-        return self._start([RowInput(row.seq, row.start, row.token, row.sampling) for row in rows], rows)
+        inputs = [
+            RowInput(row.seq, row.start + place, token, row.sampling, drafted=place)
+            for row in rows
+            for place, token in enumerate((row.token, *row.draft))
+        ]
+        return self._start(inputs, rows)
 
     def _start(self, inputs: Sequence[RowInput], rows: Sequence[DecodeRow]) -> Flight:
-        each = {row.seq: (index, row) for index, row in enumerate(rows)}
+        each, index = {}, 0
+        for row in rows:
+            each[row.seq] = (index, row)
+            index += 1 + len(row.draft)
         logits = [row.seq for row in rows if row.sampling is None]
         return Flight(self._passes.start(inputs), each, len(inputs), logits)
 
@@ -94,10 +108,15 @@ class Flights:
             self._flight = None
 
 
+def _verified(chosen: list[int], draft: tuple[int, ...]) -> list[int]:
+    """Return the draft as far as the device has chosen the same, and one token more."""
+    return chosen[: 1 + common_length(chosen, list(draft))] if draft else chosen
+
+
 def _with_tokens(flight: Flight, rows: Sequence[DecodeRow], found: Sequence[RowResult]) -> Flight:
     """Return the flight with the inputs that are known now."""
-    for row, token in zip(rows, found, strict=True):
-        if isinstance(token, int) and row.seq in flight.rows:
+    for row, tokens in zip(rows, found, strict=True):
+        if isinstance(tokens, list) and row.seq in flight.rows:
             index, computed = flight.rows[row.seq]
-            flight.rows[row.seq] = (index, computed._replace(token=token))
+            flight.rows[row.seq] = (index, computed._replace(token=tokens[-1]))
     return flight

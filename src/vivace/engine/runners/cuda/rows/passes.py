@@ -46,7 +46,8 @@ assert ROW.size == 4 * ROW_WORDS
 class RowInput(NamedTuple):
     """One row of a pass. `source` is its row in the pass before, whose choice is its input, or None.
 
-    Without `sampling` its logits go to the host.
+    Without `sampling` its logits go to the host. Rows of one sequence follow each other: a token and its
+    draft, whose rows read what the rows before them write.
     """
 
     seq: int
@@ -54,6 +55,7 @@ class RowInput(NamedTuple):
     token: int
     sampling: SamplingSpec | None
     source: int | None = None
+    drafted: int = 0  # its place in the draft; 0: it is the token before it
 
 
 def batch_plans(shape: Shape, bits: int, blocks: int, kv_bits: int, most: int = ROWS_IN_USE) -> list[Plan]:
@@ -77,7 +79,8 @@ class RowPasses:
         self._model, self._make_launcher, self._is_on_gpu = model, make_launcher, kv.is_cuda
         plans = batch_plans(model.shape, bits, blocks, bits_of(kv), most)
         self._plans = {plan.tokens: plan for plan in plans}
-        self.max_rows = max(self._plans, default=0)
+        self.sizes = list(self._plans)  # a pass has as many rows: those that nobody needs are padding
+        self.max_rows = max(self.sizes, default=0)
         self._launchers: dict[int, Launcher] = {}
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
@@ -155,11 +158,11 @@ class RowPasses:
         staging, stride = self._staging[number % 2], self._buffers.pages.shape[1]
         view = self._staging_bytes[number % 2]
         logits_at = 1 + number % 2 * MAX_LOGITS
-        for index, (seq, position, token, asked, source) in enumerate(rows):
+        for index, (seq, position, token, asked, source, drafted) in enumerate(rows):
             sampling, logits_row = (asked, 0) if asked else (GREEDY, logits_at)
             logits_at += bool(logits_row)
             ROW.pack_into(
-                view, index * ROW.size, position, position, seq * stride,
+                view, index * ROW.size, position, position - drafted, seq * stride,
                 token if source is None else -1 - source, number, plan.parts_for(position + 1),
                 sampling.seed & 0xFFFFFFFF, sampling.seed >> 32 & 0xFFFFFFFF, sampling.temperature,
                 len(rows), logits_row, 0,
