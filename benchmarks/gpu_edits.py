@@ -18,16 +18,16 @@ EFFORTS = ("low", "medium", "high", "xhigh")
 AT_ONCE = 16
 
 
-def make_folder(checkpoint: Path, gpu_folder: Path, folder: Path) -> None:
+def make_folder(checkpoint: Path, folder: Path) -> None:
     """Write the file's weights and vocabulary as a folder of safetensors."""
     from safetensors.torch import save_file  # type: ignore[import-not-found,unused-ignore]
 
     from tests.folders import BYTES, SPLIT, write_gguf_vocabulary
-    from vivace.engine.runners.cuda.weights.cache import read_through_cache
+    from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 
     folder.mkdir(parents=True)
     write_gguf_vocabulary(checkpoint, folder, [SPLIT, BYTES])
-    shape, weights = read_through_cache(checkpoint, gpu_folder)
+    shape, weights = read_checkpoint(checkpoint)
     has_head = "lm_head.weight" in weights
     config = {
         "model_type": "qwen2",

@@ -26,7 +26,7 @@ def compare_with_transformers(
 
     said = {bits: _decode_ours(model, gpu_folder, material, bits, prefill) for bits in (16, 8)}
     torch.cuda.empty_cache()
-    theirs = load_transformers(model, gpu_folder)
+    theirs = load_transformers(model)
     found: dict[str, Any] = {}
     for bits, texts in said.items():
         for context, tokens in texts.items():

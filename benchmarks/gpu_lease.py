@@ -250,7 +250,7 @@ class Lease:
 
         folder = self.work / "qwen2.5-coder-1.5b"
         if not folder.exists():
-            make_folder(self.model, self.gpu_folder, folder)
+            make_folder(self.model, folder)
         return folder
 
     def stage_fixes(self) -> None:

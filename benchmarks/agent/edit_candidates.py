@@ -27,7 +27,6 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--model", type=Path, help="the GGUF file (prepare, run)")
     parser.add_argument("--data", type=Path, help="folder of the public tasks (prepare, judge, show)")
-    parser.add_argument("--gpu-folder", type=Path, default=Path("gpu"), help="of converted weights (run)")
     parser.add_argument("--samples", type=int, default=7)
     parser.add_argument("--branches", type=int, default=9)
     options = parser.parse_args()
@@ -37,7 +36,7 @@ def main() -> None:
             last.write_bytes(msgspec.json.encode(prepare(options.model, options.data)))
         case "run":
             plan = msgspec.json.decode(options.files[0].read_bytes(), type=Plan)
-            found = run(plan, options.model, options.gpu_folder, options.samples, options.branches)
+            found = run(plan, options.model, options.samples, options.branches)
             last.write_bytes(msgspec.json.encode(found))
         case "judge":
             found = msgspec.json.decode(last.read_bytes(), type=list[Found])

@@ -125,7 +125,7 @@ def branches(greedy: Job, count: int) -> list[Job]:
     return jobs
 
 
-def run(plan: Plan, checkpoint: Path, gpu_folder: Path, samples: int, turns: int) -> list[Found]:
+def run(plan: Plan, checkpoint: Path, samples: int, turns: int) -> list[Found]:
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     from vivace.bench.gpu.peer import load_transformers
@@ -133,7 +133,7 @@ def run(plan: Plan, checkpoint: Path, gpu_folder: Path, samples: int, turns: int
     from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
 
     begun_s = time.perf_counter()
-    model = load_transformers(checkpoint, gpu_folder)
+    model = load_transformers(checkpoint)
     file = GgufFile(checkpoint)
     vocabulary = GgufVocabulary(file.fields, checkpoint.name)
     file.close()

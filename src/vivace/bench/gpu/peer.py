@@ -22,10 +22,9 @@ CONTEXT, DECODED, ROUNDS = 1024, 128, 3
 TIMEOUT_S = 240.0
 
 
-def measure_peers(checkpoint: Path, gpu_folder: Path, material: Material) -> dict[str, Any]:
+def measure_peers(checkpoint: Path, material: Material) -> dict[str, Any]:
     asked = {
         "checkpoint": str(checkpoint),
-        "gpu_folder": str(gpu_folder),
         "tokens": material.code[:CONTEXT],
     }
     return {name: _ask(name, asked) for name in PEERS}
@@ -51,7 +50,7 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
     import torch  # type: ignore[import-not-found,unused-ignore]
     import transformers  # type: ignore[import-not-found,unused-ignore]
 
-    model = load_transformers(Path(asked["checkpoint"]), Path(asked["gpu_folder"]))
+    model = load_transformers(Path(asked["checkpoint"]))
     prompt = torch.tensor([asked["tokens"]], device="cuda")
     cache = transformers.StaticCache(config=model.config, max_cache_len=CONTEXT + DECODED + 8)
     positions = torch.arange(CONTEXT, CONTEXT + DECODED, device="cuda").reshape(-1, 1, 1)
@@ -84,14 +83,14 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def load_transformers(checkpoint: Path, gpu_folder: Path, device: str = "cuda") -> Any:
+def load_transformers(checkpoint: Path, device: str = "cuda") -> Any:
     """Load our weights in bf16 into transformers' own model."""
     import torch
     import transformers
 
-    from vivace.engine.runners.cuda.weights.cache import read_through_cache
+    from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
 
-    shape, weights = read_through_cache(checkpoint, gpu_folder)
+    shape, weights = read_checkpoint(checkpoint)
     config = transformers.Qwen2Config(
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,

@@ -63,7 +63,7 @@ def run_gpu_bench(
     for each in bits:
         job = make_job(checkpoint, gpu_folder, each, prefill, kv_bits)
         report[f"{each}-bit"] = _measure_format(job, what, report["bandwidth"]["copy_tb_s"])
-    report["peers"] = measure_peers(checkpoint, gpu_folder, what) if has_peers else {}
+    report["peers"] = measure_peers(checkpoint, what) if has_peers else {}
     report = rounded(report)
     report["passed"] = judge(report)
     return report
@@ -123,7 +123,7 @@ def _say(what: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vivace.bench.gpu.run")
     parser.add_argument("--checkpoint", type=Path, required=True, help="a GGUF file")
-    parser.add_argument("--gpu-folder", type=Path, required=True, help="where converted weights are kept")
+    parser.add_argument("--gpu-folder", type=Path, required=True, help="where compiled kernels are kept")
     parser.add_argument("--material", type=Path, help="tokens made by benchmarks/gpu_lease.py prepare")
     parser.add_argument("--data", type=Path, help="folder with commit_edits.jsonl")
     parser.add_argument("--bits", default="8,16")

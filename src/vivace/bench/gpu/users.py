@@ -134,7 +134,7 @@ def parse_users(text: str) -> list[int]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vivace.bench.gpu.users")
     parser.add_argument("--checkpoint", type=Path, help="a GGUF file; without it weights are random")
-    parser.add_argument("--gpu-folder", type=Path, help="where converted weights are kept")
+    parser.add_argument("--gpu-folder", type=Path, help="where compiled kernels are kept")
     parser.add_argument("--users", type=parse_users, default=list(USERS))
     parser.add_argument("--bits", type=int, choices=(4, 8, 16), default=8)
     parser.add_argument("--json", action="store_true")

@@ -89,7 +89,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vivace.bench.tempos.run")
     parser.add_argument("--checkpoint", type=Path, required=True, help="a GGUF file")
     parser.add_argument("--material", type=Path, required=True, help="tokens of benchmarks/gpu_lease.py")
-    parser.add_argument("--gpu-folder", type=Path, required=True, help="where converted weights are kept")
+    parser.add_argument("--gpu-folder", type=Path, required=True, help="where compiled kernels are kept")
     parser.add_argument("--bits", type=int, default=8)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")

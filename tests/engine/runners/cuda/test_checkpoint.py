@@ -1,7 +1,6 @@
-"""Weights from files: names, both formats, the cache, and what cannot be read."""
+"""Weights from files: names, both formats, and what cannot be read."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ save_file = pytest.importorskip("safetensors.torch", reason="safetensors is not 
 from vivace.engine.runners.cuda.model.reference import StateDict  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
-from vivace.engine.runners.cuda.weights.cache import cache_name, read_through_cache  # noqa: E402
 from vivace.engine.runners.cuda.weights.checkpoint import describe, hugging_face_name, read_checkpoint  # noqa: E402
 from vivace.errors import StartError  # noqa: E402
 
@@ -76,38 +74,6 @@ def test_a_quantised_gguf_is_the_model_it_was_made_of(tmp_path: Path, seed: int)
     assert found.keys() == weights.keys()
     for name, tensor in weights.items():
         assert float((found[name].float() - tensor.float()).norm() / tensor.float().norm()) < 0.01, name
-
-
-def test_the_second_read_comes_from_the_cache(tmp_path: Path, seed: int) -> None:
-    """A second read opens the cached file only; a damaged cache is made anew."""
-    file, cache = tmp_path / "tiny.gguf", tmp_path / "cache"
-    write_gguf(file, random_weights(SHAPE, seed))
-    first = read_through_cache(file, cache)
-    second = read_through_cache(file, cache)
-    assert first[0] == second[0]
-    assert all(torch.equal(first[1][name], second[1][name]) for name in first[1])
-    next(cache.iterdir()).write_bytes(b"broken")
-    third = read_through_cache(file, cache)
-    assert third[0] == first[0]
-    write_gguf(file, random_weights(SHAPE, seed + 1))
-    read_through_cache(file, cache)
-    assert len(list(cache.iterdir())) == 1, "what was made of the old file is gone"
-
-
-@pytest.mark.parametrize("other", ["tiny-coder", "tiny-2-3", "tiny"])
-def test_a_model_whose_name_goes_on_keeps_its_cache(tmp_path: Path, seed: int, other: str) -> None:
-    """What was made of `tiny-coder.gguf` stays when `tiny.gguf` is read, changed and read again."""
-    cache, weights = tmp_path / "cache", random_weights(SHAPE, seed)
-    for name in (other, "tiny"):
-        write_gguf(tmp_path / f"{name}.gguf", weights)
-        read_through_cache(tmp_path / f"{name}.gguf", cache)
-    kept = cache / cache_name(tmp_path / f"{other}.gguf")
-    assert kept.exists()
-    write_gguf(tmp_path / "tiny.gguf", weights)
-    os.utime(tmp_path / "tiny.gguf", (1, 1))
-    read_through_cache(tmp_path / "tiny.gguf", cache)
-    assert kept.exists() == (other != "tiny")
-    assert len(list(cache.iterdir())) == 1 + (other != "tiny")
 
 
 def test_safetensors(tmp_path: Path, seed: int) -> None:

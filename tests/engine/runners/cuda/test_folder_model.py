@@ -25,8 +25,7 @@ from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model  # noqa: E402
-from vivace.engine.runners.cuda.weights.cache import identity_of, read_through_cache  # noqa: E402
-from vivace.engine.runners.cuda.weights.checkpoint import describe, read_checkpoint  # noqa: E402
+from vivace.engine.runners.cuda.weights.checkpoint import describe, identity_of, read_checkpoint  # noqa: E402
 from vivace.engine.wire.frames import Generate, Open  # noqa: E402
 from vivace.errors import StartError  # noqa: E402
 from vivace.models.families.base import Message, OutputSpec  # noqa: E402
@@ -106,14 +105,12 @@ def test_a_turn_says_what_plain_torch_says(whole: Path) -> None:
 
 
 def test_one_file_or_many(whole: Path, tmp_path: Path) -> None:
-    """The same model, however it is cut; nothing is written beside it or into the cache."""
+    """The same model, however it is cut."""
     single = write_model(tmp_path / "single")
-    cache = tmp_path / "cache"
-    (shape, weights), (other, parts) = read_through_cache(single, cache), read_through_cache(whole, cache)
+    (shape, weights), (other, parts) = read_checkpoint(single), read_checkpoint(whole)
     assert shape == other == describe(whole)
     assert weights.keys() == parts.keys()
     assert all(torch.equal(weights[name], parts[name]) for name in weights)
-    assert not cache.exists()
 
 
 @pytest.mark.parametrize("numbers", ["float16", "float32"])

@@ -4,6 +4,7 @@ Owns the order, and the checks before anything large is read. The error messages
 `gpu_check`, those for files in `checkpoint`.
 """
 
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from vivace.errors import StartError
 if TYPE_CHECKING:
     from vivace.engine.runners.cuda.model.shape import Shape
     from vivace.engine.runners.cuda.runner import CudaRunner
+    from vivace.engine.runners.cuda.weights.pieces import Checkpoint
 
 RESERVE_BYTES = 700 << 20  # torch's context, our buffers, a little air
 WEIGHT_SHARE = 0.6  # of the memory, that weights with their copies may take: a quicker prefill is not all
@@ -32,7 +34,7 @@ class GpuOptions:
     session_tokens: int = 0  # the longest that one session may be; 0: what the model was trained for
     weight_bits: int = 8  # 8, 16 or 4
     kv_bits: int = 16  # 16 or 8
-    folder: Path | None = None  # where converted weights and compiled kernels are kept; None: nowhere
+    folder: Path | None = None  # where compiled kernels are kept; None: nowhere
     prefill: str = ""  # "bf16", "fp8" or "packed"; empty: what goes with the weights and has room
     host_bytes: int = 1 << 30  # of host memory for saved KV
 
@@ -53,9 +55,10 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     from vivace.engine.runners.cuda.decode.plan import Plan
-    from vivace.engine.runners.cuda.weights.checkpoint import describe
+    from vivace.engine.runners.cuda.weights.checkpoint import open_checkpoint
 
-    shape = describe(path)
+    checkpoint = open_checkpoint(path)
+    shape = checkpoint.shape
     bits = options.weight_bits
     options = with_prefill(options, shape, found.free_bytes)
     needed = weight_bytes(shape, bits, options.prefill_format)
@@ -67,7 +70,7 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
         shared_bytes=Plan(shape, bits, 1).shared_bytes,
     )
     try:
-        return _load(path, shape, options)
+        return _load(path, checkpoint, options)
     except torch.OutOfMemoryError as error:
         raise StartError(
             f"The {found.gpu} ran out of memory while {path.name} was loaded.",
@@ -136,7 +139,7 @@ def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: 
     return pool + longest * shape.kv_bytes_per_token() // shape.layers
 
 
-def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
+def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRunner":
     import torch
 
     from vivace.engine.runners.cuda.decode.experts import expert_plan
@@ -145,11 +148,11 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
     from vivace.engine.runners.cuda.rows.passes import batch_plans
     from vivace.engine.runners.cuda.runner import CudaRunner
-    from vivace.engine.runners.cuda.weights.build import build_model
-    from vivace.engine.runners.cuda.weights.cache import identity_of, read_through_cache
-    from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
+    from vivace.engine.runners.cuda.weights.build import build_model, reading_order
+    from vivace.engine.runners.cuda.weights.checkpoint import identity_of
+    from vivace.engine.runners.cuda.weights.stream import WeightStream
 
-    begun = time.perf_counter()
+    begun, shape = time.perf_counter(), checkpoint.shape
     bits, kv_bits, folder = options.weight_bits, options.kv_bits, options.folder
     vocabulary, identity = read_vocabulary(path, shape.vocab), identity_of(path)  # before what takes long
     blocks = torch.cuda.get_device_properties(0).multi_processor_count
@@ -159,14 +162,17 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     modules.compile(batch_plans(shape, bits, blocks, kv_bits))
     if shape.experts:
         modules.compile([expert_plan(Plan(shape, bits, 2, blocks, kv_bits=kv_bits))])
-    shape, weights = read_through_cache(path, folder) if folder else read_checkpoint(path)
+    if folder:
+        _delete_old_copies(folder)
     yarn_factor = max(1.0, options.session_tokens / shape.trained_tokens)
     limit = min(options.cells, round(shape.trained_tokens * yarn_factor))
     positions = -(-limit // 64) * 64
-    model, dense = build_model(
-        shape, weights, bits, "cuda", positions, yarn_factor, keeps_dense=options.prefill_format != "packed"
-    )
-    del weights
+    keeps_dense = options.prefill_format != "packed"
+    with WeightStream(checkpoint, list(reading_order(shape)), "cuda") as weights:
+        model, dense = build_model(
+            shape, weights, bits, "cuda", positions, yarn_factor, keeps_dense=keeps_dense
+        )
+    torch.cuda.empty_cache()  # what packing needed is free for the KV
     runner = CudaRunner(
         path.name if path.is_dir() else path.stem,
         model,
@@ -185,3 +191,10 @@ def _load(path: Path, shape: "Shape", options: GpuOptions) -> "CudaRunner":
     runner.warm_up()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)
     return runner
+
+
+def _delete_old_copies(folder: Path) -> None:
+    """Delete what earlier versions kept of GGUF files: all weights in bf16, several gigabytes each."""
+    for file in folder.glob("*.safetensors"):
+        if re.fullmatch(r".+-[0-9a-f]+-[0-9a-f]+-v\d+", file.stem):
+            file.unlink(missing_ok=True)

@@ -84,6 +84,10 @@ def attend_pages(
 class StateDict(dict[str, torch.Tensor]):
     """Weights by their Hugging Face names, without the `model.` in front."""
 
+    def rows(self, *names: str) -> torch.Tensor:
+        """Return these weights below each other."""
+        return torch.cat([self[name] for name in names])
+
 
 def forward(
     shape: Shape, weights: StateDict, tokens: torch.Tensor, rotation: torch.Tensor, keep: RoundKV = unrounded

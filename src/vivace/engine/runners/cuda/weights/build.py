@@ -1,9 +1,10 @@
 """Build the model that the kernels read from a checkpoint's matrices.
 
-Owns which matrices are joined, their row order, and which of them are in 4 bits (those of the layers). Does
-not read files (`checkpoint`).
+Owns which matrices are joined, their row order, which of them are in 4 bits (those of the layers), and the
+order in which weights are asked for. Does not read files (`stream`).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -12,8 +13,9 @@ from vivace.engine.runners.cuda.decode.launches import Layer, Model, rotation_ta
 from vivace.engine.runners.cuda.decode.plan import down_columns
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
-from vivace.engine.runners.cuda.weights.experts import Experts, pack_experts
+from vivace.engine.runners.cuda.weights.experts import Experts, expert_names, pack_experts
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, pack, rotation_pairs, untile
+from vivace.engine.runners.cuda.weights.pieces import Weights
 
 
 class Dense(NamedTuple):
@@ -30,12 +32,30 @@ class Dense(NamedTuple):
     dense_bias: torch.Tensor  # in bf16
 
 
-def dense_layer(weights: StateDict, index: int, device: torch.device | str) -> Dense:
+def reading_order(shape: Shape) -> Iterator[str]:
+    """Yield the names of all weights that there may be, in the order in which `build_model` asks for them."""
+    inner = ("mlp.gate",) if shape.experts else ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    layer = (
+        *(f"self_attn.{n}_proj.weight" for n in "qkv"),
+        *(f"self_attn.{n}_proj.bias" for n in "qkv"),
+        *(f"self_attn.{n}_norm.weight" for n in "qk"),
+        *("input_layernorm.weight", "self_attn.o_proj.weight", "post_attention_layernorm.weight"),
+        *(f"{name}.weight" for name in inner),
+    )
+    yield "rope_freqs.weight"
+    for index in range(shape.layers):
+        yield from (f"layers.{index}.{name}" for name in layer)
+        for gates, ups, downs in expert_names(shape, index):
+            yield from (*gates, *ups, *downs)
+    yield from ("embed_tokens.weight", "lm_head.weight", "norm.weight")
+
+
+def dense_layer(weights: Weights, index: int, device: torch.device | str) -> Dense:
     at = f"layers.{index}."
     has_experts = f"{at}mlp.gate.weight" in weights
 
     def take(*names: str) -> torch.Tensor:
-        return torch.cat([weights[at + name].to(device) for name in names])
+        return weights.rows(*(at + name for name in names)).to(device)
 
     qkv = take(*(f"self_attn.{n}_proj.weight" for n in "qkv")).to(torch.bfloat16)
     has_bias = f"{at}self_attn.q_proj.bias" in weights  # Qwen2 has, Llama has not
@@ -102,7 +122,7 @@ def rounded_layer(shape: Shape, dense: Dense, layer: Layer) -> Dense:
 
 def build_model(
     shape: Shape,
-    weights: StateDict,
+    weights: Weights,
     bits: int,
     device: torch.device | str,
     positions: int,
@@ -112,6 +132,7 @@ def build_model(
 ) -> tuple[Model, list[Dense]]:
     """Return the packed model, and its dense layers for the prefill: without matrices if it needs none."""
     layers, kept = [], []
+    factors = weights.rows("rope_freqs.weight") if "rope_freqs.weight" in weights else None
     for index in range(shape.layers):  # one after the other: in 4 bits the dense weights are made anew
         dense = dense_layer(weights, index, device)
         experts = pack_experts(shape, weights, index, bits, device) if shape.experts else None
@@ -121,15 +142,16 @@ def build_model(
             kept.append(dense._replace(qkv=none, out=none, gate_up=none, down=none))
         else:
             kept.append(rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense)
-    embedding = weights["embed_tokens.weight"].to(device).to(torch.bfloat16).contiguous()
-    head = weights.get("lm_head.weight", embedding).to(device).to(torch.bfloat16)
+    embedding = weights.rows("embed_tokens.weight").to(device).to(torch.bfloat16).contiguous()
+    has_head = "lm_head.weight" in weights
+    head = weights.rows("lm_head.weight").to(device).to(torch.bfloat16) if has_head else embedding
     model = Model(
         shape=shape,
         layers=layers,
-        final_gain=weights["norm.weight"].to(device).float(),
+        final_gain=weights.rows("norm.weight").to(device).float(),
         head=pack(head, max(bits, 8)),
         embedding=embedding,
-        rotation=rotation_table(shape, positions, device, yarn_factor, weights.get("rope_freqs.weight")),
+        rotation=rotation_table(shape, positions, device, yarn_factor, factors),
         dense_head=head,
     )
     return model, kept

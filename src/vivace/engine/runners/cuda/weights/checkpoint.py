@@ -1,31 +1,30 @@
-"""Read weights from files: a GGUF, dequantised here, or a Hugging Face folder (`safetensors_folder`).
+"""What a model's files hold: a GGUF, or a Hugging Face folder (`safetensors_folder`).
 
-Owns reading a GGUF. Returns matrices under Hugging Face's names without the prefix `model.`. Does not own
-their layout on the GPU (`layout`, `build`).
+Owns what a GGUF says of itself: its shape, and its weights under Hugging Face's names without `model.` in
+front. Does not own their way to the GPU (`stream`) nor their layout there (`layout`, `build`).
 """
 
-import functools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights.blocks import Kind, kind_of
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile, Tensor
+from vivace.engine.runners.cuda.weights.pieces import Checkpoint, Piece, read_piece
 from vivace.engine.runners.cuda.weights.safetensors_folder import (
     ARCHITECTURES,
-    describe_folder,
-    read_safetensors,
+    open_folder,
 )
 from vivace.errors import StartError
+from vivace.models import folder
 from vivace.models.folder import ELSEWHERE
 
-READERS = 4  # threads: each holds one matrix in fp32
+READERS = 4  # threads
 _GGUF_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q_norm": "self_attn.q_norm",
@@ -45,119 +44,83 @@ _GGUF_EXPERTS = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_do
 _GGUF_TOP = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
 
 
-def read_checkpoint(path: Path) -> tuple[Shape, StateDict]:
-    shape, weights = read_safetensors(path) if path.is_dir() else read_gguf(path)
-    _check_shape(path, shape)
-    return shape, weights
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Return where all weights are. Raise `StartError` if the GPU engine cannot run the model."""
+    found = open_folder(path) if path.is_dir() else _open_gguf(path)
+    _check_shape(path, found.shape)
+    return found
 
 
 def describe(path: Path) -> Shape:
     """Return the shape from the header alone. Raise `StartError` if the GPU engine cannot run the file."""
+    return open_checkpoint(path).shape
+
+
+def read_checkpoint(path: Path) -> tuple[Shape, StateDict]:
+    """Read all weights to the host, but for a GGUF's experts: those are read when they are asked for."""
+    shape, pieces, computed = open_checkpoint(path)
+    wanted = {name: each for name, each in pieces.items() if path.is_dir() or ".experts." not in name}
+    with ThreadPoolExecutor(READERS) as threads:
+        read = dict(zip(wanted, threads.map(read_piece, wanted.values()), strict=True))
+    return shape, _FileWeights(read | computed, pieces)
+
+
+class _FileWeights(StateDict):
+    """Weights whose experts are read when they are asked for, and not kept: they are most of a model."""
+
+    def __init__(self, whole: dict[str, torch.Tensor], pieces: dict[str, Piece]) -> None:
+        super().__init__(whole)
+        self._pieces = pieces
+
+    def __missing__(self, name: str) -> torch.Tensor:
+        return read_piece(self._pieces[name])
+
+
+def identity_of(path: Path) -> str:
+    """Return a string that changes with the model's weights. Saved KV belongs to it."""
     if path.is_dir():
-        shape = describe_folder(path)
-    else:
-        file = GgufFile(path)
-        _check_architecture(path, _architecture(file))
-        _check_kinds(file)
-        shape = _gguf_shape(file)
-        file.close()
-    _check_shape(path, shape)
-    return shape
+        return folder.identity(path)
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
-def read_gguf(path: Path) -> tuple[Shape, StateDict]:
-    gguf = _gguf_package()
+def _open_gguf(path: Path) -> Checkpoint:
     file = GgufFile(path)
     architecture = _architecture(file)
     _check_architecture(path, architecture)
-    _check_kinds(file)
-
-    def row_bytes(tensor: Tensor) -> int:
-        block, block_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(tensor.kind)]
-        return int(tensor.shape[-1] // block * block_bytes)
-
-    def read(tensor: Tensor) -> tuple[str, torch.Tensor]:
-        kind, bytes_ = gguf.GGMLQuantizationType(tensor.kind), row_bytes(tensor)
-        raw = np.frombuffer(file.data(tensor, math.prod(tensor.shape[:-1]) * bytes_), np.uint8)
-        values = gguf.dequantize(raw.reshape(*tensor.shape[:-1], bytes_), kind)
-        rows = torch.from_numpy(np.array(values)).to(torch.bfloat16 if values.ndim > 1 else torch.float32)
-        if architecture == "llama" and tensor.name.split(".")[-2] in ("attn_q", "attn_k"):
-            rows = _split_rotary_pairs(rows)
-        return hugging_face_name(tensor.name), rows
-
-    experts = {
-        name: functools.partial(read, part)
-        for tensor in file.tensors
-        if len(tensor.shape) == 3
-        for name, part in _expert_parts(tensor, row_bytes(tensor))
-    }
-    with ThreadPoolExecutor(READERS) as threads:
-        whole = threads.map(read, (tensor for tensor in file.tensors if len(tensor.shape) < 3))
-        return _gguf_shape(file), _GgufWeights(whole, experts)
+    pieces: dict[str, Piece] = {}
+    for tensor in file.tensors:
+        kind, begin = _kind(file, tensor), file.begin_of(tensor)
+        dtype = torch.bfloat16 if len(tensor.shape) > 1 else torch.float32
+        if len(tensor.shape) == 3:
+            whole = Piece(path, begin, tensor.shape, kind, dtype)
+            pieces |= _expert_pieces(tensor.name, whole)
+            continue
+        pairs = architecture == "llama" and tensor.name.split(".")[-2] in ("attn_q", "attn_k")
+        pieces[hugging_face_name(tensor.name)] = Piece(path, begin, tensor.shape, kind, dtype, pairs)
+    shape = _gguf_shape(file)
+    file.close()
+    return Checkpoint(shape, pieces, StateDict())
 
 
-class _GgufWeights(StateDict):
-    """Weights whose experts are read when they are asked for, and not kept: they are most of a model."""
-
-    def __init__(
-        self,
-        whole: Iterable[tuple[str, torch.Tensor]],
-        experts: Mapping[str, Callable[[], tuple[str, torch.Tensor]]],
-    ) -> None:
-        super().__init__(whole)
-        self._experts = experts
-
-    def __missing__(self, name: str) -> torch.Tensor:
-        return self._experts[name]()[1]
-
-
-def _expert_parts(tensor: Tensor, row_bytes: int) -> Iterator[tuple[str, Tensor]]:
+def _expert_pieces(tensor: str, whole: Piece) -> Iterator[tuple[str, Piece]]:
     """Yield each expert's part of a tensor, under the name that it has in a folder."""
-    _, layer, kind, _ = tensor.name.split(".")
-    experts, rows, columns = tensor.shape
+    _, layer, kind, _ = tensor.split(".")
+    experts, *size = whole.shape
     for expert in range(experts):
         name = f"layers.{layer}.mlp.experts.{expert}.{_GGUF_EXPERTS[kind]}.weight"
-        offset = tensor.offset + expert * rows * row_bytes
-        yield name, Tensor(tensor.name, (rows, columns), tensor.kind, offset)
+        offset = whole.offset + expert * (whole.size // experts)
+        yield name, whole._replace(offset=offset, shape=tuple(size))
 
 
-def _split_rotary_pairs(rows: torch.Tensor) -> torch.Tensor:
-    """Move rotary pairs 64 apart: Llama's GGUF has them side by side."""
-    pairs = rows.reshape(-1, HEAD_DIM // 2, 2, rows.shape[-1])
-    return pairs.transpose(1, 2).reshape(rows.shape).contiguous()
-
-
-def _check_kinds(file: GgufFile) -> None:
-    """Refuse numbers that gguf cannot turn back, before anything large is read."""
-    gguf = _gguf_package()
-    for number in {tensor.kind for tensor in file.tensors}:
-        try:
-            kind = gguf.GGMLQuantizationType(number)
-            _, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-            gguf.dequantize(np.zeros((1, block_bytes), np.uint8), kind)
-        except (ValueError, KeyError, NotImplementedError) as error:
-            raise StartError(
-                f"{file.path.name} has weights of the kind {_kind_name(gguf, number)}, "
-                "which the GPU engine cannot read.",
-                "Take another quantisation of the model, or run it with the CPU engine.",
-            ) from error
-
-
-def _kind_name(gguf: Any, number: int) -> str:
+def _kind(file: GgufFile, tensor: Tensor) -> Kind:
     try:
-        return str(gguf.GGMLQuantizationType(number).name)
-    except ValueError:
-        return f"number {number}"
-
-
-def _gguf_package() -> Any:
-    try:
-        import gguf  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError as error:
+        return kind_of(tensor.kind)
+    except ValueError as error:
         raise StartError(
-            "Reading GGUF needs the gguf package.", "Add it with `vivace extras add cuda`."
+            f"{file.path.name} has weights of the kind {error}, which the GPU engine cannot read.",
+            "Take another quantisation of the model, or run it with the CPU engine.",
         ) from error
-    return gguf
 
 
 def hugging_face_name(name: str) -> str:

@@ -1,7 +1,7 @@
 """The header of a GGUF file, read in a tenth of a second: its fields, and where each tensor lies.
 
-The gguf package's own reader takes ten seconds for a vocabulary of 152k tokens; only its dequantisation is
-used here, by `checkpoint`. Owns the file's layout. Does not know what fields and tensors mean.
+The gguf package's own reader takes ten seconds for a vocabulary of 152k tokens. Owns the file's layout. Does
+not know what fields and tensors mean.
 """
 
 import mmap
@@ -45,12 +45,9 @@ class GgufFile:
     def close(self) -> None:
         self._bytes.close()
 
-    def data(self, tensor: Tensor, size: int) -> memoryview:
-        """Return the tensor's `size` bytes as they are in the file."""
-        begin = self._data + tensor.offset
-        if begin + size > len(self._bytes):
-            raise StartError(f"{self.path.name} ends before its weights do.", "Pull it again.")
-        return memoryview(self._bytes)[begin : begin + size]
+    def begin_of(self, tensor: Tensor) -> int:
+        """Return where the tensor's bytes begin in the file."""
+        return self._data + tensor.offset
 
     def _read_header(self) -> list[Tensor]:
         magic, version, tensors, fields = self._numbers("4sIQQ")

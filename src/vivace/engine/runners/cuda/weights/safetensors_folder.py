@@ -1,8 +1,8 @@
 """A Hugging Face folder as a model for the GPU: its shape from config.json, its weights from safetensors.
 
 Owns what config.json may say, and that the tensors are those of that shape: all of it is checked by the
-headers, before anything large is read or reserved. The files are read where they lie, without a second copy
-in the cache: they are what the cache would hold. Which files belong to the folder is `models.folder`'s.
+headers, before anything large is read or reserved. Does not read weights (`stream`). Which files belong to
+the folder is `models.folder`'s.
 """
 
 import math
@@ -16,12 +16,15 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights.blocks import KINDS
+from vivace.engine.runners.cuda.weights.pieces import Checkpoint, Piece
 from vivace.errors import StartError
 from vivace.models.folder import ELSEWHERE, WHOLE, read_json, shown, weight_files
 
 ARCHITECTURES = ("qwen2", "llama", "qwen3", "qwen3_moe")
 QK_NORM = ("qwen3", "qwen3_moe")  # those that normalise each head of q and k
-NUMBERS = ("BF16", "F16", "F32")
+_KINDS = {kind.name: kind for kind in KINDS.values() if kind.plain}
+NUMBERS = tuple(_KINDS)
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 Layers = Annotated[int, msgspec.Meta(ge=1, le=1024)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
@@ -107,19 +110,25 @@ def describe_folder(folder: Path) -> Shape:
     return shape
 
 
-def read_safetensors(folder: Path) -> tuple[Shape, StateDict]:
-    from safetensors.torch import load_file  # type: ignore[import-not-found,unused-ignore]
-
-    shape, weights = describe_folder(folder), StateDict()
+def open_folder(folder: Path) -> Checkpoint:
+    """Return where all weights are in the folder's files."""
+    shape, pieces, computed = describe_folder(folder), dict[str, Piece](), StateDict()
     for file in weight_files(folder):
-        with _readable(file):
-            weights.update({name.removeprefix("model."): data for name, data in load_file(str(file)).items()})
+        with _readable(file), file.open("rb") as opened:
+            header_bytes = int.from_bytes(opened.read(8), "little")
+            header = msgspec.json.decode(opened.read(header_bytes), type=dict[str, Any])
+        header.pop("__metadata__", None)
+        for name, told in header.items():
+            kind, size = _KINDS[told["dtype"]], tuple(told["shape"])
+            assert kind.plain is not None
+            begin = 8 + header_bytes + told["data_offsets"][0]
+            pieces[name.removeprefix("model.")] = Piece(file, begin, size, kind, kind.plain)
     config = read_json(folder, "config.json", Config)
     if config.tie_word_embeddings:
-        weights.pop("lm_head.weight", None)  # some keep a copy that nobody uses
+        pieces.pop("lm_head.weight", None)  # some keep a copy that nobody uses
     if (factors := rope_factors(config.rope, config.theta)) is not None:
-        weights["rope_freqs.weight"] = factors
-    return shape, weights
+        computed["rope_freqs.weight"] = factors
+    return Checkpoint(shape, pieces, computed)
 
 
 def rope_factors(rope: Rope, theta: float) -> torch.Tensor | None:

@@ -1,0 +1,316 @@
+"""How long a large model takes from page cache to the GPU, and which part of the way takes it.
+
+    gpu_loading.py                                  8 GB of Qwen3-Coder-30B-A3B in Q4_K_M, packed in 4 bits
+    gpu_loading.py --gb 20 --bits 4,8               the whole model, twice
+    gpu_loading.py --kind Q8_0 --shape qwen2.5-coder-14b
+    gpu_loading.py --folder                         bf16 in safetensors in place of a GGUF
+    gpu_loading.py --device cpu --gb 1              without a GPU: reading and unpacking on the host
+
+Writes a file of random blocks with as many layers of the true shape as `--gb` holds, each the same bytes, and
+then measures, seconds and GB/s of the file each time:
+
+read      the threads of a load read everything, and nothing else happens, with 1 thread and with all
+copy      the same with the copies to the device
+unpack    and with blocks becoming bf16
+load      all of it: the packed model is built, with 1 thread and with all; not on a CPU, which takes minutes
+
+Needs torch (for a folder, safetensors); no gguf. Nothing new is begun after `--limit-s`. The file is removed.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
+from vivace.engine.runners.cuda.weights.blocks import KINDS, Kind
+from vivace.engine.runners.cuda.weights.build import build_model, reading_order
+from vivace.engine.runners.cuda.weights.checkpoint import open_checkpoint
+from vivace.engine.runners.cuda.weights.pieces import Checkpoint
+from vivace.engine.runners.cuda.weights.stream import READERS, WeightStream
+
+MUST_S = 10.0  # for 20 GB
+NUMBERS = {kind.name: number for number, kind in KINDS.items()}
+MIXES = {
+    "Q4_K_M": ("Q4_K", "Q6_K"),
+    "Q8_0": ("Q8_0", "Q8_0"),
+    "MXFP4": ("MXFP4", "Q8_0"),
+    "F16": ("F16", "F16"),
+}
+HALVES = {"Q4_K": (0, 2), "Q6_K": (208,), "Q8_0": (0,)}  # bytes of a block that are an fp16 number
+ALIGNMENT = 32
+
+
+def tensors_of(shape: Shape, kinds: tuple[str, str]) -> Iterator[tuple[str, tuple[int, ...], str]]:
+    """Yield name, size and kind of a GGUF's tensors; half of the values and downs have the second kind."""
+    hidden, width = shape.hidden, shape.attention_width
+    yield "token_embd.weight", (shape.vocab, hidden), kinds[0]
+    for index in range(shape.layers):
+        at, large = f"blk.{index}.", kinds[index % 2]
+        yield f"{at}attn_norm.weight", (hidden,), "F32"
+        yield f"{at}attn_q.weight", (width, hidden), kinds[0]
+        yield f"{at}attn_k.weight", (shape.kv_heads * HEAD_DIM, hidden), kinds[0]
+        yield f"{at}attn_v.weight", (shape.kv_heads * HEAD_DIM, hidden), large
+        for name, count in (("q", width), ("k", shape.kv_heads * HEAD_DIM), ("v", shape.kv_heads * HEAD_DIM)):
+            if shape.qkv_bias:
+                yield f"{at}attn_{name}.bias", (count,), "F32"
+        for name in "qk" if shape.qk_norm else "":
+            yield f"{at}attn_{name}_norm.weight", (HEAD_DIM,), "F32"
+        yield f"{at}attn_output.weight", (hidden, width), kinds[0]
+        yield f"{at}ffn_norm.weight", (hidden,), "F32"
+        if shape.experts:
+            yield f"{at}ffn_gate_inp.weight", (shape.experts, hidden), "F32"
+        many, ffn = ((shape.experts,), shape.expert_ffn) if shape.experts else ((), shape.ffn)
+        end = "_exps" if shape.experts else ""
+        yield f"{at}ffn_gate{end}.weight", (*many, ffn, hidden), kinds[0]
+        yield f"{at}ffn_up{end}.weight", (*many, ffn, hidden), kinds[0]
+        yield f"{at}ffn_down{end}.weight", (*many, hidden, ffn), large
+    yield "output_norm.weight", (hidden,), "F32"
+    yield "output.weight", (shape.vocab, hidden), kinds[1]
+
+
+def random_bytes(kind: Kind, count: int) -> bytes:
+    """Return that many bytes of blocks whose numbers are finite: a few of them again and again."""
+    some = torch.randint(0, 256, (16_384, kind.block_bytes), dtype=torch.uint8)
+    if kind.plain is not None:
+        some = (torch.randn(1 << 20) * 0.02).to(kind.plain).view(torch.uint8)
+    for at in HALVES.get(kind.name, ()):
+        scales = (torch.rand(len(some)) * 0.02).half()
+        some[:, at : at + 2] = scales[:, None].view(torch.uint8)
+    if kind.name == "MXFP4":
+        some[:, 0] = 120
+    flat = some.flatten().numpy().tobytes()
+    return (flat * (count // len(flat) + 1))[:count]
+
+
+def gguf_fields(shape: Shape, architecture: str) -> dict[str, int | float | str]:
+    own: dict[str, int | float] = {
+        "block_count": shape.layers, "embedding_length": shape.hidden, "feed_forward_length": shape.ffn,
+        "attention.head_count": shape.heads, "attention.head_count_kv": shape.kv_heads,
+        "attention.key_length": HEAD_DIM, "context_length": shape.trained_tokens,
+        "rope.freq_base": shape.rope_theta, "attention.layer_norm_rms_epsilon": shape.norm_epsilon,
+        "expert_count": shape.experts, "expert_used_count": shape.experts_per_token,
+        "expert_feed_forward_length": shape.expert_ffn,
+    }  # fmt: skip
+    return {"general.architecture": architecture} | {f"{architecture}.{k}": v for k, v in own.items()}
+
+
+def write_gguf(path: Path, shape: Shape, kinds: tuple[str, str]) -> None:
+    """Write a GGUF of that shape with random blocks."""
+    tensors = list(tensors_of(shape, kinds))
+    architecture = "qwen3moe" if shape.experts else "qwen3" if shape.qk_norm else "qwen2"
+    fields = gguf_fields(shape, architecture)
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(fields))
+    for name, value in fields.items():
+        head += _text(name)
+        if isinstance(value, str):
+            head += struct.pack("<I", 8) + _text(value)
+        else:
+            head += struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<II", 4, value)
+    offset, sizes = 0, []
+    for name, size, kind in tensors:
+        head += _text(name) + struct.pack(f"<I{len(size)}Q", len(size), *size[::-1])
+        head += struct.pack("<IQ", NUMBERS[kind], offset)
+        count = KINDS[NUMBERS[kind]].bytes_of(int(torch.Size(size).numel()))
+        sizes.append((kind, count))
+        offset += count + -count % ALIGNMENT
+    with path.open("wb") as file:
+        file.write(head + bytes(-len(head) % ALIGNMENT))
+        _write_all(file, sizes)
+
+
+def _write_all(file: BinaryIO, sizes: list[tuple[str, int]]) -> None:
+    made: dict[tuple[str, int], bytes] = {}
+    for kind, count in sizes:
+        if (kind, count) not in made:
+            made[kind, count] = random_bytes(KINDS[NUMBERS[kind]], count) + bytes(-count % ALIGNMENT)
+        file.write(made[kind, count])
+
+
+def _text(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def write_folder(folder: Path, shape: Shape) -> None:
+    """Write a folder of that shape with random bf16 numbers: a file for every four layers."""
+    from vivace.engine.runners.cuda.weights.safetensors_folder import _wanted_sizes
+
+    names = {f"model.{n}" if n != "lm_head.weight" else n: size for n, size in _wanted_sizes(shape).items()}
+    parts: dict[int, dict[str, tuple[int, ...]]] = {}
+    for name, size in names.items():
+        words = name.split(".")
+        parts.setdefault(int(words[2]) // 4 if words[1] == "layers" else 1000, {})[name] = size
+    where: dict[str, str] = {}
+    for number, (_, part) in enumerate(sorted(parts.items()), 1):
+        file = f"model-{number:05}-of-{len(parts):05}.safetensors"
+        where |= dict.fromkeys(part, file)
+        header, at, sizes = dict[str, Any](), 0, list[tuple[str, int]]()
+        for name, size in part.items():
+            count = 2 * int(torch.Size(size).numel())
+            header[name] = {"dtype": "BF16", "shape": size, "data_offsets": [at, at + count]}
+            at += count
+            sizes.append(("BF16", count))
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % ALIGNMENT)
+        with (folder / file).open("wb") as opened:
+            opened.write(struct.pack("<Q", len(text)) + text)
+            _write_all(opened, sizes)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    family = "qwen3_moe" if shape.experts else "qwen3" if shape.qk_norm else "qwen2"
+    config = {
+        "model_type": family, "num_hidden_layers": shape.layers, "hidden_size": shape.hidden,
+        "intermediate_size": shape.ffn, "num_attention_heads": shape.heads, "head_dim": HEAD_DIM,
+        "num_key_value_heads": shape.kv_heads, "max_position_embeddings": shape.trained_tokens,
+        "vocab_size": shape.vocab, "rope_theta": shape.rope_theta, "rms_norm_eps": shape.norm_epsilon,
+        "tie_word_embeddings": shape.tied_head, "num_experts": shape.experts,
+        "num_experts_per_tok": shape.experts_per_token, "moe_intermediate_size": shape.expert_ffn,
+        "norm_topk_prob": True,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def cut_to(shape: Shape, gb: float, size_of: Callable[[Shape], int]) -> Shape:
+    """Return the shape with as many layers as that many gigabytes hold, and not more than it has."""
+    one, two = (size_of(replace(shape, layers=count)) for count in (1, 2))
+    layers = 1 + int((gb * 1e9 - one) / (two - one))
+    return replace(shape, layers=max(1, min(layers, shape.layers)))
+
+
+def read_only(checkpoint: Checkpoint, readers: int) -> None:
+    """Read everything to the host and use nothing: what disks and page cache give."""
+    with WeightStream(checkpoint, list(reading_order(checkpoint.shape)), "cpu", readers=readers) as stream:
+        _drain(stream)
+
+
+def copy_only(checkpoint: Checkpoint, device: str, readers: int) -> None:
+    with WeightStream(checkpoint, list(reading_order(checkpoint.shape)), device, readers=readers) as stream:
+        _drain(stream)
+
+
+def _drain(stream: WeightStream) -> None:
+    with contextlib.suppress(AssertionError):  # behind the last batch
+        while True:
+            stream._advance()
+
+
+def unpack_only(checkpoint: Checkpoint, device: str, readers: int) -> None:
+    order = [name for name in reading_order(checkpoint.shape) if name in checkpoint.pieces]
+    with WeightStream(checkpoint, order, device, readers=readers) as stream:
+        runs: list[list[str]] = []
+        for name in order:
+            if runs and checkpoint.pieces[runs[-1][-1]].is_continued_by(checkpoint.pieces[name]):
+                runs[-1].append(name)
+            else:
+                runs.append([name])
+        for run in runs:
+            stream.rows(*run)
+
+
+def load(checkpoint: Checkpoint, device: str, readers: int, bits: int) -> None:
+    order = list(reading_order(checkpoint.shape))
+    with WeightStream(checkpoint, order, device, readers=readers) as stream:
+        build_model(checkpoint.shape, stream, bits, device, 4096, keeps_dense=bool(checkpoint.shape.experts))
+
+
+def measure(what: str, work: Callable[[], None], size: int, until: float) -> dict[str, Any] | None:
+    """Print and return how long it took."""
+    if time.monotonic() > until:
+        return None
+    is_cuda = torch.cuda.is_available()
+    begun = time.perf_counter()
+    work()
+    if is_cuda:
+        torch.cuda.synchronize()
+    spent = time.perf_counter() - begun
+    peak = torch.cuda.max_memory_allocated() >> 20 if is_cuda else 0
+    if is_cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    rate = size / 1e9 / spent
+    print(f"{what:28} {spent:7.2f} s {rate:7.2f} GB/s   peak {peak} MiB on the device", flush=True)
+    return {"what": what, "seconds": round(spent, 3), "gb_per_s": round(rate, 2), "peak_mib": peak}
+
+
+def make(options: argparse.Namespace, scratch: Path) -> Path:
+    shape = KNOWN_SHAPES[options.shape]
+    begun = time.perf_counter()
+    if options.folder:
+        shape = cut_to(shape, options.gb, lambda one: 2 * one.parameters)
+        path = scratch / "model"
+        path.mkdir()
+        write_folder(path, shape)
+    else:
+        kinds = MIXES[options.kind]
+
+        def size_of(one: Shape) -> int:
+            sizes = (
+                (KINDS[NUMBERS[kind]], torch.Size(size).numel()) for _, size, kind in tensors_of(one, kinds)
+            )
+            return sum(kind.bytes_of(count) for kind, count in sizes)
+
+        shape = cut_to(replace(shape, tied_head=False), options.gb, size_of)
+        path = scratch / "model.gguf"
+        write_gguf(path, shape, kinds)
+    print(
+        f"{options.shape}, {shape.layers} layers, written in {time.perf_counter() - begun:.1f} s", flush=True
+    )
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--gb", type=float, default=8.0)
+    parser.add_argument("--shape", choices=KNOWN_SHAPES, default="qwen3-coder-30b-a3b")
+    parser.add_argument("--kind", choices=MIXES, default="Q4_K_M")
+    parser.add_argument("--folder", action="store_true", help="bf16 in safetensors")
+    parser.add_argument("--bits", default="4")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--scratch", type=Path, default=Path("/dev/shm"), help="where the file is written")
+    parser.add_argument("--limit-s", type=float, default=200.0)
+    parser.add_argument("--json", type=Path, help="where the figures go, too")
+    options = parser.parse_args()
+    until = time.monotonic() + options.limit_s
+    scratch = Path(tempfile.mkdtemp(prefix="vivace-loading-", dir=options.scratch))
+    try:
+        path = make(options, scratch)
+        checkpoint = open_checkpoint(path)
+        size = sum(piece.size for piece in checkpoint.pieces.values())
+        print(f"{size / 1e9:.1f} GB, {os.cpu_count()} cores; must: 20 GB in {MUST_S:.0f} s", flush=True)
+        device, found = options.device, []
+        for readers in (1, READERS):
+            one = f"{readers} thread{'s' if readers > 1 else ''}"
+            found.append(measure(f"read, {one}", lambda n=readers: read_only(checkpoint, n), size, until))  # type: ignore[misc]
+        found.append(measure("copy", lambda: copy_only(checkpoint, device, READERS), size, until))
+        found.append(measure("unpack", lambda: unpack_only(checkpoint, device, READERS), size, until))
+        for bits in map(int, options.bits.split(",")) if device != "cpu" else ():
+            for readers in (READERS, 1):
+                what = f"load, {bits} bits, {readers} thread{'s' if readers > 1 else ''}"
+                work = lambda b=bits, n=readers: load(checkpoint, device, n, b)  # noqa: E731
+                found.append(measure(what, work, size, until))
+        if options.json:
+            told = {
+                "gb": size / 1e9,
+                "shape": options.shape,
+                "device": device,
+                "found": [f for f in found if f],
+            }
+            options.json.write_text(json.dumps(told, indent=2))
+    finally:
+        shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()
