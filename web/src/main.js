@@ -26,13 +26,14 @@ function App() {
   const pane = useValue(() => state.pane);
   const hasFile = useValue(() => files.active !== "");
   const isTalk = view === "talks" || view === "files";
-  return html`<div class=${`app ${hasFile && isTalk ? "with-file" : ""}`} data-pane=${pane === "file" && !hasFile ? "talk" : pane}>
+  return html`<main class=${`app ${hasFile && isTalk ? "with-file" : ""}`} data-pane=${pane === "file" && !hasFile ? "talk" : pane}>
+    <h1 class="hidden">Vivace</h1>
     <${SideBar} view=${view} />
     ${view === "tasks" ? html`<${TaskPage} />` : view === "numbers" ? html`<${NumbersPage} />` : html`<${Talk} />`}
     ${isTalk && hasFile && html`<${FilePane} />`}
     <${Dialogs} />
     <${Notices} />
-  </div>`;
+  </main>`;
 }
 
 function SideBar({ view }) {

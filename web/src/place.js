@@ -45,7 +45,7 @@ function openSocket(handlers) {
 }
 
 function setting(name) {
-  return document.querySelector(`meta[name="${name}"]`)?.content ?? "";
+  return document.querySelector(`meta[name="${name}"]`)?.getAttribute("content") ?? "";
 }
 
 /** Return what was kept under this name, or the default. A browser may refuse to keep anything. */

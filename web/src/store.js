@@ -28,7 +28,7 @@ function draw() {
 export function useValue(read) {
   const [, again] = useReducer((n) => n + 1, 0);
   const value = read();
-  const last = useRef();
+  const last = useRef(null);
   last.current = { read, value };
   useEffect(() => {
     const look = () => {

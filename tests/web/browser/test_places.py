@@ -88,7 +88,7 @@ def test_a_phone_comes_back_from_every_page(full: "Page") -> None:
         full.get_by_role("tab", name=page).click()
         if page == "Tasks":
             full.locator(".row-main").first.click()
-        full.get_by_role("main", name=page).wait_for()
+        full.get_by_role("region", name=page).wait_for()
         full.get_by_role("button", name="Show conversations and files").click()
         full.locator(".side").wait_for()
 

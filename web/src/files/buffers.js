@@ -103,7 +103,7 @@ export async function save(path = files.active) {
     if (buffer.draft === text) buffer.draft = null;
     offer(buffer);
   } catch (error) {
-    if (error.code === "changed") await look(path, { isAsked: true });
+    if (error.code === "changed") await look(path);
     else notify(error.message, { hint: error.hint, isError: true });
   }
   changed();

@@ -92,7 +92,7 @@ export class FileEditor {
     const told = EditorView.updateListener.of(({ docChanged, state, transactions }) => {
       if (docChanged && !transactions.some((each) => each.annotation(Transaction.remote))) this.typed(this.#shown.path, state.doc.toString());
     });
-    const label = EditorView.contentAttributes.of({ "aria-label": `Text of ${path}` });
+    const label = EditorView.contentAttributes.of({ "aria-label": `Text of ${path}`, tabindex: "0" });
     const keys = keymap.of([{ key: "Mod-s", run: save, preventDefault: true }, indentWithTab]);
     return EditorState.create({ doc: text, extensions: [keys, basicSetup, ...common, told, label, this.#canWrite.of([]), ...languageIn(path)] });
   }
@@ -154,7 +154,7 @@ export class ReviewEditor {
   #newState(path, original, text, hasControls) {
     const mergeControls = hasControls ? (type) => this.#button(type) : false;
     const merge = unifiedMergeView({ original, mergeControls, gutter: true, highlightChanges: true, syntaxHighlightDeletions: hasControls, diffConfig: { scanLimit: 500, timeout: 10 } });
-    const label = EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${path}` });
+    const label = EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${path}`, tabindex: "0" });
     const locked = [EditorState.readOnly.of(true), EditorView.editable.of(false)];
     return EditorState.create({ doc: text, extensions: [...forReading, ...common, ...locked, label, merge, ...languageIn(path)] });
   }

@@ -18,11 +18,11 @@ export function FilePane() {
   useValue(() => files.version);
   const buffer = activeBuffer();
   if (!buffer) return null;
-  return html`<aside class="files" aria-label="Files">
+  return html`<section class="files" aria-label="Files">
     <${Tabs} />
     <${Notice} buffer=${buffer} />
     <${Editors} />
-  </aside>`;
+  </section>`;
 }
 
 function Tabs() {
@@ -67,8 +67,8 @@ function Notice({ buffer }) {
 
 /** Two hosts, one above the other: the user's text stays as it is below what is proposed. */
 function Editors() {
-  const own = useRef();
-  const review = useRef();
+  const own = useRef(null);
+  const review = useRef(null);
   const [isReviewing, setReviewing] = useState(false);
   useEffect(() => {
     let editors = null;
@@ -129,7 +129,7 @@ export function reviewOf(buffer) {
   const live = state.talk.live.get(buffer.absolute);
   if (!live) return null;
   if (!liveTexts.has(live)) liveTexts.set(live, new LiveText(currentText(buffer), live.first_line, live.last_line));
-  return { path: buffer.path, unit: live.unit, newText: live.text, live: liveTexts.get(live) };
+  return { path: buffer.path, question: null, ranges: [], unit: live.unit, newText: live.text, live: liveTexts.get(live) };
 }
 
 /** Show a file that is being written, where there is room for it. The focus stays where it is. */

@@ -4,11 +4,11 @@ import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 
 export function Dialog({ label, close, className = "", children }) {
-  const element = useRef();
+  const element = useRef(null);
   useEffect(() => {
-    const before = document.activeElement;
+    const before = /** @type {HTMLElement | null} */ (document.activeElement);
     element.current.showModal();
-    return () => before?.focus?.();
+    return () => before?.focus();
   }, []);
   const clicked = (event) => event.target === element.current && close();
   return html`<dialog ref=${element} class=${className} aria-label=${label} onClose=${close} onClick=${clicked} onKeyDown=${(event) => event.stopPropagation()}>

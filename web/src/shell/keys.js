@@ -46,7 +46,7 @@ function handlerFor(event) {
   }
   if (altKey) {
     const digit = /^Digit([1-4])$/.exec(code);
-    if (digit) return () => change({ view: VIEWS[digit[1] - 1] });
+    if (digit) return () => change({ view: VIEWS[Number(digit[1]) - 1] });
     return code === "KeyN" ? () => openTalk("").then(focusPrompt) : null;
   }
   if (key === "Escape") return state.talk.isRunning ? stop : null;

@@ -24,7 +24,7 @@ export function NumbersPage() {
     return () => clearInterval(timer);
   }, [isConnected]);
   const measured = (field) => samples.filter((sample) => sample[field] > 0).map((sample) => [sample.at_s, sample[field]]);
-  return html`<main class="page" aria-label="Numbers">
+  return html`<section class="page" aria-label="Numbers">
     <${PageBar} />
     <header class="page-head"><h1>The last hour</h1></header>
     <div class="plots">
@@ -34,7 +34,7 @@ export function NumbersPage() {
     </div>
     <header class="page-head"><h1>Results</h1><p class="dim">of <code>vivace bench --json</code> and <code>vivace eval --json</code></p></header>
     ${results.length ? results.map((result) => html`<${Result} key=${`${result.name} ${result.at_s}`} result=${result} />`) : html`<p class="dim">None were kept yet.</p>`}
-  </main>`;
+  </section>`;
 }
 
 function Result({ result }) {

@@ -63,8 +63,8 @@ function choose(task) {
 export function TaskPage() {
   useValue(() => `${tasks.version} ${tasks.chosen}`);
   const row = tasks.rows.find((each) => each.task === tasks.chosen) ?? tasks.rows[0];
-  if (!row) return html`<main class="page" aria-label="Tasks"><${PageBar} /><p class="dim">Nothing works in the background.</p></main>`;
-  return html`<main class="page" aria-label="Tasks"><${PageBar} /><${Task} key=${row.task} row=${row} /></main>`;
+  if (!row) return html`<section class="page" aria-label="Tasks"><${PageBar} /><p class="dim">Nothing works in the background.</p></section>`;
+  return html`<section class="page" aria-label="Tasks"><${PageBar} /><${Task} key=${row.task} row=${row} /></section>`;
 }
 
 function Task({ row }) {

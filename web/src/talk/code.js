@@ -15,8 +15,8 @@ const GROUP_CHUNKS = 8; // app.css knows how high 128 lines are
 
 export function Code({ code, language = "", partial = "", isOpen = false }) {
   const highlighter = useHighlighter(language);
-  const host = useRef();
-  const view = useRef();
+  const host = useRef(null);
+  const view = useRef(null);
   useLayoutEffect(() => {
     view.current ??= new CodeView(host.current);
     view.current.show(code, partial, highlighter);

@@ -13,7 +13,7 @@ export function Composer() {
   const draft = useValue(() => state.draft);
   const isRunning = useValue(() => state.talk.isRunning);
   const isConnected = useValue(() => state.connection === "connected");
-  const field = useRef();
+  const field = useRef(null);
   const [found, setFound] = useState(null); // {paths, from, chosen}
   const isSending = useRef(false);
 

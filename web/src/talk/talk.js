@@ -13,11 +13,11 @@ import { Turn } from "./turn.js";
 import { WindowedList } from "./windowed_list.js";
 
 export function Talk() {
-  return html`<main class="talk" aria-label="Conversation">
+  return html`<section class="talk" aria-label="Conversation">
     <${Head} />
     <${Turns} />
     <${Composer} />
-  </main>`;
+  </section>`;
 }
 
 function Turns() {
@@ -55,7 +55,7 @@ function Side({ side }) {
 function Empty() {
   const folder = useValue(() => state.welcome?.folder ?? "");
   return html`<div class="empty">
-    <h1>Vivace</h1>
+    <h2>Vivace</h2>
     <p>${shown(folder)}</p>
     <ul>
       <li>Ask about the code, or say what to change.</li>
@@ -93,7 +93,7 @@ function Head() {
 function Title({ talk }) {
   const [text, setText] = useState(null);
   const name = talk.title || talk.turns[0]?.text.slice(0, 80) || "New conversation";
-  if (text === null) return html`<h1 class="title"><button onClick=${() => setText(name)} title="Rename" disabled=${!talk.turns.length}><bdi>${shown(name)}</bdi></button></h1>`;
+  if (text === null) return html`<h2 class="title"><button onClick=${() => setText(name)} title="Rename" disabled=${!talk.turns.length}><bdi>${shown(name)}</bdi></button></h2>`;
   const save = () => {
     if (text.trim() && text !== name) renameTalk(talk.id, text.trim());
     setText(null);

@@ -10,7 +10,7 @@ const NEAR_END_PX = 40;
 
 /** `items` have a `key`; `row` draws one; `end` stands behind the last. `version` changes when any row may have. */
 export function WindowedList({ items, row, end, label, version, identity }) {
-  const scroller = useRef();
+  const scroller = useRef(null);
   const heights = useRef(new Map());
   const isAtEnd = useRef(true);
   const lastTop = useRef(0);
