@@ -17,11 +17,16 @@ COSTS = {1: 1.0, 16: 1.2, 64: 90.0}  # so that a chunk has CHUNK_TOKENS, and dra
 
 class Desk:
     def __init__(
-        self, runner: Runner, parked_cache: ParkedCache | None = None, costs: dict[int, float] = COSTS
+        self,
+        runner: Runner,
+        parked_cache: ParkedCache | None = None,
+        costs: dict[int, float] = COSTS,
+        row_costs: dict[int, float] | None = None,
     ) -> None:
         self.runner = runner
         self.sent: list[FromEngine] = []
-        self.engine = Engine(runner, self.receive, StepCosts(costs), parked_cache)
+        rows = StepCosts(row_costs) if row_costs else None
+        self.engine = Engine(runner, self.receive, StepCosts(costs), parked_cache, row_costs=rows)
 
     def receive(self, *frames: FromEngine) -> None:
         self.sent += frames

@@ -1,7 +1,7 @@
 """Turns that share a pass which samples a token of each: they say what each would say alone."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +10,8 @@ from tests.engine.desk import Desk
 from tests.engine.fixtures import PAYING
 from tests.engine.hashing import HashRunner, next_token
 from tests.engine.loop.test_decoding import DecodingRunner
-from vivace.engine.runners.base import DecodeRow, RowResult, Span, WhileRunning
-from vivace.engine.wire.frames import Close, Generate, Grammar, Interrupt, Open, Sampling, Tokens
+from vivace.engine.runners.base import DecodeRow, KVFull, RowResult, Span, WhileRunning
+from vivace.engine.wire.frames import Close, Finished, Generate, Grammar, Interrupt, Open, Sampling, Tokens
 
 
 class RowsRunner(DecodingRunner):
@@ -21,22 +21,36 @@ class RowsRunner(DecodingRunner):
         super().__init__()
         self.max_rows, self.max_logits_rows = max_rows, max(1, max_rows // 2)
         self.logits_given = 0
+        self.discarded = 0  # rows that were begun for nothing
         self.shared: list[list[int]] = []  # the sequences of each
+        self.drafted: list[list[int]] = []  # the tokens that each of them had drafted
         self._in_flight: dict[int, tuple[int, int]] = {}  # position and input of each sequence
 
     def decode_rows(
         self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
     ) -> list[RowResult]:
-        assert len({row.seq for row in rows}) == len(rows) <= self.max_rows
+        assert len({row.seq for row in rows}) == len(rows)
+        assert sum(1 + len(row.draft) for row in rows) <= self.max_rows
         assert sum(row.sampling is None for row in rows) <= self.max_logits_rows
         self.shared.append([row.seq for row in rows])
+        self.drafted.append([len(row.draft) for row in rows])
         while_running()
+        if any(row.draft for row in rows):
+            assert not steps_ahead
+            assert all(row.sampling for row in rows if row.draft)
+            self.discarded += sum(self._in_flight.get(row.seq) == (row.start, row.token) for row in rows)
+            self._in_flight.clear()
         known = [row for row in rows if self._in_flight.get(row.seq) == (row.start, row.token)] or rows
         found: list[RowResult] = []
         for row in rows:
             if row not in known:
                 found.append(None)
                 self._in_flight[row.seq] = (row.start, row.token)
+                continue
+            if row.draft:
+                assert row.sampling
+                span = Span(row.seq, row.start, [row.token, *row.draft])
+                found.append(self.decode(span, row.sampling, 0, lambda: None))
                 continue
             logits = self.forward([Span(row.seq, row.start, [row.token], want=1)])
             if row.sampling is None:
@@ -78,6 +92,22 @@ def work_for(name: str, chance: random.Random, tier: str = "realtime") -> Genera
     return work
 
 
+def edit_for(name: str, chance: random.Random, tier: str = "realtime") -> Generate:
+    """A turn with a prediction that is right, or goes wrong in places; it may stop anywhere in it."""
+    work = work_for(name, chance, tier)
+    if chance.random() < 0.8:
+        work.sampling, work.grammar = Sampling(), None
+    text = alone(work)
+    if text and chance.random() < 0.5:
+        work.stop_tokens = [chance.choice(text)] if chance.random() < 0.5 else []
+        work.stop = [chr(32 + chance.choice(text))] if chance.random() < 0.5 else []
+    work.prediction = list(text)
+    for _ in range(chance.randrange(3)):
+        at = chance.randrange(len(text) + 1)
+        work.prediction[at : at + chance.randrange(3)] = [chance.randrange(60)] * chance.randrange(3)
+    return work
+
+
 def lasting(name: str, tokens: int, **options: Any) -> Generate:
     """A turn that does not end before it has said so many tokens."""
     for first in range(60):
@@ -87,16 +117,19 @@ def lasting(name: str, tokens: int, **options: Any) -> Generate:
     raise AssertionError
 
 
+@pytest.mark.parametrize("make_work", [work_for, edit_for])
 @pytest.mark.parametrize("seed", range(12))
-def test_turns_that_come_and_go_say_what_they_say_alone(seed: int) -> None:
-    """Random arrivals, lengths and interrupts in both tiers: every text is that of the turn alone."""
+def test_turns_that_come_and_go_say_what_they_say_alone(
+    seed: int, make_work: Callable[[str, random.Random, str], Generate]
+) -> None:
+    """Random arrivals, lengths, predictions and interrupts in both tiers: each text is that alone."""
     chance = random.Random(seed)
-    runner = RowsRunner(max_rows=chance.choice([2, 3, 8]))
+    runner = RowsRunner(max_rows=chance.choice([2, 3, 8, 32]))
     desk, works, cut = Desk(runner, costs=PAYING), [], set()
     for number in range(14):
-        works.append(work_for(str(number), chance, chance.choice(["realtime", "background"])))
+        works.append(make_work(str(number), chance, chance.choice(["realtime", "background"])))
         desk.give(Open(str(number)), works[-1])
-        for _ in range(chance.randrange(12)):
+        for _ in range(chance.randrange(12 if make_work is work_for else 3)):
             desk.engine.step()
         if chance.random() < 0.2:
             desk.give(Interrupt(chance.choice(works).turn))
@@ -109,7 +142,10 @@ def test_turns_that_come_and_go_say_what_they_say_alone(seed: int) -> None:
         assert said == wanted, work.turn
     assert len(cut) < len(works)
     assert any(len(rows) > 1 for rows in runner.shared)
-    assert runner.logits_given
+    if make_work is work_for:
+        assert runner.logits_given
+    elif runner.max_rows > 3:
+        assert any(sum(drafted) for drafted in runner.drafted)
 
 
 def test_one_turn_never_shares() -> None:
@@ -173,19 +209,108 @@ def test_turns_of_a_pass_that_failed_go_on_alone() -> None:
     assert len(runner.shared) == 1
 
 
-def test_a_turn_with_a_good_prediction_verifies_it_alone() -> None:
-    """Its draft is worth more than a row; the other turns still share."""
-    runner = RowsRunner()
+def edit(name: str, tokens: int, **options: Any) -> Generate:
+    work = lasting(name, tokens, **options)
+    work.use_drafts, work.prediction = True, alone(work)
+    return work
+
+
+def test_a_turn_drafts_in_company() -> None:
+    """Its draft has rows of the pass that it shares with turns that have none."""
+    runner = RowsRunner(max_rows=16)
     desk = Desk(runner, costs=PAYING)
-    edit = lasting("e", 60)
-    edit.use_drafts = True
-    edit.prediction = alone(edit)
-    others = [lasting(name, 60) for name in "ab"]
-    desk.run(Open("e"), *(Open(work.session) for work in others), edit, *others)
-    assert [desk.tokens(work.turn) for work in others] == [alone(work) for work in others]
-    assert desk.tokens("e") == alone(edit)
+    works = [edit("e", 60), lasting("a", 60), lasting("b", 60)]
+    desk.run(*(Open(work.session) for work in works), *works)
+    assert [desk.tokens(work.turn) for work in works] == [alone(work) for work in works]
     assert desk.finished("e").waterfall.steps < 20
-    assert any(len(rows) == 2 for rows in runner.shared)
+    assert (
+        max(len(rows) for rows, drafted in zip(runner.shared, runner.drafted, strict=True) if any(drafted))
+        == 3
+    )
+
+
+def test_what_is_in_flight_is_used_before_a_draft() -> None:
+    """A turn that would draft joins others, whose next pass is begun: that one is not begun for nothing."""
+    runner = RowsRunner(max_rows=16)
+    desk = Desk(runner, costs=PAYING)
+    works = [lasting("a", 60), lasting("b", 60)]
+    desk.give(*(Open(work.session) for work in works), *works)
+    for _ in range(9):
+        desk.engine.step()
+    assert runner.shared
+    works.append(edit("e", 60))
+    desk.run(Open("e"), works[-1])
+    assert [desk.tokens(work.turn) for work in works] == [alone(work) for work in works]
+    assert desk.finished("e").waterfall.steps < 20
+    assert not runner.discarded
+
+
+def test_turns_that_edit_at_once_share_every_pass() -> None:
+    """All of them draft, alike, and nobody is alone in a pass."""
+    runner = RowsRunner(max_rows=16)
+    desk = Desk(runner, costs=PAYING)
+    works = [edit(name, 60) for name in "abcd"]
+    desk.run(*(Open(work.session) for work in works), *works)
+    assert [desk.tokens(work.turn) for work in works] == [alone(work) for work in works]
+    full = [drafted for drafted in runner.drafted if len(drafted) == 4 and sum(drafted) == 12]
+    assert [3, 3, 3, 3] in full
+    assert len(full) > 8
+
+
+def test_a_draft_does_not_cost_others_more_than_two_passes() -> None:
+    """Where rows are expensive a turn drafts no more than the others would pay."""
+    costs = {1: 1.0, 2: 1.0, 4: 1.2, 8: 2.7, 16: 2.8}
+    runner = RowsRunner(max_rows=16)
+    desk = Desk(runner, costs=costs)
+    works = [edit("e", 60), lasting("a", 60)]
+    desk.run(*(Open(work.session) for work in works), *works)
+    assert max(sum(drafted) for drafted in runner.drafted) == 2
+
+
+def test_drafts_that_pay_more_alone_are_verified_alone() -> None:
+    """A runner whose rows cost more than passes alone verifies them in turns."""
+    runner = RowsRunner(max_rows=16)
+    desk = Desk(runner, costs=PAYING, row_costs={2: 30.0, 4: 60.0, 8: 120.0, 16: 240.0})
+    works = [edit(name, 60) for name in "ab"]
+    desk.run(*(Open(work.session) for work in works), *works)
+    assert [desk.tokens(work.turn) for work in works] == [alone(work) for work in works]
+    assert not any(sum(drafted) for drafted in runner.drafted)
+    assert max(desk.finished(name).waterfall.steps for name in "ab") < 20
+
+
+def test_drafts_of_the_background_do_not_hold_up_a_realtime_turn() -> None:
+    """A pass that a realtime turn waits for costs at most 1.5 steps, drafts and all."""
+    runner = RowsRunner(max_rows=16)
+    desk = Desk(runner, costs={1: 1.0, 4: 1.2, 8: 2.0, 16: 2.1})
+    works = [edit("a", 60, tier="background"), edit("b", 60, tier="background"), lasting("r", 200)]
+    desk.give(*(Open(work.session) for work in works), *works)
+    while not any(isinstance(frame, Finished) and frame.turn == "r" for frame in desk.sent):
+        desk.engine.step()
+    shared = [2 + sum(drafted) for drafted in runner.drafted if len(drafted) == 2]
+    assert 2 < max(shared) <= 5
+
+
+class FullRows(RowsRunner):
+    """Has no room for any draft."""
+
+    def decode_rows(
+        self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
+    ) -> list[RowResult]:
+        if any(row.draft for row in rows):
+            self.drafted.append([len(row.draft) for row in rows])
+            raise KVFull
+        return super().decode_rows(rows, steps_ahead, while_running)
+
+
+def test_where_drafts_have_no_room_the_turns_go_on_without() -> None:
+    """The pass is tried again with all its turns, and now and then a draft is."""
+    runner = FullRows(max_rows=16)
+    desk = Desk(runner, costs=PAYING)
+    works = [edit(name, 60) for name in "abc"]
+    desk.run(*(Open(work.session) for work in works), *works)
+    assert [desk.tokens(work.turn) for work in works] == [alone(work) for work in works]
+    assert max(map(len, runner.shared)) == 3
+    assert 1 < sum(map(any, runner.drafted)) < 20
 
 
 def test_a_session_that_is_closed_in_the_middle_leaves_the_others() -> None:

@@ -189,3 +189,13 @@ def test_the_end_of_the_prediction_is_no_end_of_the_turn() -> None:
     """Output that goes on behind the whole prediction goes on without drafts and without harm."""
     played = Turn(UNIT).play([*UNIT, *range(5000, 5020)])
     assert sum(played.accepted) + len(played.accepted) == len(UNIT) + 20
+
+
+def test_an_offer_says_how_likely_each_token_is() -> None:
+    """For a pass that others share: the prediction's next tokens, each less likely than the one before."""
+    turn = Turn(UNIT)
+    turn.say(UNIT[:20])
+    tokens, chances = turn.drafter.offer(9)
+    assert tokens == UNIT[20:29]
+    assert len(chances) == 9
+    assert 1.0 > chances[0] > chances[-1] > 0.5

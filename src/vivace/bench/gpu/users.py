@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vivace.engine.loop.engine import Engine
+from vivace.engine.loop.warmup import row_costs
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
 from vivace.engine.speculation.costs import StepCosts
@@ -75,7 +76,7 @@ def measure_users(
             if isinstance(frame, Tokens):
                 said[frame.turn] += [now] * len(frame.tokens)
 
-    engine = Engine(runner, receive, StepCosts(runner.known_costs()))
+    engine = Engine(runner, receive, StepCosts(runner.known_costs()), row_costs=row_costs(runner))
     vocab = min(runner.info.vocab_size, 1000)
     for user, name in enumerate(said):
         prompt = [(user * 7919 + at * 31) % vocab for at in range(prompt_tokens)]

@@ -53,6 +53,7 @@ class Engine:
         costs: StepCosts,
         parked_cache: ParkedCache | None = None,
         best_chunk_tokens: int = 0,  # that prefill likes best, if that was measured
+        row_costs: StepCosts | None = None,  # of passes that several turns share, if that was measured
     ) -> None:
         self._runner = runner
         self._info = runner.info
@@ -63,7 +64,14 @@ class Engine:
         self._scheduler = Scheduler()
         self._compiler = Compiler(Grammars(runner))
         self._stepper = Stepper(
-            runner, self._sessions, self._scheduler, self._sender, costs, best_chunk_tokens, self._stats
+            runner,
+            self._sessions,
+            self._scheduler,
+            self._sender,
+            costs,
+            best_chunk_tokens,
+            self._stats,
+            row_costs,
         )
         self._started = self._worked_at = time.perf_counter()
         self._sessions.preload()

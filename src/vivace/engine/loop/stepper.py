@@ -15,7 +15,7 @@ from vivace.engine.faults import ENDING, failure, log_fault
 from vivace.engine.kv.session import Claim, Sessions
 from vivace.engine.loop.chunks import chunk_tokens, chunk_tokens_beside, contended_tokens
 from vivace.engine.loop.frame_sender import FrameSender
-from vivace.engine.loop.rows import RowDecoding
+from vivace.engine.loop.rows import RowDecoding, SharedPass
 from vivace.engine.loop.scheduler import Scheduler, is_overtaken
 from vivace.engine.runners.base import (
     BatchDecodingRunner,
@@ -63,10 +63,11 @@ class Stepper:
         costs: StepCosts,
         best_chunk_tokens: int,
         stats: Callable[[], StatsReply],
+        row_costs: StepCosts | None,
     ) -> None:
         self._decoder = runner if isinstance(runner, DecodingRunner) else None
         self._rows = (
-            RowDecoding(runner, sessions, scheduler, frame_sender, costs)
+            RowDecoding(runner, sessions, scheduler, frame_sender, costs, row_costs)
             if isinstance(runner, BatchDecodingRunner)
             else None
         )
@@ -92,8 +93,8 @@ class Stepper:
         order = self._without_loading(order)
         for place, lead in enumerate(order):
             try:
-                if self._rows and (turns := self._row_turns(lead, order[place + 1 :], self._rows)):
-                    self._decode_rows(turns, self._rows, begun)
+                if self._rows and (shared := self._shared_pass(lead, order[place + 1 :], self._rows)):
+                    self._decode_rows(shared, self._rows, begun)
                 elif self._decoder and (sampling := lead.device_sampling):
                     self._decode_on_device(lead, self._decoder, sampling, begun)
                 else:
@@ -164,26 +165,26 @@ class Stepper:
         turn.steps += 1
         self._apply(turn, len(span.tokens), said, spent_s, begun)
 
-    def _row_turns(self, lead: Turn, others: list[Turn], rows: RowDecoding) -> list[Turn]:
+    def _shared_pass(self, lead: Turn, others: list[Turn], rows: RowDecoding) -> SharedPass | None:
         if not others or self._needs_own_pass(lead):
-            return []
+            return None
         return rows.choose(lead, [turn for turn in others if not self._needs_own_pass(turn)])
 
-    def _decode_rows(self, turns: list[Turn], rows: RowDecoding, begun: float) -> None:
-        """Run one pass over the next token of each turn. Where there is no room for all, leave some out."""
+    def _decode_rows(self, shared: SharedPass, rows: RowDecoding, begun: float) -> None:
+        """Run one pass over the next tokens of each turn. Where there is no room for all, leave some out."""
         try:
-            outcomes, spent_s = rows.run(turns)
+            outcomes, spent_s = rows.run(shared)
         except (KVFull, OutOfMemory):
-            if len(turns) == 1:
+            if len(shared.turns) == 1:
                 raise
-            return self._decode_rows(turns[: len(turns) // 2], rows, begun)
+            return self._decode_rows(shared.smaller(), rows, begun)
         except ENDING:
             raise
         except BaseException as error:  # noqa: BLE001 - the boundary of a pass: whose fault it was is not known
-            return self._isolate([PassEntry(turn, []) for turn in turns], error)
-        for turn, said in outcomes:
+            return self._isolate([PassEntry(turn, []) for turn in shared.turns], error)
+        for turn, fed, said in outcomes:
             turn.steps += 1
-            self._apply(turn, 1, said, spent_s, begun)
+            self._apply(turn, fed, said, spent_s, begun)
         return None
 
     def _batch(self, lead: Turn, others: list[Turn]) -> list[PassEntry]:

@@ -5,8 +5,8 @@ Owns no state. Later passes refine the costs (`speculation/costs`).
 
 import time
 
-from vivace.engine.runners.base import Runner, Span
-from vivace.engine.speculation.costs import SIZES
+from vivace.engine.runners.base import BatchDecodingRunner, Runner, Span
+from vivace.engine.speculation.costs import SIZES, StepCosts
 
 ROUNDS = 2  # the quicker one counts: a busy machine makes passes slower, never faster
 ENOUGH_S = 1.5  # a slow model is measured once: somebody waits for it
@@ -30,3 +30,9 @@ def _pass(runner: Runner, tokens: int) -> float:
     spent = time.perf_counter() - begun
     runner.trim(0, 0)
     return spent * 1e3
+
+
+def row_costs(runner: Runner) -> StepCosts | None:
+    """Return what passes cost that several turns share, or None if there are none."""
+    known = runner.known_row_costs() if isinstance(runner, BatchDecodingRunner) else {}
+    return StepCosts(known) if known else None

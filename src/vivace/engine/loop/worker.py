@@ -22,7 +22,7 @@ from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.link import Link
 from vivace.engine.loop.loading import loading_heartbeat
 from vivace.engine.loop.opening import is_scripted, open_runner, with_one_gpu
-from vivace.engine.loop.warmup import measure_costs
+from vivace.engine.loop.warmup import measure_costs, row_costs
 from vivace.engine.runners.base import HostMemoryRunner, Runner
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.tuning.cpu import SPIN_COUNT
@@ -61,7 +61,12 @@ def run(link: Link, job: Job) -> None:
         opened = open_runner(job)
         runner = opened.runner
         engine = Engine(
-            runner, link.send, step_costs(job, runner), make_parked_cache(job, runner), job.chunk_tokens
+            runner,
+            link.send,
+            step_costs(job, runner),
+            make_parked_cache(job, runner),
+            job.chunk_tokens,
+            row_costs(runner),
         )
     gc.freeze()  # what is loaded now stays: no search for garbage in it while somebody waits for a token
     info = runner.info

@@ -18,7 +18,7 @@ MAX_DRAFT_TOKENS = SIZES[-1] - 1  # a pass also has the log's last token
 
 
 class Drafter:
-    """One a turn. In a loop: `propose`, a pass that verifies, `History.extend`, `observe`."""
+    """One a turn. In a loop: `propose` or `offer`, a pass that verifies, `History.extend`, `observe`."""
 
     def __init__(self, costs: StepCosts, history: History, prediction: Sequence[int] = ()) -> None:
         self._costs = costs
@@ -37,6 +37,17 @@ class Drafter:
             if saved_ms > most_saved_ms:
                 draft, most_saved_ms = candidate.tokens[:length], saved_ms
         return draft
+
+    def offer(self, limit: int) -> tuple[list[int], list[float]]:
+        """Return the draft that promises the most tokens, and how likely all up to each of them are right."""
+        self._candidates = self._find_candidates()
+        best: tuple[list[int], list[float]] = ([], [])
+        for source, match_length, tokens in self._candidates:
+            rates = self._acceptance.estimate(source, match_length, min(limit, len(tokens)))
+            chances = list(accumulate(rates, mul))
+            if sum(chances) > sum(best[1]):
+                best = (tokens[: len(chances)], chances)
+        return best
 
     def observe(self, tokens: Sequence[int]) -> None:
         """Learn from tokens added to the log: accepted drafts, and tokens that the model chose itself.

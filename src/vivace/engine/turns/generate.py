@@ -10,14 +10,14 @@ from concurrent.futures import Future
 from vivace.engine.kv.session import Session
 from vivace.engine.output.grammar import Constraint
 from vivace.engine.output.sampler import GREEDY_TEMPERATURE, Sampler
-from vivace.engine.runners.base import Logits, ModelInfo, SamplingSpec, Span
+from vivace.engine.runners.base import DecodeRow, Logits, ModelInfo, SamplingSpec, Span
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.speculation.drafter import Drafter
 from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import Generate, PositionLogprobs
 
 STEPS_AHEAD = 2  # steps that a runner may start before this one's token is known
-MIN_DRAFT_ACCEPTED = 4  # of the last draft: then the next one is worth a pass without other turns
+MIN_DRAFT_ACCEPTED = 4  # of the last draft, or all of it: then the next one is worth a try among other turns
 TOKENS_BETWEEN_DRAFTS = 16  # of a turn that shares passes: it tries its prediction again after so many
 MIN_PASSES_WITHOUT_DRAFT = 3  # after these, a runner may start one step ahead although a draft may follow
 
@@ -45,7 +45,8 @@ class GenerateTurn(Turn):
         self._drafter: Drafter | None = None
         self._draft: list[int] = []
         self._passes_without_draft = 0  # since the last draft
-        self._accepted = 0  # of the last draft
+        self._offered: list[int] | None = None  # what may be drafted in the next pass, if that was asked
+        self._was_right = False  # the last draft, as far as MIN_DRAFT_ACCEPTED
         self._tried_at = 0  # output tokens when a draft was last tried
         self._end_tokens = info.end_tokens | frozenset(work.stop_tokens)
         self._device_sampling = _device_sampling(
@@ -74,16 +75,33 @@ class GenerateTurn(Turn):
             self.grammar_s = self.compile_s = time.perf_counter() - self.received
 
     def spans(self, limit: int) -> list[Span]:
-        self._draft = []
+        self._draft, self._offered = [], None
         if chunk := self._next_chunk(limit):
             return [chunk]
         session = self.session
         tokens = session.log[session.kv :]
         is_speaking = self.output_tokens > 0  # the first token shall not wait for a draft
         if self._work.use_drafts and is_speaking and (room := self._draft_room(limit - len(tokens))) > 0:
-            self._draft, self._tried_at, self._accepted = self._propose(room), self.output_tokens, 0
+            self._draft, self._tried_at, self._was_right = self._propose(room), self.output_tokens, False
         self._passes_without_draft = 0 if self._draft else self._passes_without_draft + 1
         return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
+
+    def draft_chances(self, limit: int) -> list[float]:
+        begun = time.perf_counter()
+        chances: list[float] = []
+        self._offered = []
+        if (room := self._draft_room(limit)) > 0:
+            self._offered, chances = self._ready_drafter().offer(room)
+        self.draft_s += time.perf_counter() - begun
+        return chances
+
+    def row(self, drafted: int) -> DecodeRow:
+        self._draft = (self._offered or [])[:drafted]
+        if self._offered is not None:
+            self._offered, self._tried_at, self._was_right = None, self.output_tokens, False
+        self._passes_without_draft = 0 if self._draft else self._passes_without_draft + 1
+        session = self.session
+        return DecodeRow(session.seq, session.kv, session.log[-1], self.device_sampling, tuple(self._draft))
 
     @property
     def device_sampling(self) -> SamplingSpec | None:  # type: ignore[override]
@@ -106,11 +124,11 @@ class GenerateTurn(Turn):
 
     @property
     def is_drafting(self) -> bool:  # type: ignore[override]
-        """Return whether to verify a draft alone: its prediction holds, or was not tried for a while."""
+        """Return whether to draft among others: its prediction holds, or was not tried for a while."""
         if not self._work.use_drafts or not self._work.prediction:
             return False
         is_due = not self._tried_at or self.output_tokens - self._tried_at >= TOKENS_BETWEEN_DRAFTS
-        return is_due or self._accepted >= MIN_DRAFT_ACCEPTED
+        return is_due or self._was_right
 
     def _draft_room(self, limit: int) -> int:
         """Return how many tokens may be drafted: one fewer than may still come; the model adds one."""
@@ -119,16 +137,19 @@ class GenerateTurn(Turn):
 
     def _propose(self, room: int) -> list[int]:
         begun = time.perf_counter()
-        if self._drafter is None:
-            self._drafter = Drafter(self._costs, self.session.history(), self._work.prediction)
-            self._drafter.observe(self.session.log[-self.output_tokens :])
-        draft = self._drafter.propose(room)
+        draft = self._ready_drafter().propose(room)
         self.draft_s += time.perf_counter() - begun
         if self._constraint:
             begun = time.perf_counter()
             draft = self._constraint.forced()[:room] or self._constraint.keep(draft)
             self.grammar_s += time.perf_counter() - begun
         return draft
+
+    def _ready_drafter(self) -> Drafter:
+        if self._drafter is None:
+            self._drafter = Drafter(self._costs, self.session.history(), self._work.prediction)
+            self._drafter.observe(self.session.log[-self.output_tokens :])
+        return self._drafter
 
     def apply_logits(self, rows: Logits) -> str:
         if not len(rows):
@@ -177,7 +198,8 @@ class GenerateTurn(Turn):
 
     def _count_draft(self, drafter: Drafter, accepted: int) -> None:
         """Count how much of the last draft was right, and tell the drafter what came."""
-        self._accepted = accepted
+        if self._draft:
+            self._was_right = accepted >= min(MIN_DRAFT_ACCEPTED, len(self._draft))
         self.rejected = len(self._draft) - accepted
         self.draft_accepted += accepted
         self.draft_rejected += self.rejected

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from vivace.engine.kv.session import Claim, Session
-from vivace.engine.runners.base import Logits, SamplingSpec, Span
+from vivace.engine.runners.base import DecodeRow, Logits, SamplingSpec, Span
 from vivace.engine.wire.frames import Append, Generate, Score, Waterfall
 
 
@@ -24,7 +24,7 @@ class Turn:
     )
     is_at_next_token = False  # its next pass has one token, the last that it has said
     steps_ahead = 0  # that a runner may begin beyond its next pass
-    is_drafting = False  # its next pass should verify a draft, also where several turns could share one
+    is_drafting = False  # its next pass should verify a draft, also where several turns share one
 
     def __init__(self, work: Append | Generate | Score, session: Session) -> None:
         self.id = work.turn
@@ -44,6 +44,14 @@ class Turn:
 
     def spans(self, limit: int) -> list[Span]:
         """Return what the next pass must compute, at most `limit` tokens; empty if nothing is left."""
+        raise NotImplementedError
+
+    def draft_chances(self, limit: int) -> list[float]:  # noqa: ARG002
+        """Find a draft for a shared pass. Return how likely all up to each of its tokens are right."""
+        return []
+
+    def row(self, drafted: int) -> DecodeRow:
+        """Return the next token's row of a shared pass, with the first `drafted` tokens of the draft."""
         raise NotImplementedError
 
     def apply_logits(self, rows: Logits) -> str:
