@@ -1,9 +1,10 @@
-"""Dense families on a GPU, random weights of the true shape: how fast, the same as transformers, which cuts.
+"""Dense families on a GPU, random weights of the true shape: the same as transformers, and which cuts.
 
-    gpu_dense.py speed same variants                all of it, each stage in a process of its own
-    gpu_dense.py --shape qwen3-8b speed             another shape than Qwen2.5-Coder 7B
+    gpu_dense.py same variants                      all of it, each stage in a process of its own
+    gpu_dense.py --shape qwen3-8b kernels           another shape than Qwen2.5-Coder 7B
 
-speed     passes of 1, 8, 16 and 32 tokens at 1k, in 4 and 8 bits
+How fast they are is `vivace bench gpu --shape`'s.
+
 same      two layers of the true shape: tokens of passes of 1, 8 and 16 to the bit; logits and greedy tokens
           against transformers in bf16; also Qwen3's, whose heads have norms
 kernels   where the time of a pass goes
@@ -29,7 +30,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.bench.gpu.passes import CONTEXT, PassBench, Step, compile_all, measure_shape
+from vivace.bench.gpu.passes import CONTEXT, PassBench, Step, compile_all
+from vivace.bench.gpu.peer import random_transformers
+from vivace.bench.gpu.shapes import RandomWords
 from vivace.engine.runners.base import Span
 from vivace.engine.runners.cuda.decode import plan as plan_module
 from vivace.engine.runners.cuda.decode.plan import SHARED_BYTES, Plan, fitting_passes
@@ -38,7 +41,6 @@ from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
 from vivace.engine.runners.cuda.runner import CudaRunner
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights
 
-MUST = {4: 560, 8: 380}  # tok/s of one user with the 7B
 LAYERS = 2  # of what is compared
 PROMPT, SAID = 300, 48
 # Other cuts of passes: (bits, tokens), changes of the tuning.
@@ -75,18 +77,6 @@ def attempt(what: str, work: Callable[[], str], until: float) -> None:
             sys.exit(f"{what}: {str(error).splitlines()[0]}")
         found = f"FAILED {type(error).__name__}: {str(error)[:300]}"
     print(f"{what:44} {found}   [{time.monotonic() - begun:.1f} s]", flush=True)
-
-
-def speed(shape: Shape, until: float) -> None:
-    def one(bits: int) -> str:
-        lines = [f"must {MUST[bits]} tok/s with one token (7B)"]
-        for tokens, found in measure_shape(shape, bits).items():
-            lines.append(f"    {tokens:>2} tokens {found['us']:7.0f} µs {found['tokens_per_s']:7.0f} tok/s")
-        torch.cuda.empty_cache()
-        return "\n".join(lines)
-
-    for bits in (4, 8):
-        attempt(f"speed: {bits} bits", lambda bits=bits: one(bits), until)  # type: ignore[misc]
 
 
 def measure_cut(bench: PassBench, plan: Plan, image: bytes) -> float:
@@ -160,30 +150,9 @@ def kernels(shape: Shape, until: float) -> None:
         attempt(f"kernels: {bits} bits, {tokens} tokens", lambda b=bits, t=tokens: one(b, t), until)  # type: ignore[misc]
 
 
-class Letters:
-    end_tokens = frozenset({3})
-
-    def token_bytes(self, token: int) -> bytes:
-        return bytes([token % 256])
-
-
 def _transformers(shape: Shape, weights: dict[str, torch.Tensor], tokens: list[int]) -> torch.Tensor:
     """Return transformers' logits in bf16 behind each token."""
-    import transformers  # type: ignore[import-not-found,unused-ignore]
-
-    family = "Qwen3" if shape.qk_norm else "Qwen2"
-    told: dict[str, Any] = {
-        "num_hidden_layers": shape.layers, "hidden_size": shape.hidden, "intermediate_size": shape.ffn,
-        "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": 128,
-        "vocab_size": shape.vocab, "rms_norm_eps": shape.norm_epsilon,
-        "max_position_embeddings": shape.trained_tokens, "tie_word_embeddings": shape.tied_head,
-        "rope_parameters": {"rope_type": "default", "rope_theta": shape.rope_theta},
-    }  # fmt: skip
-    config = getattr(transformers, f"{family}Config")(**told)
-    with torch.device("meta"):
-        model = getattr(transformers, f"{family}ForCausalLM")(config)
-    model = model.to_empty(device="cuda").to(torch.bfloat16).eval()
-    model.model.rotary_emb = type(model.model.rotary_emb)(config).to("cuda")  # what is no parameter
+    model = random_transformers(shape)
     head = weights.get("lm_head.weight", weights["embed_tokens.weight"])
     named = {f"model.{name}": rows for name, rows in weights.items() if name != "lm_head.weight"}
     model.load_state_dict(named | {"lm_head.weight": head})
@@ -202,7 +171,7 @@ def compare(whole: Shape, bits: int) -> str:
     )
     model, dense = build_model(shape, weights, bits, "cuda", 1024)
     runner = CudaRunner(
-        "random", model, dense, Letters(), bits=bits, context_tokens=4096, blocks=132,
+        "random", model, dense, RandomWords(), bits=bits, context_tokens=4096, blocks=132,
         make_launcher=modules.load,
     )  # fmt: skip
     text = torch.randint(0, shape.vocab, (PROMPT,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -242,7 +211,7 @@ def same(shape: Shape, until: float) -> None:
             torch.cuda.empty_cache()
 
 
-STAGES = {"speed": speed, "same": same, "kernels": kernels, "slices": slices, "variants": variants}
+STAGES = {"same": same, "kernels": kernels, "slices": slices, "variants": variants}
 
 
 def main() -> None:

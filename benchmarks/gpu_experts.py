@@ -33,18 +33,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.bench.gpu.passes import PAGES, Step
+from vivace.bench.gpu.passes import PAGES, Step, random_dense, random_model
 from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
 from vivace.engine.runners.cuda.decode.graphs import capture
-from vivace.engine.runners.cuda.decode.launches import Layer, Model, expert_launches
+from vivace.engine.runners.cuda.decode.launches import Layer, expert_launches
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model import mixture, reference
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
 from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
-from vivace.engine.runners.cuda.weights.build import Dense
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, untile
 
 MUST, AIM = 800, 1300  # tok/s of one user, 4 bits, 1k
@@ -67,47 +66,6 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-def random_matrix(rows: int, columns: int, bits: int) -> Matrix:
-    """Return random packed weights of about the size that keeps a product as large as what goes in."""
-    if bits == 4:
-        tiles = torch.randint(0, 256, (rows * columns * 9 // 16,), dtype=torch.uint8, device="cuda")
-        return Matrix(tiles, torch.full((rows,), columns**-0.5 / 15_000, device="cuda"))
-    tiles = torch.randint(-127, 128, (rows * columns,), dtype=torch.int8, device="cuda")
-    return Matrix(tiles, torch.full((rows,), columns**-0.5 / 73, device="cuda"))
-
-
-def random_layer(shape: Shape, bits: int) -> Layer:
-    def around_one(columns: int) -> torch.Tensor:
-        return 1 + 0.2 * torch.randn(columns, device="cuda")
-
-    fields: dict[str, Any] = {
-        "attention_gain": around_one(shape.hidden),
-        "qkv": random_matrix(shape.qkv_rows, shape.hidden, bits),
-        "bias": torch.zeros(shape.qkv_rows, device="cuda"),
-        "out": random_matrix(shape.hidden, shape.heads * 128, bits),
-        "ffn_gain": around_one(shape.hidden),
-        "gate_up": random_matrix(2 * shape.experts * shape.expert_ffn, shape.hidden, bits),
-        "down": random_matrix(shape.experts * shape.hidden, shape.expert_ffn, bits),
-        "router": (torch.randn(shape.experts, shape.hidden, device="cuda") * 0.02).to(torch.bfloat16),
-    }
-    for name in set(Layer._fields) - set(fields):  # gains of heads, where a family has them
-        fields[name] = around_one(shape.qkv_rows)
-    return Layer(**fields)
-
-
-def random_model(shape: Shape, bits: int) -> Model:
-    embedding = torch.randn(shape.vocab, shape.hidden, device="cuda").to(torch.bfloat16)
-    return Model(
-        shape,
-        [random_layer(shape, bits) for _ in range(shape.layers)],
-        torch.ones(shape.hidden, device="cuda"),
-        random_matrix(-(-shape.vocab // 8) * 8, shape.hidden, 8),
-        embedding,
-        launches.rotation_table(shape, PAGES * 64, "cuda"),
-        embedding,
-    )
-
-
 class Bench:
     def __init__(self, shape: Shape, bits: int, stages: list[str]) -> None:
         begun = time.monotonic()
@@ -120,7 +78,7 @@ class Bench:
         plans += [self.variant(change) for change in VARIANTS] if "variants" in stages else []
         threads, target = ThreadPoolExecutor(16), architecture()
         self._images = {plan: threads.submit(compile_source, source(plan), target) for plan in plans}
-        self.model = random_model(shape, bits)
+        self.model = random_model(shape, bits, PAGES * 64)
         self.kv = make_pool(shape, PAGES, 16, "cuda")
         self.kv.normal_()
         self.make = share_experts(self.load)
@@ -236,28 +194,10 @@ def alone(bench: Bench) -> str:
     return found
 
 
-def random_dense(shape: Shape, layer: Layer) -> Dense:
-    """Return what a prefill multiplies by: as random as the packed weights, and others."""
-
-    def rows(count: int, columns: int) -> torch.Tensor:
-        made: torch.Tensor = (torch.randn(count, columns, device="cuda") * columns**-0.5).to(torch.bfloat16)
-        return made
-
-    nothing = torch.empty(0, shape.hidden, dtype=torch.bfloat16, device="cuda")
-    fields: dict[str, Any] = {
-        "qkv": rows(shape.qkv_rows, shape.hidden),
-        "out": rows(shape.hidden, shape.heads * 128),
-        "dense_bias": layer.bias.to(torch.bfloat16),
-        "gate_up": nothing,
-        "down": nothing,
-    }
-    return Dense(**{name: fields[name] if name in fields else getattr(layer, name) for name in Dense._fields})
-
-
 def prefill(bench: Bench) -> str:
     """Read prompts of several lengths. Times are those of a second reading, graphs captured."""
     pages = torch.arange(PAGES, dtype=torch.int32, device="cuda")
-    dense = [random_dense(bench.shape, layer) for layer in bench.model.layers]
+    dense = [random_dense(bench.shape, layer, has_matrices=True) for layer in bench.model.layers]
     reader = ExpertPrefill(bench.model, dense, bench.kv, pages, bench.load(bench.plan(1)))
     found = f"{torch.cuda.memory_allocated() >> 20} MiB"
     for size in (64, 256, 1024, 4096):

@@ -75,12 +75,85 @@ class Turn:
         return (self.arrived_s[-1] - self.arrived_s[0]) * 1e3 / max(1, len(self.tokens) - 1)
 
 
-class EngineProcess:
-    def __init__(self, job: Job) -> None:
-        self._link, theirs = socket.socketpair()
-        self._unpacker = server_unpacker()
+class EngineClient:
+    """Asks an engine for turns and notes what comes of them. `send` and `_receive` are its children's."""
+
+    def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
         self._numbers = itertools.count(1)
+        self._ready: Ready | None = None
+
+    def send(self, *frames: Frame) -> None:
+        raise NotImplementedError
+
+    def _receive(self, timeout_s: float, *, is_silence_fine: bool = False) -> None:
+        """Wait until something comes, and note it."""
+        raise NotImplementedError
+
+    @contextmanager
+    def session(self, *, tenant: str = "") -> Iterator[str]:
+        """Open a new session. Sessions of the same `tenant` may share prefixes."""
+        name = f"s{next(self._numbers)}"
+        self.send(Open(name, tenant=tenant))
+        yield name
+        self.send(Close(name))
+
+    def begin(self, work: Append | Generate) -> Turn:
+        """Send one piece of work as a turn of its own."""
+        work.turn = f"t{next(self._numbers)}"
+        turn = self._turns[work.turn] = Turn(work.turn, time.perf_counter())
+        self.send(work)
+        return turn
+
+    def run(self, work: Append | Generate) -> Turn:
+        """Send one piece of work and wait for its end."""
+        return self.finish(self.begin(work))
+
+    def finish(self, turn: Turn) -> Turn:
+        while not turn.is_over:
+            self._receive(SILENCE_S)
+        return turn
+
+    def wait_for_tokens(self, turn: Turn, count: int) -> Turn:
+        """Wait until `count` tokens are here, or the turn is over."""
+        while len(turn.tokens) < count and not turn.is_over:
+            self._receive(SILENCE_S)
+        return turn
+
+    def watch(self, seconds: float) -> None:
+        """Read frames for this long."""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            self._receive(left, is_silence_fine=True)
+
+    def interrupt(self, turn: Turn) -> float:
+        """End a running turn. Return the milliseconds until its end was here."""
+        sent = time.perf_counter()
+        self.send(Interrupt(turn.name))
+        self.finish(turn)
+        return (turn.ended_s - sent) * 1e3
+
+    def _handle_frame(self, frame: FromEngine, now: float) -> None:
+        match frame:
+            case Ready():
+                self._ready = frame
+            case Tokens():
+                turn = self._turns[frame.turn]
+                turn.tokens += frame.tokens
+                turn.arrived_s += [now] * len(frame.tokens)
+                turn.logprobs += frame.logprobs
+            case Finished():
+                turn = self._turns.pop(frame.turn)
+                turn.reason, turn.waterfall, turn.ended_s = frame.reason, frame.waterfall, now
+            case Failed():
+                raise ServerGone(f"The engine refused to measure: {frame.message}", "See `vivace doctor`.")
+
+
+class EngineProcess(EngineClient):
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._link, theirs = socket.socketpair()
+        self._unpacker = server_unpacker()
         self._child = Child(
             "vivace.engine.loop.worker",
             str(theirs.fileno()),
@@ -90,7 +163,6 @@ class EngineProcess:
             stdout=subprocess.DEVNULL,
         )
         theirs.close()
-        self._ready: Ready | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -128,51 +200,8 @@ class EngineProcess:
         self._link.close()
         self._child.end(timeout_s=EXIT_S)
 
-    @contextmanager
-    def session(self, *, tenant: str = "") -> Iterator[str]:
-        """Open a new session. Sessions of the same `tenant` may share prefixes."""
-        name = f"s{next(self._numbers)}"
-        self.send(Open(name, tenant=tenant))
-        yield name
-        self.send(Close(name))
-
     def send(self, *frames: Frame) -> None:
         self._link.sendall(b"".join(map(pack, frames)))
-
-    def begin(self, work: Append | Generate) -> Turn:
-        """Send one piece of work as a turn of its own."""
-        work.turn = f"t{next(self._numbers)}"
-        turn = self._turns[work.turn] = Turn(work.turn, time.perf_counter())
-        self.send(work)
-        return turn
-
-    def run(self, work: Append | Generate) -> Turn:
-        """Send one piece of work and wait for its end."""
-        return self.finish(self.begin(work))
-
-    def finish(self, turn: Turn) -> Turn:
-        while not turn.is_over:
-            self._receive(SILENCE_S)
-        return turn
-
-    def wait_for_tokens(self, turn: Turn, count: int) -> Turn:
-        """Wait until `count` tokens are here, or the turn is over."""
-        while len(turn.tokens) < count and not turn.is_over:
-            self._receive(SILENCE_S)
-        return turn
-
-    def watch(self, seconds: float) -> None:
-        """Read frames for this long."""
-        end = time.perf_counter() + seconds
-        while (left := end - time.perf_counter()) > 0:
-            self._receive(left, is_silence_fine=True)
-
-    def interrupt(self, turn: Turn) -> float:
-        """End a running turn. Return the milliseconds until its end was here."""
-        sent = time.perf_counter()
-        self.send(Interrupt(turn.name))
-        self.finish(turn)
-        return (turn.ended_s - sent) * 1e3
 
     def _receive(self, timeout_s: float, *, is_silence_fine: bool = False) -> None:
         if not select.select([self._link], [], [], timeout_s)[0]:
@@ -188,18 +217,3 @@ class EngineProcess:
             raise self._child.why_it_ended("The engine process")
         for frame in self._unpacker.feed(data):
             self._handle_frame(frame, now)
-
-    def _handle_frame(self, frame: FromEngine, now: float) -> None:
-        match frame:
-            case Ready():
-                self._ready = frame
-            case Tokens():
-                turn = self._turns[frame.turn]
-                turn.tokens += frame.tokens
-                turn.arrived_s += [now] * len(frame.tokens)
-                turn.logprobs += frame.logprobs
-            case Finished():
-                turn = self._turns.pop(frame.turn)
-                turn.reason, turn.waterfall, turn.ended_s = frame.reason, frame.waterfall, now
-            case Failed():
-                raise ServerGone(f"The engine refused to measure: {frame.message}", "See `vivace doctor`.")

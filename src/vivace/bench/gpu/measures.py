@@ -6,10 +6,10 @@ Owns what is sent and the times on this side of the socket. Does not start the e
 import time
 from typing import Any
 
-from vivace.bench.engine.engine_process import EngineProcess, Turn
+from vivace.bench.engine.engine_process import EngineClient, Turn
 from vivace.bench.figures import median, ratio
 from vivace.bench.gpu.material import Edit, Material
-from vivace.engine.wire.frames import Append, Generate, Interrupt, Rewind
+from vivace.engine.wire.frames import Append, Generate, Interrupt, Rewind, Sampling
 
 CONTEXTS = (1024, 4096, 16384)
 NEW_TOKENS = (1024, 4096, 8192)
@@ -27,9 +27,17 @@ class GpuBench:
     """An engine and what to ask it. Every session has a tenant of its own: no prefix is shared."""
 
     def __init__(
-        self, engine: EngineProcess, material: Material, *, decoded: int = DECODED, rounds: int = ROUNDS
+        self,
+        engine: EngineClient,
+        material: Material,
+        *,
+        decoded: int = DECODED,
+        rounds: int = ROUNDS,
+        edit_sampling: Sampling | None = None,
+        edit_tokens: int = EDIT_TOKENS,
     ) -> None:
         self.engine, self.material, self.decoded, self.rounds = engine, material, decoded, rounds
+        self.edit_sampling, self.edit_tokens = edit_sampling or Sampling(), edit_tokens
         self._tenants = 0
 
     def session(self) -> Any:
@@ -143,7 +151,8 @@ def _edit(bench: GpuBench, session: str, edit: Edit, *, use_drafts: bool) -> Tur
             session,
             "",
             edit.prompt[-1:],
-            max_tokens=EDIT_TOKENS,
+            max_tokens=bench.edit_tokens,
+            sampling=bench.edit_sampling,
             stop=edit.stop,
             prediction=edit.prediction if use_drafts else [],
             use_drafts=use_drafts,

@@ -12,12 +12,14 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode import launches
+from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
 from vivace.engine.runners.cuda.decode.graphs import Launcher, capture
 from vivace.engine.runners.cuda.decode.launches import Layer, Model
 from vivace.engine.runners.cuda.decode.plan import Plan, down_columns, fitting_passes, tile_bytes
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
 from vivace.engine.runners.cuda.kv.pool import make_pool
-from vivace.engine.runners.cuda.model.shape import Shape
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights.build import Dense
 from vivace.engine.runners.cuda.weights.layout import TILE_ROWS, Matrix
 
 PAGES = 272  # 17,408 tokens
@@ -48,6 +50,12 @@ def random_model(shape: Shape, bits: int, positions: int, device: torch.device |
     def ones(count: int) -> torch.Tensor:
         return torch.ones(count, device=device)
 
+    def router() -> torch.Tensor:
+        scores: torch.Tensor = torch.randn(shape.experts, shape.hidden, device=device) * 0.02
+        return scores.to(torch.bfloat16)
+
+    width, columns = shape.expert_ffn or shape.ffn, shape.expert_ffn or down_columns(shape)
+
     def layer() -> Layer:
         return Layer(
             attention_gain=ones(shape.hidden),
@@ -56,8 +64,9 @@ def random_model(shape: Shape, bits: int, positions: int, device: torch.device |
             head_gain=ones(shape.qkv_rows),
             out=random_matrix(shape.hidden, shape.attention_width, bits, device),
             ffn_gain=ones(shape.hidden),
-            gate_up=random_matrix(2 * shape.ffn, shape.hidden, bits, device),
-            down=random_matrix(shape.hidden, down_columns(shape), bits, device),
+            gate_up=random_matrix(2 * max(1, shape.experts) * width, shape.hidden, bits, device),
+            down=random_matrix(max(1, shape.experts) * shape.hidden, columns, bits, device),
+            router=router() if shape.experts else None,
         )
 
     embedding = torch.randn(shape.vocab, shape.hidden, device=device, dtype=torch.bfloat16)
@@ -69,6 +78,29 @@ def random_model(shape: Shape, bits: int, positions: int, device: torch.device |
         embedding=embedding,
         rotation=launches.rotation_table(shape, positions, device),
         dense_head=embedding,
+    )
+
+
+def random_dense(shape: Shape, layer: Layer, *, has_matrices: bool) -> Dense:
+    """Return what a prefill multiplies by: as random as the packed weights, and others."""
+    device = layer.bias.device
+
+    def rows(count: int, columns: int) -> torch.Tensor:
+        made: torch.Tensor = torch.randn(count, columns, device=device, dtype=torch.bfloat16) * columns**-0.5
+        return made
+
+    nothing = torch.empty(0, shape.hidden, dtype=torch.bfloat16, device=device)
+    has_inner = has_matrices and not shape.experts
+    return Dense(
+        attention_gain=layer.attention_gain,
+        qkv=rows(shape.qkv_rows, shape.hidden) if has_matrices else nothing,
+        bias=layer.bias,
+        head_gain=torch.ones(2, HEAD_DIM, device=device),
+        out=rows(shape.hidden, shape.attention_width) if has_matrices else nothing,
+        ffn_gain=layer.ffn_gain,
+        gate_up=rows(2 * shape.ffn, shape.hidden) if has_inner else nothing,
+        down=rows(shape.hidden, shape.ffn) if has_inner else nothing,
+        dense_bias=layer.bias.to(torch.bfloat16),
     )
 
 
@@ -135,22 +167,16 @@ def measure_shape(shape: Shape, bits: int) -> dict[str, Any]:
     """Measure a step of one token and the passes that verify drafts, each behind 1,024 tokens."""
     bench = PassBench(shape, bits)
     plans = [bench.plan(size) for size in fitting_passes(shape, bits) if size in TOKENS]
+    every = [*plans, expert_plan(bench.plan(2))] if shape.experts else plans
+    images = dict(zip(every, compile_all(every), strict=True))
+
+    def load(plan: Plan) -> Launcher:
+        return Module(plan, image=images[plan])
+
+    make = share_experts(load) if shape.experts else load
     found: dict[str, Any] = {}
-    for plan, image in zip(plans, compile_all(plans), strict=True):
-        step = Step(bench, plan, Module(plan, image=image), CONTEXT)
+    for plan in plans:
+        step = Step(bench, plan, make(plan), CONTEXT)
         us = min(step.microseconds() for _ in range(ROUNDS))
         found[str(plan.tokens)] = {"us": us, "tokens_per_s": plan.tokens * 1e6 / us}
     return found
-
-
-def shape_table(report: dict[str, Any]) -> str:
-    """Return a line for each pass."""
-    lines = [f"{report['shape']}, random weights, behind {CONTEXT:,} tokens"]
-    for bits, passes in report.items():
-        if bits == "shape":
-            continue
-        for tokens, found in passes.items():
-            lines.append(
-                f"{bits:>6} {tokens:>3} tokens {found['us']:8.0f} µs {found['tokens_per_s']:7.0f} tok/s"
-            )
-    return "\n".join(lines)

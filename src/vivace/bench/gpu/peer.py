@@ -1,32 +1,33 @@
-"""Others on the same GPU with the same weights: transformers, compiled; llama.cpp where it is built for CUDA.
+"""Others on the same GPU: vLLM, transformers (compiled), llama.cpp where it is built for CUDA.
 
-    python -m vivace.bench.gpu.peer NAME '{"checkpoint": …}'
+    python -m vivace.bench.gpu.peer NAME <<< '{"checkpoint": …, "tokens": […]}'
 
-Each in a process of its own, one after the other, nothing of ours loaded beside it. Owns how each is asked
-for its best; a peer that is not installed, or fails, is a line in the report and not the end of it.
+With the same weights, or with random ones of the same shape (`"shape": NAME` in place of a checkpoint;
+llama.cpp has no file then). Each in a process of its own, one after the other, nothing of ours loaded beside
+it. Owns how each is asked for its best; a peer that is not installed, or fails, is a line in the report and
+not the end of it.
 """
 
 import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vivace.bench.gpu.material import Material
 from vivace.child_python import module_command
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
 
 CONTEXT, DECODED, ROUNDS = 1024, 128, 3
 TIMEOUT_S = 240.0
 
 
-def measure_peers(checkpoint: Path, material: Material) -> dict[str, Any]:
-    asked = {
-        "checkpoint": str(checkpoint),
-        "tokens": material.code[:CONTEXT],
-    }
+def measure_peers(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what each peer reaches behind the first 1,024 of `tokens`, or why it could not be measured."""
+    asked = asked | {"tokens": asked["tokens"][:CONTEXT]}
     return {name: _ask(name, asked) for name in PEERS}
 
 
@@ -50,7 +51,10 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
     import torch  # type: ignore[import-not-found,unused-ignore]
     import transformers  # type: ignore[import-not-found,unused-ignore]
 
-    model = load_transformers(Path(asked["checkpoint"]))
+    if "shape" in asked:
+        model = random_transformers(KNOWN_SHAPES[asked["shape"]])
+    else:
+        model = load_transformers(Path(asked["checkpoint"]))
     prompt = torch.tensor([asked["tokens"]], device="cuda")
     cache = transformers.StaticCache(config=model.config, max_cache_len=CONTEXT + DECODED + 8)
     positions = torch.arange(CONTEXT, CONTEXT + DECODED, device="cuda").reshape(-1, 1, 1)
@@ -83,44 +87,76 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def load_transformers(checkpoint: Path, device: str = "cuda") -> Any:
-    """Load our weights in bf16 into transformers' own model."""
-    import torch
+def transformers_config(shape: Shape) -> Any:
+    """Return transformers' own configuration of a shape."""
     import transformers
 
-    from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
-
-    shape, weights = read_checkpoint(checkpoint)
-    config = transformers.Qwen2Config(
+    family = "Qwen3Moe" if shape.experts else "Qwen3" if shape.qk_norm else "Qwen2"
+    experts = {
+        "num_experts": shape.experts, "num_experts_per_tok": shape.experts_per_token,
+        "moe_intermediate_size": shape.expert_ffn, "norm_topk_prob": True,
+    }  # fmt: skip
+    return getattr(transformers, f"{family}Config")(
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
         intermediate_size=shape.ffn,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
+        head_dim=HEAD_DIM,
         max_position_embeddings=shape.trained_tokens,
         rms_norm_eps=shape.norm_epsilon,
         rope_theta=shape.rope_theta,
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         tie_word_embeddings=False,
+        **(experts if shape.experts else {}),
     )
+
+
+def _empty_transformers(shape: Shape, device: str) -> Any:
+    """Return transformers' model in bf16, with whatever is in memory for weights."""
+    import torch
+    import transformers
+
+    config = transformers_config(shape)
     with torch.device("meta"):
-        model = transformers.Qwen2ForCausalLM(config)
-    state = {name if name == "lm_head.weight" else f"model.{name}": each for name, each in weights.items()}
-    state.setdefault("lm_head.weight", weights["embed_tokens.weight"])
+        model = transformers.AutoModelForCausalLM.from_config(config)
     model = model.to(torch.bfloat16).to_empty(device=device)
-    model.load_state_dict({name: each.to(torch.bfloat16) for name, each in state.items()}, strict=True)
-    _refill_rotation(model, config, shape.rope_theta)
+    _refill_rotation(model, shape.rope_theta)
     return model.eval()
 
 
-def _refill_rotation(model: Any, config: Any, theta: float) -> None:
+def random_transformers(shape: Shape, device: str = "cuda") -> Any:
+    """Return transformers' own model with random weights."""
+    import torch
+
+    model = _empty_transformers(shape, device)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=weight.shape[-1] ** -0.5)
+    return model
+
+
+def load_transformers(checkpoint: Path, device: str = "cuda") -> Any:
+    """Load our weights in bf16 into transformers' own model."""
+    import torch
+
+    from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint
+
+    shape, weights = read_checkpoint(checkpoint)
+    model = _empty_transformers(shape, device)
+    state = {name if name == "lm_head.weight" else f"model.{name}": each for name, each in weights.items()}
+    state.setdefault("lm_head.weight", weights["embed_tokens.weight"])
+    model.load_state_dict({name: each.to(torch.bfloat16) for name, each in state.items()}, strict=True)
+    return model
+
+
+def _refill_rotation(model: Any, theta: float) -> None:
     """Compute the rotary frequencies again: a model made on the meta device has none."""
     import torch
 
-    width = config.hidden_size // config.num_attention_heads
     rotary = model.model.rotary_emb
-    exponent = torch.arange(0, width, 2, dtype=torch.float32, device=rotary.inv_freq.device) / width
+    exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float32, device=rotary.inv_freq.device) / HEAD_DIM
     rotary.inv_freq = theta**-exponent
     if hasattr(rotary, "original_inv_freq"):
         rotary.original_inv_freq = rotary.inv_freq.clone()
@@ -130,6 +166,8 @@ def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
     """Measure llama.cpp with the downloaded file, all layers on the GPU, flash attention."""
     import llama_cpp as lc
 
+    if "shape" in asked:
+        raise SystemExit("llama.cpp reads files, and random weights have none")
     if not lc.llama_supports_gpu_offload():
         raise SystemExit("llama.cpp is installed, but was not built for CUDA")
     model = lc.Llama(
@@ -152,7 +190,45 @@ def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def measure_vllm(asked: dict[str, Any]) -> dict[str, Any]:
+    """Measure vLLM in bf16 with a folder's weights, or with random ones."""
+    import vllm  # type: ignore[import-not-found,unused-ignore]
+
+    is_random = "shape" in asked
+    if not is_random and not Path(asked["checkpoint"]).is_dir():
+        raise SystemExit("vLLM is installed, but this is no folder of safetensors")
+    with tempfile.TemporaryDirectory() as scratch:
+        if is_random:
+            transformers_config(KNOWN_SHAPES[asked["shape"]]).save_pretrained(scratch)
+        model = vllm.LLM(
+            scratch if is_random else asked["checkpoint"],
+            load_format="dummy" if is_random else "auto",
+            skip_tokenizer_init=True,
+            dtype="bfloat16",
+            max_model_len=4096,
+            max_num_seqs=1,
+            enable_prefix_caching=False,
+        )
+    prompt = {"prompt_token_ids": asked["tokens"]}
+
+    def spent_ms(tokens: int) -> float:
+        wish = vllm.SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        begun = time.perf_counter()
+        model.generate([prompt], wish, use_tqdm=False)
+        return (time.perf_counter() - begun) * 1e3
+
+    spent_ms(DECODED)
+    first = statistics.median(spent_ms(1) for _ in range(ROUNDS))
+    whole = statistics.median(spent_ms(DECODED + 1) for _ in range(ROUNDS))
+    return {
+        "tokens_per_s": 1e3 * DECODED / (whole - first),
+        "first_token_ms": first,
+        "version": vllm.__version__,
+    }
+
+
 PEERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "vllm": measure_vllm,
     "transformers": measure_transformers,
     "llama_cpp": measure_llama_cpp,
 }

@@ -46,6 +46,8 @@ OTHERS = (
     ("8-bit.first_token_ms.8192", "first token, 8k new tokens", "ms"),
     ("16-bit.edits.tokens_per_s", "edits, bf16, drafts on", "tok/s"),
     ("8-bit.edits.tokens_per_pass", "tokens said in one pass of an edit", ""),
+    ("peers.vllm.tokens_per_s", "vLLM, bf16, 1k", "tok/s"),
+    ("peers.vllm.first_token_ms", "vLLM, first token, 1k new tokens", "ms"),
     ("peers.transformers.tokens_per_s", "transformers, static cache, compiled, bf16, 1k", "tok/s"),
     ("peers.transformers.first_token_ms", "transformers, first token, 1k new tokens", "ms"),
     ("peers.llama_cpp.tokens_per_s", "llama.cpp, 1k", "tok/s"),

@@ -63,7 +63,7 @@ def run_gpu_bench(
     for each in bits:
         job = make_job(checkpoint, gpu_folder, each, prefill, kv_bits)
         report[f"{each}-bit"] = _measure_format(job, what, report["bandwidth"]["copy_tb_s"])
-    report["peers"] = measure_peers(checkpoint, what) if has_peers else {}
+    report["peers"] = measure_peers({"checkpoint": str(checkpoint), "tokens": what.code}) if has_peers else {}
     report = rounded(report)
     report["passed"] = judge(report)
     return report

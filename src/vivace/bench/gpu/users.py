@@ -13,55 +13,23 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vivace.bench.gpu.shapes import random_runner
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.warmup import row_costs
 from vivace.engine.runners.base import Runner
+from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B
 from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Close, FromEngine, Generate, Open, Sampling, Tokens
 from vivace.errors import VivaceError
-
-if TYPE_CHECKING:
-    from vivace.engine.runners.cuda.runner import CudaRunner
 
 USERS = (1, 2, 4, 8, 16, 32, 64)
 MUST = {1: 1500, 2: 2600, 4: 4600, 8: 7000, 16: 9000, 32: 14500, 64: 20000}  # 8-bit weights, 1.5B
 PROMPT_TOKENS = 500
 OUTPUT_TOKENS = 300
 CELLS = 64 * 1024
-
-
-class _Random:
-    """The vocabulary of random weights: no token ends a turn."""
-
-    end_tokens: frozenset[int] = frozenset()
-
-    def token_bytes(self, token: int) -> bytes:
-        return b"%d " % token
-
-
-def random_runner(bits: int) -> "CudaRunner":
-    """Return a runner with random weights of the 1.5B model's shape; speed does not depend on them."""
-    import torch  # type: ignore[import-not-found,unused-ignore]
-
-    from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
-    from vivace.engine.runners.cuda.kernels.driver import Modules
-    from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B as shape
-    from vivace.engine.runners.cuda.rows.passes import batch_plans
-    from vivace.engine.runners.cuda.runner import CudaRunner
-    from vivace.engine.runners.cuda.weights.build import build_model, random_weights
-
-    blocks = torch.cuda.get_device_properties(0).multi_processor_count
-    modules = Modules(None)
-    modules.compile([Plan(shape, bits, size, blocks) for size in fitting_passes(shape, bits)])
-    modules.compile(batch_plans(shape, bits, blocks, 16))
-    model, dense = build_model(shape, random_weights(shape, 1, "cuda"), bits, "cuda", 4096)
-    options: dict[str, Any] = {"make_launcher": modules.load, "blocks": blocks}
-    runner = CudaRunner("random", model, dense, _Random(), bits=bits, context_tokens=CELLS, **options)
-    runner.warm_up()
-    return runner
 
 
 def measure_users(
@@ -109,7 +77,7 @@ def run_users_bench(
 
         runner = open_runner(checkpoint, GpuOptions(CELLS, weight_bits=bits, folder=gpu_folder))
     else:
-        runner = random_runner(bits)
+        runner = random_runner(QWEN_CODER_1_5B, bits, CELLS)
     measure_users(runner, min(2, max(users)))  # warms up
     found = {str(count): measure_users(runner, count) for count in users}
     return {"weights": checkpoint.name if checkpoint else "random", "bits": bits, "users": found}

@@ -73,9 +73,9 @@ def engine(
     type=click.Path(path_type=Path),
     help="Folder with commit_edits.jsonl: the edits to measure with.",
 )
-@click.option("--no-peers", is_flag=True, help="Leave out transformers and llama.cpp.")
+@click.option("--no-peers", is_flag=True, help="Leave out vLLM, transformers and llama.cpp.")
 @click.option("--users", help="Only this: total speed for so many at once, such as 1,2,4,8,16.")
-@click.option("--shape", help="Only this: passes of such a model with random weights, as qwen2.5-coder-7b.")
+@click.option("--shape", help="In place of a file: random weights of such a model, as qwen2.5-coder-7b.")
 def gpu(
     model: str | None,
     as_json: bool,
@@ -92,7 +92,9 @@ def gpu(
     if users:
         return _gpu_users(users, model, [int(each) for each in bits] or [8], as_json=as_json)
     if shape:
-        return _gpu_shape(shape, [int(each) for each in bits] or [4, 8], as_json=as_json)
+        return _gpu_shape(
+            shape, [int(each) for each in bits] or [4, 8], has_peers=not no_peers, as_json=as_json
+        )
 
     from vivace.bench.gpu.report import table
     from vivace.bench.gpu.run import run_gpu_bench
@@ -115,21 +117,20 @@ def gpu(
     return DONE
 
 
-def _gpu_shape(name: str, bits: list[int], *, as_json: bool) -> int:
+def _gpu_shape(name: str, bits: list[int], *, has_peers: bool, as_json: bool) -> int:
     import json
 
-    from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
-    from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
+    from vivace.bench.gpu.shapes import known_names, run_shape_bench, shape_table
+    from vivace.config import load_settings
     from vivace.errors import DONE
+    from vivace.kept_results import keep_result
 
-    known = [each for each, shape in KNOWN_SHAPES.items() if shape.is_dense]
+    known = known_names()
     if name not in known:
         raise click.BadParameter(f"{name} is none of {', '.join(known)}.", param_hint="--shape")
-    check_gpu(detect_gpu())
-    from vivace.bench.gpu.passes import measure_shape, shape_table
-
-    report = {"shape": name} | {f"{each}-bit": measure_shape(KNOWN_SHAPES[name], each) for each in bits}
-    click.echo(json.dumps(report, indent=2) if as_json else shape_table(report))
+    report = run_shape_bench(name, bits, has_peers=has_peers, say=lambda what: click.echo(what, err=True))
+    keep_result(load_settings(), "bench gpu", report)
+    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else shape_table(report))
     return DONE
 
 

@@ -16,6 +16,7 @@ from vivace.engine.runners.gpu_check import DetectGpu, check_gpu, check_memory, 
 from vivace.errors import StartError
 
 if TYPE_CHECKING:
+    from vivace.engine.runners.cuda.kernels.driver import Modules
     from vivace.engine.runners.cuda.model.shape import Shape
     from vivace.engine.runners.cuda.runner import CudaRunner
     from vivace.engine.runners.cuda.weights.pieces import Checkpoint
@@ -142,11 +143,8 @@ def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: 
 def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRunner":
     import torch
 
-    from vivace.engine.runners.cuda.decode.experts import expert_plan
-    from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
     from vivace.engine.runners.cuda.kernels.driver import Modules
     from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
-    from vivace.engine.runners.cuda.rows.passes import batch_plans
     from vivace.engine.runners.cuda.runner import CudaRunner
     from vivace.engine.runners.cuda.weights.build import build_model, reading_order
     from vivace.engine.runners.cuda.weights.checkpoint import identity_of
@@ -157,11 +155,7 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRun
     vocabulary, identity = read_vocabulary(path, shape.vocab), identity_of(path)  # before what takes long
     blocks = torch.cuda.get_device_properties(0).multi_processor_count
     modules = Modules(folder / "kernels" if folder else None)
-    sizes = fitting_passes(shape, bits)
-    modules.compile([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
-    modules.compile(batch_plans(shape, bits, blocks, kv_bits))
-    if shape.experts:
-        modules.compile([expert_plan(Plan(shape, bits, 2, blocks, kv_bits=kv_bits))])
+    compile_plans(modules, shape, bits, blocks, kv_bits)
     if folder:
         _delete_old_copies(folder)
     yarn_factor = max(1.0, options.session_tokens / shape.trained_tokens)
@@ -191,6 +185,19 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRun
     runner.warm_up()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)
     return runner
+
+
+def compile_plans(modules: "Modules", shape: "Shape", bits: int, blocks: int, kv_bits: int = 16) -> None:
+    """Compile the kernels of all passes that a runner may have."""
+    from vivace.engine.runners.cuda.decode.experts import expert_plan
+    from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
+    from vivace.engine.runners.cuda.rows.passes import batch_plans
+
+    sizes = fitting_passes(shape, bits)
+    modules.compile([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
+    modules.compile(batch_plans(shape, bits, blocks, kv_bits))
+    if shape.experts:
+        modules.compile([expert_plan(Plan(shape, bits, 2, blocks, kv_bits=kv_bits))])
 
 
 def _delete_old_copies(folder: Path) -> None:

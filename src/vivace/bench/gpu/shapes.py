@@ -1,0 +1,261 @@
+"""`vivace bench gpu --shape NAME`: a known shape with random weights, through the engine, in this process.
+
+    python -m vivace.bench.gpu.shapes qwen3-coder-30b-a3b [--bits 4,8] [--no-peers] [--json]
+
+is the same without the command line's packages. Time does not depend on what the weights are, but what a
+model says does: random weights cannot edit, so edits are played. A text that the model will say is given to
+it as its prediction, with every 24th token changed, and the report says so. Owns the random runner and the
+report; what is measured is `measures`', and for other programs `peer`'s.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vivace.bench.engine.engine_process import EngineClient
+from vivace.bench.figures import rounded
+from vivace.bench.gpu.device import describe_gpu, describe_versions
+from vivace.bench.gpu.material import Edit, Material
+from vivace.bench.gpu.measures import GpuBench, measure_decode, measure_edits, measure_first_token
+from vivace.bench.gpu.peer import CONTEXT, measure_peers
+from vivace.engine.loop.engine import Engine
+from vivace.engine.runners.base import Runner
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
+from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
+from vivace.engine.speculation.costs import StepCosts
+from vivace.engine.wire.frames import Frame, FromEngine, Generate, Sampling
+from vivace.errors import VivaceError
+
+if TYPE_CHECKING:
+    from vivace.engine.runners.cuda.decode.graphs import MakeLauncher
+    from vivace.engine.runners.cuda.runner import CudaRunner
+
+CELLS = 16 * 1024
+CHANGED_EVERY = 24
+PLAYED = (
+    "Played: random weights cannot edit. The text that the model says (sampled, so that it does not repeat "
+    f"itself) is its prediction, with every {CHANGED_EVERY}th token changed."
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    context: int = CONTEXT
+    new_tokens: tuple[int, ...] = (1024, 4096)
+    rounds: int = 5
+    decoded: int = 256
+    edits: int = 4
+    edit_tokens: int = 400
+
+
+FULL = Sizes()
+
+
+class LocalEngine(EngineClient):
+    """An engine in this process, asked as one behind a socket is."""
+
+    def __init__(self, runner: Runner, costs: dict[int, float]) -> None:
+        super().__init__()
+        self._engine = Engine(runner, self._take, StepCosts(costs))
+
+    def send(self, *frames: Frame) -> None:
+        for frame in frames:
+            self._engine.handle(frame)  # type: ignore[arg-type]
+
+    def _receive(self, timeout_s: float, *, is_silence_fine: bool = False) -> None:
+        del timeout_s, is_silence_fine
+        self._engine.step()
+
+    def _take(self, *frames: FromEngine) -> None:
+        now = time.perf_counter()
+        for frame in frames:
+            self._handle_frame(frame, now)
+
+
+class RandomWords:
+    """The vocabulary of random weights: no token ends a turn."""
+
+    end_tokens: frozenset[int] = frozenset()
+
+    def token_bytes(self, token: int) -> bytes:
+        return b"%d " % token
+
+
+def random_runner(
+    shape: Shape,
+    bits: int,
+    context_tokens: int = CELLS,
+    prefill: str = "",
+    make_launcher: "MakeLauncher | None" = None,
+) -> "CudaRunner":
+    """Return a runner with random weights: on the GPU, or with a launcher that needs none."""
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+    from vivace.bench.gpu.passes import random_dense, random_model
+    from vivace.engine.runners.cuda.kernels.driver import Modules
+    from vivace.engine.runners.cuda.load import GpuOptions, compile_plans, with_prefill
+    from vivace.engine.runners.cuda.runner import CudaRunner
+
+    device = "cpu" if make_launcher else "cuda"
+    blocks = 5 if make_launcher else torch.cuda.get_device_properties(0).multi_processor_count
+    wished = GpuOptions(context_tokens, weight_bits=bits, prefill=prefill)
+    if make_launcher is None:
+        wished = with_prefill(wished, shape, torch.cuda.mem_get_info()[0])
+        modules = Modules(None)
+        compile_plans(modules, shape, bits, blocks)
+        make_launcher = modules.load
+    model = random_model(shape, bits, min(context_tokens, shape.trained_tokens), device)
+    has_matrices = wished.prefill_format != "packed"
+    dense = [random_dense(shape, layer, has_matrices=has_matrices) for layer in model.layers]
+    runner = CudaRunner(
+        "random",
+        model,
+        dense,
+        RandomWords(),
+        bits=bits,
+        context_tokens=context_tokens,
+        make_launcher=make_launcher,
+        blocks=blocks,
+        prefill=wished.prefill_format,
+    )
+    if device == "cuda":
+        runner.warm_up()
+    return runner
+
+
+def random_tokens(vocab: int, count: int) -> list[int]:
+    return [(at * 7919 + at * at * 31) % vocab for at in range(count)]
+
+
+def play_edits(bench: GpuBench, vocab: int, sizes: Sizes) -> list[Edit]:
+    """Return edits whose prediction is what the model says, with every 24th token changed."""
+    edits = []
+    for number in range(sizes.edits):
+        prompt = bench.text(sizes.context, 211 * number)
+        with bench.session() as session:
+            work = Generate(
+                session,
+                "",
+                prompt,
+                max_tokens=sizes.edit_tokens,
+                sampling=bench.edit_sampling,
+                use_drafts=False,
+            )
+            said = bench.engine.run(work).tokens
+        wrong = list(said)
+        for at in range(CHANGED_EVERY - 1, len(said), CHANGED_EVERY):
+            wrong[at] = (wrong[at] + 1) % vocab
+        edits.append(Edit(f"played {number}", prompt, wrong, []))
+    return edits
+
+
+def measure_runner(
+    runner: Runner, sizes: Sizes = FULL, costs: dict[int, float] | None = None
+) -> dict[str, Any]:
+    """Measure what one user sees: decoding, first tokens, played edits. `costs` are measured if None."""
+    vocab = runner.info.vocab_size
+    material = Material("played", random_tokens(vocab, 3 * max(*sizes.new_tokens, sizes.context)), [], [])
+    bench = GpuBench(
+        LocalEngine(runner, costs or runner.known_costs()),
+        material,
+        decoded=sizes.decoded,
+        rounds=sizes.rounds,
+        edit_sampling=Sampling(temperature=1.0, seed=1),
+        edit_tokens=sizes.edit_tokens,
+    )
+    decode = {str(sizes.context): measure_decode(bench, sizes.context)}
+    first = {str(count): measure_first_token(bench, count) for count in sizes.new_tokens}
+    material.edits.extend(play_edits(bench, vocab, sizes))
+    return {"decode": decode, "first_token_ms": first, "edits": measure_edits(bench) | {"played": PLAYED}}
+
+
+def run_shape_bench(
+    name: str, bits: Sequence[int], *, has_peers: bool = True, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """Measure a known shape in each format, then the peers; `StartError` where there is no GPU that can."""
+    check_gpu(detect_gpu())
+    import torch
+
+    from vivace.bench.gpu.passes import measure_shape
+
+    shape = KNOWN_SHAPES[name]
+    report: dict[str, Any] = {
+        "shape": name, "weights": "random", "gpu": describe_gpu(), "versions": describe_versions()
+    }  # fmt: skip
+    for each in bits:
+        say(f"{each}-bit")
+        runner = random_runner(shape, each)
+        report[f"{each}-bit"] = measure_runner(runner)
+        runner.close()
+        del runner
+        torch.cuda.empty_cache()
+        report[f"{each}-bit"]["passes"] = measure_shape(shape, each)
+        torch.cuda.empty_cache()
+    if has_peers:
+        say("peers")
+        report["peers"] = measure_peers({"shape": name, "tokens": random_tokens(shape.vocab, CONTEXT)})
+    return dict(rounded(report))
+
+
+def known_names() -> list[str]:
+    """Return the shapes that can be measured."""
+    return [name for name, shape in KNOWN_SHAPES.items() if not shape.problem() and shape.oss is None]
+
+
+def shape_table(report: dict[str, Any]) -> str:
+    """Return the report as lines for people."""
+    lines = [f"{report['shape']}, random weights, {report['gpu']['name']}"]
+    for bits in (key for key in report if key.endswith("-bit")):
+        part = report[bits]
+        for context, found in part["decode"].items():
+            lines.append(f"{bits:>6}  decode at {int(context):,}: {found['tokens_per_s']:.0f} tok/s")
+        edits = part["edits"]
+        lines.append(
+            f"{bits:>6}  edits, drafts on (played): {edits['tokens_per_s']:.0f} tok/s, "
+            f"{edits['tokens_per_pass']:.1f} tokens a pass; "
+            f"without: {edits['without_drafts_tokens_per_s']:.0f} tok/s"
+        )
+        for count, ms in part["first_token_ms"].items():
+            lines.append(f"{bits:>6}  first token of {int(count):,}: {ms:.1f} ms")
+        for tokens, found in part["passes"].items():
+            lines.append(
+                f"{bits:>6}  a pass of {tokens}: {found['us']:.0f} µs, {found['tokens_per_s']:.0f} tok/s"
+            )
+    for name, found in report.get("peers", {}).items():
+        if "missing" in found:
+            lines.append(f"{name}: {found['missing']}")
+        else:
+            lines.append(
+                f"{name} {found['version']}, bf16, random weights: {found['tokens_per_s']:.0f} tok/s at "
+                f"{CONTEXT:,}, first token {found['first_token_ms']:.1f} ms"
+            )
+    return "\n".join([*lines, PLAYED])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m vivace.bench.gpu.shapes")
+    parser.add_argument("shape", choices=known_names())
+    parser.add_argument("--bits", default="4,8")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    bits = [int(each) for each in options.bits.split(",")]
+    try:
+        report = run_shape_bench(
+            options.shape, bits, has_peers=not options.no_peers, say=lambda what: print(what, file=sys.stderr)
+        )
+    except VivaceError as error:
+        print(f"{error.message} {error.hint}", file=sys.stderr)
+        return error.exit_code
+    print(json.dumps(report, indent=2, ensure_ascii=False) if options.json else shape_table(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

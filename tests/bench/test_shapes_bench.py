@@ -1,0 +1,112 @@
+"""`vivace bench gpu --shape` without a GPU: a tiny shape with random weights, in plain torch."""
+
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
+
+from tests.engine.fixtures import PAYING, keep_torch_off_amx  # noqa: E402
+from tests.engine.runners.cuda.plain_launcher import PlainLauncher  # noqa: E402
+from vivace.bench.gpu.peer import measure_peers, transformers_config  # noqa: E402
+from vivace.bench.gpu.shapes import (  # noqa: E402
+    CHANGED_EVERY,
+    Sizes,
+    known_names,
+    measure_runner,
+    random_runner,
+    shape_table,
+)
+from vivace.cli.measure.bench import bench  # noqa: E402
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape  # noqa: E402
+
+DENSE = Shape(2, 512, 512, 4, 2, 320, 1024)
+MIXED = replace(
+    DENSE,
+    ffn=512,
+    qkv_bias=False,
+    qk_norm=True,
+    tied_head=False,
+    experts=8,
+    experts_per_token=4,
+    expert_ffn=128,
+)
+SMALL = Sizes(context=96, new_tokens=(64, 128), rounds=1, decoded=12, edits=1, edit_tokens=60)
+
+
+@pytest.fixture(autouse=True)
+def _few_threads() -> None:
+    keep_torch_off_amx()
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(("shape", "bits"), [(DENSE, 8), (DENSE, 4), (MIXED, 8)])
+def test_a_shape_is_measured_through_the_engine(shape: Shape, bits: int) -> None:
+    """Decoding, first tokens and edits get figures; a played edit says the same with drafts and without."""
+    runner = random_runner(shape, bits, 1024, "bf16", PlainLauncher)
+    found = measure_runner(runner, SMALL, PAYING)
+    runner.close()
+    assert found["decode"]["96"]["tokens"] == 12
+    assert found["decode"]["96"]["tokens_per_s"] > 0
+    assert set(found["first_token_ms"]) == {"64", "128"}
+    edits = found["edits"]
+    assert edits["identical"] == 1.0
+    assert edits["tokens"] == 60
+    assert "Played" in edits["played"]
+
+
+def test_a_played_edit_is_drafted_and_sometimes_wrong() -> None:
+    """Most of the prediction is accepted, a changed token is not, and a pass says several tokens."""
+    runner = random_runner(DENSE, 8, 1024, "bf16", PlainLauncher)
+    edits = measure_runner(runner, SMALL, PAYING)["edits"]
+    runner.close()
+    assert edits["draft_rejected"] > 0
+    assert edits["draft_accepted"] > 60 - 3 * (60 // CHANGED_EVERY + 1) - 20
+    assert edits["tokens_per_pass"] > 1.5
+
+
+def test_the_table_says_what_was_played_and_who_is_missing() -> None:
+    """Every figure has a line, and so has a peer that could not be measured."""
+    edits = {"tokens_per_s": 900.0, "tokens_per_pass": 6.2, "without_drafts_tokens_per_s": 300.0}
+    part = {
+        "decode": {"1024": {"tokens_per_s": 640.0}},
+        "first_token_ms": {"1024": 12.5},
+        "edits": edits,
+        "passes": {"8": {"us": 2379.0, "tokens_per_s": 3362.0}},
+    }
+    peers = {"vllm": {"missing": "No module named 'vllm'"}}
+    text = shape_table({"shape": "tiny", "gpu": {"name": "H200"}, "4-bit": part, "peers": peers})
+    assert "4-bit  decode at 1,024: 640 tok/s" in text
+    assert "edits, drafts on (played): 900 tok/s, 6.2 tokens a pass" in text
+    assert "first token of 1,024: 12.5 ms" in text
+    assert "a pass of 8: 2379 µs" in text
+    assert "vllm: No module named 'vllm'" in text
+    assert "Played: random weights cannot edit." in text
+
+
+def test_a_shape_that_nobody_knows_is_refused() -> None:
+    """Before a GPU is looked for; the names that there are, are said."""
+    done = CliRunner().invoke(bench, ["gpu", "--shape", "qwen9"])
+    assert done.exit_code == 2
+    assert "qwen3-coder-30b-a3b" in done.output
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_transformers_knows_every_shape(name: str) -> None:
+    """Its own configuration has as many parameters in a layer as ours."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    shape = replace(KNOWN_SHAPES[name], layers=1)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(transformers_config(shape))
+    count = sum(each.numel() for each in model.parameters() if each.ndim > 1)
+    assert count == shape.parameters
+
+
+def test_a_peer_that_fails_is_a_line() -> None:
+    """Without a GPU none of them can answer, and each says why."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU: they may answer")
+    found = measure_peers({"shape": "qwen3-0.6b", "tokens": [1, 2, 3]})
+    assert set(found) == {"vllm", "transformers", "llama_cpp"}
+    assert all(each["missing"] for each in found.values())
