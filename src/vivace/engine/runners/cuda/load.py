@@ -162,7 +162,7 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRun
     limit = min(options.cells, round(shape.trained_tokens * yarn_factor))
     positions = -(-limit // 64) * 64
     keeps_dense = options.prefill_format != "packed"
-    with WeightStream(checkpoint, list(reading_order(shape)), "cuda") as weights:
+    with WeightStream(checkpoint, list(reading_order(shape)), "cuda", ProgressLines(path.name)) as weights:
         model, dense = build_model(
             shape, weights, bits, "cuda", positions, yarn_factor, keeps_dense=keeps_dense
         )
@@ -185,6 +185,19 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRun
     runner.warm_up()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)
     return runner
+
+
+class ProgressLines:
+    """Says for each tenth of a model that it is read: a line of the engine's, which the server logs."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._tenths = name, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        tenths = 10 * done // total
+        if tenths > self._tenths:
+            self._tenths = tenths
+            print(f"{self._name}: {10 * tenths}% of {total / 1e9:.1f} GB are read.", file=sys.stderr)
 
 
 def compile_plans(modules: "Modules", shape: "Shape", bits: int, blocks: int, kv_bits: int = 16) -> None:
