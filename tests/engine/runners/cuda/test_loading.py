@@ -30,7 +30,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HALVES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,)}  # bytes that are fp16
 DENSE = Shape(2, 512, 1024, 4, 2, 320, 640, tied_head=False)
 MIXED = replace(SHAPES["qwen3_moe"], layers=1, experts=24, expert_ffn=256, ffn=256 * 8, experts_per_token=8)
-SMALL = {"chunk_bytes": 50_001, "batch_bytes": 100_000, "readers": 3}  # no weight ends where a chunk does
+SMALL = {"chunk_bytes": 50_001, "batch_bytes": 700_000, "readers": 3}  # no weight ends where a chunk does
 
 
 def random_blocks(rows: int, columns: int, kind: str, source: Any) -> Any:
@@ -185,7 +185,7 @@ def test_progress_is_told_up_to_the_end(tmp_path: Path, seed: int) -> None:
     assert [of for _, of in told] == [total] * len(told)
     done = [now for now, _ in told]
     assert done == sorted(done)
-    assert 0 < done[0] < 300_000
+    assert 0 < done[0] < 1_000_000
     assert done[-1] == total
 
 
