@@ -45,7 +45,7 @@ class RowsRunner(DecodingRunner):
         for row in rows:
             if row not in known:
                 found.append(None)
-                self._in_flight[row.seq] = (row.start, row.token)
+                self._in_flight[row.seq] = (row.start, row.token) if steps_ahead else (-1, 0)
                 continue
             if row.draft:
                 assert row.sampling
@@ -232,6 +232,7 @@ def test_a_turn_drafts_in_company() -> None:
 def test_what_is_in_flight_is_used_before_a_draft() -> None:
     """A turn that would draft joins others, whose next pass is begun: that one is not begun for nothing."""
     runner = RowsRunner(max_rows=16)
+    runner.info = runner.info._replace(shares_passes=False)  # the new turn's prompt has a pass of its own
     desk = Desk(runner, costs=PAYING)
     works = [lasting("a", 60), lasting("b", 60)]
     desk.give(*(Open(work.session) for work in works), *works)

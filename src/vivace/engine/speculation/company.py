@@ -6,6 +6,7 @@ or passes.
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -29,38 +30,43 @@ def share_rows(
     if not sizes:
         return [0] * len(drafts)
     most_ms = math.inf if all(drafts) else MOST_PASSES * row_costs.ms(sizes[0])
-    shares, expected = [0] * len(drafts), float(len(drafts))
-    best, best_rate = list(shares), 0.0
+    likeliest = _likeliest(drafts, min(sizes[-1], most) - len(drafts))
+    expected = list(
+        accumulate((drafts[turn][place] for turn, place in likeliest), initial=float(len(drafts)))
+    )
+    best, best_rate = 0, 0.0
+    for size in sizes:
+        ms, drafted = row_costs.ms(size), min(size - len(drafts), len(likeliest))
+        if ms <= most_ms and expected[drafted] > best_rate * ms:
+            best, best_rate = drafted, expected[drafted] / ms
+    if all(drafts) and best_rate < _rate_in_turns(drafts, costs):
+        return None
+    taken = Counter(turn for turn, _ in likeliest[:best])
+    return [taken[turn] for turn in range(len(drafts))]
+
+
+def _likeliest(drafts: Sequence[Chances], count: int) -> list[tuple[int, int]]:
+    """Return turn and place of the likeliest tokens; of equal ones first those of turns that have fewer."""
     waiting = [(-chances[0], 0, turn) for turn, chances in enumerate(drafts) if chances]
     heapq.heapify(waiting)
-    for size in sizes:
-        ms = row_costs.ms(size)
-        if ms > most_ms:
-            break
-        for _ in range(min(size, most) - len(drafts) - sum(shares)):
-            if not waiting:
-                break
-            chance, _, turn = heapq.heappop(waiting)
-            expected -= chance
-            shares[turn] += 1
-            if shares[turn] < len(drafts[turn]):
-                heapq.heappush(waiting, (-drafts[turn][shares[turn]], shares[turn], turn))
-        if expected / ms > best_rate:
-            best, best_rate = list(shares), expected / ms
-        if not waiting:
-            break
-    return None if all(drafts) and best_rate < _rate_in_turns(drafts, costs) else best
+    found: list[tuple[int, int]] = []
+    while waiting and len(found) < count:
+        _, place, turn = waiting[0]
+        found.append((turn, place))
+        if place + 1 < len(drafts[turn]):
+            heapq.heapreplace(waiting, (-drafts[turn][place + 1], place + 1, turn))
+        else:
+            heapq.heappop(waiting)
+    return found
 
 
 def _rate_in_turns(drafts: Sequence[Chances], costs: StepCosts) -> float:
-    """Return tokens a millisecond if each draft has a pass of its own."""
-    passes = [_best_alone(chances, costs) for chances in drafts]
-    return sum(tokens for tokens, _ in passes) / sum(ms for _, ms in passes)
-
-
-def _best_alone(chances: Chances, costs: StepCosts) -> tuple[float, float]:
-    """Return the tokens and milliseconds of the pass alone that says the most a second."""
-    expected = list(accumulate(chances, initial=1.0))
-    lengths = {min(size, len(expected)) for size in SIZES}
-    best = max(lengths, key=lambda tokens: expected[tokens - 1] / costs.ms(tokens))
-    return expected[best - 1], costs.ms(best)
+    """Return tokens a millisecond if each draft has a pass of its own, of the length that says the most."""
+    sizes = [(size, costs.ms(size)) for size in SIZES]
+    tokens = spent_ms = 0.0
+    for chances in drafts:
+        expected = list(accumulate(chances, initial=1.0))
+        fitting = [(size, ms) for size, ms in sizes if size <= len(expected)]
+        said, ms = max(((expected[size - 1], ms) for size, ms in fitting), key=lambda each: each[0] / each[1])
+        tokens, spent_ms = tokens + said, spent_ms + ms
+    return tokens / spent_ms

@@ -17,8 +17,9 @@ from vivace.engine.turns.turn import Turn
 from vivace.engine.wire.frames import Generate, PositionLogprobs
 
 STEPS_AHEAD = 2  # steps that a runner may start before this one's token is known
-MIN_DRAFT_ACCEPTED = 4  # of the last draft, or all of it: then the next one is worth a try among other turns
-TOKENS_BETWEEN_DRAFTS = 16  # of a turn that shares passes: it tries its prediction again after so many
+MIN_DRAFT_ACCEPTED = 4  # of a draft, or all of it: else it is a miss
+MOST_MISSES = 8  # in a row, of a turn that shares passes: after a changed line it takes some. Then it waits …
+TOKENS_BETWEEN_DRAFTS = 16  # … so many tokens until it tries its prediction again
 MIN_PASSES_WITHOUT_DRAFT = 3  # after these, a runner may start one step ahead although a draft may follow
 
 
@@ -46,7 +47,7 @@ class GenerateTurn(Turn):
         self._draft: list[int] = []
         self._passes_without_draft = 0  # since the last draft
         self._offered: list[int] | None = None  # what may be drafted in the next pass, if that was asked
-        self._was_right = False  # the last draft, as far as MIN_DRAFT_ACCEPTED
+        self._misses = 0  # passes in a row whose draft was wrong, or had no row
         self._tried_at = 0  # output tokens when a draft was last tried
         self._end_tokens = info.end_tokens | frozenset(work.stop_tokens)
         self._device_sampling = _device_sampling(
@@ -82,7 +83,8 @@ class GenerateTurn(Turn):
         tokens = session.log[session.kv :]
         is_speaking = self.output_tokens > 0  # the first token shall not wait for a draft
         if self._work.use_drafts and is_speaking and (room := self._draft_room(limit - len(tokens))) > 0:
-            self._draft, self._tried_at, self._was_right = self._propose(room), self.output_tokens, False
+            self._draft, self._tried_at = self._propose(room), self.output_tokens
+            self._misses += 1  # unless it turns out to be right
         self._passes_without_draft = 0 if self._draft else self._passes_without_draft + 1
         return [Span(session.seq, session.kv, tokens + self._draft, want=len(self._draft) + 1)]
 
@@ -98,7 +100,8 @@ class GenerateTurn(Turn):
     def row(self, drafted: int) -> DecodeRow:
         self._draft = (self._offered or [])[:drafted]
         if self._offered is not None:
-            self._offered, self._tried_at, self._was_right = None, self.output_tokens, False
+            self._offered, self._tried_at = None, self.output_tokens
+            self._misses += 1
         self._passes_without_draft = 0 if self._draft else self._passes_without_draft + 1
         session = self.session
         return DecodeRow(session.seq, session.kv, session.log[-1], self.device_sampling, tuple(self._draft))
@@ -124,11 +127,14 @@ class GenerateTurn(Turn):
 
     @property
     def is_drafting(self) -> bool:  # type: ignore[override]
-        """Return whether to draft among others: its prediction holds, or was not tried for a while."""
+        """Return whether to draft among others: its prediction holds, or was not tried for a while.
+
+        Where the host samples, others wait for each draft: one that misses is enough.
+        """
         if not self._work.use_drafts or not self._work.prediction:
             return False
         is_due = not self._tried_at or self.output_tokens - self._tried_at >= TOKENS_BETWEEN_DRAFTS
-        return is_due or self._was_right
+        return is_due or self._misses < (MOST_MISSES if self._device_sampling else 1)
 
     def _draft_room(self, limit: int) -> int:
         """Return how many tokens may be drafted: one fewer than may still come; the model adds one."""
@@ -198,8 +204,8 @@ class GenerateTurn(Turn):
 
     def _count_draft(self, drafter: Drafter, accepted: int) -> None:
         """Count how much of the last draft was right, and tell the drafter what came."""
-        if self._draft:
-            self._was_right = accepted >= min(MIN_DRAFT_ACCEPTED, len(self._draft))
+        if self._draft and accepted >= min(MIN_DRAFT_ACCEPTED, len(self._draft)):
+            self._misses = 0
         self.rejected = len(self._draft) - accepted
         self.draft_accepted += accepted
         self.draft_rejected += self.rejected
