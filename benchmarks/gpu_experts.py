@@ -37,7 +37,7 @@ from vivace.bench.gpu.passes import PAGES, Step, random_dense, random_model
 from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
 from vivace.engine.runners.cuda.decode.graphs import capture
-from vivace.engine.runners.cuda.decode.launches import Layer, expert_launches
+from vivace.engine.runners.cuda.decode.launches import Layer, Model, expert_launches
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
 from vivace.engine.runners.cuda.kv.pool import make_pool
@@ -78,7 +78,7 @@ class Bench:
         plans += [self.variant(change) for change in VARIANTS] if "variants" in stages else []
         threads, target = ThreadPoolExecutor(16), architecture()
         self._images = {plan: threads.submit(compile_source, source(plan), target) for plan in plans}
-        self.model = random_model(shape, bits, PAGES * 64)
+        self.model = self.make_model()
         self.kv = make_pool(shape, PAGES, 16, "cuda")
         self.kv.normal_()
         self.make = share_experts(self.load)
@@ -87,6 +87,9 @@ class Bench:
             f"ready after {time.monotonic() - begun:.0f} s, {torch.cuda.memory_allocated() >> 20} MiB",
             flush=True,
         )
+
+    def make_model(self) -> Model:
+        return random_model(self.shape, self.bits, PAGES * 64)
 
     def plan(self, tokens: int) -> Plan:
         return Plan(self.shape, self.bits, tokens, self.blocks)
@@ -195,13 +198,17 @@ def alone(bench: Bench) -> str:
 
 
 def prefill(bench: Bench) -> str:
-    """Read prompts of several lengths. Times are those of a second reading, graphs captured."""
     pages = torch.arange(PAGES, dtype=torch.int32, device="cuda")
     dense = [random_dense(bench.shape, layer, has_matrices=True) for layer in bench.model.layers]
     reader = ExpertPrefill(bench.model, dense, bench.kv, pages, bench.load(bench.plan(1)))
+    return read_prompts(reader, bench.shape.vocab)
+
+
+def read_prompts(reader: ExpertPrefill, vocab: int) -> str:
+    """Read prompts of several lengths. Times are those of a second reading, graphs captured."""
     found = f"{torch.cuda.memory_allocated() >> 20} MiB"
     for size in (64, 256, 1024, 4096):
-        tokens = [(7 * i + size) % bench.shape.vocab for i in range(size)]
+        tokens = [(7 * i + size) % vocab for i in range(size)]
         reader._write([], 0)
         reader._prepare(size)
         times: list[float] = []

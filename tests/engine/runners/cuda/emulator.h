@@ -148,6 +148,13 @@ inline u32 permute_bytes(u32 low, u32 high, u32 which) {
     return out;
 }
 
+inline u32 permute_or_sign(u32 low, u32 high, u32 which) {
+    u32 out = permute_bytes(low, high, which);
+    for (int i = 0; i < 4; i++)
+        if (which >> 4 * i & 8) out = (out & ~(255u << 8 * i)) | (out >> (8 * i + 7) & 1 ? 255u << 8 * i : 0);
+    return out;
+}
+
 inline u8 to_fp8(float f) {
     float size = fabsf(f);
     u8 sign = as_bits(f) >> 31 << 7;

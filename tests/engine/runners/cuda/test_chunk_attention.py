@@ -34,6 +34,19 @@ CASES = [  # heads, heads of keys, start, count, size; the last one is so large 
 @pytest.mark.parametrize(("heads", "kv_heads", "start", "count", "size"), CASES)
 def test_chunk_attention(heads: int, kv_heads: int, start: int, count: int, size: int, seed: int) -> None:
     """Causal, from any position, over scattered pages; what lies behind the end is never read or written."""
+    assert_attends(reference.ALL, (heads, kv_heads, start, count, size), seed)
+
+
+@pytest.mark.parametrize("window", [0, 40, 130])
+@pytest.mark.parametrize("case", [CASES[2], CASES[4], CASES[5]])
+def test_sinks_and_windows(case: tuple[int, int, int, int, int], window: int, seed: int) -> None:
+    """A sink takes its share once, however the keys are split; what lies before a window takes none."""
+    sinks = torch.randn(case[0], generator=torch.Generator().manual_seed(seed)) * 2
+    assert_attends(reference.View(64**-0.5, window, sinks), case, seed)
+
+
+def assert_attends(view: reference.View, case: tuple[int, int, int, int, int], seed: int) -> None:
+    heads, kv_heads, start, count, size = case
     torch.manual_seed(seed)
     shape, length = Shape(1, 512, 1792, heads, kv_heads, 1003, 1280), start + count
     rows = torch.randn(2, length, kv_heads, 128).to(DTYPE)
@@ -49,8 +62,9 @@ def test_chunk_attention(heads: int, kv_heads: int, start: int, count: int, size
     attention = ChunkAttention(shape, [size], torch.device(DEVICE))
     attention._parts.fill_(NAN)
     attention._weights.fill_(NAN)
-    attention.run(state.to(DEVICE), q.to(DEVICE), kv.to(DEVICE), pages.int().to(DEVICE), mixed)
-    wanted = reference.attend(q[:count].float(), rows[0].float(), rows[1].float(), start)
+    on_device = view if view.sinks is None else view._replace(sinks=view.sinks.to(DEVICE))
+    attention.run(state.to(DEVICE), q.to(DEVICE), kv.to(DEVICE), pages.int().to(DEVICE), mixed, on_device)
+    wanted = reference.attend(q[:count].float(), rows[0].float(), rows[1].float(), start, view)
     assert distance(mixed[:count].cpu(), wanted.reshape(count, -1)) < 0.01
     assert bool(mixed[count:].isnan().all())
 

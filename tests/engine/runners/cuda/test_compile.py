@@ -32,6 +32,12 @@ def test_kernels_of_experts_compile_for_hopper(bits: int) -> None:
     assert_compiles(Plan(KNOWN_SHAPES["qwen3-coder-30b-a3b"], bits, 1))
 
 
+def test_kernels_of_gpt_oss_compile_for_hopper() -> None:
+    """One token with its experts in MXFP4, and 16 at once."""
+    for tokens in (1, 16):
+        assert_compiles(Plan(KNOWN_SHAPES["gpt-oss-20b"], 8, tokens))
+
+
 def assert_compiles(plan: Plan) -> None:
     try:
         assert len(compile_source(source(plan), "sm_90")) > 50_000

@@ -61,6 +61,7 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
     checkpoint = open_checkpoint(path)
     shape = checkpoint.shape
     bits = options.weight_bits
+    check_options(path, shape, options)
     options = with_prefill(options, shape, found.free_bytes)
     needed = weight_bytes(shape, bits, options.prefill_format)
     options = with_cells(options, shape, found.free_bytes - needed)
@@ -90,15 +91,32 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
         ) from error
 
 
+def check_options(path: Path, shape: "Shape", options: GpuOptions) -> None:
+    """Refuse formats that a family's kernels do not have."""
+    if shape.oss and options.weight_bits == 16:
+        raise StartError(
+            f"{path.name} has its experts in MXFP4, which go with 8 or 4 bits of the other weights.",
+            "Set weight_bits = 8 in config.toml.",
+        )
+    if shape.oss and options.kv_bits != 16:
+        raise StartError(
+            f"{path.name} has heads of {shape.head_width}, whose KV is in 16 bits.",
+            "Set kv_bits = 16 in config.toml.",
+        )
+
+
 def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
     """Return the bytes of all weights: packed, and as the prefill reads them."""
+    from vivace.engine.runners.cuda.model.shape import HEAD_DIM
+
     table = shape.vocab * shape.hidden
     layers = shape.parameters - 2 * table
-    packed = layers * 9 // 16 if bits == 4 else layers * bits // 8
+    own = shape.expert_parameters if shape.oss else 0  # in MXFP4
+    packed = own * 17 // 32 + ((layers - own) * 9 // 16 if bits == 4 else (layers - own) * bits // 8)
     head = table * (2 if bits == 16 else 1)  # packed, besides the embedding and a head that is not tied
     tables = (2 if shape.tied_head else 4) * table
     inner = 0 if shape.experts else shape.layers * 3 * shape.ffn * shape.hidden
-    attention = layers - shape.expert_parameters
+    attention = (layers - shape.expert_parameters) * HEAD_DIM // shape.head_width  # in rows of 128
     copies = {
         "packed": 2 * layers // shape.layers,
         "bf16": 2 * attention + 2 * shape.expert_parameters // shape.layers,

@@ -92,7 +92,7 @@ def _blocks_at_once(plan: Plan) -> int:
 def up_stages(plan: Plan) -> int:
     """Return the depth of the ring of gate and up: no more than the tiles of a block in the smallest pass."""
     tiles = 2 * plan.shape.expert_ffn // 8
-    fitting = (plan.tuned.expert_up_kb << 10) // tile_bytes(plan.shape.hidden, plan.bits)
+    fitting = (plan.tuned.expert_up_kb << 10) // tile_bytes(plan.shape.hidden, plan.expert_bits)
     return max(1, min(fitting, -(-tiles // up_slices(plan, plan.tuned.expert_blocks))))
 
 
@@ -120,14 +120,17 @@ def expert_sizes(plan: Plan, tokens: int) -> dict[str, Size]:
     )
     choice = 4 * (shape.experts + 2 * chosen) + CHOICE_BYTES
     routers = shape.experts // ROUTER_WARPS
-    up = plan._product_bytes(shape.hidden, 8, stages, stages)
-    down = plan._product_bytes(chosen * shape.expert_ffn, warps, tuned.expert_down_stages, DOWN_GROUP, chosen)
+    bits = plan.expert_bits
+    up = plan._product_bytes(shape.hidden, shape.hidden_warps, stages, stages, bits=bits)
+    down = plan._product_bytes(
+        chosen * shape.expert_ffn, warps, tuned.expert_down_stages, DOWN_GROUP, chosen, bits=bits
+    )
     down += tiles * 8 * chosen * 4  # the factors of its rows
     slices, parts = up_slices(plan, tokens), -(-shape.hidden // 8 // tiles)
     return {
         "router": Size(
             (plan.blocks if tuned.expert_later_kb else routers, tokens, 1), ROUTER_WARPS * 32, 1, 0
         ),
-        "expert_gate_up": Size((tokens * chosen, slices, 1), 288, 1, up + choice),
+        "expert_gate_up": Size((tokens * chosen, slices, 1), shape.hidden_warps * 32 + 32, 1, up + choice),
         "expert_down": Size((tokens, parts, 1), warps * 32 + 32, 1, down + choice),
     }

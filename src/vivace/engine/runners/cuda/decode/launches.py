@@ -31,6 +31,18 @@ class Launch(NamedTuple):
     overlaps: bool = True  # may begin before the launch before it has ended
 
 
+class OssLayer(NamedTuple):
+    """What a layer of gpt-oss has besides, in fp32."""
+
+    window: int  # 0: none
+    sinks: torch.Tensor  # [heads]
+    out_bias: torch.Tensor
+    router_bias: torch.Tensor
+    up_bias: torch.Tensor  # [experts, rows of gate and up], in the order of the tiles
+    down_bias: torch.Tensor  # [experts, hidden]
+    plain_up_bias: torch.Tensor  # gate, then up
+
+
 class Layer(NamedTuple):
     attention_gain: torch.Tensor
     qkv: Matrix
@@ -41,6 +53,7 @@ class Layer(NamedTuple):
     gate_up: Matrix  # with experts: those of all, one after the other
     down: Matrix
     router: torch.Tensor | None = None  # [experts, hidden] bf16
+    oss: OssLayer | None = None
 
 
 class Model(NamedTuple):
@@ -159,18 +172,31 @@ def head_gain(shape: Shape, layer: Layer) -> tuple[Argument, ...]:
     return (layer.head_gain,) if shape.qk_norm else ()
 
 
+LOG2_E = 1.4426950408889634  # the softmax is taken to the base 2
+
+
+def view_of(shape: Shape, layer: Layer) -> tuple[Argument, ...]:
+    """Return what the attention has to know besides: the scale of scores, and gpt-oss's sinks and window."""
+    oss = (layer.oss.sinks, layer.oss.window) if layer.oss else ()
+    return shape.score_scale * LOG2_E, *oss
+
+
+def out_bias(layer: Layer) -> tuple[Argument, ...]:
+    return (layer.oss.out_bias,) if layer.oss else ()
+
+
 def layer_launches(
     plan: Plan, layer: Layer, model: Model, buffers: Buffers, kv: torch.Tensor, parts: int
 ) -> Iterator[Launch]:
     shape, size, b = plan.shape, plan.sizes(parts), buffers
     epsilon = shape.norm_epsilon
-    scale = HEAD_DIM**-0.5 * 1.4426950408889634  # the softmax is taken to the base 2
     yield Launch("qkv", size["qkv"], (b.state, b.x, layer.attention_gain, *layer.qkv, layer.bias,
                                       model.rotation,
                                       b.pages, b.q, kv, epsilon, *head_gain(shape, layer)))  # fmt: skip
     yield Launch("attention", size["attention"], (b.state, b.q, kv, b.pages, parts, b.part,
-                                                  b.part_stats, scale))  # fmt: skip
-    yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x))
+                                                  b.part_stats, *view_of(shape, layer)))  # fmt: skip
+    yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x,
+                                                            *out_bias(layer)))  # fmt: skip
     if shape.experts:
         yield from expert_launches(plan, layer, model, count=b.state[COUNT:], x=b.x, scores=b.scores, h=b.h)
         return
@@ -194,11 +220,17 @@ def expert_launches(
     later = _read_after(layer, model)
     later_kb = min(experts.tuned.expert_later_kb, later.nbytes >> 10)
     assert layer.router is not None
+    oss, more = plan.shape.oss, layer.oss
+    router, up, down = (
+        ((more.router_bias,), (more.up_bias, oss.limit, oss.slope), (more.down_bias,))
+        if oss and more
+        else ((), (), ())
+    )
     yield Launch("router", size["router"], (x, layer.ffn_gain, layer.router, scores, later, later_kb,
-                                            epsilon))  # fmt: skip
+                                            epsilon, *router))  # fmt: skip
     yield Launch("expert_gate_up", size["expert_gate_up"], (count, x, layer.ffn_gain, scores, *layer.gate_up,
-                                                            h, epsilon))  # fmt: skip
-    yield Launch("expert_down", size["expert_down"], (count, h, scores, *layer.down, x))
+                                                            h, epsilon, *up))  # fmt: skip
+    yield Launch("expert_down", size["expert_down"], (count, h, scores, *layer.down, x, *down))
 
 
 def _read_after(layer: Layer, model: Model) -> torch.Tensor:

@@ -162,8 +162,13 @@ def place_bytes(shape: Shape) -> int:
     return (shape.heads + shape.kv_heads) * HEAD_TILES * 4 if shape.qk_norm else 0
 
 
+MXFP4 = 40  # as a format of weights: no number of bits; the kernels have the same number
+
+
 def tile_bytes(columns: int, bits: int) -> int:
-    """Return the bytes of 8 rows of weights; in 4 bits with step and zero of every 32."""
+    """Return the bytes of 8 rows of weights; in 4 bits with step and zero, or the scale, of every 32."""
+    if bits == MXFP4:
+        return columns * 17 // 4
     return columns * bits if bits > 4 else columns * 9 // 2
 
 
@@ -242,7 +247,8 @@ class Plan:
         one = LARGE_TUNINGS[self.bits] if is_large else TUNINGS[self.bits]
         # Of Qwen3-Coder-30B-A3B in 4 bits: 160 blocks of qkv run at once, 320 do not: 1442 → 1348 µs a step.
         # Late starts of qkv, attention and out leave room to the experts' blocks: 1344 → 1279.
-        return replace(one, qkv_stages=4, late_start=0b10111) if self.shape.experts else one
+        one = replace(one, qkv_stages=4, late_start=0b10111) if self.shape.experts else one
+        return replace(one, expert_part_warps=3) if self.shape.oss else one  # 2880 columns are 3 x 15 x 64
 
     @property
     def is_wide(self) -> bool:
@@ -329,6 +335,7 @@ class Plan:
             "ATTENTION_TILES": self._attention_tiles, "BATCH": int(self.is_batch),
             "WIDE": int(self.is_wide), "ATTENTION_RANKS": tuned.attention_ranks,
             "EARLY_BLOCKS": tuned.early_blocks, "QK_NORM": int(shape.qk_norm),
+            "HEAD_WIDTH": shape.head_width, "HIDDEN_WARPS": shape.hidden_warps, "OSS": int(bool(shape.oss)),
         }  # fmt: skip
 
     def sizes(self, parts: int) -> dict[str, Size]:
@@ -338,26 +345,27 @@ class Plan:
         clusters = -(-shape.hidden // 8 // self._down_tiles(split))  # no more than that many tiles each need
         splits = parts * tuned.attention_cluster
 
-        def product(tiles: int, blocks: int, k: int, stages: int, group: int) -> Size:
-            return Size(
-                (min(blocks, tiles), token_tiles, 1), 288, 1, self._product_bytes(k, 8, stages, group)
-            )
+        def product(tiles: int, blocks: int, k: int, stages: int, group: int, warps: int = 8) -> Size:
+            shared_bytes = self._product_bytes(k, warps, stages, group)
+            return Size((min(blocks, tiles), token_tiles, 1), warps * 32 + 32, 1, shared_bytes)
 
         head_tiles = -(-shape.vocab // 8)
 
         return {
             "embed": Size((self.tokens, 1, 1), 256, 1, 0),
             "qkv": self._qkv_size(product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_tiles,
-                                          shape.hidden, tuned.qkv_stages, tuned.qkv_tiles)),
+                                          shape.hidden, tuned.qkv_stages, tuned.qkv_tiles,
+                                          shape.hidden_warps)),
             "attention": Size((shape.kv_heads * splits, 1, self._attention_depth),
                               tuned.attention_warps * 32, tuned.attention_cluster, self._attention_bytes),
             "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_tiles,
-                                      shape.heads * HEAD_DIM, tuned.o_stages, tuned.o_tiles),
+                                      shape.attention_width, tuned.o_stages, tuned.o_tiles),
             "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
                                tuned.up_group),
             "down_projection": Size((clusters * split, token_tiles, 1), warps * 32 + 32, split,
                                     self._down_bytes(tuned)),
-            "head": Size((min(self.blocks, head_tiles), token_tiles, 1), 288, 1, self._head_bytes(tuned)),
+            "head": Size((min(self.blocks, head_tiles), token_tiles, 1), shape.hidden_warps * 32 + 32, 1,
+                         self._head_bytes(tuned)),
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
             "row": Size((self.tokens, 1, 1), 256, 1, 64),
             "place": Size((self.tokens, 1, 1), 256, 1, place_bytes(shape)),
@@ -392,14 +400,22 @@ class Plan:
     def _qkv_bytes(self, tuning: Tuning) -> int:
         """Return the shared memory of a product and of the squares of a head, where it has a norm."""
         inbox = HEAD_TILES * self.tile_tokens * 4 + 16 if self.shape.qk_norm else 0
-        return self._product_bytes(self.shape.hidden, 8, tuning.qkv_stages, tuning.qkv_tiles) + inbox
+        warps = self.shape.hidden_warps
+        return self._product_bytes(self.shape.hidden, warps, tuning.qkv_stages, tuning.qkv_tiles) + inbox
 
     def _out_bytes(self, tuning: Tuning) -> int:
         return self._product_bytes(self.shape.attention_width, 8, tuning.o_stages, tuning.o_tiles)
 
     def _head_bytes(self, tuning: Tuning) -> int:
         bits = max(self.bits, 8)
-        return self._product_bytes(self.shape.hidden, 8, tuning.head_stages, tuning.head_group, bits=bits)
+        return self._product_bytes(
+            self.shape.hidden, self.shape.hidden_warps, tuning.head_stages, tuning.head_group, bits=bits
+        )
+
+    @property
+    def expert_bits(self) -> int:
+        """Return the format of the experts' weights."""
+        return MXFP4 if self.shape.oss else self.bits
 
     @property
     def shared_bytes(self) -> int:

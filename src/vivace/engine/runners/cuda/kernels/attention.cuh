@@ -12,6 +12,23 @@
 #define OWNED (HEAD_DIM / ATTENTION_CLUSTER)              // dimensions that one block of a cluster finishes
 #define SCORES (8 * HALVES * SCORE_ROW)                   // of one tile
 
+// With a window (OSS) runs before it are left out: what they would add is nothing, to the bit. `position` is the pass's first.
+#if OSS
+#define REACH , int reach
+#define REACH_OF , window ? window : 1 << 30
+#define IS_SEEN(at, last) ((at) <= (last) && (at) > (last) - reach)
+#define FIRST_RUN(run, splits, position) first_run(run, splits, window ? (position) - window + 1 : 0)
+DEVICE int first_run(int run, int splits, int from) {
+    int least = from > 0 ? from / BLOCK_TOKENS : 0;
+    return least > run ? run + (least - run + splits - 1) / splits * splits : run;
+}
+#else
+#define REACH
+#define REACH_OF
+#define IS_SEEN(at, last) ((at) <= (last))
+#define FIRST_RUN(run, splits, position) run
+#endif
+
 struct Part {
     float o[VALUE_REGISTERS][4];                          // rows g, g, g+8, g+8 x a pair of dimensions
     float most[HALVES], sum[HALVES];
@@ -24,7 +41,7 @@ DEVICE void score_block(const Block& block, const u32 q[HALVES][4][4], float* sc
     UNROLL for (int i = 0; i < 4; i++)
         UNROLL for (int p = 0; p < 4; p += 2)
             UNROLL for (int half = 0; half < 2; half++)
-                mma_bf16(s[half], q[0][i][p], HALVES == 2 ? q[HALVES - 1][i][p] : 0, q[0][i][p + 1],
+                if (!IS_HOLE(32 * i)) mma_bf16(s[half], q[0][i][p], HALVES == 2 ? q[HALVES - 1][i][p] : 0, q[0][i][p + 1],
                          HALVES == 2 ? q[HALVES - 1][i][p + 1] : 0, key_pair(block, half, i, p),
                          key_pair(block, half, i, p + 1));
     UNROLL for (int row = 0; row < HALVES; row++)
@@ -35,7 +52,7 @@ DEVICE void score_block(const Block& block, const u32 q[HALVES][4][4], float* sc
 
 // Softmax so far over all positions of the block, then the weighted values in this warp's dimensions.
 DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int first, const int last[HALVES],
-                        float scale, bool is_first) {
+                        float scale, bool is_first REACH) {
     int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     u32 p[HALVES][BLOCK_TOKENS / 8];
     UNROLL for (int row = 0; row < HALVES; row++) {
@@ -44,8 +61,8 @@ DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int
         UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
             s[n] = *(const Float2*)(scores + (g + 8 * row) * SCORE_ROW + 8 * n + 2 * t);
             int at = first + 8 * n + 2 * t;
-            s[n].x = at <= last[row] ? s[n].x * scale : minus_infinity();
-            s[n].y = at + 1 <= last[row] ? s[n].y * scale : minus_infinity();
+            s[n].x = IS_SEEN(at, last[row]) ? s[n].x * scale : minus_infinity();
+            s[n].y = IS_SEEN(at + 1, last[row]) ? s[n].y * scale : minus_infinity();
             peak = greater(peak, greater(s[n].x, s[n].y));
         }
         peak = greater(peak, shuffle_xor(peak, 1));
@@ -69,6 +86,14 @@ DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int
                      HALVES == 2 ? p[HALVES - 1][n + 1] : 0, transpose_8x8(value_pair(block, n, j)),
                      transpose_8x8(value_pair(block, n + 1, j)));
 }
+
+#if OSS
+// The sink's share of a row's sum: the first part has it, once.
+DEVICE void add_sink(float sink, float& most, float& total) {
+    most = greater(most, LOG2_E * sink);
+    total += exp2_fast(LOG2_E * sink - most);
+}
+#endif
 
 // Send this block's part to the blocks of its cluster: each dimension to its owner, the statistics to all.
 DEVICE void push_part(Part& part, float* inbox, float* stats, u64* all_here, u32 rank) {
@@ -94,7 +119,7 @@ DEVICE void push_part(Part& part, float* inbox, float* stats, u64* all_here, u32
 // grid (KV_HEADS * parts * ATTENTION_CLUSTER, 1, row tiles), clusters along x
 KERNEL(ATTENTION_WARPS * 32, NEIGHBOURS(12 / ATTENTION_WARPS))
 attention(const State* state, const u16* q, const Kv* kv, const int* pages, int parts, float* part_out,
-          Float2* part_stats, float scale) {
+          Float2* part_stats, float scale VIEW) {
     SHARED_MEMORY(shared);
     const int tiles = ATTENTION_TILES, stats_floats = ATTENTION_CLUSTER * TILE_Q * 2;  // of one tile
     float* scores = (float*)shared;                       // [2][tiles][8 * HALVES][SCORE_ROW]
@@ -110,9 +135,10 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
     Block block;
     clear_keys(block);
     clear_values(block);
-    Pages near(pages, split, length), upcoming(pages, split + splits, length);
-    load_block(block, kv, near, kv_head, split, 0, position);
-    for (int b = split + splits; (b + 1) * BLOCK_TOKENS <= position; b += splits) expect_block(kv, pages, kv_head, b);
+    int begin = FIRST_RUN(split, splits, position);
+    Pages near(pages, begin, length), upcoming(pages, begin + splits, length);
+    load_block(block, kv, near, kv_head, begin, 0, position);
+    for (int b = begin + splits; (b + 1) * BLOCK_TOKENS <= position; b += splits) expect_block(kv, pages, kv_head, b);
     const u16* query[tiles][HALVES];
     int last[tiles][HALVES];
     UNROLL for (int tile = 0; tile < tiles; tile++)
@@ -133,12 +159,12 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
     wait_for_previous();
     if (IS_LATE(ATTENTION)) let_next_start();
     if (tiles == 1) load_queries(0);                      // else there is no room to keep them
-    if ((split + 1) * BLOCK_TOKENS > position) load_block(block, kv, near, kv_head, split, position, length);
+    if ((begin + 1) * BLOCK_TOKENS > position) load_block(block, kv, near, kv_head, begin, position, length);
     Part part[tiles] = {};
     UNROLL for (int tile = 0; tile < tiles; tile++)
         UNROLL for (int half = 0; half < HALVES; half++) part[tile].most[half] = NO_MAXIMUM;
     int parity = 0;
-    for (int b = split; b * BLOCK_TOKENS < length; b += splits, parity ^= 1) {
+    for (int b = begin; b * BLOCK_TOKENS < length; b += splits, parity ^= 1) {
         float* mine = scores + parity * tiles * SCORES;
         UNROLL for (int tile = 0; tile < tiles; tile++) {
             if (tiles > 1) load_queries(tile);
@@ -151,7 +177,7 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
         block_sync();
         warp_sync();
         UNROLL for (int tile = 0; tile < tiles; tile++)
-            weigh_block(part[tile], block, mine + tile * SCORES, b * BLOCK_TOKENS, last[tile], scale, b == split);
+            weigh_block(part[tile], block, mine + tile * SCORES, b * BLOCK_TOKENS, last[tile], scale, b == begin REACH_OF);
         if (goes_on) {
             clear_values(block);
             load_values(block, kv, upcoming, kv_head, b + splits, 0, length);
@@ -171,6 +197,9 @@ attention(const State* state, const u16* q, const Kv* kv, const int* pages, int 
             each[other] = *(const Float2*)(stats + tile * stats_floats + (other * TILE_Q + row) * 2);
             most = greater(most, each[other].x);
         }
+#if OSS
+        if (split < ATTENTION_CLUSTER) add_sink(sinks[kv_head * GROUP_HEADS + r % GROUP_HEADS], most, total);
+#endif
         UNROLL for (int other = 0; other < ATTENTION_CLUSTER; other++) {
             float weight = exp2_fast(each[other].x - most);
             total += each[other].y * weight;

@@ -109,11 +109,13 @@ DEVICE void load_keys(Block& block, const u16* kv, const Pages& pages, int kv_he
         int at = b * BLOCK_TOKENS + 16 * warp + 8 * half + g;
         if (at < from || at >= to) continue;
         const u16* row = kv + kv_row(pages.of(16 * warp + 8 * half), 0, kv_head, at % PAGE_TOKENS) + 8 * t;
-        UNROLL for (int i = 0; i < 4; i++) load_registers<4>(row + 32 * i, block.k[half][i]);
+        UNROLL for (int i = 0; i < 4; i++)
+            if (!IS_HOLE(32 * i)) load_registers<4>(row + 32 * i, block.k[half][i]);
     }
 }
 DEVICE void load_values(Block& block, const u16* kv, const Pages& pages, int kv_head, int b, int from, int to) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    if (IS_HOLE(warp * DIMENSIONS)) return;
     UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
         int at = b * BLOCK_TOKENS + 8 * n + g;
         if (at < from || at >= to) continue;

@@ -1,7 +1,9 @@
 // Shapes and state that all kernels share. The shape macros (HIDDEN, FFN, HEADS, KV_HEADS, VOCAB, BITS, TOKENS …)
 // come from plan.py: one compiled module serves one model, one format of weights and KV, one number of tokens a pass.
 
-#define HEAD_DIM 128
+#define HEAD_DIM 128                                // of a row of q and of the KV
+#define HEAD_SLOTS (HEAD_WIDTH / 8)                 // tiles of a head. A narrow one has zeros behind each half of its row
+#define IS_HOLE(d) (HEAD_WIDTH < HEAD_DIM && (d) % 64 >= HEAD_WIDTH / 2)
 #define PAGE_TOKENS 64
 #define TILE_ROWS 8                                 // weight rows of one tensor-core tile
 #define TILE_TOKENS (TOKENS < 16 ? TOKENS : 16)     // tokens of one block; blockIdx.y counts sixteens
@@ -11,6 +13,16 @@
 // too many fetchers at once delay the loads that the chain is waiting for.
 #define IS_LATE(bit) ((LATE_START >> bit) & 1)
 enum { QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD };
+// gpt-oss (OSS): further arguments of the kernels whose products have a bias there, and of the attention.
+#if OSS
+#define BIAS , const float* more_bias
+#define CLAMP BIAS, float limit, float slope
+#define VIEW , const float* sinks, int window
+#else
+#define BIAS
+#define CLAMP
+#define VIEW
+#endif
 #define LOG2_E 1.4426950408889634f
 #define NO_MAXIMUM (-1e30f)
 

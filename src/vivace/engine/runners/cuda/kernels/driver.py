@@ -23,7 +23,7 @@ from vivace.engine.runners.cuda.decode.plan import Plan, Size
 from vivace.errors import StartError
 
 PARTS = (
-    *("common", "kv", "heads", "ring", "int4", "product", "projections"),
+    *("common", "kv", "heads", "ring", "int4", "mxfp4", "product", "projections"),
     *("experts", "block", "attention", "row_attention", "head", "wide"),
 )
 DECODE_KERNELS = ("embed", "qkv", "attention", "out_projection", "head", "choose")
@@ -32,6 +32,7 @@ PREFILL_KERNELS = (
     *("read_tokens", "add_norm", "silu_product", "place", "widen"),
     *("add_norm_fp8", "silu_product_fp8"),
 )
+OSS_KERNELS = ("widen_mxfp4",)
 KV8_KERNELS = ("unpack_pages",)
 WIDE_KERNELS = (
     *("embed", "add_and_norm", "place_rows", "attention", "stage_parts_of_rows"),
@@ -49,7 +50,7 @@ def kernels(plan: Plan) -> tuple[str, ...]:
     if plan.tokens > 1:
         return decode
     if plan.shape.experts:
-        decode += EXPERT_KERNELS
+        decode += EXPERT_KERNELS + (OSS_KERNELS if plan.shape.oss else ())
     return decode + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
 
 

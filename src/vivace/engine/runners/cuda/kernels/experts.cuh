@@ -11,10 +11,12 @@
 #if EXPERTS && TOKENS == 1 && !BATCH
 #define UP_ROWS (2 * EXPERT_FFN)                      // of one expert
 #define CHOSEN_FFN (EXPERTS_PER_TOKEN * EXPERT_FFN)   // columns of a token's down projection: its experts side by side
-typedef TileRing<GATE_UP, HIDDEN, EXPERT_UP_STAGES> ExpertUpRing;
-typedef TileRing<DOWN, CHOSEN_FFN, EXPERT_DOWN_STAGES, EXPERT_DOWN_WARPS> ExpertDownRing;
-typedef Product<ExpertUpRing, HIDDEN, 1, 8, EXPERT_UP_STAGES> ExpertUpProduct;
-typedef Product<ExpertDownRing, CHOSEN_FFN, 1, EXPERT_DOWN_WARPS, EXPERT_DOWN_GROUP, EXPERTS_PER_TOKEN> ExpertDownProduct;
+#define EXPERT_WIDTH (OSS ? MXFP4 : BITS)
+typedef TileRing<GATE_UP, HIDDEN, EXPERT_UP_STAGES, HIDDEN_WARPS, EXPERT_WIDTH> ExpertUpRing;
+typedef TileRing<DOWN, CHOSEN_FFN, EXPERT_DOWN_STAGES, EXPERT_DOWN_WARPS, EXPERT_WIDTH> ExpertDownRing;
+typedef Product<ExpertUpRing, HIDDEN, 1, HIDDEN_WARPS, EXPERT_UP_STAGES, 1, EXPERT_WIDTH> ExpertUpProduct;
+typedef Product<ExpertDownRing, CHOSEN_FFN, 1, EXPERT_DOWN_WARPS, EXPERT_DOWN_GROUP, EXPERTS_PER_TOKEN, EXPERT_WIDTH>
+    ExpertDownProduct;
 
 DEVICE Float4 load_four(const float* p) {
     Words4 w = load_fresh((const Words4*)p);
@@ -27,8 +29,9 @@ DEVICE Float4 load_four(const float* p) {
 // to do meanwhile.
 #define ROUTER_WARPS 4
 KERNEL(ROUTER_WARPS * 32, 1) router(const float* x, const float* gain, const u32* weights, float* scores, const u8* later, int later_kb,
-                      float epsilon) {
-    const int fours = HIDDEN / 128;
+                      float epsilon BIAS) {
+    const int fours = (HIDDEN + 127) / 128;
+    auto is_there = [](int at) { return HIDDEN % 128 == 0 || at < HIDDEN; };
     int lane = threadIdx.x & 31, expert = blockIdx.x * ROUTER_WARPS + (threadIdx.x >> 5), token = blockIdx.y;
     if (expert >= EXPERTS) {
         wait_for_previous();
@@ -41,13 +44,16 @@ KERNEL(ROUTER_WARPS * 32, 1) router(const float* x, const float* gain, const u32
     Float4 row[fours], v[fours];
     UNROLL for (int j = 0; j < fours; j++) {
         int at = 4 * (lane + 32 * j);
+        row[j] = {};
+        if (!is_there(at)) continue;
         Words2 w = *(const Words2*)(weights + ((u64)expert * HIDDEN + at) / 2);
         Float4 g = *(const Float4*)(gain + at);
         row[j] = {bf16_low(w.w[0]) * g.x, bf16_high(w.w[0]) * g.y, bf16_low(w.w[1]) * g.z, bf16_high(w.w[1]) * g.w};
     }
     wait_for_previous();
     if (EXPERT_EARLY_X) let_next_start();
-    UNROLL for (int j = 0; j < fours; j++) v[j] = load_four(x + (u64)token * HIDDEN + 4 * (lane + 32 * j));
+    UNROLL for (int j = 0; j < fours; j++)
+        v[j] = is_there(4 * (lane + 32 * j)) ? load_four(x + (u64)token * HIDDEN + 4 * (lane + 32 * j)) : Float4{};
     float squares = 0.0f, sum = 0.0f;
     UNROLL for (int j = 0; j < fours; j++) {
         squares += v[j].x * v[j].x + v[j].y * v[j].y + (v[j].z * v[j].z + v[j].w * v[j].w);
@@ -57,7 +63,11 @@ KERNEL(ROUTER_WARPS * 32, 1) router(const float* x, const float* gain, const u32
         squares += shuffle_xor(squares, mask);
         sum += shuffle_xor(sum, mask);
     }
+#if OSS
+    if (lane == 0) scores[token * EXPERTS + expert] = sum * rsqrt_fast(squares * (1.0f / HIDDEN) + epsilon) + more_bias[expert];
+#else
     if (lane == 0) scores[token * EXPERTS + expert] = sum * rsqrt_fast(squares * (1.0f / HIDDEN) + epsilon);
+#endif
 }
 
 // The experts of one token, the best first; of equal ones the lower number is the better. In shared memory.
@@ -107,8 +117,8 @@ struct Choice {
 
 // h[token][which] = silu(gate) * up of the token's expert `which`. grid (tokens * EXPERTS_PER_TOKEN, blocks of one expert):
 // blocks beside each other have the same rows of several experts, so those that tokens share are still in L2.
-KERNEL(288, EXPERT_UP_BLOCKS) expert_gate_up(const int* count, const float* x, const float* gain, const float* scores, const u8* weights,
-                              const float* scales, float* h, float epsilon) {
+KERNEL(HIDDEN_WARPS * 32 + 32, EXPERT_UP_BLOCKS) expert_gate_up(const int* count, const float* x, const float* gain, const float* scores, const u8* weights,
+                              const float* scales, float* h, float epsilon CLAMP) {
     SHARED_MEMORY(shared);
     const int tiles = UP_ROWS / TILE_ROWS;
     int token = blockIdx.x / EXPERTS_PER_TOKEN, which = blockIdx.x % EXPERTS_PER_TOKEN;
@@ -135,13 +145,21 @@ KERNEL(288, EXPERT_UP_BLOCKS) expert_gate_up(const int* count, const float* x, c
         product.stage<true>(
             [&](int, int pair) { return row[(pair - product.pair_of(0)) / ExpertUpProduct::THREADS]; }, gains, epsilon);
     scales += choice.expert[which] * UP_ROWS;
-    if (HAS_DIGITS) product.expect(scales);
+    if (HAS_DIGITS && EXPERT_WIDTH != MXFP4) product.expect(scales);
     product.run([&](int base, int n, const float* group) {
         NO_UNROLL for (int i = threadIdx.x; i < n * 4; i += ExpertUpProduct::THREADS) {
             int slot = i / 4, r = i % 4, tile = product.first + base + slot, row = tile * TILE_ROWS + r;
             float gate = product.sum(group, slot, 0, r) * product.row_scale(scales, row);
             float up = product.sum(group, slot, 0, r + 4) * product.row_scale(scales, row + 4);
+#if OSS
+            const float* bias = more_bias + choice.expert[which] * UP_ROWS + row;
+            gate = -greater(-(gate + bias[0]), -limit);
+            up = greater(-greater(-(up + bias[4]), -limit), -limit);
+            h[(u64)blockIdx.x * EXPERT_FFN + tile * 4 + r] =
+                divide(gate, 1.0f + exp2_fast(-LOG2_E * slope * gate)) * (up + 1.0f);
+#else
             h[(u64)blockIdx.x * EXPERT_FFN + tile * 4 + r] = divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up;
+#endif
         }
     });
 }
@@ -149,7 +167,7 @@ KERNEL(288, EXPERT_UP_BLOCKS) expert_gate_up(const int* count, const float* x, c
 // x += the sum of share · W_down · h over the token's experts: their columns side by side are one product, and each expert
 // is a part of it with warps of its own. Parts are added pairwise, the best two first. grid (tokens, blocks of one token)
 KERNEL_OF_REGISTERS(EXPERT_DOWN_REGISTERS)
-expert_down(const int* count, const float* h, const float* scores, const u8* weights, const float* scales, float* x) {
+expert_down(const int* count, const float* h, const float* scores, const u8* weights, const float* scales, float* x BIAS) {
     SHARED_MEMORY(shared);
     const int parts = EXPERTS_PER_TOKEN, piece = ExpertDownProduct::TILE_BYTES / parts;
     static_assert(EXPERT_DOWN_GROUP * TILE_ROWS * parts <= ExpertDownProduct::THREADS, "one item a thread");
@@ -188,6 +206,9 @@ expert_down(const int* count, const float* h, const float* scores, const u8* wei
         float sum = 0.0f;
         if (is_needed)
             sum = product.sum(group, item / TILE_ROWS, 0, item % TILE_ROWS, part) * factors[row * parts + part];
+#if OSS
+        if (is_needed) sum += share * more_bias[choice.expert[part] * HIDDEN + row0 + row];
+#endif
         UNROLL for (int mask = 1; mask < parts; mask <<= 1) sum += shuffle_xor(sum, mask);
         if (is_needed && part == 0) out[row] = before + sum;
         before = load_before(row + n * TILE_ROWS);  // for the next time

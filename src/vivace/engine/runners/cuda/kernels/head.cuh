@@ -35,7 +35,7 @@ DEVICE float gumbel(Key key, u32 token) {
 }
 
 #if !WIDE
-KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales,
+KERNEL(HIDDEN_WARPS * 32 + 32, 1) head(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales,
                  float* logits, float* best_score, int* best_token, float epsilon) {
     SHARED_MEMORY(shared);
     int token0 = blockIdx.y * 16;
@@ -56,6 +56,7 @@ KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const
     Best best = {minus_infinity(), VOCAB};
     product.run([&](int base, int n, const float* group) {
         // 256 is a multiple of TILE_TOKENS * TILE_ROWS: a thread meets one token only
+        if (HIDDEN_WARPS > 8 && threadIdx.x >= 256) return;
         for (int i = threadIdx.x; i < n * TILE_TOKENS * TILE_ROWS; i += 256) {
             int slot = i / (TILE_TOKENS * TILE_ROWS), token = i / TILE_ROWS % TILE_TOKENS, r = i % TILE_ROWS;
             int row = (product.first + base + slot) * TILE_ROWS + r;
@@ -73,8 +74,10 @@ KERNEL(288, 1) head(const Place* state, const float* x, const float* gain, const
     float* scores = product.scratch;                  // [256]
     int* tokens = (int*)(product.scratch + 256);      // [256]
     product.meet();
-    scores[threadIdx.x] = best.score;
-    tokens[threadIdx.x] = best.token;
+    if (HIDDEN_WARPS == 8 || threadIdx.x < 256) {
+        scores[threadIdx.x] = best.score;
+        tokens[threadIdx.x] = best.token;
+    }
     product.meet();
     if (threadIdx.x < TILE_TOKENS) {
         Best all = {minus_infinity(), VOCAB};

@@ -81,17 +81,16 @@ template <int COUNT> struct Int4Weights {                    // COUNT groups of 
                 }
         }
         UNROLL for (int n = 0; n < COLUMN_TILES; n++)
-            UNROLL for (int tile = 0; tile < 2; tile++) {
-                auto part = [&](int i) { return sums[i % (4 / SHARE)][n][tile]; };
-                if (SHARE == 1) total[n][2 * tile] = (part(0) + part(1)) + (part(2) + part(3));
-                if (SHARE == 2) {
-                    float first = part(0) + shuffle_xor(part(0), 2), second = part(1) + shuffle_xor(part(1), 2);
-                    total[n][2 * tile] = first + second;
-                }
-                if (SHARE == 4) {
-                    float pair = part(0) + shuffle_xor(part(0), 1);
-                    total[n][2 * tile] = pair + shuffle_xor(pair, 2);
-                }
-            }
+            UNROLL for (int tile = 0; tile < 2; tile++) total[n][2 * tile] = add_groups(sums, n, tile);
+    }
+    DEVICE static float add_groups(const float sums[4 / SHARE][COLUMN_TILES][2], int n, int tile) {
+        auto part = [&](int i) { return sums[i % (4 / SHARE)][n][tile]; };
+        if (SHARE == 1) return (part(0) + part(1)) + (part(2) + part(3));
+        if (SHARE == 2) {
+            float first = part(0) + shuffle_xor(part(0), 2), second = part(1) + shuffle_xor(part(1), 2);
+            return first + second;
+        }
+        float pair = part(0) + shuffle_xor(part(0), 1);
+        return pair + shuffle_xor(pair, 2);
     }
 };

@@ -49,6 +49,13 @@ DEVICE u32 bits_of_float(float x) { return __float_as_uint(x); }
 // Four bytes out of eight: a digit of `which` names each, the lowest first; 0 … 3 are of `low`, 4 … 7 of `high`.
 DEVICE u32 permute_bytes(u32 low, u32 high, u32 which) { return __byte_perm(low, high, which); }
 
+// The same; a digit of 8 and more gives the highest bit of the byte that it names less 8, eight times.
+DEVICE u32 permute_or_sign(u32 low, u32 high, u32 which) {
+    u32 out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(which));
+    return out;
+}
+
 // Two numbers as 8-bit floats (4 bits of exponent, 3 of fraction), at most 448: the low byte is the even element
 DEVICE u16 pack_fp8(float low, float high) {
     u16 pair;

@@ -11,10 +11,12 @@ KERNEL(256, 1) read_tokens(const int* tokens, const u32* table, float* x) {
 KERNEL(256, 4) add_norm(float* x, const u32* delta, int has_delta, const Float2* gain, u32* y, float epsilon) {
     SHARED_MEMORY(shared);
     float* squares = (float*)shared;  // [8]
-    const int pairs = HIDDEN / 512;
+    const int pairs = (HIDDEN + 511) / 512;
+    auto is_there = [](int j) { return HIDDEN % 512 == 0 || threadIdx.x + 256 * j < HIDDEN / 2; };
     Float2 row[pairs];
     float mine = 0.0f;
     UNROLL for (int j = 0; j < pairs; j++) {
+        if (!is_there(j)) continue;
         u64 at = (u64)blockIdx.x * (HIDDEN / 2) + threadIdx.x + 256 * j;
         row[j] = *((Float2*)x + at);
         if (has_delta) {
@@ -31,6 +33,7 @@ KERNEL(256, 4) add_norm(float* x, const u32* delta, int has_delta, const Float2*
     UNROLL for (int warp = 0; warp < 8; warp++) total += squares[warp];
     float unit = rsqrt_fast(total * (1.0f / HIDDEN) + epsilon);
     UNROLL for (int j = 0; j < pairs; j++) {
+        if (!is_there(j)) continue;
         Float2 g = gain[threadIdx.x + 256 * j];
         y[(u64)blockIdx.x * (HIDDEN / 2) + threadIdx.x + 256 * j] =
             pack_bf16(row[j].x * unit * g.x, row[j].y * unit * g.y);

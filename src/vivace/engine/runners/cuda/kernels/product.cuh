@@ -10,11 +10,14 @@
 #define DIGITS 32512.0f                // 127 * 256: the largest 16-bit number of two signed digits
 
 DEVICE constexpr int tile_bytes(int columns, int width) {
-    return width == 4 ? columns / 64 * BLOCK_BYTES : TILE_ROWS * columns * width / 8;
+    return width == 4 ? columns / 64 * BLOCK_BYTES
+           : width == MXFP4 ? columns / 64 * MXFP4_BYTES : TILE_ROWS * columns * width / 8;
 }
 
 template <int WIDTH> struct SumOf { typedef float Type; };
 template <> struct SumOf<8> { typedef int Type; };
+template <int WIDTH, int COUNT> struct GroupsOf { typedef Int4Weights<COUNT> Type; };
+template <int COUNT> struct GroupsOf<MXFP4, COUNT> { typedef Mxfp4Weights<COUNT> Type; };
 
 template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int WIDTH = BITS> struct Product {
     typedef typename SumOf<WIDTH>::Type Sum;
@@ -206,14 +209,15 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
     // activations are taken in the same order, so the product is unchanged.
     static const int LOADS = SLICE / WARPS / 32;             // 32 columns each
     static const int KEPT = LOADS * COLUMN_TILES * X_BITS / 4 <= KEEP_REGISTERS ? LOADS : 0;  // else read for each tile
-    typedef Int4Weights<LOADS> Groups;                             // of 4-bit weights; their sums of activations: kept, too
+    static const bool IN_GROUPS = WIDTH == 4 || WIDTH == MXFP4;
+    typedef typename GroupsOf<WIDTH, LOADS>::Type Groups;          // of 4-bit weights; their sums of activations: kept, too
     static const int ADDED = WIDTH == 4 && Groups::PASSES * COLUMN_TILES <= 2 * KEEP_REGISTERS ? Groups::PASSES : 0;
 
     DEVICE Right load_right(int i) {
         int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
         Right out = {};
         UNROLL for (int c = 0; c < COLUMN_TILES; c++) {
-            int column = 8 * c + g - (WIDTH == 4 ? i % SHARE * COLUMNS : 0);
+            int column = 8 * c + g - (IN_GROUPS ? i % SHARE * COLUMNS : 0);
             if (column < 0 || column >= COLUMNS) continue;
             const u8* at = x + column * ROW_BYTES + ((warp * LOADS + i) * 32 + 8 * t) * X_BITS / 8;
 #if HAS_DIGITS
@@ -262,8 +266,8 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
 #if HAS_DIGITS
                 int token = 4 * n + t;
                 if (token < TILE_TOKENS)
-                    to[token * TILE_ROWS] = WIDTH == 4 ? total[n][2 * tile]
-                                                       : 256.0f * (float)total[n][2 * tile] + (float)total[n][2 * tile + 1];
+                    to[token * TILE_ROWS] = IN_GROUPS ? total[n][2 * tile]
+                                                      : 256.0f * (float)total[n][2 * tile] + (float)total[n][2 * tile + 1];
 #else
                 UNROLL for (int e = 0; e < 2; e++) {
                     int token = 8 * n + 2 * t + e;
@@ -282,7 +286,9 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
         return HAS_DIGITS ? total * scale[token * PARTS + part] : total;
     }
 
-    DEVICE static float row_scale(const float* scales, int row) { return WIDTH == 16 ? 1.0f : scales[row]; }
+    DEVICE static float row_scale(const float* scales, int row) {
+        return WIDTH == 16 ? 1.0f : WIDTH == MXFP4 ? 0.5f : scales[row];
+    }
 
     // All tiles of this block. `finish(base, n, group)` gets the sums of tiles base … base+n-1 of this block.
     template <class Finish> DEVICE void run(Finish finish) {
@@ -306,7 +312,7 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
                 UNROLL for (int p = 0; p < pairs; p++) {  // past the end the last tile again, to no avail
                     int above = 2 * p < tiles ? 2 * p : tiles - 1, below = 2 * p + 1 < tiles ? 2 * p + 1 : tiles - 1;
                     const u8 *upper = own(tile + above), *lower = own(tile + below);
-                    if constexpr (WIDTH == 4) Groups::multiply(upper, lower, right_of, added_of, total[p]);
+                    if constexpr (IN_GROUPS) Groups::multiply(upper, lower, right_of, added_of, total[p]);
                     else multiply(upper, lower, kept, total[p]);
                 }
                 give_back(tile, tiles);

@@ -3,22 +3,22 @@
 // holds 4 rows and their 4 partners (rotation: dimension + 64; gate: up), so pairs meet in one thread.
 // All of x, q, h are [tokens][…]; blockIdx.y picks sixteen tokens.
 
-template <int ID, int COLUMNS_OF_W, int SLOTS, int WARPS = 8, int WIDTH = BITS>
+template <int ID, int COLUMNS_OF_W, int SLOTS, int WARPS = HIDDEN_WARPS, int WIDTH = BITS>
 using TileRing = Ring<ID, tile_bytes(COLUMNS_OF_W, WIDTH), SLOTS, WARPS>;
 typedef TileRing<QKV, HIDDEN, QKV_STAGES> QkvRing;
-typedef TileRing<OUT, HEADS * HEAD_DIM, O_STAGES> OutRing;
+typedef TileRing<OUT, HEADS * HEAD_WIDTH, O_STAGES, 8> OutRing;
 #if !EXPERTS
 typedef TileRing<GATE_UP, HIDDEN, UP_STAGES> UpRing;
 typedef TileRing<DOWN, DOWN_COLUMNS / DOWN_SPLIT, DOWN_STAGES, DOWN_WARPS> DownRing;
 #endif
-typedef TileRing<HEAD, HIDDEN, HEAD_STAGES, 8, HEAD_BITS> HeadRing;
-typedef Product<QkvRing, HIDDEN, 1, 8, QKV_TILES> QkvProduct;
-typedef Product<OutRing, HEADS * HEAD_DIM, 1, 8, O_TILES> OutProduct;
+typedef TileRing<HEAD, HIDDEN, HEAD_STAGES, HIDDEN_WARPS, HEAD_BITS> HeadRing;
+typedef Product<QkvRing, HIDDEN, 1, HIDDEN_WARPS, QKV_TILES> QkvProduct;
+typedef Product<OutRing, HEADS * HEAD_WIDTH, 1, 8, O_TILES> OutProduct;
 #if !EXPERTS
 typedef Product<UpRing, HIDDEN, 1, 8, UP_GROUP> UpProduct;
 typedef Product<DownRing, DOWN_COLUMNS, DOWN_SPLIT, DOWN_WARPS, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
 #endif
-typedef Product<HeadRing, HIDDEN, 1, 8, HEAD_GROUP, 1, HEAD_BITS> HeadProduct;
+typedef Product<HeadRing, HIDDEN, 1, HIDDEN_WARPS, HEAD_GROUP, 1, HEAD_BITS> HeadProduct;
 
 #if !WIDE  // there the products are Triton's
 // What one thread will do with its pair of sums; all of it is known before the wait.
@@ -64,13 +64,13 @@ struct HeadSquares {
 #endif
 
 // q, k, v of the new tokens: norm, product, bias, rotation; q to its buffer, k and v into their page.
-KERNEL(288, NEIGHBOURS(2))
+KERNEL(HIDDEN_WARPS * 32 + 32, NEIGHBOURS(2))
 qkv(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales, const float* bias,
     const Float2* rotation, const int* pages, u16* q, Kv* kv, float epsilon HEAD_GAIN) {
     SHARED_MEMORY(shared);
     static_assert(QKV_TILES * TILE_TOKENS * 4 <= 256, "one item a thread");
     static_assert(QkvProduct::TOGETHER == QKV_TILES, "all tiles between two meetings");
-    const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_DIM / TILE_ROWS;
+    const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_SLOTS;
     int token0 = blockIdx.y * 16;
     QkvProduct product(QkvRing(shared), weights, tiles, blockIdx.x, gridDim.x, 0);
     product.start();
@@ -92,7 +92,7 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
     item.r = threadIdx.x % 4;
     item.is_real = item.slot < product.count && IS_REAL(state, token0, item.token);
     if (item.is_real) {
-        int tile = product.first + item.slot, head = tile / 16, low = tile % 16 * 4 + item.r;
+        int tile = product.first + item.slot, head = tile / HEAD_SLOTS, low = tile % HEAD_SLOTS * 4 + item.r;
         int row = tile * TILE_ROWS + item.r, at = POSITION_OF(state, token0, item.token);
         UNROLL for (int e = 0; e < 2; e++) {
             item.scale[e] = product.row_scale(scales, row + 4 * e);
@@ -141,7 +141,7 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
         return;
 #else
 #if KV_BITS == 8
-        if (product.first / 16 >= HEADS) {  // all of the block is in one head
+        if (product.first / HEAD_SLOTS >= HEADS) {  // all of the block is in one head
             float a = 0.0f, b = 0.0f;
             if (item.is_real) {
                 a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
@@ -159,6 +159,7 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
         float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
         item.out[0] = (u16)pack_bf16(item.turns ? turned_a : a, 0.0f);
         item.out[HEAD_DIM / 2] = (u16)pack_bf16(item.turns ? turned_b : b, 0.0f);
+        if (HEAD_WIDTH < HEAD_DIM) item.out[HEAD_WIDTH / 2] = item.out[HEAD_DIM / 2 + HEAD_WIDTH / 2] = 0;
 #endif
     });
 }
@@ -168,10 +169,12 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
 // Two neighbouring dimensions of one token's attention, from its parts: each counts for 2^most * total of its own.
 template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2* part_stats, int token, int pair) {
     Float2 stats[parts], value[parts], sum = {0.0f, 0.0f};
+    const int width = HEAD_WIDTH / 2;
+    int lying = width < 64 ? pair % width % (width / 2) + pair % width / (width / 2) * (HEAD_DIM / 4) : pair % width;
     UNROLL for (int p = 0; p < parts; p++) {
-        u64 row = ((u64)p * TOKENS + token) * HEADS + pair / (HEAD_DIM / 2);
+        u64 row = ((u64)p * TOKENS + token) * HEADS + pair / width;
         if (parts > 1) stats[p] = load_fresh(part_stats + row * STATS_STRIDE);
-        value[p] = load_fresh((const Float2*)(part + row * HEAD_DIM) + pair % (HEAD_DIM / 2));
+        value[p] = load_fresh((const Float2*)(part + row * HEAD_DIM) + lying);
     }
     if (parts == 1) return value[0];
 #if BATCH  // a row may have fewer parts: below 0 is the total of one that is not there. No branch: loads would wait
@@ -206,7 +209,7 @@ DEVICE void stage_parts(OutProduct& product, const float* part, const Float2* pa
 
 // x += W_o · attention. The parts of the attention are combined first: every block does it for itself.
 KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_stats, int parts, const u8* weights,
-                                          const float* scales, float* x) {
+                                          const float* scales, float* x BIAS) {
     SHARED_MEMORY(shared);
     static_assert(OutProduct::TOGETHER == O_TILES, "all tiles between two meetings");
     const int all_items = O_TILES * TILE_TOKENS * TILE_ROWS, items = (all_items + 255) / 256;  // of a thread
@@ -224,6 +227,9 @@ KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_
     }
     product.ring.wait();
     UNROLL for (int j = 0; j < items; j++) before[j] = out[j] ? load_fresh(out[j]) : 0.0f;
+#if OSS
+    UNROLL for (int j = 0; j < items; j++) if (out[j]) before[j] += more_bias[(out[j] - x) % HIDDEN];
+#endif
     switch (parts) {
         case 1: stage_parts<1>(product, part, part_stats, token0); break;
         case 2: stage_parts<2>(product, part, part_stats, token0); break;

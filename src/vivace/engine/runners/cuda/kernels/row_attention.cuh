@@ -10,12 +10,23 @@
 // The blocks of positions of one block of the GPU, in order: all of its first rank, then of the next.
 struct Walk {
     int rank, b;
+#if OSS  // a rank may have nothing of the window
+    int window, position;
+    DEVICE void step(int first, int splits, int length) {
+        b += splits;
+        if (rank >= 0 && b * BLOCK_TOKENS < length) return;
+        while (++rank < ATTENTION_RANKS)
+            if ((b = FIRST_RUN(first + rank, splits, position)) * BLOCK_TOKENS < length) return;
+        b = PAST;
+    }
+#else
     DEVICE void step(int first, int splits, int length) {
         b += splits;
         if (b * BLOCK_TOKENS < length) return;
         rank++;
         b = rank < ATTENTION_RANKS && (first + rank) * BLOCK_TOKENS < length ? first + rank : PAST;
     }
+#endif
 };
 
 DEVICE Part empty_part() {
@@ -34,7 +45,7 @@ DEVICE void deny_part(Float2* part_stats, int part, int token, int kv_head) {
 // grid (KV_HEADS * most_parts * ATTENTION_CLUSTER, 1, rows), clusters along x
 KERNEL(ATTENTION_WARPS * 32, 12 / ATTENTION_WARPS)
 attention(const Row* rows, const u16* q, const Kv* kv, const int* all_pages, int most_parts, float* part_out,
-          Float2* part_stats, float scale) {
+          Float2* part_stats, float scale VIEW) {
     SHARED_MEMORY(shared);
     static_assert(GROUP_HEADS <= 16, "the heads of a row are one tile");
     float* scores = (float*)shared;                       // [2][8 * HALVES][SCORE_ROW]
@@ -59,7 +70,13 @@ attention(const Row* rows, const u16* q, const Kv* kv, const int* all_pages, int
     Block block;
     clear_keys(block);
     clear_values(block);
+#if OSS
+    Walk at = {-1, 0, window, position};
+    at.step(first, splits, length);
+    Walk ahead = at;
+#else
     Walk at = {0, first}, ahead = at;
+#endif
     ahead.step(first, splits, length);
     Pages near(pages, at.b, length), upcoming(pages, ahead.b, length);
     load_block(block, kv, near, kv_head, at.b, 0, fresh);
@@ -95,13 +112,17 @@ attention(const Row* rows, const u16* q, const Kv* kv, const int* all_pages, int
         if (goes_on) load_keys(block, kv, upcoming, kv_head, ahead.b, 0, length);
         block_sync();
         warp_sync();
-        weigh_block(part, block, mine, at.b * BLOCK_TOKENS, last, scale, at.b == first + at.rank);
+        weigh_block(part, block, mine, at.b * BLOCK_TOKENS, last, scale, at.b == first + at.rank REACH_OF);
         if (goes_on) {
             clear_values(block);
             load_values(block, kv, upcoming, kv_head, ahead.b, 0, length);
         }
         if (!goes_on || ahead.rank != at.rank) {
             warp_sync();
+#if OSS
+            Part none = empty_part();
+            for (; done < at.rank; done++) push_part(none, inbox, stats, all_here, rank * ATTENTION_RANKS + done);
+#endif
             push_part(part, inbox, stats, all_here, rank * ATTENTION_RANKS + at.rank);
             part = empty_part();
             done++;
@@ -121,6 +142,9 @@ attention(const Row* rows, const u16* q, const Kv* kv, const int* all_pages, int
             each[other] = *(const Float2*)(stats + (other * TILE_Q + row) * 2);
             most = greater(most, each[other].x);
         }
+#if OSS
+        if (own_part == 0) add_sink(sinks[kv_head * GROUP_HEADS + row], most, total);
+#endif
         UNROLL for (int other = 0; other < RANKS; other++) {
             float weight = exp2_fast(each[other].x - most);
             total += each[other].y * weight;

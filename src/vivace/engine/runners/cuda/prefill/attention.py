@@ -14,6 +14,7 @@ from triton.tools.tensor_descriptor import (  # type: ignore[import-not-found,im
 )
 
 from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION
+from vivace.engine.runners.cuda.model.reference import ALL, View
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
 LOG2_E = 1.4426950408889634  # the softmax is taken to the base 2
@@ -45,32 +46,36 @@ class ChunkAttention:
         kv: torch.Tensor,  # one layer's: [pages, 2, kv_heads, 64, 128]
         pages: torch.Tensor,
         mixed: torch.Tensor,  # [size, heads * 128]
+        view: View = ALL,
     ) -> None:
+        sinks = self._weights if view.sinks is None else view.sinks  # which nobody reads
+        has_sinks = view.sinks is not None
         size, heads, kv_heads = len(q), self._shape.heads, self._shape.kv_heads
         splits = splits_for(size, heads)
         tiles = TensorDescriptor.from_tensor(kv.view(-1, HEAD_DIM), [PAGE_TOKENS, HEAD_DIM])
         _attend[(-(-size // ROWS), heads, splits)](
-            *(state, q, tiles, pages, mixed, self._parts, self._weights, size, HEAD_DIM**-0.5 * LOG2_E),
-            *(heads, kv_heads, ROWS, splits),
+            *(state, q, tiles, pages, mixed, self._parts, self._weights, sinks, size, view.scale * LOG2_E),
+            *(heads, kv_heads, ROWS, splits, view.window, has_sinks),
             num_warps=WARPS,
             num_stages=STAGES,
         )
         if splits > 1:
             _combine[(size, heads)](
-                *(state, self._parts, self._weights, mixed, size),
-                *(heads, splits, triton.next_power_of_2(splits)),
+                *(state, self._parts, self._weights, sinks, mixed, size),
+                *(heads, splits, triton.next_power_of_2(splits), has_sinks),
                 num_warps=1,
             )
 
 
 _POSITION, _COUNT = tl.constexpr(POSITION), tl.constexpr(COUNT)
+_LOG2_E = tl.constexpr(LOG2_E)
 _DIM, _PAGE = tl.constexpr(HEAD_DIM), tl.constexpr(PAGE_TOKENS)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _some_pages(  # type: ignore[no-untyped-def]
     answer, total, most, queries, tiles, pages, tokens, length, kv_head, first, last, scale,
-    KV_HEADS: tl.constexpr, IS_CAUSAL: tl.constexpr,
+    KV_HEADS: tl.constexpr, IS_CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """Add some pages of keys to the running output, the sum of its weights and the greatest score."""
     for page in tl.range(first, last):
@@ -79,6 +84,8 @@ def _some_pages(  # type: ignore[no-untyped-def]
         scores = tl.dot(queries, tl.trans(tiles.load([row, 0])))
         if IS_CAUSAL:
             scores = tl.where(at[None, :] <= tokens[:, None], scores, float("-inf"))
+        if WINDOW:
+            scores = tl.where(at[None, :] > tokens[:, None] - WINDOW, scores, float("-inf"))
         new_most = tl.maximum(most, tl.max(scores, 1) * scale)
         weights = tl.exp2(scores * scale - new_most[:, None])
         shrink = tl.exp2(most - new_most)
@@ -93,8 +100,9 @@ def _some_pages(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _attend(  # type: ignore[no-untyped-def]
-    state, q, tiles, pages, mixed, parts, part_weights, size, scale,
+    state, q, tiles, pages, mixed, parts, part_weights, sinks, size, scale,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
+    WINDOW: tl.constexpr, HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     """Attend for one block of queries of one head: over all of its keys, or over one split of them."""
     count, start = tl.load(state + _COUNT), tl.load(state + _POSITION)
@@ -108,8 +116,9 @@ def _attend(  # type: ignore[no-untyped-def]
     queries = tl.load(q + places, mask=is_real[:, None], other=0.0)
     length = start + tl.minimum(row0 + ROWS, count)
     all_pages = tl.cdiv(length, _PAGE)
-    share = tl.cdiv(all_pages, SPLITS)
-    first, last = split * share, tl.minimum(all_pages, (split + 1) * share)
+    begin = tl.maximum(0, start + row0 + 1 - WINDOW) // _PAGE if WINDOW else 0
+    share = tl.cdiv(all_pages - begin, SPLITS)
+    first, last = begin + split * share, tl.minimum(all_pages, begin + (split + 1) * share)
     # The pages before this one are seen by all of the queries.
     middle = tl.minimum(last, tl.maximum(first, (start + row0 + 1) // _PAGE))
     answer = tl.zeros([ROWS, _DIM], tl.float32)
@@ -118,13 +127,18 @@ def _attend(  # type: ignore[no-untyped-def]
     tokens, kv_head = start + rows, head // (HEADS // KV_HEADS)
     answer, total, most = _some_pages(
         answer, total, most, queries, tiles, pages, tokens, length, kv_head, first, middle, scale,
-        KV_HEADS, False,
+        KV_HEADS, False, WINDOW,
     )  # fmt: skip
     answer, total, most = _some_pages(
         answer, total, most, queries, tiles, pages, tokens, length, kv_head, middle, last, scale,
-        KV_HEADS, True,
+        KV_HEADS, True, WINDOW,
     )  # fmt: skip
     if SPLITS == 1:
+        if HAS_SINKS:
+            sink = tl.load(sinks + head) * _LOG2_E
+            greatest = tl.maximum(most, sink)
+            answer = answer * tl.exp2(most - greatest)[:, None]
+            total = total * tl.exp2(most - greatest) + tl.exp2(sink - greatest)
         tl.store(mixed + places, (answer / total[:, None]).to(mixed.dtype.element_ty), mask=is_real[:, None])
     else:
         at = (split * size + rows) * HEADS + head
@@ -135,8 +149,8 @@ def _attend(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _combine(  # type: ignore[no-untyped-def]
-    state, parts, part_weights, mixed, size,
-    HEADS: tl.constexpr, SPLITS: tl.constexpr, SPLITS_UP: tl.constexpr,
+    state, parts, part_weights, sinks, mixed, size,
+    HEADS: tl.constexpr, SPLITS: tl.constexpr, SPLITS_UP: tl.constexpr, HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     """Sum the parts of one query of one head."""
     row, head = tl.program_id(0), tl.program_id(1)
@@ -147,7 +161,13 @@ def _combine(  # type: ignore[no-untyped-def]
     is_part = split < SPLITS
     most = tl.load(part_weights + at * 2, mask=is_part, other=-1e30)
     total = tl.load(part_weights + at * 2 + 1, mask=is_part, other=0.0)
-    share = tl.exp2(most - tl.max(most, 0))
+    greatest = tl.max(most, 0)
+    sink = tl.load(sinks + head) * _LOG2_E if HAS_SINKS else greatest
+    greatest = tl.maximum(greatest, sink)
+    share = tl.exp2(most - greatest)
     answers = tl.load(parts + at[:, None] * _DIM + dims[None, :], mask=is_part[:, None], other=0.0)
-    answer = tl.sum(answers * share[:, None], 0) / tl.sum(total * share, 0)
+    sum = tl.sum(total * share, 0)
+    if HAS_SINKS:
+        sum += tl.exp2(sink - greatest)
+    answer = tl.sum(answers * share[:, None], 0) / sum
     tl.store(mixed + (row * HEADS + head) * _DIM + dims, answer.to(mixed.dtype.element_ty))

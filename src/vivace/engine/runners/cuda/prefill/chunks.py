@@ -17,7 +17,7 @@ from vivace.engine.runners.cuda.decode.graphs import Launcher, Pool, capture_wor
 from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION, STATE_WORDS, Launch, Model
 from vivace.engine.runners.cuda.decode.plan import Size, place_bytes
 from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
-from vivace.engine.runners.cuda.model.reference import attend_pages
+from vivace.engine.runners.cuda.model.reference import View, attend_pages
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.build import Dense
 
@@ -30,7 +30,7 @@ TOKEN_KEYS = 9_000
 MAX_KEYS = 130_000_000  # of all tokens of a chunk
 UNPACKING_BLOCKS = 264  # for each head's keys or values
 
-Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, View], None]
 
 
 def chunk_at(position: int, sizes: Sequence[int]) -> int:
@@ -81,7 +81,8 @@ class Prefill:
 
         self._x = zeros(shape.hidden, torch.float32)
         self._y, self._delta = zeros(shape.hidden), zeros(shape.hidden)
-        self._rows, self._q = zeros(shape.qkv_rows), zeros(shape.heads * HEAD_DIM)
+        self._rows = zeros((shape.heads + 2 * shape.kv_heads) * HEAD_DIM)
+        self._q = zeros(shape.heads * HEAD_DIM)
         self._mixed = zeros(shape.heads * HEAD_DIM)
         self._gate_up, self._h = zeros(2 * shape.ffn), zeros(shape.ffn)
         self.segments = segments_for(shape, most)
@@ -172,8 +173,10 @@ class Prefill:
         gain = (layer.head_gain, shape.norm_epsilon) if shape.qk_norm else ()
         one = Size((size, 1, 1), 256, 1, place_bytes(shape))
         self._launch("place", one, self._state, rows, self._model.rotation, self._pages, q, kv, *gain)
-        self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._bf16_kv(kv), mixed)
-        _matmul(mixed, layer.out, self._delta[:size])
+        oss = self._model.layers[index].oss
+        view = View(shape.score_scale, shape.window_of(index), oss.sinks if oss else None)
+        self._attend(self._state, q.view(size, -1, HEAD_DIM), *self._bf16_kv(kv), mixed, view)
+        _matmul(mixed, layer.out, self._delta[:size], layer.out_bias)
         self._feed_forward(index, size)
 
     def _bf16_kv(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

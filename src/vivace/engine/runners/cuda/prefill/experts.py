@@ -10,6 +10,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from vivace.engine.runners.cuda.decode.graphs import Launcher
 from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.model.mixture import choose_experts
+from vivace.engine.runners.cuda.model.oss import clamped_swiglu
 from vivace.engine.runners.cuda.model.reference import norm
 from vivace.engine.runners.cuda.prefill.chunks import Prefill
 from vivace.engine.runners.cuda.prefill.packed import widening
@@ -41,6 +42,8 @@ class ExpertPrefill(Prefill):
         # The scores come from x in fp32, as in decode, and not from y, which is rounded.
         assert layer.router is not None
         scores = norm(self._x[:size], layer.ffn_gain, shape.norm_epsilon) @ layer.router.float().T
+        if layer.oss:
+            scores = scores + layer.oss.router_bias
         experts, shares = choose_experts(scores, shape.experts_per_token)
         rows = experts.reshape(-1).sort(
             stable=True
@@ -49,14 +52,24 @@ class ExpertPrefill(Prefill):
         ends = ends.index_add(0, rows.values, torch.ones_like(rows.values, dtype=torch.int32))
         ends = ends.cumsum(0, dtype=torch.int32)
         inputs = self._y[:size][rows.indices // shape.experts_per_token]
-        gate, up = grouped_product(inputs, self._wide_up, ends).float().chunk(2, dim=1)
-        inner = torch.nn.functional.silu(gate) * up * shares.reshape(-1, 1)[rows.indices]
+        both = grouped_product(inputs, self._wide_up, ends).float()
+        share = shares.reshape(-1, 1)[rows.indices]
+        if shape.oss and layer.oss:
+            gate, up = (both + layer.oss.plain_up_bias[rows.values]).chunk(2, dim=1)
+            inner = clamped_swiglu(gate, up, shape.oss) * share
+        else:
+            gate, up = both.chunk(2, dim=1)
+            inner = torch.nn.functional.silu(gate) * up * share
         found = grouped_product(inner.to(inputs.dtype), self._wide_down, ends)
         back = torch.empty_like(found).index_copy_(0, rows.indices, found)
-        self._delta[:size] = back.view(size, -1, shape.hidden).sum(1, dtype=torch.float32)
+        delta = back.view(size, -1, shape.hidden).sum(1, dtype=torch.float32)
+        if layer.oss:
+            delta = delta + (shares[..., None] * layer.oss.down_bias[experts]).sum(1)
+        self._delta[:size] = delta
 
     def _widen(self, matrix: Matrix, out: torch.Tensor, *, paired_rows: int) -> None:
-        self._launcher.run(widening(matrix, out, paired_rows))
+        kernel = "widen_mxfp4" if self._model.shape.oss else "widen"
+        self._launcher.run(widening(matrix, out, paired_rows, kernel))
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,7 @@ class PackedPrefill(Prefill):
         return self._dense[index]._replace(qkv=self._qkv, out=self._out, gate_up=self._up, down=down)
 
 
-def widening(matrix: Matrix, out: torch.Tensor, paired_rows: int) -> Launch:
+def widening(matrix: Matrix, out: torch.Tensor, paired_rows: int, kernel: str = "widen") -> Launch:
     """Return the launch that writes packed matrices as bf16.
 
     Rows that must meet lie 4 and 4 in a tile, `paired_rows` apart in `out`: gate and up, the two halves of a
@@ -54,4 +54,4 @@ def widening(matrix: Matrix, out: torch.Tensor, paired_rows: int) -> Launch:
     threads = out.numel() // (8 if matrix.tiles.dtype == torch.bfloat16 else 16)
     size = Size((-(-threads // 256), 1, 1), 256, 1, 0)
     arguments = (*matrix, out, out.numel() // columns // 8, columns, paired_rows)
-    return Launch("widen", size, arguments, overlaps=False)
+    return Launch(kernel, size, arguments, overlaps=False)

@@ -11,7 +11,15 @@ from typing import NamedTuple, TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.launches import Launch, Layer, Model, expert_launches, head_gain
+from vivace.engine.runners.cuda.decode.launches import (
+    Launch,
+    Layer,
+    Model,
+    expert_launches,
+    head_gain,
+    out_bias,
+    view_of,
+)
 from vivace.engine.runners.cuda.decode.plan import (
     BATCH_ROWS,
     PARTS,
@@ -31,7 +39,6 @@ MAX_LOGITS = 16  # rows of a pass whose logits the host may have: 12 µs over th
 RING_WORDS = MAX_ROWS  # of each of two rings
 WIDE_OVERLAPS = True  # whether what follows a large product is launched before that has ended
 SLICES = 8  # of the columns of all products but the last of a layer
-SCALE = HEAD_DIM**-0.5 * 1.4426950408889634  # the softmax is taken to the base 2
 
 
 class Cut(NamedTuple):
@@ -127,8 +134,9 @@ def _narrow(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[Row
                                           model.rotation, b.pages, b.q, kv, epsilon,
                                           *head_gain(plan.shape, layer)),
                      overlaps=index > 0)  # fmt: skip
-        yield _attention(plan, b, kv, parts)
-        yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x))
+        yield _attention(plan, layer, b, kv, parts)
+        yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x,
+                                                                *out_bias(layer)))  # fmt: skip
         if plan.shape.experts:
             yield from expert_launches(
                 plan, layer, model, count=b.inputs[ROW_COUNT:], x=b.x, scores=b.scores, h=b.h
@@ -140,8 +148,8 @@ def _narrow(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[Row
                                         b.best_token, epsilon))  # fmt: skip
 
 
-def _attention(plan: Plan, b: RowBuffers, kv: torch.Tensor, parts: int) -> Launch:
-    arguments = (b.inputs, b.q, kv, b.pages, parts, b.part, b.part_stats, SCALE)
+def _attention(plan: Plan, layer: Layer, b: RowBuffers, kv: torch.Tensor, parts: int) -> Launch:
+    arguments = (b.inputs, b.q, kv, b.pages, parts, b.part, b.part_stats, *view_of(plan.shape, layer))
     overlaps = WIDE_OVERLAPS or not plan.is_wide
     return Launch("attention", plan.sizes(parts)["attention"], arguments, overlaps)
 
@@ -186,7 +194,7 @@ class _Wide:
         placing = (layer.qkv.scales, layer.bias, self._model.rotation, b.pages, b.q, kv)
         gain = (*head_gain(shape, layer), shape.norm_epsilon) if shape.qk_norm else ()
         yield self.launch("place_rows", "place", b.inputs, b.sums, b.scales, *placing, *gain)
-        yield _attention(self._plan, b, kv, self._parts)
+        yield _attention(self._plan, layer, b, kv, self._parts)
         mixed = (b.part, b.part_stats, self._parts, b.digits, b.scales)
         yield self.launch("stage_parts_of_rows", "row", *mixed)
         yield self.product("out", layer.out, shape.heads * HEAD_DIM, one)

@@ -13,6 +13,7 @@ from vivace.engine.runners.cuda.decode.launches import Layer, Model, rotation_ta
 from vivace.engine.runners.cuda.decode.plan import down_columns
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights import oss
 from vivace.engine.runners.cuda.weights.experts import Experts, expert_names, pack_experts
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, pack, rotation_pairs, untile
 from vivace.engine.runners.cuda.weights.pieces import Weights
@@ -30,6 +31,7 @@ class Dense(NamedTuple):
     gate_up: torch.Tensor  # none with experts: they stay packed
     down: torch.Tensor
     dense_bias: torch.Tensor  # in bf16
+    out_bias: torch.Tensor | None = None  # gpt-oss's, in bf16
 
 
 def reading_order(shape: Shape) -> Iterator[str]:
@@ -44,7 +46,7 @@ def reading_order(shape: Shape) -> Iterator[str]:
     )
     yield "rope_freqs.weight"
     for index in range(shape.layers):
-        yield from (f"layers.{index}.{name}" for name in layer)
+        yield from (f"layers.{index}.{name}" for name in (*layer, *(oss.LAYER_NAMES if shape.oss else ())))
         for gates, ups, downs in expert_names(shape, index):
             yield from (*gates, *ups, *downs)
     yield from ("embed_tokens.weight", "lm_head.weight", "norm.weight")
@@ -52,7 +54,8 @@ def reading_order(shape: Shape) -> Iterator[str]:
 
 def dense_layer(weights: Weights, index: int, device: torch.device | str) -> Dense:
     at = f"layers.{index}."
-    has_experts = f"{at}mlp.gate.weight" in weights
+    has_experts = f"{at}mlp.gate.weight" in weights or f"{at}mlp.router.weight" in weights
+    has_out_bias = f"{at}self_attn.o_proj.bias" in weights  # gpt-oss has
 
     def take(*names: str) -> torch.Tensor:
         return weights.rows(*(at + name for name in names)).to(device)
@@ -74,13 +77,17 @@ def dense_layer(weights: Weights, index: int, device: torch.device | str) -> Den
         gate_up=qkv[:0] if has_experts else take("mlp.gate_proj.weight", "mlp.up_proj.weight").to(qkv.dtype),
         down=qkv[:0] if has_experts else take("mlp.down_proj.weight").to(qkv.dtype),
         dense_bias=bias.to(torch.bfloat16),
+        out_bias=take("self_attn.o_proj.bias").to(torch.bfloat16) if has_out_bias else None,
     )
 
 
 def pack_layer(shape: Shape, dense: Dense, bits: int, experts: Experts | None = None) -> Layer:
-    order = rotation_pairs(shape.qkv_rows // HEAD_DIM)
+    order = rotation_pairs(shape.qkv_rows // shape.head_width, shape.head_width)
     counts = torch.tensor([shape.heads, 2 * shape.kv_heads], device=dense.head_gain.device)
-    gains = dense.head_gain.repeat_interleave(counts, 0).reshape(-1)  # v has k's, which nobody reads
+    gains = dense.head_gain[:, : shape.head_width].repeat_interleave(
+        counts, 0
+    )  # v has k's: nobody reads them
+    gains = gains.reshape(-1)
     return Layer(
         attention_gain=dense.attention_gain,
         qkv=pack(dense.qkv, bits, order),
@@ -109,7 +116,7 @@ def rounded_layer(shape: Shape, dense: Dense, layer: Layer) -> Dense:
         return torch.empty_like(found).index_copy_(0, order.to(found.device), found)
 
     dense = dense._replace(
-        qkv=rows(layer.qkv, dense.qkv, rotation_pairs(shape.qkv_rows // HEAD_DIM)),
+        qkv=rows(layer.qkv, dense.qkv, rotation_pairs(shape.qkv_rows // shape.head_width, shape.head_width)),
         out=rows(layer.out, dense.out),
     )
     if layer.router is not None:
@@ -135,13 +142,14 @@ def build_model(
     factors = weights.rows("rope_freqs.weight") if "rope_freqs.weight" in weights else None
     for index in range(shape.layers):  # one after the other: in 4 bits the dense weights are made anew
         dense = dense_layer(weights, index, device)
-        experts = pack_experts(shape, weights, index, bits, device) if shape.experts else None
-        layers.append(pack_layer(shape, dense, bits, experts))
+        layers.append(_pack(shape, weights, index, dense, bits, device))
         if not keeps_dense:
             none = dense.qkv[:0].clone()
             kept.append(dense._replace(qkv=none, out=none, gate_up=none, down=none))
         else:
             kept.append(rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense)
+        if shape.oss:
+            kept[-1] = oss.spread_heads(shape, kept[-1])
     embedding = weights.rows("embed_tokens.weight").to(device).to(torch.bfloat16).contiguous()
     has_head = "lm_head.weight" in weights
     head = weights.rows("lm_head.weight").to(device).to(torch.bfloat16) if has_head else embedding
@@ -157,8 +165,20 @@ def build_model(
     return model, kept
 
 
+def _pack(
+    shape: Shape, weights: Weights, index: int, dense: Dense, bits: int, device: torch.device | str
+) -> Layer:
+    if shape.oss:
+        own, more = oss.pack_oss(shape, weights, index, dense.out_bias, device)
+        return pack_layer(shape, dense, bits, own)._replace(oss=more)
+    experts = pack_experts(shape, weights, index, bits, device) if shape.experts else None
+    return pack_layer(shape, dense, bits, experts)
+
+
 def random_weights(shape: Shape, seed: int, device: torch.device | str = "cpu") -> StateDict:
     """Return random weights with the magnitudes of a real model, for timing and for tests."""
+    if shape.oss:
+        return oss.random_oss_weights(shape, seed, device)
     generator = torch.Generator(device=device).manual_seed(seed)
 
     def normal(*size: int, scale: float) -> torch.Tensor:

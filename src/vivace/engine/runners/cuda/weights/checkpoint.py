@@ -13,6 +13,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights import oss_files
 from vivace.engine.runners.cuda.weights.blocks import Kind, kind_of
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile, Tensor
 from vivace.engine.runners.cuda.weights.pieces import Checkpoint, Piece, read_piece
@@ -34,12 +35,13 @@ _GGUF_NAMES = {
     "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
+    "post_attention_norm": "post_attention_layernorm",  # gpt-oss's
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
     "ffn_gate_inp": "mlp.gate",
 }
-_GGUF_ARCHITECTURES = tuple(name.replace("_", "") for name in ARCHITECTURES)  # qwen3_moe is qwen3moe
+_GGUF_ARCHITECTURES = (*(name.replace("_", "") for name in ARCHITECTURES), oss_files.GGUF_NAME)
 _GGUF_EXPERTS = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exps": "down_proj"}
 _GGUF_TOP = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
 
@@ -92,6 +94,10 @@ def _open_gguf(path: Path) -> Checkpoint:
     for tensor in file.tensors:
         kind, begin = _kind(file, tensor), file.begin_of(tensor)
         dtype = torch.bfloat16 if len(tensor.shape) > 1 else torch.float32
+        if architecture == oss_files.GGUF_NAME:
+            name, piece = oss_files.gguf_piece(Piece(path, begin, tensor.shape, kind, dtype), tensor.name)
+            pieces[name or oss_files.hub_name(hugging_face_name(tensor.name))] = piece
+            continue
         if len(tensor.shape) == 3:
             whole = Piece(path, begin, tensor.shape, kind, dtype)
             pieces |= _expert_pieces(tensor.name, whole)
@@ -146,7 +152,9 @@ def _gguf_shape(file: GgufFile) -> Shape:
 
     heads, hidden = of("attention.head_count"), of("embedding_length")
     width = fields.get(f"{architecture}.attention.key_length", hidden // heads)
-    _check_heads(file.path, width)
+    oss = oss_files.gguf_oss(fields)
+    if not oss:
+        _check_heads(file.path, width)
     names = {tensor.name for tensor in file.tensors}
     chosen = fields.get(f"{architecture}.expert_used_count", 0)
     expert_ffn = fields.get(f"{architecture}.expert_feed_forward_length", 0)
@@ -161,6 +169,8 @@ def _gguf_shape(file: GgufFile) -> Shape:
         rope_theta=fields.get(f"{architecture}.rope.freq_base", 10_000.0),
         norm_epsilon=of("attention.layer_norm_rms_epsilon"),
         qkv_bias="blk.0.attn_q.bias" in names,
+        head_width=width,
+        oss=oss,
         qk_norm="blk.0.attn_q_norm.weight" in names,
         tied_head="output.weight" not in names,
         experts=fields.get(f"{architecture}.expert_count", 0),

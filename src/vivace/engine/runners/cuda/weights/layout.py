@@ -26,12 +26,15 @@ class Matrix(NamedTuple):
     scales: torch.Tensor
 
 
-def rotation_pairs(heads: int) -> torch.Tensor:
-    """Return the row order for q, k, v: tile j of a head holds dimensions 4j … 4j+3 and the same + 64."""
-    half = HEAD_DIM // 2
+def rotation_pairs(heads: int, width: int = HEAD_DIM) -> torch.Tensor:
+    """Return the row order for q, k, v: tile j of a head holds dimensions 4j … 4j+3 and the same + 64.
+
+    Of heads that are 64 wide, the same + 32.
+    """
+    half = width // 2
     low = torch.arange(half).reshape(-1, 4)
     one = torch.cat([low, low + half], dim=1).reshape(-1)
-    return (torch.arange(heads)[:, None] * HEAD_DIM + one).reshape(-1)
+    return (torch.arange(heads)[:, None] * width + one).reshape(-1)
 
 
 def gate_up_pairs(ffn: int) -> torch.Tensor:

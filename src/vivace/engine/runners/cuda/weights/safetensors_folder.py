@@ -16,6 +16,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.weights import oss_files
 from vivace.engine.runners.cuda.weights.blocks import KINDS
 from vivace.engine.runners.cuda.weights.pieces import Checkpoint, Piece
 from vivace.errors import StartError
@@ -25,6 +26,7 @@ ARCHITECTURES = ("qwen2", "llama", "qwen3", "qwen3_moe")
 QK_NORM = ("qwen3", "qwen3_moe")  # those that normalise each head of q and k
 _KINDS = {kind.name: kind for kind in KINDS.values() if kind.plain}
 NUMBERS = tuple(_KINDS)
+_KINDS["U8"] = oss_files.BYTES
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 Layers = Annotated[int, msgspec.Meta(ge=1, le=1024)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
@@ -96,8 +98,12 @@ class _Named(msgspec.Struct):
 def describe_folder(folder: Path) -> Shape:
     """Return the shape, checked against all tensors. Raise `StartError` if the GPU cannot run it."""
     architecture = read_json(folder, "config.json", _Named).model_type
+    if architecture == oss_files.FOLDER_NAME:
+        shape = oss_files.oss_shape(folder)
+        _check_tensors(folder, shape, _tensor_sizes(folder, (*NUMBERS, "U8")))
+        return shape
     if architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
+        known = ", ".join((*ARCHITECTURES, oss_files.FOLDER_NAME))
         raise StartError(
             f"{folder.name} is a {shown(architecture)} model; the GPU engine knows {known}.", ELSEWHERE
         )
@@ -192,7 +198,7 @@ def _shape(config: Config, architecture: str, sizes: dict[str, tuple[int, ...]])
     )
 
 
-def _tensor_sizes(folder: Path) -> dict[str, tuple[int, ...]]:
+def _tensor_sizes(folder: Path, numbers: tuple[str, ...] = NUMBERS) -> dict[str, tuple[int, ...]]:
     """Return the size of each tensor, from the files' headers."""
     try:
         from safetensors import safe_open  # type: ignore[import-not-found,unused-ignore]
@@ -205,7 +211,7 @@ def _tensor_sizes(folder: Path) -> dict[str, tuple[int, ...]]:
         with _readable(file), safe_open(str(file), "pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - it is no dictionary
                 part = opened.get_slice(name)
-                if part.get_dtype() not in NUMBERS:
+                if part.get_dtype() not in numbers:
                     raise StartError(
                         f"{folder.name} has weights of the kind {part.get_dtype()}, "
                         "which the GPU engine cannot read.",
@@ -252,7 +258,7 @@ def _wanted_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
         "norm.weight": (shape.hidden,),
         "lm_head.weight": (shape.vocab, shape.hidden),
     }
-    layer = _attention_sizes(shape) | _inner_sizes(shape)
+    layer = oss_files.oss_sizes(shape) if shape.oss else _attention_sizes(shape) | _inner_sizes(shape)
     for index in range(shape.layers):
         wanted |= {f"layers.{index}.{name}": size for name, size in layer.items()}
     return wanted

@@ -1,0 +1,177 @@
+"""gpt-oss-20b on a GPU, with random weights of the true shape: the same as transformers, and how fast.
+
+    gpu_gptoss.py                        all stages, in under 5 minutes
+    gpu_gptoss.py right                  some of them
+
+right    4 layers of the true shape against transformers in fp32: 200 tokens of a prompt, then 48 one by one.
+         Logits, likeliest tokens and the last layer's experts; 16 tokens of a pass against single ones, to
+         the bit
+step     microseconds of one token at 1k, and of each kernel
+without  how much shorter the step is without one of its kernels
+passes   passes of 2 to 16 tokens at 1k
+prefill  prompts of 64 to 4,096 tokens, and the longest time until one can be stopped
+
+Needs torch and a GPU, `right` also transformers. Nothing of the engine is in the times. A stage that fails
+costs the others nothing. Nothing new is begun after `--limit-s`.
+"""
+
+import argparse
+import functools
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+import gpu_experts
+from gpu_experts import CONTEXT, SIZES, Bench, attempt, kernels, read_prompts, timed
+from vivace.bench.gpu.passes import PAGES
+from vivace.engine.runners.base import Span
+from vivace.engine.runners.cuda.decode.plan import Plan
+from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
+from vivace.engine.runners.cuda.model.mixture import choose_experts
+from vivace.engine.runners.cuda.model.oss import widen_mxfp4
+from vivace.engine.runners.cuda.model.reference import StateDict
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
+from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
+from vivace.engine.runners.cuda.runner import CudaRunner
+from vivace.engine.runners.cuda.weights.build import build_model
+from vivace.engine.runners.cuda.weights.oss import random_oss_weights
+
+SHAPE = KNOWN_SHAPES["gpt-oss-20b"]
+BITS = 8  # of all weights but the experts'
+MUST, AIM = 700, 1100  # tok/s of one user at 1k
+PROMPT, STEPS = 200, 48
+CLOSE = 0.05  # of logits, with the attention and the head in 8 bits
+
+
+class OssBench(Bench):
+    def make_model(self) -> Any:
+        """Build the whole model as a file's would be; keep what a prefill reads."""
+        model, self.dense = build_model(
+            self.shape, random_oss_weights(self.shape, 1, "cuda"), self.bits, "cuda", PAGES * 64
+        )
+        return model
+
+
+def transformers_model(shape: Shape, weights: StateDict) -> Any:
+    """Return transformers' model with the same weights, in fp32."""
+    import transformers  # type: ignore[import-not-found,unused-ignore]
+
+    assert shape.oss
+    rope = {
+        "rope_type": "yarn", "rope_theta": shape.rope_theta, "factor": shape.oss.yarn_factor,
+        "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+        "original_max_position_embeddings": shape.oss.yarn_tokens,
+    }  # fmt: skip
+    config = transformers.GptOssConfig(
+        num_hidden_layers=shape.layers, hidden_size=shape.hidden, intermediate_size=shape.expert_ffn,
+        num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, head_dim=shape.head_width,
+        num_local_experts=shape.experts, num_experts_per_tok=shape.experts_per_token,
+        sliding_window=shape.oss.window, vocab_size=shape.vocab, rope_parameters=rope,
+    )  # fmt: skip
+    with torch.device("meta"):
+        model = transformers.GptOssForCausalLM(config)
+    named = {}
+    for name, rows in weights.items():
+        own = name.removesuffix("_blocks")
+        if name.endswith("_blocks"):
+            rows = widen_mxfp4(rows, weights[f"{own}_scales"]).transpose(1, 2).contiguous()
+        if not name.endswith("_scales"):
+            named[own if own == "lm_head.weight" else f"model.{own}"] = rows.float()
+    model.load_state_dict(named, assign=True)
+    kind = type(model.model.rotary_emb)
+    model.model.rotary_emb = kind(config, device="cuda")  # its table is no weight
+    return model.eval()
+
+
+def right() -> str:
+    shape = replace(SHAPE, layers=4)
+    plans = [Plan(shape, BITS, size, _blocks()) for size in (1, 2, 4, 8, 16, 32)]
+    weights = random_oss_weights(shape, 1, "cuda")
+    with ThreadPoolExecutor(16) as threads:
+        compiled = threads.map(lambda plan: compile_source(source(plan), architecture()), plans)
+        images = dict(zip(plans, compiled, strict=True))
+    model, dense = build_model(shape, weights, BITS, "cuda", 1024)
+    runner = CudaRunner(
+        "gpt-oss", model, dense, _NoWords(), bits=BITS, context_tokens=1024, blocks=_blocks(), max_rows=2,
+        make_launcher=lambda plan: Module(plan, image=images.get(plan, b"")),
+    )  # fmt: skip
+    tokens = torch.randint(0, shape.vocab, (PROMPT + STEPS,), generator=torch.Generator().manual_seed(1))
+    said = tokens.tolist()
+    found = [torch.tensor(runner.forward([Span(0, 0, said[:PROMPT], want=1)]))]
+    chosen = []
+    for at in range(PROMPT, PROMPT + STEPS):
+        found.append(torch.tensor(runner.forward([Span(0, at, said[at : at + 1], want=1)])).clone())
+        scores = runner._passes.pass_of_size(1).buffers.scores[:1]
+        chosen.append(choose_experts(scores, shape.experts_per_token)[0].sort()[0].cpu())
+    runner.trim(0, PROMPT)
+    together = torch.tensor(runner.forward([Span(0, PROMPT, said[PROMPT : PROMPT + 16], want=16)]))
+    theirs, routed = transformers_model(shape, weights), list[torch.Tensor]()
+    theirs.model.layers[-1].mlp.router.register_forward_hook(lambda _m, _i, out: routed.append(out[2]))
+    with torch.inference_mode():
+        wanted = theirs(tokens[None].cuda()).logits[0, PROMPT - 1 :].float().cpu()
+    ours = torch.cat(found)
+    error = float((ours - wanted).norm() / wanted.norm())
+    ours_best, best = ours.argmax(1), wanted.argmax(1)
+    below = (wanted.gather(1, best[:, None]) - wanted.gather(1, ours_best[:, None])).max()
+    experts = routed[0][PROMPT:].sort(dim=1)[0].cpu()
+    same = sum(torch.equal(mine[0], each) for mine, each in zip(chosen, experts, strict=True))
+    return (
+        f"logits {error:.4f} from transformers' in fp32 ({'fine' if error < CLOSE else 'TOO FAR'}); "
+        f"{int((ours_best == best).sum())} of {STEPS + 1} likeliest tokens the same, others at most "
+        f"{float(below):.2f} below; experts of {same} of {STEPS} tokens the same; 16 together "
+        f"{'the same to the bit' if torch.equal(together, ours[1:17]) else 'DIFFERENT'}"
+    )
+
+
+class _NoWords:
+    end_tokens: frozenset[int] = frozenset()
+
+    def token_bytes(self, _token: int) -> bytes:
+        return b""
+
+
+def _blocks() -> int:
+    return int(torch.cuda.get_device_properties(0).multi_processor_count)
+
+
+def step(bench: Bench) -> str:
+    us = bench.step_us(bench.plan(1))
+    return f"{us:7.1f} µs, {1e6 / us:5.0f} tok/s (must {MUST}, aim {AIM}){kernels(bench, bench.plan(1))}"
+
+
+def prefill(bench: OssBench) -> str:
+    pages = torch.arange(PAGES, dtype=torch.int32, device="cuda")
+    reader = ExpertPrefill(bench.model, bench.dense, bench.kv, pages, bench.load(bench.plan(1)))
+    return read_prompts(reader, bench.shape.vocab)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("stages", nargs="*", default=["right", "step", "passes", "prefill", "without"])
+    parser.add_argument("--limit-s", type=float, default=240.0)
+    options = parser.parse_args()
+    until = time.monotonic() + options.limit_s
+    if "right" in options.stages:
+        attempt("right", right, until)
+        torch.cuda.empty_cache()
+    if options.stages == ["right"]:
+        return
+    bench = OssBench(SHAPE, BITS, options.stages)
+    print(f"{torch.cuda.get_device_name()}, {CONTEXT} tokens, experts in MXFP4, the rest in {BITS} bits")
+    stages: dict[str, Any] = {"step": step, "prefill": prefill, "without": gpu_experts.without}
+    for stage in options.stages:
+        if stage in stages:
+            attempt(stage, functools.partial(stages[stage], bench), until)
+        for size in SIZES if stage == "passes" else ():
+            attempt(f"{size} tokens", functools.partial(timed, bench, bench.plan(size)), until)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""gpt-oss's kernels against plain torch; a token's results in any pass, and in company."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
+
+from tests.engine.runners.cuda.bed import NAN, Bed, distance  # noqa: E402
+from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
+from tests.engine.runners.cuda.oss_bed import SMALL, rounded_weights  # noqa: E402
+from tests.engine.runners.cuda.test_rows import Played, alone, is_soon_cut, make_runner  # noqa: E402, F401
+from tests.engine.runners.cuda.test_runner import some  # noqa: E402
+from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
+from vivace.engine.runners.cuda.decode.experts import share_experts  # noqa: E402
+from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
+from vivace.engine.runners.cuda.model import reference  # noqa: E402
+from vivace.engine.runners.cuda.model.oss import widen_mxfp4  # noqa: E402
+from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
+from vivace.engine.runners.cuda.prefill.packed import widening  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
+)
+TWO = replace(SMALL, layers=2)  # with a window and without
+REAL = torch.cat([torch.arange(32), torch.arange(64, 96)])  # dimensions of a row that a head of 64 has
+
+
+def with_window(window: int) -> Shape:
+    assert SMALL.oss
+    return replace(SMALL, layers=1, oss=replace(SMALL.oss, window=window))
+
+
+def bed_of(shape: Shape, tokens: int, seed: int, parts: int = 2, bits: int = 8) -> Bed:
+    bed = Bed(shape, bits, tokens, seed, parts=parts)
+    bed.run_launch = share_experts(Module if bed.device == "cuda" else Emulator)(bed.plan).run
+    return bed
+
+
+@pytest.mark.parametrize("window", [0, 40, 100])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_attention(window: int, parts: int, seed: int) -> None:
+    """Sinks, windows and heads of 64 behind 140 tokens; what lies between the halves is not read."""
+    shape = with_window(window)
+    bed = bed_of(shape, 2, seed, parts)
+    bed.poison()
+    bed.fill_kv(142)
+    bed.at(140, 2)
+    q = torch.randn(2, shape.heads, 64, device=bed.device).to(torch.bfloat16)
+    bed.buffers.q[..., REAL] = q
+    bed.buffers.kv[..., [i for i in range(128) if i not in REAL.tolist()]] = NAN
+    bed.launch("attention")
+    keys, values = (bed.kv_rows(which, 142)[..., REAL] for which in (0, 1))
+    layer = bed.model.layers[0]
+    assert layer.oss
+    view = reference.View(shape.score_scale, window, layer.oss.sinks)
+    wanted = reference.attend(q.float(), keys, values, 140, view)
+    assert distance(bed.combine_parts()[..., REAL], wanted) < 0.01
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_pass(bits: int, seed: int) -> None:
+    """Logits of 6 tokens, with the weights as they were rounded; experts are not rounded at all."""
+    bed = bed_of(TWO, 2, seed, bits=bits)
+    tokens = some(6, seed)
+    found = torch.cat([bed.run_pass(tokens[at : at + 2], at) for at in (0, 2, 4)])
+    weights = rounded_weights(bed.plain, bed.model)
+    wanted = reference.forward(TWO, weights, torch.tensor(tokens, device=bed.device), bed.model.rotation)
+    assert distance(found, wanted) < 0.01
+
+
+@pytest.mark.parametrize("window", [0, 40])
+def test_a_token_does_not_depend_on_the_size_of_its_pass(window: int, seed: int) -> None:
+    """Behind 125 tokens, where a window's first run of positions changes: the same to the bit."""
+    shape, tokens = with_window(window), some(8, seed)
+    found = {}
+    for size in (1, 2, 4, 8):
+        bed = bed_of(shape, size, seed)
+        bed.fill_kv(125)
+        rows = [bed.run_pass(tokens[at : at + size], 125 + at) for at in range(0, 8, size)]
+        found[size] = torch.cat(rows)
+        assert not found[size].isnan().any()
+        assert torch.equal(found[size], found[1]), size
+
+
+def test_a_prefill_multiplies_by_the_same_numbers(seed: int) -> None:
+    """Widened to bf16 the experts are those of the file, gate and up apart."""
+    bed = bed_of(TWO, 1, seed)
+    layer, at = bed.model.layers[1], "layers.1.mlp.experts."
+    for name, matrix, rows, columns, paired in (
+        ("gate_up_proj", layer.gate_up, 2 * TWO.expert_ffn, TWO.hidden, TWO.expert_ffn),
+        ("down_proj", layer.down, TWO.hidden, TWO.expert_ffn, 0),
+    ):
+        out = torch.full((TWO.experts, rows, columns), NAN, dtype=torch.bfloat16, device=bed.device)
+        bed.run_launch(widening(matrix, out, paired, "widen_mxfp4"))
+        wanted = widen_mxfp4(bed.plain[f"{at}{name}_blocks"], bed.plain[f"{at}{name}_scales"])
+        if paired:
+            wanted = torch.cat([wanted[:, ::2], wanted[:, 1::2]], dim=1)
+        assert torch.equal(out.float(), wanted)
+
+
+def test_a_prompt_a_draft_and_a_stream_agree(seed: int) -> None:
+    """With the text read at once in plain torch; a draft and single steps say the same tokens."""
+    runner = make_runner(8, seed, shape=TWO)
+    text = some(101, seed)
+    runner._max_decode_tokens = 2  # a prompt of this length would be read by passes of 32
+    last = torch.tensor(runner.forward([Span(0, 0, text[:100], want=1)]))
+    plain, model = make_plain(seed)
+    wanted = reference.forward(TWO, rounded_weights(plain, model), torch.tensor(text), model.rotation)
+    assert distance(last, wanted[99:100]) < 0.05
+    runner.share(0, 1, 100)
+    said = text[100:]
+    for at in range(100, 103):
+        said += runner.decode(Span(1, at, said[-1:]), SamplingSpec(), steps_ahead=1)
+    assert runner.decode(Span(0, 100, said[:-1]), SamplingSpec()) == said[1:]
+
+
+def make_plain(seed: int) -> tuple[Any, Any]:
+    bed = Bed(TWO, 8, 1, seed)
+    return bed.plain, bed.model
+
+
+@pytest.mark.usefixtures("is_soon_cut")
+def test_rows_come_out_as_alone(seed: int) -> None:
+    """Sequences of different lengths that come and go: the same tokens and KV as alone, to the bit."""
+    played = Played(make_runner(8, seed, shape=TWO), seed)
+    chance = random.Random(seed)
+    played.begin()
+    for _ in range(3):
+        seqs = [seq for seq in range(4) if chance.random() < 0.8] or [0, 3]
+        played.step(seqs, chance.randrange(2))
+    together = [(played.said[seq], played.written(seq)) for seq in range(4)]
+    expected = alone(played, [len(said) - 1 for said, _ in together])
+    for (said, written), (said_alone, written_alone) in zip(together, expected, strict=True):
+        assert said == said_alone
+        assert torch.equal(written, written_alone)
