@@ -9,9 +9,9 @@
 Writes a file of random blocks with as many layers of the true shape as `--gb` holds, each the same bytes, and
 then measures, seconds and GB/s of the file each time:
 
-read      the threads of a load read everything, and nothing else happens, with 1 thread and with all
-copy      the same with the copies to the device
-unpack    and with blocks becoming bf16
+read      everything into memory of the host that was not used before, with 1 thread and with all
+copy      everything through pinned memory to the device, and nothing else
+unpack    the same, and blocks become bf16 there
 load      all of it: the packed model is built, with 1 thread and with all; not on a CPU, which takes minutes
 
 Needs torch (for a folder, safetensors); no gguf. Nothing new is begun after `--limit-s`. The file is removed.
