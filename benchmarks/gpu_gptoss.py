@@ -85,8 +85,8 @@ def transformers_model(shape: Shape, weights: StateDict) -> Any:
         if not name.endswith("_scales"):
             named[own if own == "lm_head.weight" else f"model.{own}"] = rows.float()
     model.load_state_dict(named, assign=True)
-    kind = type(model.model.rotary_emb)
-    model.model.rotary_emb = kind(config, device="cuda")  # its table is no weight
+    table = type(model.model.rotary_emb)(config)  # is no weight
+    model.model.rotary_emb = table.to(weights["norm.weight"].device)
     return model.eval()
 
 
