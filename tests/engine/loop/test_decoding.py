@@ -195,3 +195,36 @@ def test_steps_are_begun_ahead_beside_background_work() -> None:
     alone = Desk(DecodingRunner())
     alone.run(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=45, use_drafts=False))
     assert desk.tokens("t") == alone.tokens("t")
+
+
+class Frugal(DecodingRunner):
+    """Keeps no KV of a token that ends a turn, nor of what was drafted behind it."""
+
+    def decode(
+        self, span: Span, sampling: SamplingSpec, steps_ahead: int, while_running: WhileRunning
+    ) -> list[int]:
+        said = super().decode(span, sampling, steps_ahead, while_running)
+        if said[-1] in sampling.stops:
+            self.trim(span.seq, span.start + len(said))
+        return said
+
+
+def test_a_drafted_end_need_not_be_in_the_kv() -> None:
+    """A step in flight may have chosen it: nobody has fed it. The next turn does."""
+    plain = Desk(HashRunner(4096, 64), costs=PAYING)
+    works = [Generate("s", "t", [first, 4], max_tokens=90) for first in range(60)]
+    ended = 0
+    for index, work in enumerate(works):
+        plain.run(
+            Open(f"{index}"), Generate(f"{index}", f"{index}", work.tokens, max_tokens=90, use_drafts=False)
+        )
+        text = plain.tokens(f"{index}")
+        if text[-1] == END and len(text) > 5:
+            desk = Desk(Frugal(), costs=PAYING)
+            work.prediction = [*text, *range(20)]
+            desk.run(Open("s"), work)
+            desk.run(Generate("s", "next", [1, 2], max_tokens=3))
+            assert desk.tokens("t") == text
+            desk.finished("next")
+            ended += 1
+    assert ended

@@ -175,11 +175,9 @@ class GenerateTurn(Turn):
             self.new_output.append(token)
             self.output_tokens += 1
             reason = self._reason_to_stop(token)
-            if accepted == len(draft) or token != draft[accepted]:
-                break
+            if reason or accepted == len(draft) or token != draft[accepted]:
+                break  # a runner need not feed the token that ends a turn, though it was drafted
             accepted += 1
-            if reason:
-                break
         self.last_token = time.perf_counter()
         self.first_token = self.first_token or self.last_token
         if drafter := self._drafter:
