@@ -46,7 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark each test with its tier. Measure coverage of the unit tier only, and run it last.
 
     The other tiers run much of their code in processes that are not traced. Several workers end at about the
-    same time if what is quick comes last.
+    same time if what is quick comes last. First come files that wait for programs and downloads, each
+    followed by one that computes, so that no core has nothing to do.
     """
     thorough.deselect(config, items)
     for item in items:
@@ -54,7 +55,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(tier)
         if tier != "unit":
             item.add_marker("no_cover")
-    items.sort(key=lambda item: (_is_unit(item), "e2e" not in item.path.parts))
+    slow = [
+        list(dict.fromkeys(item.path for item in items if part in item.path.parts))
+        for part in ("e2e", "cuda")
+    ]
+    places = {path: place for files in slow for place, path in enumerate(files)}
+    behind = len(places)
+    items.sort(key=lambda item: (_is_unit(item), places.get(item.path, behind)))
 
 
 def _tier(item: pytest.Item) -> str:
