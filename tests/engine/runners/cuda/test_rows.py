@@ -159,7 +159,7 @@ def draft_of(text: list[int], chance: random.Random) -> list[int]:
     ("bits", "kv_bits", "is_wide", "shape"),
     [
         pytest.param(8, 16, False, SHAPE, id="8 bits"),
-        pytest.param(8, 8, True, QWEN3, id="Qwen3, 8-bit KV, large products"),
+        pytest.param(8, 8, True, QWEN3, id="Qwen3, 8-bit KV, large products", marks=pytest.mark.thorough),
         pytest.param(8, 16, True, SHAPE, id="8 bits, large products", marks=pytest.mark.thorough),
         pytest.param(16, 16, False, SHAPE, id="bf16", marks=pytest.mark.thorough),
         pytest.param(4, 16, False, SHAPE, id="4 bits", marks=pytest.mark.thorough),
