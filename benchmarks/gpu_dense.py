@@ -20,8 +20,6 @@ import contextlib
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from gpu_attempt import attempt
 from vivace.bench.gpu.passes import CONTEXT, PassBench, Step, compile_all
 from vivace.bench.gpu.peer import random_transformers
 from vivace.bench.gpu.shapes import RandomWords
@@ -62,21 +61,6 @@ CUTS: dict[tuple[int, int], list[dict[str, Any]]] = {
     (4, 16): [{}, {"late_start": 0b01000}, {"keep_registers": 24}, {"attention_tiles": 2}],
     (8, 16): [{}, {"late_start": 0b01000}, {"keep_registers": 24}, {"attention_tiles": 2}],
 }
-
-
-def attempt(what: str, work: Callable[[], str], until: float) -> None:
-    """Print what came of one piece of work, or why nothing did."""
-    if time.monotonic() > until:
-        return
-    begun = time.monotonic()
-    try:
-        found = work()
-    except Exception as error:  # noqa: BLE001 - one that fails must not cost the others their time
-        traceback.print_exc(limit=-4)
-        if "CUDA error" in str(error):  # nothing works in this process any more
-            sys.exit(f"{what}: {str(error).splitlines()[0]}")
-        found = f"FAILED {type(error).__name__}: {str(error)[:300]}"
-    print(f"{what:44} {found}   [{time.monotonic() - begun:.1f} s]", flush=True)
 
 
 def measure_cut(bench: PassBench, plan: Plan, image: bytes) -> float:

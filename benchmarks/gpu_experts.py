@@ -9,6 +9,8 @@ step      microseconds of one token at 1k, kernel by kernel
 without   how much shorter the step is without one of its kernels
 alone     each kernel by itself, without overlap
 variants  the same with other cuts of the work
+several   passes of 8 and 16 tokens with other cuts of the experts' work
+groups    passes where tokens that share an expert are a group of 2, 4 or 8
 passes    passes of 2 to 16 tokens
 prefill   prompts of 64 to 4,096 tokens, and the longest time until one can be stopped
 
@@ -21,7 +23,6 @@ import functools
 import itertools
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,11 +34,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
+from gpu_attempt import attempt
 from vivace.bench.gpu.passes import PAGES, Step, random_dense, random_model
-from vivace.engine.runners.cuda.decode import launches
+from vivace.engine.runners.cuda.decode import experts, launches
 from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
 from vivace.engine.runners.cuda.decode.graphs import capture
-from vivace.engine.runners.cuda.decode.launches import Layer, Model, expert_launches
+from vivace.engine.runners.cuda.decode.launches import Layer, Model, expert_launches, make_routed
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
 from vivace.engine.runners.cuda.kv.pool import make_pool
@@ -50,23 +52,45 @@ MUST, AIM = 800, 1300  # tok/s of one user, 4 bits, 1k
 CONTEXT = 1024
 SIZES = (2, 4, 8, 16)
 VARIANTS: list[dict[str, Any]] = [
-    {"takes_all_shared": False},
-    {"takes_all_shared": False, "late_start": 0b10110},
-    {"takes_all_shared": False, "late_start": 0b11111},
-    {"takes_all_shared": False, "pace_bytes": 18432},
-    {"takes_all_shared": False, "expert_early_x": True},
-    {"takes_all_shared": False, "expert_up_kb": 72},
-    {"takes_all_shared": False, "expert_up_blocks": 3},
-    {"expert_up_blocks": 3},
-    {"expert_up_blocks": 3, "expert_down_registers": 72},
-    {"late_start": 0b10110},
-    {"expert_early_x": True},
-    {"expert_down_registers": 112},
-    {"pace_bytes": 18432},
+    {"tiles_at_once": 4},
+    {"late_start": 0b00111},
+    {"late_start": 0b11111},
+    {"late_start": 0b10011},
+    {"late_start": 0b10101},
+    {"late_start": 0b00110},
+    {"pace_bytes": 36864},
+    {"pace_bytes": 55296},
+    {"o_stages": 4, "o_tiles": 4},
+    {"o_stages": 1, "o_tiles": 1},
+    {"qkv_stages": 8, "qkv_tiles": 8},
+    {"attention_cluster": 8},
+    {"attention_warps": 8},
+    {"attention_cluster": 8, "attention_parts": ((512, 1), (3072, 2), (10240, 4))},
+    {"attention_parts": ((512, 1), (3072, 2), (10240, 4))},
+    {"expert_part_warps": 2, "expert_down_registers": 64},
+    {"expert_part_warps": 3, "expert_down_registers": 64},
+    {"expert_part_warps": 2, "expert_down_registers": 80},
+    {"expert_down_registers": 80},
+    {"expert_down_registers": 96},
+    {"expert_down_stages": 1},
+    {"expert_up_blocks": 1},
+]
+
+
+SEVERAL: list[dict[str, Any]] = [
+    {"tiles_at_once": 2},
+    {"tiles_at_once": 6},
+    {"expert_down_stages": 2},
+    {"expert_blocks": 3, "expert_up_kb": 48, "expert_down_stages": 2, "tiles_at_once": 2},
+    {"expert_up_kb": 56},
+    {"expert_up_kb": 92, "expert_down_stages": 2},
+    {"expert_part_warps": 2, "expert_down_registers": 64},
 ]
 
 
 class Bench:
+    variants = VARIANTS
+
     def __init__(self, shape: Shape, bits: int, stages: list[str]) -> None:
         begun = time.monotonic()
         self.shape, self.bits = shape, bits
@@ -75,7 +99,7 @@ class Bench:
         plans = [one]
         plans.append(expert_plan(self.plan(2)))
         plans += [self.plan(size) for size in SIZES] if "passes" in stages else []
-        plans += [self.variant(change) for change in VARIANTS] if "variants" in stages else []
+        plans += [self.variant(change) for change in self.variants] if "variants" in stages else []
         threads, target = ThreadPoolExecutor(16), architecture()
         self._images = {plan: threads.submit(compile_source, source(plan), target) for plan in plans}
         self.model = self.make_model()
@@ -99,7 +123,8 @@ class Bench:
         return replace(plan, tuning=replace(plan.tuned, **change))
 
     def load(self, plan: Plan) -> Module:
-        return Module(plan, image=self._images[plan].result())
+        image = self._images[plan].result() if plan in self._images else b""
+        return Module(plan, image=image)
 
     def step_us(self, plan: Plan, context: int = CONTEXT) -> float:
         step = Step(self, plan, self.make(plan), context)
@@ -107,24 +132,28 @@ class Bench:
 
 
 def right(bench: Bench) -> str:
-    """Compare a layer's experts with plain torch, and 16 tokens together with each alone."""
+    """Compare a layer's experts with plain torch, and 16 tokens together and in groups with each alone."""
     shape, layer = bench.shape, bench.model.layers[0]
     x = torch.randn(16, shape.hidden, device="cuda")
 
-    def run(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def run(rows: torch.Tensor, group: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = len(rows)
         out, scores = rows.clone(), torch.zeros(tokens, shape.experts, device="cuda")
         h = torch.zeros(tokens, shape.experts_per_token * shape.expert_ffn, device="cuda")
         count = torch.tensor([tokens], dtype=torch.int32, device="cuda")
         plan = replace(bench.plan(1), tokens=tokens)
-        launcher = bench.make(expert_plan(plan))
-        for launch in expert_launches(plan, layer, bench.model, count=count, x=out, scores=scores, h=h):
+        plan = replace(plan, tuning=replace(plan.tuned, expert_group=group))
+        launcher, routed = bench.make(expert_plan(plan)), make_routed(shape, tokens, "cuda")
+        for launch in expert_launches(
+            plan, layer, bench.model, count=count, x=out, scores=scores, h=h, routed=routed
+        ):
             launcher.run(launch)
         torch.cuda.synchronize()
         return out, scores
 
     together, scores = run(x)
     alone = torch.cat([run(x[i : i + 1])[0] for i in range(16)])
+    grouped = [size for size in (2, 4, 8) if torch.equal(run(x, size)[0], alone)]
     y = reference.norm(x, layer.ffn_gain, shape.norm_epsilon)
     assert layer.router is not None
     plain = y.double() @ layer.router.double().T
@@ -135,7 +164,8 @@ def right(bench: Bench) -> str:
     return (
         f"error {error:.1e}, scores {float((scores - plain).abs().max()):.1e} off, choices "
         f"{'the same' if same_choice else 'DIFFERENT'}, 16 together "
-        f"{'the same to the bit' if torch.equal(together, alone) else 'DIFFERENT'}; "
+        f"{'the same to the bit' if torch.equal(together, alone) else 'DIFFERENT'}, "
+        f"in groups of {grouped}, too; "
         f"registers and spills {bench.load(bench.plan(1)).registers()}"
     )
 
@@ -231,6 +261,34 @@ def read_prompts(reader: ExpertPrefill, vocab: int) -> str:
     return found
 
 
+def time_variants(bench: Bench, until: float) -> None:
+    for change in bench.variants:
+        label = " ".join(f"{name}={value}" for name, value in change.items())
+        attempt(label, functools.partial(timed, bench, bench.variant(change)), until)
+
+
+def time_several(bench: Bench, changes: list[dict[str, Any]], until: float) -> None:
+    """Time passes of 8 and 16 tokens with other cuts of the experts' work."""
+    before = dict(experts.SEVERAL)
+    for change in [{}, *changes]:
+        label = " ".join(f"{name}={value}" for name, value in change.items())
+        experts.SEVERAL.update(change)
+        bench.make = share_experts(bench.load)
+        for size in (8, 16):
+            attempt(f"{size} tokens {label}", functools.partial(timed, bench, bench.plan(size)), until)
+        experts.SEVERAL.clear()
+        experts.SEVERAL.update(before)
+
+
+def time_groups(bench: Bench, until: float) -> None:
+    """Time passes where tokens that share an expert read its weights once, against each by itself."""
+    for size in SIZES:
+        for group in (0, 2, 4, 8):
+            plan = bench.plan(size)
+            plan = replace(plan, tuning=replace(plan.tuned, expert_group=group))
+            attempt(f"{size} tokens, groups of {group}", functools.partial(timed, bench, plan), until)
+
+
 def timed(bench: Bench, plan: Plan) -> str:
     return f"{bench.step_us(plan):7.1f} µs"
 
@@ -258,21 +316,6 @@ STAGES: dict[str, Callable[[Bench], str]] = {
 }  # fmt: skip
 
 
-def attempt(what: str, work: Callable[[], str], until: float) -> None:
-    """Print what came of one piece of work, or why nothing did."""
-    if time.monotonic() > until:
-        return
-    begun = time.monotonic()
-    try:
-        found = work()
-    except Exception as error:  # noqa: BLE001 - one that fails must not cost the others their time
-        traceback.print_exc(limit=-4)
-        if "CUDA error" in str(error):  # nothing works in this process any more
-            sys.exit(f"{what}: {str(error).splitlines()[0]}")
-        found = f"FAILED {type(error).__name__}: {str(error)[:300]}"
-    print(f"{what:34} {found}   [{time.monotonic() - begun:.1f} s]", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
@@ -289,9 +332,12 @@ def main() -> None:
             attempt(stage, functools.partial(STAGES[stage], bench), until)
         for size in SIZES if stage == "passes" else ():
             attempt(f"{size} tokens", functools.partial(timed, bench, bench.plan(size)), until)
-        for change in VARIANTS if stage == "variants" else ():
-            label = " ".join(f"{name}={value}" for name, value in change.items())
-            attempt(label, functools.partial(timed, bench, bench.variant(change)), until)
+        if stage == "variants":
+            time_variants(bench, until)
+        if stage == "several":
+            time_several(bench, SEVERAL, until)
+        if stage == "groups":
+            time_groups(bench, until)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from vivace.bench.gpu.passes import ROUNDS, PassBench, Step, compile_all
-from vivace.engine.runners.cuda.decode.plan import Tuning
+from vivace.engine.runners.cuda.decode.tuning import Tuning
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
 

@@ -21,7 +21,7 @@ from vivace.bench.engine.engine_process import EngineProcess
 from vivace.bench.progress import Progress
 from vivace.bench.tempos.measure import PARTS, Effort, TempoBench, Texts
 
-LONG = Effort(rounds=15, tokens=400, reading_tokens=16_000, seconds=(5, 40))
+LONG = Effort(rounds=40, tokens=400, reading_tokens=16_000, seconds=(5, 60))
 SHORT = Effort(rounds=5, tokens=200, reading_tokens=8000, seconds=(5, 15))
 ASKED_TOKENS = 200
 VOCABULARY = 1000  # tokens that prompts are drawn from

@@ -27,6 +27,7 @@ from vivace.config import load_settings
 from vivace.engine.common_length import common_length
 from vivace.engine.speculation import Drafter, History, StepCosts
 from vivace.engine.speculation.acceptance import MATCH_LENGTHS, AcceptanceRates, DraftSource
+from vivace.engine.speculation.costs import estimate_costs
 from vivace.models.download import ensure
 from vivace.models.families.qwen25 import Qwen25
 from vivace.models.progress import Silent
@@ -39,6 +40,7 @@ NOISE = (0.02, 0.05, 0.15)  # edits a token
 COSTS: dict[str, dict[int, float]] = {  # ms of a pass by its tokens, 1.5B
     "x86 AMX, Q8_0": {1: 54, 2: 87, 4: 90, 8: 131, 16: 127, 32: 260, 64: 448},
     "ARM N1, Q8_0": {1: 60, 4: 109, 8: 213, 16: 335, 32: 650},
+    "x86 AVX-512, Q4_K_M": {1: 190, 2: 330, 4: 450, 8: 960, 16: 1140, 32: 1950, 64: 3650},
     "like a GPU": {1: 1, 2: 1.02, 4: 1.04, 8: 1.06, 16: 1.2, 32: 1.4, 64: 2},
 }
 
@@ -168,10 +170,15 @@ def families(units: list[Case], whole: list[Case]) -> Iterator[tuple[str, list[C
 # ---- the simulation ----------------------------------------------------------------------------------
 
 
-def play(case: Case, make: Make, costs: StepCosts) -> tuple[int, float, float]:
-    """Return passes, their milliseconds by the table, and the source's own seconds for the whole output."""
+def play(
+    case: Case, make: Make, costs: StepCosts, believed: StepCosts | None = None
+) -> tuple[int, float, float]:
+    """Return passes, their milliseconds by the table, and the source's own seconds for the whole output.
+
+    The source goes by `believed` where that is given, which learns of each pass as an engine's costs do.
+    """
     history = History(case.log)
-    source = make(costs, history, case.prediction)
+    source = make(believed or costs, history, case.prediction)
     done, passes, spent_ms, own_s = 0, 0, 0.0, 0.0
     while done < len(case.output):
         begun = time.thread_time()
@@ -183,7 +190,10 @@ def play(case: Case, make: Make, costs: StepCosts) -> tuple[int, float, float]:
         history.extend(said)
         source.observe(said)
         own_s += time.thread_time() - begun
-        passes, done, spent_ms = passes + 1, done + len(said), spent_ms + costs.ms(len(draft) + 1)
+        pass_ms = costs.ms(len(draft) + 1)
+        if believed:
+            believed.observe(len(draft) + 1, pass_ms)
+        passes, done, spent_ms = passes + 1, done + len(said), spent_ms + pass_ms
     return passes, spent_ms, own_s
 
 
@@ -194,6 +204,12 @@ def total(cases: list[Case], make: Make, points: dict[int, float]) -> Total:
     return Total(tokens * points[1] / spent_ms, tokens / passes, 1e3 * own_s / passes)
 
 
+def first_turn_speed(cases: list[Case], points: dict[int, float]) -> float:
+    """Return the speed of first turns, whose costs are estimated, as a share of that with known costs."""
+    known = sum(play(case, Drafter, StepCosts(points))[1] for case in cases)
+    return known / sum(play(case, Drafter, StepCosts(points), estimate_costs(points[1]))[1] for case in cases)
+
+
 def print_table(units: list[Case], whole: list[Case]) -> None:
     print(f"{'':<22}{'':<26}" + "".join(f"{name:>20}" for name in COSTS))
     print(f"{'output':<22}{'drafts':<26}" + f"{'faster  tokens/pass':>20}" * len(COSTS) + f"{'own ms':>9}")
@@ -202,6 +218,8 @@ def print_table(units: list[Case], whole: list[Case]) -> None:
             totals = [total(cases, make, points) for points in COSTS.values()]
             cells = "".join(f"{each.speedup:>12.2f}{each.tokens_per_pass:>8.1f}" for each in totals)
             print(f"{name:<22}{label:<26}{cells}{totals[0].own_ms:>9.3f}", flush=True)
+    shares = "".join(f"{first_turn_speed(units, points):>12.3f}{'':8}" for points in COSTS.values())
+    print(f"{'commits, the unit':<22}{'share, costs estimated':<26}{shares}")
 
 
 class Counting(AcceptanceRates):

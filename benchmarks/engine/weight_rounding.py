@@ -9,7 +9,7 @@ docs/gpu-notes.md; the way that the GPU takes is `vivace.engine.runners.cuda.wei
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -49,7 +49,7 @@ def symmetric(size: int) -> Way:
     return rounded
 
 
-def with_least(size: int, spans: tuple[int, ...] = (LEVELS,)) -> Way:
+def with_least(size: int, spans: Sequence[int] = (LEVELS,)) -> Way:
     """Return a rounding with a step and a minimum for each group; the step is the best of a few."""
 
     def rounded(weight: Tensor) -> Tensor:

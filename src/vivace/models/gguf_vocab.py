@@ -5,6 +5,7 @@ Owns loading a GGUF file and asking its vocabulary. Does not own contexts, KV or
 
 import ctypes
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,12 @@ def load_model(
     use_extra_bufts: bool = True,
     device: int | None = None,
     gpu_layers: int = 0,
+    on_progress: Callable[[float], None] | None = None,
 ) -> ctypes.c_void_p:
     """Load a GGUF file: on the CPU, or `gpu_layers` of it on a `device` of ggml's.
 
-    `use_extra_bufts`: let llama.cpp repack the weights for this CPU's matrix instructions.
+    `use_extra_bufts`: let llama.cpp repack the weights for this CPU's matrix instructions. `on_progress` is
+    called with the share of the weights that is loaded.
     """
     start_llama()
     params = lc.llama_model_default_params()
@@ -49,6 +52,14 @@ def load_model(
     params.n_gpu_layers = gpu_layers
     params.split_mode = lc.LLAMA_SPLIT_MODE_NONE if device else lc.LLAMA_SPLIT_MODE_LAYER
     params.main_gpu = 0
+    if on_progress:
+
+        @lc.llama_progress_callback  # type: ignore[untyped-decorator]
+        def goes_on(share: float, _data: ctypes.c_void_p) -> bool:
+            on_progress(share)
+            return True
+
+        params.progress_callback = goes_on  # its name keeps it while llama.cpp calls it
     model: ctypes.c_void_p | None = lc.llama_model_load_from_file(str(path).encode(), params)
     if not model:
         raise StartError(

@@ -52,6 +52,15 @@ def test_what_is_built_is_found(plan: BuildPlan) -> None:
     assert not plan.work.exists()
 
 
+def test_a_build_inside_of_the_build_is_no_progress(tmp_path: Path) -> None:
+    """As of Vulkan's shader compiler: its "[2/2]" is not the end of 334 steps."""
+    told: list[float | None] = []
+    steps = building._Steps(tmp_path / "log", lambda _, fraction: told.append(fraction))
+    lines = ["[0/2] Re-checking", "[1/4] one.o", "[1/2] inner.o", "[2/2] inner", "[2/4] two.o", "[4/4] all"]
+    steps.run("Compiling", ["printf", "%s\\n", *lines])
+    assert told == [None, 0.25, 0.5, 1.0]
+
+
 def test_each_gpu_is_compiled_for(plan: BuildPlan) -> None:
     """With nvcc as it was found, and nothing of the CPU's build."""
     options = plan.cmake_options

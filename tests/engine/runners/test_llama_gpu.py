@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from tests.engine.fixtures import NEAR, RunnerFixture, llama_fixture, vulkan_fixture
+from vivace.config import load_settings
+from vivace.engine.loop.opening import open_runner
 from vivace.engine.runners.base import Span
 from vivace.engine.wire.frames import Generate, Interrupt, Open
+from vivace.engine.wire.job import Job
 
 PROMPT = "Write the numbers from one to ten as words."
-APART = 1.0  # the most that a logit may differ from the CPU's: 16-bit products there, 8-bit ones here
+# The most that a logit may differ from the CPU's, of -19 to 40: 16-bit products there, 8-bit ones here. 1.09
+# on Mesa's software device; a prompt in other cells of the same device is 0.48 off.
+APART = 1.5
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +43,16 @@ def test_it_says_where_it_is(on_gpu: RunnerFixture) -> None:
     assert info.place.startswith("llama.cpp on ")
     assert info.place.endswith("(vulkan:0), all layers")
     assert not info.can_stop
+
+
+def test_it_is_chosen_by_itself(on_gpu: RunnerFixture, smol: Path) -> None:
+    """Nothing names a device: what was built is found, loaded and used, and no reason is given for less."""
+    del on_gpu  # it is built, and there is a device
+    cache = str(load_settings().cache_dir)
+    opened = open_runner(Job("smol", str(smol), context_tokens=64, gpu_context_tokens=64, backend_dir=cache))
+    assert (opened.runner.info.device, opened.why_no_gpu) == ("vulkan", "")
+    assert opened.runner.forward([Span(0, 0, [1], want=1)]).shape == (1, opened.runner.info.vocab_size)
+    opened.runner.close()
 
 
 def test_logits_are_those_of_the_cpu(on_gpu: RunnerFixture, on_cpu: RunnerFixture) -> None:
@@ -76,9 +91,8 @@ def test_parked_kv_goes_from_one_to_the_other(on_gpu: RunnerFixture, on_cpu: Run
     state = on_gpu.runner.save(0)
     (stayed,) = np.array(on_gpu.runner.forward([Span(0, len(tokens) - 1, tokens[-1:], want=1)]))
     for fixture in (on_gpu, on_cpu):
-        fixture.runner.trim(1, 0)
-        fixture.runner.load(1, state)
-        (row,) = np.array(fixture.runner.forward([Span(1, len(tokens) - 1, tokens[-1:], want=1)]))
-        fixture.runner.trim(1, 0)
-        assert np.abs(row - stayed).max() < (1e-3 if fixture is on_gpu else APART)
-    on_gpu.runner.trim(0, 0)
+        fixture.runner.trim(0, 0)
+        fixture.runner.load(0, state)  # on the GPU into the same cells: sums in the same order, the same bits
+        (row,) = np.array(fixture.runner.forward([Span(0, len(tokens) - 1, tokens[-1:], want=1)]))
+        fixture.runner.trim(0, 0)
+        assert np.abs(row - stayed).max() < (1e-6 if fixture is on_gpu else APART)

@@ -187,10 +187,10 @@ def test_two_turns_beside_each_other_say_what_each_says_alone(fixture: RunnerFix
 
 
 @pytest.mark.parametrize("asks", [1, 2])
-def test_a_stopped_pass_leaves_the_kv_unchanged(fixture: RunnerFixture, asks: int) -> None:
+def test_a_stopped_pass_leaves_the_kv_unchanged(small_fixture: RunnerFixture, asks: int) -> None:
     """Stopped at the k-th question: the same pass again gives the same logits, bit for bit."""
-    runner = fixture.desk().runner
-    tokens = some_tokens(fixture, 200)
+    runner = small_fixture.desk().runner
+    tokens = some_tokens(small_fixture, 128)
     runner.forward([Span(0, 0, tokens[:100])])
     runner.share(0, 1, 50)
     spans = [Span(0, 100, tokens[100:], want=1), Span(1, 50, tokens[:60], want=1)]

@@ -13,6 +13,7 @@ from vivace.errors import FileProblem
 
 CODE_TOKENS = 20_480
 EDITS = 30
+EDIT_TOKENS = 500  # of an answer at most
 STEER = "Stop. Write it as one function with type hints instead, and do not explain anything, please."
 
 
@@ -23,6 +24,7 @@ class Edit(msgspec.Struct, frozen=True):
     prompt: list[int]
     prediction: list[int]
     stop: list[str]
+    max_tokens: int = EDIT_TOKENS
 
 
 class Material(msgspec.Struct, frozen=True):

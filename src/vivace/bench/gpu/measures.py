@@ -14,7 +14,6 @@ from vivace.engine.wire.frames import Append, Generate, Interrupt, Rewind, Sampl
 CONTEXTS = (1024, 4096, 16384)
 NEW_TOKENS = (1024, 4096, 8192)
 DECODED = 256
-EDIT_TOKENS = 500
 ROUNDS = 5
 STOPPED_TOKENS = 16384  # of the prompt that is stopped while it is read
 STOP_STEP_S = 0.013  # how much later the interrupt comes in each round
@@ -34,10 +33,9 @@ class GpuBench:
         decoded: int = DECODED,
         rounds: int = ROUNDS,
         edit_sampling: Sampling | None = None,
-        edit_tokens: int = EDIT_TOKENS,
     ) -> None:
         self.engine, self.material, self.decoded, self.rounds = engine, material, decoded, rounds
-        self.edit_sampling, self.edit_tokens = edit_sampling or Sampling(), edit_tokens
+        self.edit_sampling = edit_sampling or Sampling()
         self._tenants = 0
 
     def session(self) -> Any:
@@ -151,7 +149,7 @@ def _edit(bench: GpuBench, session: str, edit: Edit, *, use_drafts: bool) -> Tur
             session,
             "",
             edit.prompt[-1:],
-            max_tokens=bench.edit_tokens,
+            max_tokens=edit.max_tokens,
             sampling=bench.edit_sampling,
             stop=edit.stop,
             prediction=edit.prediction if use_drafts else [],

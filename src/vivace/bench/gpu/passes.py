@@ -19,7 +19,7 @@ from vivace.engine.runners.cuda.decode.plan import Plan, down_columns, fitting_p
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
-from vivace.engine.runners.cuda.weights.build import Dense
+from vivace.engine.runners.cuda.weights.build import Dense, build_model, random_weights
 from vivace.engine.runners.cuda.weights.layout import TILE_ROWS, Matrix
 
 PAGES = 272  # 17,408 tokens
@@ -46,6 +46,8 @@ def random_matrix(rows: int, columns: int, bits: int, device: torch.device | str
 
 def random_model(shape: Shape, bits: int, positions: int, device: torch.device | str = "cuda") -> Model:
     """Return a model of random numbers, packed."""
+    if shape.oss:
+        return build_model(shape, random_weights(shape, 1, device), bits, device, positions)[0]
 
     def ones(count: int) -> torch.Tensor:
         return torch.ones(count, device=device)
@@ -79,6 +81,16 @@ def random_model(shape: Shape, bits: int, positions: int, device: torch.device |
         rotation=launches.rotation_table(shape, positions, device),
         dense_head=embedding,
     )
+
+
+def random_parts(
+    shape: Shape, bits: int, positions: int, device: torch.device | str, *, has_matrices: bool
+) -> tuple[Model, list[Dense]]:
+    """Return a random model, and what a prefill multiplies by."""
+    if shape.oss:  # heads and biases that belong together: as if they were read from a file
+        return build_model(shape, random_weights(shape, 1, device), bits, device, positions)
+    model = random_model(shape, bits, positions, device)
+    return model, [random_dense(shape, layer, has_matrices=has_matrices) for layer in model.layers]
 
 
 def random_dense(shape: Shape, layer: Layer, *, has_matrices: bool) -> Dense:

@@ -4,8 +4,8 @@
 
 is the same without the command line's packages. Time does not depend on what the weights are, but what a
 model says does: random weights cannot edit, so edits are played. A text that the model will say is given to
-it as its prediction, with every 24th token changed, and the report says so. Owns the random runner and the
-report; what is measured is `measures`', and for other programs `peer`'s.
+it as its prediction, changed as 12 real commits change theirs (`played`), and the report says so. Owns the
+random runner and the report; what is measured is `measures`', and for other programs `peer`'s.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from vivace.bench.gpu.device import describe_gpu, describe_versions
 from vivace.bench.gpu.material import Edit, Material
 from vivace.bench.gpu.measures import GpuBench, measure_decode, measure_edits, measure_first_token
 from vivace.bench.gpu.peer import CONTEXT, measure_peers
+from vivace.bench.gpu.played import COMMITS, new_tokens, old_text
 from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
     from vivace.engine.runners.cuda.runner import CudaRunner
 
 CELLS = 16 * 1024
-CHANGED_EVERY = 24
 PLAYED = (
     "Played: random weights cannot edit. The text that the model says (sampled, so that it does not repeat "
-    f"itself) is its prediction, with every {CHANGED_EVERY}th token changed."
+    f"itself) is its prediction, with the changes of {len(COMMITS)} real commits taken back."
 )
 
 
@@ -50,8 +50,7 @@ class Sizes:
     new_tokens: tuple[int, ...] = (1024, 4096)
     rounds: int = 5
     decoded: int = 256
-    edits: int = 4
-    edit_tokens: int = 400
+    edits: int = len(COMMITS)
 
 
 FULL = Sizes()
@@ -97,7 +96,7 @@ def random_runner(
     """Return a runner with random weights: on the GPU, or with a launcher that needs none."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    from vivace.bench.gpu.passes import random_dense, random_model
+    from vivace.bench.gpu.passes import random_parts
     from vivace.engine.runners.cuda.kernels.driver import Modules
     from vivace.engine.runners.cuda.load import GpuOptions, compile_plans, with_prefill
     from vivace.engine.runners.cuda.runner import CudaRunner
@@ -110,9 +109,8 @@ def random_runner(
         modules = Modules(None)
         compile_plans(modules, shape, bits, blocks)
         make_launcher = modules.load
-    model = random_model(shape, bits, min(context_tokens, shape.trained_tokens), device)
-    has_matrices = wished.prefill_format != "packed"
-    dense = [random_dense(shape, layer, has_matrices=has_matrices) for layer in model.layers]
+    positions, has_matrices = min(context_tokens, shape.trained_tokens), wished.prefill_format != "packed"
+    model, dense = random_parts(shape, bits, positions, device, has_matrices=has_matrices)
     runner = CudaRunner(
         "random",
         model,
@@ -134,24 +132,22 @@ def random_tokens(vocab: int, count: int) -> list[int]:
 
 
 def play_edits(bench: GpuBench, vocab: int, sizes: Sizes) -> list[Edit]:
-    """Return edits whose prediction is what the model says, with every 24th token changed."""
+    """Return edits whose prediction is what the model says, with the changes of a commit taken back."""
     edits = []
-    for number in range(sizes.edits):
-        prompt = bench.text(sizes.context, 211 * number)
+    for number, changes in enumerate(COMMITS[: sizes.edits]):
+        prompt, max_tokens = bench.text(sizes.context, 211 * number), new_tokens(changes)
         with bench.session() as session:
             work = Generate(
                 session,
                 "",
                 prompt,
-                max_tokens=sizes.edit_tokens,
+                max_tokens=max_tokens,
                 sampling=bench.edit_sampling,
                 use_drafts=False,
             )
             said = bench.engine.run(work).tokens
-        wrong = list(said)
-        for at in range(CHANGED_EVERY - 1, len(said), CHANGED_EVERY):
-            wrong[at] = (wrong[at] + 1) % vocab
-        edits.append(Edit(f"played {number}", prompt, wrong, []))
+        prediction = old_text(said, changes, vocab, seed=number)
+        edits.append(Edit(f"played {number}", prompt, prediction, [], max_tokens))
     return edits
 
 
@@ -167,7 +163,6 @@ def measure_runner(
         decoded=sizes.decoded,
         rounds=sizes.rounds,
         edit_sampling=Sampling(temperature=1.0, seed=1),
-        edit_tokens=sizes.edit_tokens,
     )
     decode = {str(sizes.context): measure_decode(bench, sizes.context)}
     first = {str(count): measure_first_token(bench, count) for count in sizes.new_tokens}
@@ -205,7 +200,7 @@ def run_shape_bench(
 
 def known_names() -> list[str]:
     """Return the shapes that can be measured."""
-    return [name for name, shape in KNOWN_SHAPES.items() if not shape.problem() and shape.oss is None]
+    return [name for name, shape in KNOWN_SHAPES.items() if not shape.problem()]
 
 
 def shape_table(report: dict[str, Any]) -> str:

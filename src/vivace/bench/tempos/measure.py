@@ -120,6 +120,8 @@ def _figures(turns: list[Turn]) -> Section:
     return {
         "token_ms": _token_ms(turns),
         "first_token_ms": _first_token_ms(turns),
+        "queue_ms": median([turn.waterfall.queue_ms for turn in turns]),
+        "prefill_ms": median([turn.waterfall.prefill_ms for turn in turns]),
         "longest_gap_ms": median(gaps),
         "tokens": median([len(turn.tokens) for turn in turns]),
     }

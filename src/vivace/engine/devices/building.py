@@ -205,11 +205,15 @@ class _Steps:
 
     def _follow(self, title: str, process: "subprocess.Popen[bytes]", log: BinaryIO) -> None:
         assert process.stdout is not None
+        steps = 0  # of the whole build; a build inside of it counts its own, which are fewer
         for line in process.stdout:
             log.write(line)
             log.flush()
             if match := COMPILED.match(line.decode("utf-8", "replace")):
-                self._tell(title, int(match[1]) / int(match[2]))
+                done, count = int(match[1]), int(match[2])
+                steps = max(steps, count)
+                if done and count == steps:
+                    self._tell(title, done / steps)
 
     def _last_lines(self) -> str:
         lines = self.log.read_text("utf-8", "replace").splitlines()

@@ -89,6 +89,7 @@ class SamplingSpec(NamedTuple):
     stops: frozenset[int] = frozenset()  # tokens behind one of these are not needed
 
 
+TellRead = Callable[[int, int], None]  # while a model is loaded: bytes of its files that are read, and of all
 ShouldStop = Callable[[], bool]  # called every few milliseconds while a pass runs
 WhileRunning = Callable[[], None]  # work for the host while a pass runs on the device
 

@@ -14,7 +14,16 @@ from typing import NamedTuple
 import llama_cpp as lc
 import numpy as np
 
-from vivace.engine.runners.base import KVFull, KVState, Logits, ModelInfo, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import (
+    KVFull,
+    KVState,
+    Logits,
+    ModelInfo,
+    ShouldStop,
+    Span,
+    Stopped,
+    TellRead,
+)
 from vivace.engine.runners.ggml import GgmlDevice
 from vivace.engine.runners.offload import Offload, plan_offload, read_size
 from vivace.errors import StartError
@@ -45,7 +54,9 @@ class LlamaRunner:
         session_tokens: int = 0,
         use_extra_bufts: bool = True,
         gpu: LlamaGpu | None = None,
+        tell: TellRead = lambda _read, _total: None,
     ) -> None:
+        size = path.stat().st_size
         offload = _plan(path, gpu, max(context_tokens, session_tokens)) if gpu else None
         self._is_on_gpu = gpu is not None
         self._model = load_model(
@@ -53,6 +64,7 @@ class LlamaRunner:
             use_extra_bufts=use_extra_bufts and not gpu,
             device=gpu.device.handle if gpu else None,
             gpu_layers=offload.layers if offload else 0,
+            on_progress=lambda share: tell(round(share * size), size),
         )
         trained = lc.llama_model_n_ctx_train(self._model)
         yarn_factor = _yarn_factor(self._model, session_tokens, trained)

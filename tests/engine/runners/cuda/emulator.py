@@ -1,12 +1,13 @@
 """Runs our CUDA C++ kernels on the CPU: the same source, `emulator.h` instead of the GPU's instructions.
 
-Owns the building (g++, once for each plan and source) and the calling convention. Does not know what a
-kernel does.
+Owns the building (g++, once for each plan and source, and `emulator.cpp` once for all) and the calling
+convention. Does not know what a kernel does.
 """
 
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import struct
 import subprocess
@@ -21,39 +22,37 @@ from vivace.engine.runners.cuda.kernels.driver import kernels, source
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-# Products and sums are rounded apart, so that every CPU gives the same.
-FLAGS = ("-O1", "-ftree-vectorize", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC", "-w")
-EXPORT = """
-template <class... A> struct Unpack;
-template <class A> A argument(const u64*& at) { A value; memcpy(&value, at++, sizeof(A)); return value; }
-template <class... A> void launch_with(void (*kernel)(A...), const int* size, const u64* arguments) {
-    const u64* at = arguments;
-    std::tuple<A...> values{argument<A>(at)...};
-    launch({size[0], size[1], size[2]}, size[3], size[4], size[5], [&] { std::apply(kernel, values); });
-}
-"""
+FLAGS = (
+    *("-std=c++17", "-fno-exceptions", "-fno-strict-aliasing", "-fvisibility=hidden", "-fPIC", "-w"),
+    "-ffp-contract=off",  # products and sums are rounded apart, so that every CPU gives the same
+    "-U_FORTIFY_SOURCE",  # it takes a jump to another stack for a mistake
+    *(("-march=native",) if platform.machine() == "x86_64" else ()),
+)
 
 
 def build(plan: Plan) -> ctypes.CDLL:
     """The plan's kernels as a shared library; kept in the temporary folder between runs."""
-    exports = "".join(
-        f'extern "C" void launch_{name}(const int* size, const u64* a) {{ launch_with({name}, size, a); }}\n'
-        for name in kernels(plan)
-    )
-    text = source(plan, "#include <tuple>\n" + (HERE / "emulator.h").read_text()) + EXPORT + exports
+    exports = "".join(f"LAUNCHED({name})\n" for name in kernels(plan))
+    text = source(plan, f'#include "{HERE / "emulator.h"}"\n') + exports
+    runtime = compiled((HERE / "emulator.cpp").read_text(), ".o", ("-c", "-O3", *FLAGS, f"-I{HERE}"))
+    return ctypes.CDLL(str(compiled(text, ".so", ("-shared", "-O1", *FLAGS), runtime)))
+
+
+def compiled(text: str, suffix: str, flags: tuple[str, ...], *linked: Path) -> Path:
+    """Compile a source if that was not done before, and return the file."""
+    assert COMPILER
     folder = Path(tempfile.gettempdir()) / "vivace-emulated-kernels"
     folder.mkdir(exist_ok=True)
-    content = "\n".join((*FLAGS, text))
-    library = folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
-    if not library.exists():
-        assert COMPILER
-        own = library.with_suffix(f".{os.getpid()}")  # another run may be building the same
-        file, part = own.with_suffix(f"{own.suffix}.cpp"), own.with_suffix(f"{own.suffix}.part")
-        file.write_text(text)
-        subprocess.run([COMPILER, *FLAGS, str(file), "-o", str(part)], check=True)
-        part.rename(library)
-        file.unlink()
-    return ctypes.CDLL(str(library))
+    content = "\n".join((*flags, *map(str, linked), (HERE / "emulator.h").read_text(), text))
+    file = folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}{suffix}"
+    if not file.exists():
+        own = file.with_suffix(f".{os.getpid()}")  # another run may be building the same
+        written, part = own.with_suffix(f"{own.suffix}.cpp"), own.with_suffix(f"{own.suffix}.part")
+        written.write_text(text)
+        subprocess.run([COMPILER, *flags, str(written), *map(str, linked), "-o", str(part)], check=True)
+        part.rename(file)
+        written.unlink()
+    return file
 
 
 class Emulator:

@@ -8,7 +8,7 @@ import torch
 from tests.engine.runners.cuda.bed import NAN
 from tests.engine.runners.cuda.emulator import Emulator
 from vivace.engine.runners.cuda.decode.experts import expert_plan
-from vivace.engine.runners.cuda.decode.launches import Layer, Model, expert_launches
+from vivace.engine.runners.cuda.decode.launches import Layer, Model, Routed, expert_launches, make_routed
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.model import mixture, reference
@@ -51,6 +51,7 @@ class ExpertBed:
         empty = torch.zeros(0, device=DEVICE)
         self.model = Model(shape, [self.layer], self.gain, nothing, empty, empty, empty)
         self.scores = torch.empty(0)
+        self.routed: Routed | None = None
 
     def run(self, x: torch.Tensor, tokens: int, **tuning: Any) -> torch.Tensor:
         """Return x after the experts, in a pass of `tokens`; those that x has not are padding."""
@@ -63,8 +64,12 @@ class ExpertBed:
         chosen = self.shape.experts_per_token * self.shape.expert_ffn
         h = torch.full((tokens, chosen), NAN, device=DEVICE)
         launcher = (Module if DEVICE == "cuda" else Emulator)(expert_plan(plan))
+        routed = make_routed(self.shape, tokens, DEVICE)
+        for each in routed:
+            each.fill_(-1 if each.dtype == torch.int32 else NAN)
+        self.routed = routed
         for launch in expert_launches(
-            plan, self.layer, self.model, count=count, x=rows, scores=self.scores, h=h
+            plan, self.layer, self.model, count=count, x=rows, scores=self.scores, h=h, routed=routed
         ):
             launcher.run(launch)
         assert rows[len(x) :].isnan().all()  # padding is left alone

@@ -46,6 +46,7 @@ def transformers_model(shape: Shape, weights: StateDict) -> Any:
     """transformers' model with the same weights, in fp32."""
     import transformers
 
+    assert shape.oss
     told = config_of(shape)
     del told["quantization_config"]
     rope = told.pop("rope_scaling") | {"rope_theta": told.pop("rope_theta")}
@@ -59,6 +60,8 @@ def transformers_model(shape: Shape, weights: StateDict) -> Any:
             rows = widen_mxfp4(rows, weights[f"{name}_scales"]).transpose(1, 2)
         named[name if name == "lm_head.weight" else f"model.{name}"] = rows.float()
     model.float().eval().load_state_dict(named)
+    for layer in model.model.layers:
+        layer.mlp.experts.limit = shape.oss.limit  # not every version takes it from its configuration
     return model
 
 

@@ -1,10 +1,16 @@
 """The kernels compile for the GPU itself, also where there is none: NVRTC needs no GPU."""
 
+import ctypes
+import re
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 
+from vivace.engine.runners.cuda.decode.experts import expert_plan
 from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
+from vivace.engine.runners.cuda.kernels import driver
 from vivace.engine.runners.cuda.kernels.driver import compile_source, source
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, QWEN_CODER_1_5B, Shape
 from vivace.errors import StartError
@@ -38,6 +44,13 @@ def test_kernels_of_gpt_oss_compile_for_hopper() -> None:
         assert_compiles(Plan(KNOWN_SHAPES["gpt-oss-20b"], 8, tokens))
 
 
+@pytest.mark.parametrize("name", ["qwen3-coder-30b-a3b", "gpt-oss-20b"])
+def test_kernels_of_groups_compile_for_hopper(name: str) -> None:
+    """Tokens that share an expert, in groups of four."""
+    plan = Plan(KNOWN_SHAPES[name], 8, 16)
+    assert_compiles(expert_plan(replace(plan, tuning=replace(plan.tuned, expert_group=4))))
+
+
 def assert_compiles(plan: Plan) -> None:
     try:
         assert len(compile_source(source(plan), "sm_90")) > 50_000
@@ -45,3 +58,32 @@ def assert_compiles(plan: Plan) -> None:
         if "was not found" in error.message:
             pytest.skip("NVRTC is not installed")
         raise
+
+
+@pytest.mark.parametrize("plan", [Plan(QWEN_CODER_1_5B, 8, 1), Plan(QWEN_CODER_1_5B, 8, 64, is_batch=True)])
+def test_no_sum_of_two_products_is_left_to_the_compiler(plan: Plan) -> None:
+    """Which of them is rounded would be its choice, and another in each kernel: rows would differ from one.
+
+    In PTX that is a rounded product (`mul.f32`; those that are asked for are `mul.rn.f32`) that something is
+    multiplied and added to.
+    """
+    for kernel in re.split(r"\.entry ", intermediate_code(source(plan)))[1:]:
+        rounded = set(re.findall(r"\bmul\.f32\s+(%f\d+),", kernel))
+        added_to = re.findall(r"\bfma\.rn\.f32\s+%f\d+, \S+, \S+, (%f\d+);", kernel)
+        assert not rounded & set(added_to), kernel.split("(")[0]
+
+
+def intermediate_code(text: str) -> str:
+    try:
+        nvrtc = driver._load_nvrtc()
+    except StartError:
+        pytest.skip("NVRTC is not installed")
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    options = (ctypes.c_char_p * 2)(b"--gpu-architecture=compute_90", b"--std=c++17")
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"vivace.cu", 0, None, None)
+    assert nvrtc.nvrtcCompileProgram(program, 2, options) == 0
+    nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
+    code = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetPTX(program, code)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return code.value.decode()

@@ -14,7 +14,8 @@ from tests.engine.desk import Desk  # noqa: E402
 from tests.engine.fixtures import PAYING, cuda_fixture  # noqa: E402
 from tests.engine.runners.cuda.test_host_tier import LateTransfers  # noqa: E402
 from vivace.engine.kv.parked_cache import ParkedCache  # noqa: E402
-from vivace.engine.kv.session import Session, Sessions  # noqa: E402
+from vivace.engine.kv.session import Session  # noqa: E402
+from vivace.engine.kv.sessions import Sessions  # noqa: E402
 from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import PAGE_TOKENS  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402

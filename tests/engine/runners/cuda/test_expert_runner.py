@@ -21,9 +21,11 @@ from tests.engine.runners.cuda.test_families import SHAPES, config_of, write_fol
 from tests.engine.runners.cuda.test_runner import Letters, some  # noqa: E402
 from tests.folders import VOCAB, write_vocabulary  # noqa: E402
 from vivace.engine.runners.base import DecodeRow, SamplingSpec, Span  # noqa: E402
+from vivace.engine.runners.cuda.decode import tuning  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary  # noqa: E402
+from vivace.engine.runners.cuda.pass_choice import PassChoice  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
 from vivace.engine.runners.cuda.weights.checkpoint import read_checkpoint  # noqa: E402
@@ -36,8 +38,12 @@ pytestmark = pytest.mark.skipif(
 NEAR = 0.3
 
 
-def test_a_prompt_a_draft_a_stream_and_rows_agree(seed: int) -> None:
+@pytest.mark.parametrize("group", [0, 2], ids=["each token", "groups"])
+def test_a_prompt_a_draft_a_stream_and_rows_agree(
+    group: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the text read at once in plain torch; a draft, single steps and rows say the same tokens."""
+    monkeypatch.setattr(tuning, "EXPERT_GROUPS", dict.fromkeys((2, 4), group))
     plain = random_weights(FOUR, seed, DEVICE)
     model, dense = build_model(FOUR, plain, 8, DEVICE, 512)
     runner = CudaRunner(
@@ -45,7 +51,7 @@ def test_a_prompt_a_draft_a_stream_and_rows_agree(seed: int) -> None:
         make_launcher=Module if DEVICE == "cuda" else Emulator, max_rows=2,
     )  # fmt: skip
     text = some(61, seed)
-    runner._max_decode_tokens = 2  # a prompt of this length would be read by passes of 32
+    runner._choice = PassChoice(2)  # a prompt of this length would be read by passes of 32
     last = runner.forward([Span(0, 0, text[:60], want=1)]).copy()
     wanted = reference.forward(FOUR, plain, torch.tensor(text, device=DEVICE), model.rotation).cpu()
     assert distance(torch.tensor(last), wanted[59:60]) < NEAR

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 
 from vivace.engine.runners.base import HostMemoryFull, KVFull  # noqa: E402
-from vivace.engine.runners.cuda.kv.host_memory import Moment  # noqa: E402
+from vivace.engine.runners.cuda.kv.host_memory import HostMemory, Moment  # noqa: E402
 from vivace.engine.runners.cuda.kv.host_tier import HostKV, HostTier  # noqa: E402
 from vivace.engine.runners.cuda.kv.transfers import Moves  # noqa: E402
 
@@ -222,3 +222,24 @@ def test_a_freed_state_is_not_loaded(seed: int) -> None:
     state.free()
     with pytest.raises(ValueError, match="no KV"):
         played.tier.load(1, state)
+
+
+def test_memory_is_unlocked_before_its_addresses_are_free() -> None:
+    """Else who is given the same addresses later cannot lock them."""
+    locked: dict[int, int] = {}
+
+    def lock(address: int, size_bytes: int) -> Callable[[], None]:
+        locked[address] = size_bytes
+
+        def unlock() -> None:
+            del locked[address]
+
+        return unlock
+
+    memory = HostMemory(LAYERS, 4096, 4 * LAYERS * 4096, lock)
+    (page,) = memory.take(1)
+    memory.close()
+    del memory
+    assert locked  # a page of it is still in use
+    del page
+    assert not locked

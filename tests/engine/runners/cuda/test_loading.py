@@ -15,7 +15,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed: vivace 
 
 from tests.engine.runners.cuda.test_checkpoint import gguf_name  # noqa: E402
 from tests.engine.runners.cuda.test_families import SHAPES, config_of, stack_experts, write_folder  # noqa: E402
-from vivace.engine.runners.cuda.load import ProgressLines, _delete_old_copies  # noqa: E402
+from vivace.engine.runners.cuda.load import _delete_old_copies  # noqa: E402
 from vivace.engine.runners.cuda.model.reference import StateDict  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.weights.blocks import KINDS, kind_of, unpack_rows  # noqa: E402
@@ -187,17 +187,6 @@ def test_progress_is_told_up_to_the_end(tmp_path: Path, seed: int) -> None:
     assert done == sorted(done)
     assert 0 < done[0] < 1_000_000
     assert done[-1] == total
-
-
-def test_a_line_for_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
-    """However many batches there are, a load says at most ten lines, and the last says all."""
-    tell = ProgressLines("tiny.gguf")
-    for done in range(1, 1001):
-        tell(done * 10**7, 10**10)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 10
-    assert lines[0] == "tiny.gguf: 10% of 10.0 GB are read."
-    assert lines[-1] == "tiny.gguf: 100% of 10.0 GB are read."
 
 
 def test_stopped_in_the_middle(tmp_path: Path, seed: int) -> None:

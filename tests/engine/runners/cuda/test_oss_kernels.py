@@ -15,11 +15,13 @@ from tests.engine.runners.cuda.oss_bed import SMALL, rounded_weights  # noqa: E4
 from tests.engine.runners.cuda.test_rows import Played, alone, is_soon_cut, make_runner  # noqa: E402, F401
 from tests.engine.runners.cuda.test_runner import some  # noqa: E402
 from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
+from vivace.engine.runners.cuda.decode import tuning  # noqa: E402
 from vivace.engine.runners.cuda.decode.experts import share_experts  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.oss import widen_mxfp4  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
+from vivace.engine.runners.cuda.pass_choice import PassChoice  # noqa: E402
 from vivace.engine.runners.cuda.prefill.packed import widening  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -76,8 +78,11 @@ def test_a_pass(bits: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("window", [0, 40])
-def test_a_token_does_not_depend_on_the_size_of_its_pass(window: int, seed: int) -> None:
-    """Behind 125 tokens, where a window's first run of positions changes: the same to the bit."""
+def test_a_token_does_not_depend_on_the_size_of_its_pass(
+    window: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind 125 tokens, where a window's first run of positions changes: to the bit, and in groups, too."""
+    monkeypatch.setattr(tuning, "EXPERT_GROUPS", {8: 4})
     shape, tokens = with_window(window), some(8, seed)
     found = {}
     for size in (1, 2, 4, 8):
@@ -109,11 +114,11 @@ def test_a_prompt_a_draft_and_a_stream_agree(seed: int) -> None:
     """With the text read at once in plain torch; a draft and single steps say the same tokens."""
     runner = make_runner(8, seed, shape=TWO)
     text = some(101, seed)
-    runner._max_decode_tokens = 2  # a prompt of this length would be read by passes of 32
+    runner._choice = PassChoice(2)  # a prompt of this length would be read by passes of 32
     last = torch.tensor(runner.forward([Span(0, 0, text[:100], want=1)]))
     plain, model = make_plain(seed)
     wanted = reference.forward(TWO, rounded_weights(plain, model), torch.tensor(text), model.rotation)
-    assert distance(last, wanted[99:100]) < NEAR
+    assert distance(last, wanted[99:100].cpu()) < NEAR
     runner.share(0, 1, 100)
     said = text[100:]
     for at in range(100, 103):

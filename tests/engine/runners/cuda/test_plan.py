@@ -44,6 +44,20 @@ def test_experts_have_room_beside_each_other(bits: int) -> None:
     assert up_stages(plan) > 2
 
 
+@pytest.mark.parametrize("name", ["qwen3-coder-30b-a3b", "gpt-oss-20b"])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_groups_have_room(name: str, size: int) -> None:
+    """As many blocks of each kernel as its grid is made for are on a multiprocessor at once."""
+    whole = Plan(KNOWN_SHAPES[name], 8, 16)
+    plan = expert_plan(replace(whole, tuning=replace(whole.tuned, expert_group=size)))
+    for kernel, launch in expert_sizes(plan, 16).items():
+        if kernel in ("group_gate_up", "group_down"):
+            assert launch.grid[0] % plan.blocks == 0
+            blocks = launch.grid[0] // plan.blocks
+            assert blocks * (launch.shared_bytes + 1024) <= SHARED_BYTES + 1024, kernel
+            assert blocks * launch.threads <= 2048
+
+
 @pytest.mark.parametrize("tokens", [2, 4, 8, 16])
 def test_every_token_has_blocks_of_its_own(tokens: int) -> None:
     """In passes of several tokens all blocks are on the GPU at once, two of them on a multiprocessor."""

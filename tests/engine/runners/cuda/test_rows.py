@@ -11,9 +11,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from tests.engine.runners.cuda.test_runner import Letters, some  # noqa: E402
 from vivace.engine.runners.base import DecodeRow, Logits, SamplingSpec, Span  # noqa: E402
-from vivace.engine.runners.cuda.decode import plan  # noqa: E402
+from vivace.engine.runners.cuda.decode import tuning  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
+from vivace.engine.runners.cuda.pass_choice import PassChoice  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
 
@@ -110,8 +111,8 @@ def alone(played: Played, counts: list[int]) -> list[tuple[list[int], "torch.Ten
 def is_soon_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attention has two parts from 136 tokens on, so that rows with one part and with more meet."""
     for bits in (4, 8, 16):
-        soon = replace(plan.TUNINGS[bits], attention_cluster=2, attention_parts=((136, 1), (400, 2)))
-        monkeypatch.setitem(plan.TUNINGS, bits, soon)
+        soon = replace(tuning.TUNINGS[bits], attention_cluster=2, attention_parts=((136, 1), (400, 2)))
+        monkeypatch.setitem(tuning.TUNINGS, bits, soon)
 
 
 @pytest.mark.usefixtures("is_soon_cut")
@@ -132,7 +133,7 @@ def test_rows_come_out_as_alone(
 ) -> None:
     """Sequences of different lengths that come and go at random: the same tokens and KV, to the bit."""
     if is_wide:
-        monkeypatch.setattr(plan, "WIDE_ROWS", 2)
+        monkeypatch.setattr(tuning, "WIDE_ROWS", 2)
     played, chance = Played(make_runner(bits, seed, kv_bits, shape), seed), random.Random(seed)
     played.begin()
     for _ in range(4):
@@ -170,7 +171,7 @@ def test_drafts_in_company_come_out_as_alone(
 ) -> None:
     """Drafts of several sequences in one pass, right and wrong, and a fork: tokens and KV to the bit."""
     if is_wide:
-        monkeypatch.setattr(plan, "WIDE_ROWS", 2)
+        monkeypatch.setattr(tuning, "WIDE_ROWS", 2)
     played, chance = Played(make_runner(bits, seed, kv_bits, shape), seed, DRAFTED), random.Random(seed)
     expected = alone(played, [7, 7, 7, 2])
     played.begin()
@@ -180,6 +181,8 @@ def test_drafts_in_company_come_out_as_alone(
             played.fork(1)
         texts = [expected[seq if seq < 4 else 1][0] for seq in range(len(played.texts))]
         left = [seq for seq, text in enumerate(texts) if len(played.said[seq]) < len(text)]
+        if not left:
+            break
         seqs = [seq for seq in left if chance.random() < 0.8] or left
         drafts = {
             seq: draft_of(texts[seq][len(said) : -1], chance)
@@ -209,3 +212,27 @@ def test_who_joins_is_in_the_next_pass(seed: int) -> None:
     played.said[1] = played.said[1][:1]
     played.step([1, 2], 1)
     assert [len(said) for said in played.said] == [3, 1, 3, 1]
+
+
+@pytest.mark.usefixtures("is_soon_cut")
+def test_a_draft_is_verified_as_rows_with_the_same_result(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right, wrong in its middle, across a page and to where the attention has two parts: tokens and KV."""
+    monkeypatch.setattr(tuning, "WIDE_ROWS", 4)
+    played = Played(make_runner(8, seed), seed, DRAFTED)
+    runner, sampling = played.runner, SamplingSpec(60.0, seed)
+    played.begin()
+    for seq in range(2):
+        start = len(played.texts[seq])
+        right = [played.said[seq][0]]
+        for _ in range(6):
+            right += runner.decode(Span(seq, start + len(right) - 1, right[-1:]), sampling)
+        for draft in (right[1:6], [*right[1:3], right[3] ^ 1, *right[4:6]]):
+            found = []
+            for runner._choice in (PassChoice(32), PassChoice(32, rows_from=2)):
+                runner.trim(seq, start)
+                said = runner.decode(Span(seq, start, [right[0], *draft]), sampling)
+                played.said[seq] = [right[0], *said]
+                found.append((said, played.written(seq)))
+            (plain, kept), (rows, kept_by_rows) = found
+            assert plain == rows == right[1 : 1 + len(rows)]
+            assert torch.equal(kept, kept_by_rows)

@@ -10,7 +10,7 @@ np = pytest.importorskip("numpy")
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from vivace.engine.runners.base import KVFull, SamplingSpec, Span, Stopped  # noqa: E402
-from vivace.engine.runners.cuda.decode.plan import TUNINGS  # noqa: E402
+from vivace.engine.runners.cuda.decode.tuning import TUNINGS  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402

@@ -11,6 +11,7 @@ if not HAS_GPU:
 wanted = None if HAS_GPU else "3.9"  # its interpreter goes with today's numpy
 pytest.importorskip("triton", minversion=wanted, reason="Triton 3.9 or later is not installed")
 
+from vivace.engine.runners.cuda.rows import product  # noqa: E402
 from vivace.engine.runners.cuda.rows.launches import Cut  # noqa: E402
 from vivace.engine.runners.cuda.rows.product import Tile, launch, plain_sums  # noqa: E402
 from vivace.engine.runners.cuda.weights.layout import tile  # noqa: E402
@@ -43,3 +44,9 @@ def test_weights_are_read_as_they_lie(seed: int) -> None:
     sums = plain_sums(digits, tile(matrix, 64), Cut(1, 1, 128))
     exact = (plain.double() @ matrix.double().T).float()
     assert torch.equal(sums[0], 256 * exact[0] + exact[1])
+
+
+def test_sums_are_the_same_where_slices_are_long(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for two slices at once their blocks come one by one; the last tile is not whole."""
+    monkeypatch.setattr(product, "MOST_BYTES", 0)
+    test_sums_are_those_of_plain_torch(16, 40, Cut(2, 2, 320), seed)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vivace.engine.runners.base import TellRead
 from vivace.engine.runners.gpu_check import DetectGpu, check_gpu, check_memory, detect_gpu
 from vivace.errors import StartError
 
@@ -49,7 +50,12 @@ class GpuOptions:
         return self.prefill or ("fp8" if self.weight_bits <= 8 else "bf16")
 
 
-def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_gpu) -> "CudaRunner":
+def open_runner(
+    path: Path,
+    options: GpuOptions,
+    detect_gpu: DetectGpu = detect_gpu,
+    tell: TellRead = lambda _read, _total: None,
+) -> "CudaRunner":
     """Load the model on this machine's GPU. Raise `StartError` with the reason if that cannot be."""
     found = detect_gpu()
     check_gpu(found)
@@ -72,7 +78,7 @@ def open_runner(path: Path, options: GpuOptions, detect_gpu: DetectGpu = detect_
         shared_bytes=Plan(shape, bits, 1).shared_bytes,
     )
     try:
-        return _load(path, checkpoint, options)
+        return _load(path, checkpoint, options, tell)
     except torch.OutOfMemoryError as error:
         raise StartError(
             f"The {found.gpu} ran out of memory while {path.name} was loaded.",
@@ -158,7 +164,7 @@ def kv_bytes(shape: "Shape", context_tokens: int, session_tokens: int, kv_bits: 
     return pool + longest * shape.kv_bytes_per_token() // shape.layers
 
 
-def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRunner":
+def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions, tell: TellRead) -> "CudaRunner":
     import torch
 
     from vivace.engine.runners.cuda.kernels.driver import Modules
@@ -180,7 +186,7 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRun
     limit = min(options.cells, round(shape.trained_tokens * yarn_factor))
     positions = -(-limit // 64) * 64
     keeps_dense = options.prefill_format != "packed"
-    with WeightStream(checkpoint, list(reading_order(shape)), "cuda", ProgressLines(path.name)) as weights:
+    with WeightStream(checkpoint, list(reading_order(shape)), "cuda", tell) as weights:
         model, dense = build_model(
             shape, weights, bits, "cuda", positions, yarn_factor, keeps_dense=keeps_dense
         )
@@ -205,19 +211,6 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions) -> "CudaRun
     return runner
 
 
-class ProgressLines:
-    """Says for each tenth of a model that it is read: a line of the engine's, which the server logs."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._tenths = name, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        tenths = 10 * done // total
-        if tenths > self._tenths:
-            self._tenths = tenths
-            print(f"{self._name}: {10 * tenths}% of {total / 1e9:.1f} GB are read.", file=sys.stderr)
-
-
 def compile_plans(modules: "Modules", shape: "Shape", bits: int, blocks: int, kv_bits: int = 16) -> None:
     """Compile the kernels of all passes that a runner may have."""
     from vivace.engine.runners.cuda.decode.experts import expert_plan
@@ -228,7 +221,8 @@ def compile_plans(modules: "Modules", shape: "Shape", bits: int, blocks: int, kv
     modules.compile([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
     modules.compile(batch_plans(shape, bits, blocks, kv_bits))
     if shape.experts:
-        modules.compile([expert_plan(Plan(shape, bits, 2, blocks, kv_bits=kv_bits))])
+        several = (Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes if size > 1)
+        modules.compile(list({expert_plan(plan) for plan in several}))
 
 
 def _delete_old_copies(folder: Path) -> None:

@@ -8,7 +8,7 @@ scheduling.
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -29,14 +29,15 @@ from vivace.engine.runners.base import (
     Stopped,
     WhileRunning,
 )
+from vivace.engine.runners.cuda.decode.decoder import SequenceDecoder
 from vivace.engine.runners.cuda.decode.experts import share_experts
 from vivace.engine.runners.cuda.decode.graphs import MakeLauncher, Passes
 from vivace.engine.runners.cuda.decode.launches import Model
-from vivace.engine.runners.cuda.decode.stream import Stream
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.kv.host_tier import HostTier
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
+from vivace.engine.runners.cuda.pass_choice import PassChoice, choose_passes
 from vivace.engine.runners.cuda.prefill.chunks import PREFILLS, Prefill
 from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
 from vivace.engine.runners.cuda.prefill.packed import PackedPrefill
@@ -93,8 +94,7 @@ class CudaRunner:
         launcher = self._passes.pass_of_size(1).launcher
         self._prefill = prefill_class(shape, prefill)(model, dense, self._kv, self._passes.pages, launcher)
         self._lengths = [0] * SEQUENCES  # tokens of each sequence that are in its pages
-        self._max_decode_tokens = self._passes.sizes[-1]  # tokens of a prompt that are not worth a prefill
-        self._stream: Stream | None = None
+        self._choice = PassChoice(self._passes.sizes[-1])
         self._row_passes = RowPasses(
             model, bits, self._kv, max_pages, SEQUENCES, blocks, make_launcher, max_rows
         )
@@ -117,7 +117,7 @@ class CudaRunner:
             f"{kv_bits}-bit {bits}-bit weights yarn {yarn_factor:g}",
             device="cuda",
             pass_tokens=self._prefill.chunk_tokens,
-            draft_tokens=self._passes.sizes[-1] - 1,
+            draft_tokens=max(self._passes.sizes[-1], self._row_passes.wide_rows) - 1,
             shares_passes=False,
             page_tokens=PAGE_TOKENS,
             stoppable_ms=8.0,
@@ -125,9 +125,10 @@ class CudaRunner:
         mark = hashlib.blake2b(self.info.kv_format.encode(), digest_size=MARK_BYTES).digest()
         self._host = HostTier(self._kv, SEQUENCES, self._copy_page, mark, host_bytes)
         self._pages = self._host.pages
+        self._decoder = SequenceDecoder(self._passes, self._pages)
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
-        self._synchronize()
+        self._decoder.synchronize()
         try:
             for span in spans:  # all or nothing: pages first
                 self._flights.forget(span.seq)
@@ -151,7 +152,7 @@ class CudaRunner:
         """Compute one span. Rows that verify a draft come from decode passes, so that they never differ."""
         self._passes.set_page_table(self._pages.table(span.seq))
         few, count = self._passes.sizes[-1], len(span.tokens)
-        if count > self._max_decode_tokens and span.want <= 1:
+        if count > self._choice.most_decoded and span.want <= 1:
             rows = self._prefill.run(span.tokens, span.start, span.want, should_stop)
             return self._to_host(rows)
         found: list[Logits] = []
@@ -185,29 +186,22 @@ class CudaRunner:
         steps_ahead: int = 0,
         while_running: WhileRunning = lambda: None,
     ) -> list[int]:
-        """Use the steps in flight first: they are valid whatever the draft. See `base.DecodingRunner`."""
-        (token, *draft), start = span.tokens, span.start
-        assert len(draft) < self._passes.sizes[-1]
-        if self._stream and not self._stream.is_at(span.seq, start, token, sampling):
-            self._synchronize()
+        """Run one pass over a token and a draft. See `base.DecodingRunner`."""
+        assert len(span.tokens) <= 1 + self.info.draft_tokens
+        self._decoder.continue_at(span, sampling)
         self._host.arrive(span.seq)
-        self._make_room(span, steps_ahead)
-        self._lengths[span.seq] = start + len(span.tokens)
-        chosen: list[int] = []
-        while self._stream and self._stream.in_flight and draft:
-            while_running()
-            chosen.append(self._stream.next_token())
-            if chosen[-1] != draft.pop(0) or chosen[-1] in sampling.stops:
-                return chosen
-        if draft:
-            self._stream = None  # nothing of it is in flight
-            fed = [chosen[-1] if chosen else token, *draft]
-            return chosen + self._verify(start + len(chosen), fed, sampling, while_running)
-        last = chosen[-1] if chosen else token
-        return [
-            *chosen,
-            self._step(span.seq, start + len(chosen), last, sampling, steps_ahead, while_running),
-        ]
+        self._decoder.make_room(span, steps_ahead)
+        self._lengths[span.seq] = span.start + len(span.tokens)
+        return self._decoder.decode(span, sampling, steps_ahead, while_running, self._verify)
+
+    def _verify(self, span: Span, sampling: SamplingSpec, while_running: WhileRunning) -> list[int]:
+        """Verify a draft in a decode pass, or as rows of one sequence where that is quicker."""
+        if not self._choice.are_rows_quicker(span.start, len(span.tokens)):
+            return self._decoder.verify(span, sampling, while_running)
+        token, *draft = span.tokens
+        self._row_passes.set_page_table(span.seq, self._pages.table(span.seq))
+        row = DecodeRow(span.seq, span.start, token, sampling, tuple(draft))
+        return self._flights.verify(row, self._row_passes.wide_rows, while_running)
 
     def decode_rows(
         self,
@@ -217,7 +211,7 @@ class CudaRunner:
     ) -> list[RowResult]:
         """Run one pass over several sequences. See `base.BatchDecodingRunner`."""
         assert 0 < sum(1 + len(row.draft) for row in rows) <= self.max_rows
-        self._synchronize()
+        self._decoder.synchronize()
         for row in rows:  # a page that is reserved for nothing is given back by the next `trim`
             self._host.arrive(row.seq)
             self._reserve_row(row.seq, row.start, 1 + len(row.draft))
@@ -243,63 +237,14 @@ class CudaRunner:
             return False
         return True
 
-    def _make_room(self, span: Span, steps_ahead: int) -> None:
-        """Reserve pages for the pass, and for the steps ahead of it if there are free ones."""
-        end = span.start + len(span.tokens)
-        self._pages.reserve(span.seq, span.start, end)
-        table = self._pages.table(span.seq)
-        has_room = self._pages.free_pages and len(table) < len(self._passes.pages)
-        if len(table) * PAGE_TOKENS < end + steps_ahead and has_room:
-            self._pages.reserve(span.seq, end, len(table) * PAGE_TOKENS + 1)
-        self._passes.set_page_table(table)
-
-    def _verify(
-        self, start: int, tokens: Sequence[int], sampling: SamplingSpec, while_running: WhileRunning
-    ) -> list[int]:
-        """Return the draft behind the first token as far as the device samples it too, and one more."""
-        chosen: list[int] = []
-        while True:
-            fed = tokens[len(chosen) :]  # the first of them is the last said
-            alike = self._passes.same_split_length(start + len(chosen), len(fed))
-            for choice in self._passes.sample(fed[:alike], start + len(chosen), sampling, while_running):
-                chosen.append(choice)
-                if len(chosen) == len(tokens) or choice != tokens[len(chosen)] or choice in sampling.stops:
-                    return chosen
-
-    def _step(
-        self,
-        seq: int,
-        start: int,
-        token: int,
-        sampling: SamplingSpec,
-        steps_ahead: int,
-        while_running: WhileRunning,
-    ) -> int:
-        room = len(self._pages.table(seq)) * PAGE_TOKENS - start  # steps that have a place to write to
-        stream = self._stream
-        if stream is None or not (stream.send(min(1 + steps_ahead, room)) or stream.in_flight):
-            stream = self._stream = Stream(self._passes, seq, start, token, sampling)
-            stream.send(min(1 + steps_ahead, room))
-        while_running()
-        return stream.next_token()
-
-    def _synchronize(self) -> None:
-        """End the steps in flight: everything but `decode` needs the device for itself."""
-        if self._stream:
-            if self._stream.in_flight:
-                self._passes.synchronize()
-            self._stream = None
-
     def trim(self, seq: int, length: int) -> None:
-        stream, kept = self._stream, -(-length // PAGE_TOKENS) * PAGE_TOKENS
-        if stream and stream.seq == seq and not stream.start <= length <= stream.end <= kept:
-            self._synchronize()  # it continues elsewhere, or its steps write to pages that are freed here
+        self._decoder.before_trim(seq, length)
         self._flights.forget(seq)
         self._lengths[seq] = min(self._lengths[seq], length)
         self._pages.trim(seq, length)
 
     def share(self, source: int, target: int, length: int) -> None:
-        self._synchronize()
+        self._decoder.synchronize()
         self._flights.forget(target)
         self._lengths[target] = min(self._lengths[source], length)
         self._host.share(source, target, length)
@@ -334,20 +279,23 @@ class CudaRunner:
 
     def known_costs(self) -> dict[int, float]:
         """Measure passes without their logits: verifying a draft does not copy them, `forward` would."""
-        few = self._passes.sizes
-        many = [size for size in PREFILL_SIZES if few[-1] < size <= self.info.limit_tokens]
-        costs = {size: min(self._pass_ms(size) for _ in range(3)) for size in (*few, *many)}
-        self.trim(0, 0)
-        if many:  # reads its weights once for all tokens, so it may be quicker than a pass over a few of them
-            self._max_decode_tokens = max(size for size in few if size == 1 or costs[size] <= costs[many[0]])
-        return {size: max(ms, costs[few[-1]]) if size in many else ms for size, ms in costs.items()}
+        limit, wide = self.info.limit_tokens, self._row_passes.wide_rows
+        few = {size: self._measured(self._pass_ms, size) for size in self._passes.sizes}
+        sizes = [size for size in PREFILL_SIZES if max(few) < size <= limit]
+        many = {size: self._measured(self._pass_ms, size) for size in sizes}
+        rows = {wide: self._measured(self._row_pass_ms, wide)} if 0 < wide <= limit else {}
+        self._choice, costs = choose_passes(few, many, rows)
+        return costs
 
     def known_row_costs(self) -> dict[int, float]:
         """Measure passes of each size, over a draft: a row costs the same whose ever it is."""
         sizes = [size for size in self._row_passes.sizes if size <= self.info.limit_tokens]
-        costs = {size: min(self._row_pass_ms(size) for _ in range(3)) for size in sizes}
+        return {size: self._measured(self._row_pass_ms, size) for size in sizes}
+
+    def _measured(self, pass_ms: Callable[[int], float], size: int) -> float:
+        quickest = min(pass_ms(size) for _ in range(3))
         self.trim(0, 0)
-        return costs
+        return quickest
 
     def _row_pass_ms(self, rows: int) -> float:
         self.trim(0, 0)
@@ -362,8 +310,8 @@ class CudaRunner:
         if tokens > self._passes.sizes[-1]:
             self.forward([span])
         else:
-            self._make_room(span, 0)
-            self._verify(0, span.tokens, SamplingSpec(), lambda: None)
+            self._decoder.make_room(span, 0)
+            self._decoder.verify(span, SamplingSpec(), lambda: None)
             self._passes.synchronize()
         return (time.perf_counter() - begun) * 1e3
 
@@ -371,7 +319,7 @@ class CudaRunner:
         return self._vocabulary.token_bytes(token)
 
     def close(self) -> None:
-        self._synchronize()
+        self._decoder.synchronize()
         self._host.close()
 
     def _copy_page(self, source: int, target: int) -> None:

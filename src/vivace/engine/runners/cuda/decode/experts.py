@@ -9,6 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vivace.engine.runners.cuda.decode.expert_groups import (
+    GROUP_KERNELS,
+    group_macros,
+    group_plan,
+    group_sizes,
+    group_up_stages,
+    is_for_groups,
+    part_warps,
+)
 from vivace.engine.runners.cuda.decode.plan import Plan, Size, tile_bytes
 
 if TYPE_CHECKING:
@@ -35,10 +44,13 @@ def expert_plan(plan: Plan) -> Plan:
     """Return the plan whose module has the kernels of the experts for a pass.
 
     For one token a multiprocessor has one block of gate and up and one of down. For several it has two of
-    each, with rings half as deep and longer lists of tiles. No number depends on that.
+    each, with rings half as deep and longer lists of tiles; or tokens that share an expert are a group. No
+    number depends on that.
     """
     if plan.tokens == 1 and not plan.is_batch:
         return plan
+    if plan.tuned.expert_group:
+        return group_plan(plan)
     one = Plan(plan.shape, plan.bits, 1, plan.blocks, kv_bits=plan.kv_bits)
     return replace(one, tuning=replace(one.tuned, **SEVERAL))
 
@@ -61,7 +73,7 @@ class _WithExperts:
         self._own, self._experts = own, experts
 
     def run(self, launch: "Launch") -> None:
-        (self._experts if launch.kernel in EXPERT_KERNELS else self._own).run(launch)
+        (self._experts if launch.kernel in (*EXPERT_KERNELS, *GROUP_KERNELS) else self._own).run(launch)
 
 
 def expert_macros(plan: Plan) -> dict[str, int]:
@@ -70,13 +82,14 @@ def expert_macros(plan: Plan) -> dict[str, int]:
         "EXPERTS": shape.experts,
         "EXPERTS_PER_TOKEN": shape.experts_per_token,
         "EXPERT_FFN": shape.expert_ffn,
-        "EXPERT_UP_STAGES": up_stages(plan),
+        "EXPERT_UP_STAGES": group_up_stages(plan) if is_for_groups(plan) else up_stages(plan),
         "EXPERT_DOWN_STAGES": tuned.expert_down_stages,
         "EXPERT_DOWN_GROUP": DOWN_GROUP,
         "EXPERT_DOWN_WARPS": down_warps(plan),
         "EXPERT_DOWN_REGISTERS": tuned.expert_down_registers,
         "EXPERT_UP_BLOCKS": tuned.expert_up_blocks,
         "EXPERT_EARLY_X": int(tuned.expert_early_x),
+        **group_macros(plan),
     }
 
 
@@ -98,10 +111,7 @@ def up_stages(plan: Plan) -> int:
 
 def down_warps(plan: Plan) -> int:
     """Return the warps of the down projection: as many for each of a token's experts."""
-    shape = plan.shape
-    wish = plan.tuned.expert_part_warps
-    each = max((w for w in range(1, wish + 1) if shape.expert_ffn % (64 * w) == 0), default=1)
-    return shape.experts_per_token * each
+    return plan.shape.experts_per_token * part_warps(plan)
 
 
 def _down_tiles(plan: Plan, tokens: int) -> int:
@@ -112,6 +122,10 @@ def _down_tiles(plan: Plan, tokens: int) -> int:
 def expert_sizes(plan: Plan, tokens: int) -> dict[str, Size]:
     """Return the sizes of the launches for a pass of so many tokens; `plan` is `expert_plan`'s."""
     shape, tuned = plan.shape, plan.tuned
+    routers = shape.experts // ROUTER_WARPS
+    router = Size((plan.blocks if tuned.expert_later_kb else routers, tokens, 1), ROUTER_WARPS * 32, 1, 0)
+    if is_for_groups(plan):
+        return {"router": router, **group_sizes(plan, tokens)}
     chosen, stages, tiles, warps = (
         shape.experts_per_token,
         up_stages(plan),
@@ -119,7 +133,6 @@ def expert_sizes(plan: Plan, tokens: int) -> dict[str, Size]:
         down_warps(plan),
     )
     choice = 4 * (shape.experts + 2 * chosen) + CHOICE_BYTES
-    routers = shape.experts // ROUTER_WARPS
     bits = plan.expert_bits
     up = plan._product_bytes(shape.hidden, shape.hidden_warps, stages, stages, bits=bits)
     down = plan._product_bytes(
@@ -128,9 +141,7 @@ def expert_sizes(plan: Plan, tokens: int) -> dict[str, Size]:
     down += tiles * 8 * chosen * 4  # the factors of its rows
     slices, parts = up_slices(plan, tokens), -(-shape.hidden // 8 // tiles)
     return {
-        "router": Size(
-            (plan.blocks if tuned.expert_later_kb else routers, tokens, 1), ROUTER_WARPS * 32, 1, 0
-        ),
+        "router": router,
         "expert_gate_up": Size((tokens * chosen, slices, 1), shape.hidden_warps * 32 + 32, 1, up + choice),
         "expert_down": Size((tokens, parts, 1), warps * 32 + 32, 1, down + choice),
     }

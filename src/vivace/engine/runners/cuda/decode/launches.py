@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.engine.runners.cuda.decode.expert_groups import GROUP_WORDS, LIST_WORDS, is_for_groups
 from vivace.engine.runners.cuda.decode.experts import expert_plan, expert_sizes
 from vivace.engine.runners.cuda.decode.plan import PARTS, STATS_WORDS, Plan, Size
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
@@ -68,6 +69,24 @@ class Model(NamedTuple):
     dense_head: torch.Tensor  # [vocab, hidden] bf16, for a prefill's last rows; often the embedding itself
 
 
+class Routed(NamedTuple):
+    """What the kernels for groups of tokens leave for each other (kernels/expert_groups.cuh)."""
+
+    groups: torch.Tensor
+    shares: torch.Tensor  # of each token's experts
+    made: torch.Tensor  # by each of them
+
+
+def make_routed(shape: Shape, tokens: int, device: torch.device | str) -> Routed:
+    """Return memory for passes of up to so many tokens: none where there are no experts."""
+    places = tokens * shape.experts_per_token
+    return Routed(
+        torch.zeros(LIST_WORDS + places * GROUP_WORDS, dtype=torch.int32, device=device),
+        torch.zeros(places, device=device),
+        torch.zeros(places * shape.hidden, device=device),
+    )
+
+
 @dataclass
 class Buffers:
     """What a pass writes. `ring` may be host memory that the device can reach."""
@@ -82,6 +101,7 @@ class Buffers:
     part_stats: torch.Tensor
     h: torch.Tensor
     scores: torch.Tensor  # of the experts
+    routed: Routed
     logits: torch.Tensor
     best_score: torch.Tensor
     best_token: torch.Tensor
@@ -109,6 +129,7 @@ def make_buffers(
         part_stats=zeros(PARTS[-1], tokens, shape.heads, STATS_WORDS),
         h=zeros(tokens, plan.down_columns),
         scores=zeros(tokens, shape.experts),
+        routed=make_routed(shape, tokens, device),
         logits=zeros(tokens, shape.vocab),
         best_score=zeros(tokens, plan.blocks),
         best_token=zeros(tokens, plan.blocks, dtype=torch.int32),
@@ -198,7 +219,9 @@ def layer_launches(
     yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x,
                                                             *out_bias(layer)))  # fmt: skip
     if shape.experts:
-        yield from expert_launches(plan, layer, model, count=b.state[COUNT:], x=b.x, scores=b.scores, h=b.h)
+        yield from expert_launches(
+            plan, layer, model, count=b.state[COUNT:], x=b.x, scores=b.scores, h=b.h, routed=b.routed
+        )
         return
     yield Launch("gate_up", size["gate_up"], (b.x, layer.ffn_gain, *layer.gate_up, b.h, epsilon))
     yield Launch("down_projection", size["down_projection"], (b.h, *layer.down, b.x))
@@ -213,6 +236,7 @@ def expert_launches(
     x: torch.Tensor,
     scores: torch.Tensor,
     h: torch.Tensor,
+    routed: Routed,
 ) -> Iterator[Launch]:
     """Yield the launches of a layer's experts, for the first `count` tokens of a pass."""
     experts = expert_plan(plan)
@@ -228,6 +252,14 @@ def expert_launches(
     )
     yield Launch("router", size["router"], (x, layer.ffn_gain, layer.router, scores, later, later_kb,
                                             epsilon, *router))  # fmt: skip
+    if is_for_groups(experts):
+        groups, shares, made = routed
+        yield Launch("choose_experts", size["choose_experts"], (count, scores, plan.tokens, groups, shares))
+        yield Launch("group_gate_up", size["group_gate_up"], (groups, x, layer.ffn_gain, *layer.gate_up,
+                                                              h, epsilon, *up))  # fmt: skip
+        yield Launch("group_down", size["group_down"], (groups, h, shares, *layer.down, made, *down))
+        yield Launch("sum_experts", size["sum_experts"], (count, made, x))
+        return
     yield Launch("expert_gate_up", size["expert_gate_up"], (count, x, layer.ffn_gain, scores, *layer.gate_up,
                                                             h, epsilon, *up))  # fmt: skip
     yield Launch("expert_down", size["expert_down"], (count, h, scores, *layer.down, x, *down))

@@ -1,133 +1,24 @@
 """Divide the work of one pass into blocks: the macros of a module and the sizes of its launches.
 
-Owns every tuning constant. A plan is for one model shape, one format of weights and KV, and one number of
-tokens a pass. Shared memory is the budget (227 KB of a multiprocessor): it holds the weights of the running
-kernel, and prefetched weights of the next ones.
+A plan is for one model shape, one format of weights and KV, and one number of tokens a pass. Shared memory is
+the budget (227 KB of a multiprocessor): it holds the weights of the running kernel, and prefetched weights of
+the next ones. Constants that only speed depends on are `tuning`'s.
 """
 
 import functools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from vivace.engine.runners.cuda.decode.tuning import Tuning, default_tuning
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
 BATCH_ROWS = (2, 4, 8, 16, 32, 64)  # of passes over several sequences
-WIDE_ROWS = 32  # in 8 bits, passes of this many rows and more have large products
 PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
 STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, or all blocks queue for a few
 HEAD_TILES = HEAD_DIM // 8  # of one head of q, k or v
 PICK_BLOCKS = 16  # that share the head's rows of one token; the kernel `pick` has the same number
 SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Depth of each ring in tiles, and tiles between two meetings of a block's warps."""
-
-    qkv_stages: int
-    o_stages: int
-    up_stages: int
-    up_group: int
-    down_stages: int
-    down_group: int
-    head_stages: int
-    head_group: int
-    qkv_tiles: int = 0  # of one block; 0: as many as its ring holds
-    o_tiles: int = 0
-    down_split: int = 2  # least blocks that share the down projection's columns, for up to 4 tokens
-    keep_registers: int = 24
-    late_start: int = 0b01000  # a bit for each kernel of a layer
-    pace_bytes: int = 24576
-    attention_warps: int = 4
-    attention_cluster: int = 8
-    attention_ranks: int = 1  # in a batch: so many of a cluster's blocks are one, which does the work of each
-    early_blocks: int = 1  # in a batch: runs of positions that are brought to L2 before the wait
-    is_wide: bool = False  # in a batch: large products, and what stands between them is done once
-    attention_tiles: int = 1  # of 16 rows that share a reading of keys and values; no more than there are
-    # (tokens of context, clusters): up to this context as many clusters share a key head.
-    attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
-    tiles_at_once: int = 2  # that a warp multiplies: half a ring, for the other half to come meanwhile
-    # The whole cache as shared memory, for all kernels alike: a multiprocessor changes the share only when it
-    # is empty. Then kernels to come begin early everywhere; that pays where memory is not the limit.
-    takes_all_shared: bool = False
-    # Of a mixture of experts (`decode/experts.py`), in passes of all sizes.
-    expert_up_kb: int = 108  # of the ring of gate and up: that of down should fit beside it
-    expert_down_stages: int = 2
-    expert_blocks: int = 1  # of each of its kernels, that are on a multiprocessor at once
-    expert_part_warps: int = 1  # that share an expert's columns of the down projection, if they divide
-    expert_down_registers: int = 88  # of a thread: then a block has room beside one of gate and up
-    expert_up_blocks: int = 2  # of gate and up, that have room for their registers
-    expert_early_x: bool = False  # whether x is staged while the router computes
-    expert_later_kb: int = 0  # of what the next layer reads first, brought to L2 while the router computes
-
-
-# Measured on an H200 (docs/gpu-notes.md). The attention's cut is the same in every pass over a format's
-# weights, so that a token comes out the same from any of them.
-TUNINGS = {
-    4: Tuning(
-        *(2, 2, 16, 18, 3, 4, 12, 16),  # nearly all of up and down at once: both fit on a multiprocessor
-        late_start=0b10000,
-        attention_cluster=16,
-        attention_parts=((3072, 1), (10240, 4)),
-        pace_bytes=27648,
-        tiles_at_once=6,
-        takes_all_shared=True,
-    ),
-    8: Tuning(
-        *(2, 2, 12, 18, 3, 4, 12, 16),
-        late_start=0b11000,
-        attention_cluster=16,
-        pace_bytes=36864,
-        tiles_at_once=6,
-        expert_up_kb=90,
-    ),
-    16: Tuning(*(2, 2, 6, 18, 2, 4, 6, 16), late_start=0b11000, attention_warps=8),
-}
-
-
-# One token of a wide model: memory is the limit in 4 bits, too, and a shorter ring leaves room for the next
-# kernel. Measured with the shape of the 7B. The attention's cut must stay that of `TUNINGS`.
-LARGE_HIDDEN = 3072
-LARGE_TUNINGS = {
-    4: replace(TUNINGS[4], up_stages=8, tiles_at_once=4, late_start=0b11000, takes_all_shared=False),
-    8: replace(TUNINGS[8], up_stages=4, tiles_at_once=2),
-}
-
-
-def verify_tuning(bits: int, tokens: int) -> Tuning:
-    """Return the tuning of passes over several tokens, whose activations take memory from the rings."""
-    group = {2: 18, 4: 10, 8: 8}.get(tokens, 4)
-    # Staging many rows takes longer than a few tiles more: fewer blocks of qkv and out stage them.
-    small = 2 if tokens == 2 or (tokens == 4 and bits <= 8) else 4
-    one = TUNINGS[bits]
-    return Tuning(
-        *(small, small, 8 if tokens <= 4 or bits <= 8 else 6, group, 4, 2, 8, group),
-        keep_registers=24 if tokens == 2 else 96,
-        late_start=0b11111,
-        attention_warps=one.attention_warps,
-        attention_cluster=one.attention_cluster,
-        attention_tiles=2 if tokens >= (16 if bits == 16 else 32) else 1,
-        attention_parts=one.attention_parts,
-    )
-
-
-# Blocks of the attention that are one in a batch of so many rows: many rows are blocks enough. Two are left
-# at least: a block that sends to itself without a cluster is suspected of an illegal instruction.
-RANKS = {2: 1, 4: 2, 8: 2, 16: 4, 32: 4, 64: 8}
-
-
-def batch_tuning(bits: int, rows: int) -> Tuning:
-    """Return the tuning of passes over several sequences. No field changes what a row's numbers are."""
-    tuning = verify_tuning(bits, rows)
-    ranks = min(RANKS[rows], max(1, tuning.attention_cluster // 2))
-    return replace(
-        tuning,
-        attention_cluster=tuning.attention_cluster // ranks,
-        attention_ranks=ranks,
-        attention_tiles=1,
-        is_wide=bits == 8 and rows >= WIDE_ROWS,
-    )
 
 
 # How many slices the down projection's columns have, and how much longer it takes than with the most: a warp
@@ -200,7 +91,7 @@ class Plan:
     @cached_property
     def tuned(self) -> Tuning:
         """Return the tuning with rings as deep as shared memory allows. Depth changes no arithmetic."""
-        tuning = self._with_small_rings(self._with_down_split(self.tuning or self._default_tuning))
+        tuning = self._with_small_rings(self._with_down_split(self.tuning or self._default()))
         for name, count in (
             ("up", lambda t: self._product_bytes(self.shape.hidden, 8, t.up_stages, t.up_group)),
             ("head", self._head_bytes),
@@ -213,6 +104,9 @@ class Plan:
         if self.tuning is None and tuning.up_stages < 2 * tuning.tiles_at_once:
             tuning = replace(tuning, tiles_at_once=max(2, tuning.up_stages // 4 * 2))
         return tuning
+
+    def _default(self) -> Tuning:
+        return default_tuning(self.shape, self.bits, self.tokens, is_batch=self.is_batch)
 
     def _with_small_rings(self, tuning: Tuning) -> Tuning:
         """Return the tuning with room for q, k, v and for the out projection: first the rings give it."""
@@ -236,19 +130,6 @@ class Plan:
         if self.tokens <= 4:
             return (stages, 2, 1), (group, 2, 2)
         return (stages, 4, 1), (group, 2, 2), (stages, 2, 1)
-
-    @property
-    def _default_tuning(self) -> Tuning:
-        if self.is_batch:
-            return batch_tuning(self.bits, self.tokens)
-        if self.tokens > 1:
-            return verify_tuning(self.bits, self.tokens)
-        is_large = self.shape.hidden >= LARGE_HIDDEN and self.bits in LARGE_TUNINGS
-        one = LARGE_TUNINGS[self.bits] if is_large else TUNINGS[self.bits]
-        # Of Qwen3-Coder-30B-A3B in 4 bits: 160 blocks of qkv run at once, 320 do not: 1442 → 1348 µs a step.
-        # Late starts of qkv, attention and out leave room to the experts' blocks: 1344 → 1279.
-        one = replace(one, qkv_stages=4, late_start=0b10111) if self.shape.experts else one
-        return replace(one, expert_part_warps=3) if self.shape.oss else one  # 2880 columns are 3 x 15 x 64
 
     @property
     def is_wide(self) -> bool:

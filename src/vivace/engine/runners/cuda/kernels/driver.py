@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.engine.runners.cuda.decode.expert_groups import GROUP_KERNELS, is_for_groups
 from vivace.engine.runners.cuda.decode.experts import EXPERT_KERNELS, expert_macros
 from vivace.engine.runners.cuda.decode.launches import Launch
 from vivace.engine.runners.cuda.decode.plan import Plan, Size
@@ -24,7 +25,7 @@ from vivace.errors import StartError
 
 PARTS = (
     *("common", "kv", "heads", "ring", "int4", "mxfp4", "product", "projections"),
-    *("experts", "block", "attention", "row_attention", "head", "wide"),
+    *("experts", "expert_groups", "block", "attention", "row_attention", "head", "wide"),
 )
 DECODE_KERNELS = ("embed", "qkv", "attention", "out_projection", "head", "choose")
 FEED_FORWARD_KERNELS = ("gate_up", "down_projection")
@@ -47,6 +48,8 @@ def kernels(plan: Plan) -> tuple[str, ...]:
     if plan.is_wide:
         return WIDE_KERNELS
     decode = DECODE_KERNELS + (() if plan.shape.experts else FEED_FORWARD_KERNELS)
+    if is_for_groups(plan):
+        return ("router", *GROUP_KERNELS)
     if plan.tokens > 1:
         return decode
     if plan.shape.experts:

@@ -8,19 +8,19 @@
 // final). `expert_down` starts when all of `expert_gate_up` have waited, so that the scores are final, and its weights come
 // while those of gate and up do. These starts are conditions of what is read before a wait, and no matter of tuning.
 
-#if EXPERTS && TOKENS == 1 && !BATCH
+#if EXPERTS && !BATCH && (TOKENS == 1 || EXPERT_GROUP)
 #define UP_ROWS (2 * EXPERT_FFN)                      // of one expert
 #define CHOSEN_FFN (EXPERTS_PER_TOKEN * EXPERT_FFN)   // columns of a token's down projection: its experts side by side
 #define EXPERT_WIDTH (OSS ? MXFP4 : BITS)
-typedef TileRing<GATE_UP, HIDDEN, EXPERT_UP_STAGES, HIDDEN_WARPS, EXPERT_WIDTH> ExpertUpRing;
-typedef TileRing<DOWN, CHOSEN_FFN, EXPERT_DOWN_STAGES, EXPERT_DOWN_WARPS, EXPERT_WIDTH> ExpertDownRing;
-typedef Product<ExpertUpRing, HIDDEN, 1, HIDDEN_WARPS, EXPERT_UP_STAGES, 1, EXPERT_WIDTH> ExpertUpProduct;
-typedef Product<ExpertDownRing, CHOSEN_FFN, 1, EXPERT_DOWN_WARPS, EXPERT_DOWN_GROUP, EXPERTS_PER_TOKEN, EXPERT_WIDTH>
-    ExpertDownProduct;
 
 DEVICE Float4 load_four(const float* p) {
     Words4 w = load_fresh((const Words4*)p);
     return {float_of_bits(w.w[0]), float_of_bits(w.w[1]), float_of_bits(w.w[2]), float_of_bits(w.w[3])};
+}
+
+// Step by step, as `squared`: these kernels are compiled for one token and for several.
+DEVICE float product_of(Float4 a, Float4 b) {
+    return multiply_add(a.x, b.x, multiply(a.y, b.y)) + multiply_add(a.z, b.z, multiply(a.w, b.w));
 }
 
 // scores[token][expert] = router · rms_norm(x): a warp for each expert, its row times the gain in registers before the
@@ -56,8 +56,8 @@ KERNEL(ROUTER_WARPS * 32, 1) router(const float* x, const float* gain, const u32
         v[j] = is_there(4 * (lane + 32 * j)) ? load_four(x + (u64)token * HIDDEN + 4 * (lane + 32 * j)) : Float4{};
     float squares = 0.0f, sum = 0.0f;
     UNROLL for (int j = 0; j < fours; j++) {
-        squares += v[j].x * v[j].x + v[j].y * v[j].y + (v[j].z * v[j].z + v[j].w * v[j].w);
-        sum += v[j].x * row[j].x + v[j].y * row[j].y + (v[j].z * row[j].z + v[j].w * row[j].w);
+        squares += product_of(v[j], v[j]);
+        sum += product_of(v[j], row[j]);
     }
     UNROLL for (int mask = 16; mask; mask >>= 1) {
         squares += shuffle_xor(squares, mask);
@@ -68,6 +68,30 @@ KERNEL(ROUTER_WARPS * 32, 1) router(const float* x, const float* gain, const u32
 #else
     if (lane == 0) scores[token * EXPERTS + expert] = sum * rsqrt_fast(squares * (1.0f / HIDDEN) + epsilon);
 #endif
+}
+
+// What an expert makes of its gate and up.
+DEVICE float gated(float gate, float up) { return divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up; }
+#if OSS
+DEVICE float gated(float gate, float up, const float* bias, float limit, float slope) {
+    gate = -greater(-(gate + bias[0]), -limit);
+    up = greater(-greater(-(up + bias[4]), -limit), -limit);
+    return divide(gate, 1.0f + exp2_fast(-LOG2_E * slope * gate)) * (up + 1.0f);
+}
+#define GATED(gate, up, bias) gated(gate, up, bias, limit, slope)
+#else
+#define GATED(gate, up, bias) gated(gate, up)
+#endif
+
+// The share of one of a token's experts: the softmax over the scores of those that it has chosen, the best first.
+DEVICE float share_of(const float* score, int which) {
+    float total = 0.0f, own = 0.0f;
+    UNROLL for (int i = 0; i < EXPERTS_PER_TOKEN; i++) {
+        float part = exp2_fast(LOG2_E * (score[i] - score[0]));
+        total += part;
+        if (i == which) own = part;
+    }
+    return divide(own, total);
 }
 
 // The experts of one token, the best first; of equal ones the lower number is the better. In shared memory.
@@ -102,18 +126,15 @@ struct Choice {
         }
     }
     DEVICE static int is_ahead(float a, int i, float b, int j) { return a > b || (a == b && i < j); }
-
-    // The share of one of them: the softmax over those that were chosen.
-    DEVICE float share(int which) const {
-        float total = 0.0f, own = 0.0f;
-        UNROLL for (int i = 0; i < EXPERTS_PER_TOKEN; i++) {
-            float part = exp2_fast(LOG2_E * (score[i] - score[0]));
-            total += part;
-            if (i == which) own = part;
-        }
-        return divide(own, total);
-    }
 };
+#endif
+
+#if EXPERTS && !BATCH && TOKENS == 1
+typedef TileRing<GATE_UP, HIDDEN, EXPERT_UP_STAGES, HIDDEN_WARPS, EXPERT_WIDTH> ExpertUpRing;
+typedef TileRing<DOWN, CHOSEN_FFN, EXPERT_DOWN_STAGES, EXPERT_DOWN_WARPS, EXPERT_WIDTH> ExpertDownRing;
+typedef Product<ExpertUpRing, HIDDEN, 1, HIDDEN_WARPS, EXPERT_UP_STAGES, 1, EXPERT_WIDTH> ExpertUpProduct;
+typedef Product<ExpertDownRing, CHOSEN_FFN, 1, EXPERT_DOWN_WARPS, EXPERT_DOWN_GROUP, EXPERTS_PER_TOKEN, EXPERT_WIDTH>
+    ExpertDownProduct;
 
 // h[token][which] = silu(gate) * up of the token's expert `which`. grid (tokens * EXPERTS_PER_TOKEN, blocks of one expert):
 // blocks beside each other have the same rows of several experts, so those that tokens share are still in L2.
@@ -151,15 +172,7 @@ KERNEL(HIDDEN_WARPS * 32 + 32, EXPERT_UP_BLOCKS) expert_gate_up(const int* count
             int slot = i / 4, r = i % 4, tile = product.first + base + slot, row = tile * TILE_ROWS + r;
             float gate = product.sum(group, slot, 0, r) * product.row_scale(scales, row);
             float up = product.sum(group, slot, 0, r + 4) * product.row_scale(scales, row + 4);
-#if OSS
-            const float* bias = more_bias + choice.expert[which] * UP_ROWS + row;
-            gate = -greater(-(gate + bias[0]), -limit);
-            up = greater(-greater(-(up + bias[4]), -limit), -limit);
-            h[(u64)blockIdx.x * EXPERT_FFN + tile * 4 + r] =
-                divide(gate, 1.0f + exp2_fast(-LOG2_E * slope * gate)) * (up + 1.0f);
-#else
-            h[(u64)blockIdx.x * EXPERT_FFN + tile * 4 + r] = divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up;
-#endif
+            h[(u64)blockIdx.x * EXPERT_FFN + tile * 4 + r] = GATED(gate, up, more_bias + choice.expert[which] * UP_ROWS + row);
         }
     });
 }
@@ -189,7 +202,7 @@ expert_down(const int* count, const float* h, const float* scores, const u8* wei
                           product.ring.full + tile % EXPERT_DOWN_STAGES);
         });
     int part = threadIdx.x % parts, row0 = product.first * TILE_ROWS;
-    float share = choice.share(part), *out = x + (u64)token * HIDDEN + row0;
+    float share = share_of(choice.score, part), *out = x + (u64)token * HIDDEN + row0;
     for (int i = threadIdx.x; i < product.count * TILE_ROWS * parts; i += ExpertDownProduct::THREADS)
         factors[i] = share * product.row_scale(scales + choice.expert[part] * HIDDEN, row0 + i / parts);
     int item = threadIdx.x / parts;  // a row of those between two meetings
@@ -205,9 +218,9 @@ expert_down(const int* count, const float* h, const float* scores, const u8* wei
         bool is_needed = item < n * TILE_ROWS;
         float sum = 0.0f;
         if (is_needed)
-            sum = product.sum(group, item / TILE_ROWS, 0, item % TILE_ROWS, part) * factors[row * parts + part];
+            sum = multiply(product.sum(group, item / TILE_ROWS, 0, item % TILE_ROWS, part), factors[row * parts + part]);
 #if OSS
-        if (is_needed) sum += share * more_bias[choice.expert[part] * HIDDEN + row0 + row];
+        if (is_needed) sum = multiply_add(share, more_bias[choice.expert[part] * HIDDEN + row0 + row], sum);
 #endif
         UNROLL for (int mask = 1; mask < parts; mask <<= 1) sum += shuffle_xor(sum, mask);
         if (is_needed && part == 0) out[row] = before + sum;

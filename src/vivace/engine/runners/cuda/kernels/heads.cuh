@@ -1,6 +1,11 @@
-// The norm of each head of q and k before rotation, for families that have it (QK_NORM). Squares are added in one order
-// wherever a head is normalised: over a tile of 8 rows, then over the 16 tiles of the head. So the result does not depend on
-// which kernel makes it. Owns that order; who brings the numbers together is the kernels' concern.
+// What happens to each head of q and k: its norm, for families that have it (QK_NORM), and its rotation. Squares are added in
+// one order wherever a head is normalised: over a tile of 8 rows, then over the 16 tiles of the head. So the result does not
+// depend on which kernel makes it. Owns that order; who brings the numbers together is the kernels' concern.
+
+// Two dimensions that turn together; step by step, as `squared` (product.cuh).
+DEVICE Float2 turned_by(Float2 turn, float a, float b) {  // cosine, sine
+    return {multiply_add(a, turn.x, -multiply(b, turn.y)), multiply_add(b, turn.x, multiply(a, turn.y))};
+}
 
 #if QK_NORM
 #define HEAD_TILES (HEAD_DIM / TILE_ROWS)

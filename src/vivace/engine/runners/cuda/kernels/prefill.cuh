@@ -24,7 +24,7 @@ KERNEL(256, 4) add_norm(float* x, const u32* delta, int has_delta, const Float2*
             row[j] = {row[j].x + bf16_low(more), row[j].y + bf16_high(more)};
             *((Float2*)x + at) = row[j];
         }
-        mine += row[j].x * row[j].x + row[j].y * row[j].y;
+        mine += squared(row[j]);
     }
     UNROLL for (int mask = 16; mask; mask >>= 1) mine += shuffle_xor(mine, mask);
     if ((threadIdx.x & 31) == 0) squares[threadIdx.x >> 5] = mine;
@@ -63,7 +63,7 @@ KERNEL(256, 4) add_norm_fp8(float* x, const u32* delta, const Float2* gain, u16*
         row[j] = *((Float2*)x + at);
         row[j] = {row[j].x + bf16_low(more), row[j].y + bf16_high(more)};
         *((Float2*)x + at) = row[j];
-        mine += row[j].x * row[j].x + row[j].y * row[j].y;
+        mine += squared(row[j]);
         Float2 g = gain[threadIdx.x + 256 * j];
         row[j] = {row[j].x * g.x, row[j].y * g.y};
         most = greater(most, greater(magnitude(row[j].x), magnitude(row[j].y)));
@@ -145,10 +145,8 @@ place(const State* state, const u16* rows, const Float2* rotation, const int* pa
         }
 #endif
         if (head < HEADS + KV_HEADS) {
-            Float2 turn = rotation[(u64)at * half + low];  // cosine, sine
-            float turned = a * turn.x - b * turn.y;
-            b = b * turn.x + a * turn.y;
-            a = turned;
+            Float2 turned = turned_by(rotation[(u64)at * half + low], a, b);
+            a = turned.x, b = turned.y;
         }
         int is_value = head >= HEADS + KV_HEADS, kv_head = (head - HEADS) % KV_HEADS;
 #if KV_BITS == 8

@@ -9,6 +9,10 @@
 #define ROUNDING 12582912.0f           // 1.5 * 2^23: a float of that size has no fraction
 #define DIGITS 32512.0f                // 127 * 256: the largest 16-bit number of two signed digits
 
+// x² + y², said step by step: which of the two is rounded is a compiler's choice, and kernels whose sums must agree to the bit
+// were compiled to different ones.
+DEVICE float squared(Float2 v) { return multiply_add(v.x, v.x, multiply(v.y, v.y)); }
+
 DEVICE constexpr int tile_bytes(int columns, int width) {
     return width == 4 ? columns / 64 * BLOCK_BYTES
            : width == MXFP4 ? columns / 64 * MXFP4_BYTES : TILE_ROWS * columns * width / 8;
@@ -135,7 +139,7 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
             UNROLL for (int j = 0; j < PAIRS; j++) {
                 Float2& v = row[token][j];
                 if (NORM) {
-                    squares += v.x * v.x + v.y * v.y;
+                    squares += squared(v);
                     v = {v.x * gain[j].x, v.y * gain[j].y};
                 }
                 most = greater(most, greater(magnitude(v.x), magnitude(v.y)));
@@ -182,7 +186,7 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
             UNROLL for (int j = 0; j < PAIRS; j++) {
                 Float2& v = row[w + j * PART_WARPS];
                 if (NORM) {
-                    own += v.x * v.x + v.y * v.y;
+                    own += squared(v);
                     Float2 g = *((const Float2*)gains + begin + 32 * (w + j * PART_WARPS));
                     v = {v.x * g.x, v.y * g.y};
                 }

@@ -128,8 +128,8 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
         }
         warp_sync();
         if (product.first / HEAD_TILES < HEADS + KV_HEADS) heads.normalise(item, a, b, epsilon);  // all of the block
-        float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
-        if (item.turns) a = turned_a, b = turned_b;
+        Float2 turned = turned_by(item.turn, a, b);
+        if (item.turns) a = turned.x, b = turned.y;
 #if KV_BITS == 8
         warp_sync();
         if (product.first / HEAD_TILES >= HEADS)
@@ -146,8 +146,8 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
             if (item.is_real) {
                 a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
                 b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
-                float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
-                if (item.turns) a = turned_a, b = turned_b;
+                Float2 turned = turned_by(item.turn, a, b);
+                if (item.turns) a = turned.x, b = turned.y;
             }
             warp_sync();
             return keep_group(a, b, item.slot % 2 * 4 + item.r, item.group, item.group_scale);
@@ -156,9 +156,9 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
         if (!item.is_real) return;
         float a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
         float b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
-        float turned_a = a * item.turn.x - b * item.turn.y, turned_b = b * item.turn.x + a * item.turn.y;
-        item.out[0] = (u16)pack_bf16(item.turns ? turned_a : a, 0.0f);
-        item.out[HEAD_DIM / 2] = (u16)pack_bf16(item.turns ? turned_b : b, 0.0f);
+        Float2 turned = turned_by(item.turn, a, b);
+        item.out[0] = (u16)pack_bf16(item.turns ? turned.x : a, 0.0f);
+        item.out[HEAD_DIM / 2] = (u16)pack_bf16(item.turns ? turned.y : b, 0.0f);
         if (HEAD_WIDTH < HEAD_DIM) item.out[HEAD_WIDTH / 2] = item.out[HEAD_DIM / 2 + HEAD_WIDTH / 2] = 0;
 #endif
     });
@@ -188,7 +188,7 @@ template <int parts> DEVICE Float2 combine_parts(const float* part, const Float2
     float most = NO_MAXIMUM, total = 0.0f;
     UNROLL for (int p = 0; p < parts; p++) most = greater(most, stats[p].x);
     UNROLL for (int p = 0; p < parts; p++) {
-        float weight = stats[p].y * exp2_fast(stats[p].x - most);
+        float weight = multiply(stats[p].y, exp2_fast(stats[p].x - most));
         sum = {sum.x + value[p].x * weight, sum.y + value[p].y * weight};
         total += weight;
     }

@@ -62,7 +62,7 @@ KERNEL(256, 2) add_and_norm(float* x, const float* sums, int parts, const float*
     UNROLL for (int j = 0; j < pairs; j++) {
         Float2& v = row[j];
         Float2 g = *((const Float2*)gain + threadIdx.x + 256 * j);
-        squares += v.x * v.x + v.y * v.y;
+        squares += squared(v);
         v = {v.x * g.x, v.y * g.y};
         most = greater(most, greater(magnitude(v.x), magnitude(v.y)));
     }
@@ -105,8 +105,8 @@ KERNEL(256, 2) place_rows(const Row* rows, const float* sums, const float* sum_s
         }
 #endif
         Float2 turn = rotation[(u64)at * half + low];
-        float turned_a = a * turn.x - b * turn.y, turned_b = b * turn.x + a * turn.y;
-        if (head < HEADS + KV_HEADS) a = turned_a, b = turned_b;
+        Float2 turned = turned_by(turn, a, b);
+        if (head < HEADS + KV_HEADS) a = turned.x, b = turned.y;
         int is_value = head >= HEADS + KV_HEADS, kv_head = (head - HEADS) % KV_HEADS;
 #if KV_BITS == 8
         if (head >= HEADS) {  // as all of this warp

@@ -9,6 +9,7 @@ import contextlib
 import mmap
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,7 @@ from vivace.engine.runners.base import HostMemoryFull
 SLAB_BYTES = 8 << 20  # locked at a time, 5 ms: passes may have to wait for that
 AHEAD_BYTES = 1 << 30  # kept free if the limit allows it
 PAUSE_S = 0.005  # between two slabs
-Lock = Callable[[int, int], None]  # lock memory by its address and size
+Lock = Callable[[int, int], Callable[[], None]]  # lock memory by its address and size; return what unlocks it
 
 
 class Moment(Protocol):
@@ -111,7 +112,9 @@ class HostMemory:
             memory = np.frombuffer(slab, np.uint8)
             if self._lock:
                 memory[:: mmap.PAGESIZE] = 0  # it is faster to lock what is there
-                self._lock(memory.ctypes.data, len(memory))
+                unlock = self._lock(memory.ctypes.data, len(memory))
+                # Before the addresses are free: who is given them next could not lock them.
+                weakref.finalize(slab, unlock).atexit = False
             self._slabs.append(slab)
             self._made += slots
             for slot in torch.from_numpy(memory).view(slots, *self._size):
@@ -119,8 +122,10 @@ class HostMemory:
         return True
 
 
-def lock_for_gpu(address: int, size_bytes: int) -> None:
-    """Lock memory so that the GPU copies to and from it without the CPU."""
-    status = torch.cuda.cudart().cudaHostRegister(address, size_bytes, 0)  # type: ignore[no-untyped-call,unused-ignore]
+def lock_for_gpu(address: int, size_bytes: int) -> Callable[[], None]:
+    """Lock memory so that the GPU copies to and from it without the CPU. Return what unlocks it."""
+    runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
+    status = runtime.cudaHostRegister(address, size_bytes, 0)
     if int(status):
         raise RuntimeError(f"cudaHostRegister failed: {status}")
+    return lambda: runtime.cudaHostUnregister(address)

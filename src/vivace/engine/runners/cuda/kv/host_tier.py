@@ -4,7 +4,7 @@ A saved state is a list of page copies. Pages that sequences share are copied on
 states. Owns these states. Does not own when to save, and when to give a state up (`engine/kv/parked_cache`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
@@ -15,9 +15,9 @@ from vivace.engine.runners.cuda.kv.pages import CopyPage, Pages
 from vivace.engine.runners.cuda.kv.transfers import GpuTransfers, PlainTransfers, Transfers
 
 
-def _lock_memory(address: int, size_bytes: int) -> None:
+def _lock_memory(address: int, size_bytes: int) -> Callable[[], None]:
     with CAPTURING:  # the driver refuses it in a capture, and spoils that
-        lock_for_gpu(address, size_bytes)
+        return lock_for_gpu(address, size_bytes)
 
 
 class HostKV:

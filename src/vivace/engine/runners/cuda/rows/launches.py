@@ -15,8 +15,10 @@ from vivace.engine.runners.cuda.decode.launches import (
     Launch,
     Layer,
     Model,
+    Routed,
     expert_launches,
     head_gain,
+    make_routed,
     out_bias,
     view_of,
 )
@@ -77,6 +79,7 @@ class RowBuffers:
     part_stats: torch.Tensor
     h: torch.Tensor
     scores: torch.Tensor  # of the experts
+    routed: Routed
     logits: torch.Tensor  # of rows that are sampled on the host: [2 * MAX_LOGITS, vocab], for two passes
     best_score: torch.Tensor
     best_token: torch.Tensor
@@ -106,6 +109,7 @@ def make_row_buffers(
         part_stats=zeros(PARTS[-1] * most, shape.heads, STATS_WORDS),
         h=zeros(most, down_columns(shape)),
         scores=zeros(most, shape.experts),
+        routed=make_routed(shape, most, kv.device),
         logits=zeros(2 * MAX_LOGITS, shape.vocab),
         best_score=zeros(most, max(blocks, PICK_BLOCKS)),
         best_token=zeros(most, max(blocks, PICK_BLOCKS), dtype=torch.int32),
@@ -139,7 +143,14 @@ def _narrow(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[Row
                                                                 *out_bias(layer)))  # fmt: skip
         if plan.shape.experts:
             yield from expert_launches(
-                plan, layer, model, count=b.inputs[ROW_COUNT:], x=b.x, scores=b.scores, h=b.h
+                plan,
+                layer,
+                model,
+                count=b.inputs[ROW_COUNT:],
+                x=b.x,
+                scores=b.scores,
+                h=b.h,
+                routed=b.routed,
             )
             continue
         yield Launch("gate_up", size["gate_up"], (b.x, layer.ffn_gain, *layer.gate_up, b.h, epsilon))

@@ -81,6 +81,7 @@ class RowPasses:
         self._plans = {plan.tokens: plan for plan in plans}
         self.sizes = list(self._plans)  # a pass has as many rows: those that nobody needs are padding
         self.max_rows = max(self.sizes, default=0)
+        self.wide_rows = min((plan.tokens for plan in plans if plan.is_wide), default=0)  # 0: there are none
         self._launchers: dict[int, Launcher] = {}
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
@@ -125,10 +126,13 @@ class RowPasses:
         target = self._buffers.pages[seq, first : len(table)]
         self.enqueue(lambda: target.copy_(source, non_blocking=True))
 
-    def start(self, rows: Sequence[RowInput]) -> int:
-        """Start a pass. Return its number. Before a third one, the first must have been collected."""
+    def start(self, rows: Sequence[RowInput], least: int = 0) -> int:
+        """Start a pass of at least so many rows. Return its number.
+
+        Before a third one, the first must have been collected.
+        """
         self._number = number = self._number % MAX_PASS_NUMBER + 1
-        size = next(size for size in self._plans if size >= len(rows))
+        size = next(size for size in self._plans if size >= max(len(rows), least))
         plan = self._plans[size]
         most = max(plan.parts_for(row.position + 1) for row in rows)
         self._prepare(size, most)

@@ -15,6 +15,8 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 from vivace.engine.runners.cuda.rows.launches import Cut
 
 BLOCK = 64  # columns that lie together
+MOST_BYTES = 220 << 10  # of shared memory, for what is on its way to a block of the GPU
+BLOCK_STAGES = 6  # blocks of 64 columns at once, where slices are long
 TILE_BYTES = 512  # 8 rows of such a block
 
 
@@ -42,6 +44,11 @@ def tile_for(name: str, rows: int) -> Tile:
     return TILES.get((name, rows)) or TILES.get((name, 64)) or Tile()
 
 
+def stages_for(tile: Tile, rows: int, columns: int) -> int:
+    """Return how many times `columns` of weights and digits are in shared memory at once."""
+    return min(tile.stages, MOST_BYTES // (columns * (tile.rows + 2 * rows)))
+
+
 def multiply(
     digits: torch.Tensor,  # [2][rows][columns] int8: high digits, low digits
     weights: torch.Tensor,  # as `layout.tile` made them
@@ -57,13 +64,16 @@ def multiply(
 
 
 def launch(digits: torch.Tensor, weights: torch.Tensor, sums: torch.Tensor, cut: Cut, tile: Tile) -> None:
+    """Bring whole slices at once, or blocks of one, where there is no room for two slices."""
     _, rows, columns = digits.shape
-    count = sums.shape[2]
+    count, blocks = sums.shape[2], cut.columns // BLOCK
+    stages = stages_for(tile, rows, cut.columns)
+    has_room = stages > 1
     _multiply[(triton.cdiv(count, tile.rows), cut.parts)](
         *(digits, weights, sums, count),
-        *(rows, columns, cut.slices, cut.columns // BLOCK, tile.rows),
+        *(rows, columns, cut.slices, blocks, tile.rows, has_room),
         num_warps=tile.warps,
-        num_stages=tile.stages,
+        num_stages=stages if has_room else BLOCK_STAGES,
     )
 
 
@@ -85,7 +95,7 @@ def plain_sums(digits: torch.Tensor, weights: torch.Tensor, cut: Cut) -> torch.T
 def _multiply(  # type: ignore[no-untyped-def]
     digits, weights, sums, count,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLICES: tl.constexpr, BLOCKS: tl.constexpr,
-    TILE: tl.constexpr,
+    TILE: tl.constexpr, BY_SLICES: tl.constexpr,
 ):  # fmt: skip
     """Sum one part of the columns for TILE rows of the weights and all rows of the digits."""
     part = tl.program_id(1)
@@ -100,14 +110,27 @@ def _multiply(  # type: ignore[no-untyped-def]
     high = digits + m[None, :] * COLUMNS + k[:, None]
     low = high + ROWS * COLUMNS
     total = tl.zeros([TILE, ROWS], tl.float32)
-    for index in tl.range(0, SLICES):
-        upper = tl.zeros([TILE, ROWS], tl.int32)
-        lower = tl.zeros([TILE, ROWS], tl.int32)
-        for block in tl.static_range(BLOCKS):
-            at = first + index * BLOCKS + block
+    upper = tl.zeros([TILE, ROWS], tl.int32)
+    lower = tl.zeros([TILE, ROWS], tl.int32)
+    if BY_SLICES:
+        for index in tl.range(0, SLICES):
+            upper = tl.zeros([TILE, ROWS], tl.int32)
+            lower = tl.zeros([TILE, ROWS], tl.int32)
+            for block in tl.static_range(BLOCKS):
+                at = first + index * BLOCKS + block
+                w = tl.load(left + at * 512)
+                upper = tl.dot(w, tl.load(high + at * 64), upper, out_dtype=tl.int32)
+                lower = tl.dot(w, tl.load(low + at * 64), lower, out_dtype=tl.int32)
+            total += upper.to(tl.float32) * 256.0 + lower.to(tl.float32)
+    else:
+        for index in tl.range(0, SLICES * BLOCKS):
+            at = first + index
             w = tl.load(left + at * 512)
             upper = tl.dot(w, tl.load(high + at * 64), upper, out_dtype=tl.int32)
             lower = tl.dot(w, tl.load(low + at * 64), lower, out_dtype=tl.int32)
-        total += upper.to(tl.float32) * 256.0 + lower.to(tl.float32)
+            is_last = index % BLOCKS == BLOCKS - 1  # of its slice
+            total = tl.where(is_last, total + (upper.to(tl.float32) * 256.0 + lower.to(tl.float32)), total)
+            upper = tl.where(is_last, 0, upper)
+            lower = tl.where(is_last, 0, lower)
     out = sums + (part * ROWS + m)[None, :].to(tl.int64) * count + n[:, None]
     tl.store(out, total, mask=(n < count)[:, None])

@@ -12,7 +12,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 GROUP = 32  # columns that share a step: what a tensor core takes at once
 MAX_INTEGER = 15  # the largest integer
-SPANS = (15, 14, 13, 12, 11, 10)  # steps from the least weight to the largest, of which the best is taken
+SPANS = range(15, 9, -1)  # steps from the least weight to the largest, of which the best is taken
 ROWS_AT_ONCE = 4096  # in fp32, several times: 100 MB and more
 TILE_ROWS = 8
 BLOCK = 2 * GROUP  # columns; their integers are the two halves of a byte
@@ -29,16 +29,33 @@ class Int4Weights(NamedTuple):
 
 
 def round_to_int4(weight: torch.Tensor) -> Int4Weights:
+    if weight.is_cuda:
+        return _round_on_gpu(weight)
     starts = range(0, len(weight), ROWS_AT_ONCE)
-    parts = [_round_rows(weight[start : start + ROWS_AT_ONCE]) for start in starts]
+    parts = [round_rows(weight[start : start + ROWS_AT_ONCE]) for start in starts]
     return Int4Weights(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
-def _round_rows(weight: torch.Tensor) -> Int4Weights:
+def _round_on_gpu(weight: torch.Tensor) -> Int4Weights:
+    from vivace.engine.runners.cuda.weights.int4_kernel import round_groups
+
+    groups = weight.reshape(len(weight), -1, GROUP)
+    width = groups.amax(-1).float().clamp(min=0.0) - groups.amin(-1).float().clamp(max=0.0)
+    unit = _unit(width).squeeze(1)
+    return Int4Weights(*round_groups(weight, unit, SPANS), unit / 16)
+
+
+def _unit(width: torch.Tensor) -> torch.Tensor:
+    """Return a row's unit of steps [rows, 1], given how wide its groups are."""
+    return (width.amax(1, keepdim=True) / (SPANS[-1] * 255)).clamp(min=1e-30)
+
+
+def round_rows(weight: torch.Tensor) -> Int4Weights:
+    """Round in plain torch."""
     groups = weight.float().reshape(len(weight), -1, GROUP)
     least = groups.amin(-1).clamp(max=0.0)  # zero itself is always on the scale
     width = groups.amax(-1).clamp(min=0.0) - least
-    unit = (width.amax(1, keepdim=True) / (SPANS[-1] * 255)).clamp(min=1e-30)
+    unit = _unit(width)
     best, error = None, None
     for span in SPANS:
         found = _with_step(groups, width / (span * unit), least, unit)

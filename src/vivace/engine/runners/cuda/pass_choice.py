@@ -1,0 +1,40 @@
+"""Which kind of pass a span takes on the GPU, by what passes cost.
+
+A few tokens go through decode passes, many through a prefill; a long draft may be rows of a wide pass, which
+reads the weights once for all of them. Owns this choice. Does not measure and does not run passes (`runner`).
+"""
+
+from typing import NamedTuple
+
+NEVER = 1 << 30
+ROWS_SAVE = 0.7  # of a pass's time, without context: with some, rows lose part of what they save
+MOST_CONTEXT_OF_ROWS = 4096  # tokens: every row reads all of its context
+
+Costs = dict[int, float]  # milliseconds by tokens
+
+
+class PassChoice(NamedTuple):
+    most_decoded: int  # tokens of a prompt that are not worth a prefill
+    rows_from: int = NEVER  # tokens from which on a draft is verified as rows
+
+    def are_rows_quicker(self, start: int, tokens: int) -> bool:
+        return tokens >= self.rows_from and start <= MOST_CONTEXT_OF_ROWS
+
+
+def choose_passes(few: Costs, many: Costs, rows: Costs) -> tuple[PassChoice, Costs]:
+    """Return the choice, and what spans cost then.
+
+    `few` are decode passes, `many` prefills, `rows` the smallest wide pass, if there is one. A prefill never
+    looks cheaper than a decode pass: it gives no row of logits for each token.
+    """
+    most_few = max(few)
+    most = most_few
+    if many:  # it may be quicker than a pass over a few of its tokens
+        most = max(size for size in few if size == 1 or few[size] <= many[min(many)])
+    costs = few | {size: max(ms, few[most_few]) for size, ms in many.items()}
+    for wide, ms in rows.items():
+        slower = [size for size in few if ms < ROWS_SAVE * few[size]]
+        if slower or wide > most_few:
+            fewer = [size for size in few if size < min(slower, default=wide)]
+            return PassChoice(most, max(fewer) + 1), costs | {wide: ms}
+    return PassChoice(most), costs

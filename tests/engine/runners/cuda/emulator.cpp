@@ -1,0 +1,212 @@
+// What the emulator does whatever the kernel is: switch fibers, let copies land, multiply. Compiled once, and linked
+// with the kernels of every plan.
+#include <ucontext.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "emulator.h"
+
+// A place to jump back to. GCC's own: the library's saves and checks more, and takes a fifth of a run.
+#ifdef __clang__  // has none for ARM
+#include <setjmp.h>
+typedef jmp_buf Place;
+#define SET_PLACE(place) _setjmp(place)
+#define JUMP_TO(place) _longjmp(place, 1)
+#else
+typedef void* Place[5];
+#define SET_PLACE(place) __builtin_setjmp(place)
+#define JUMP_TO(place) __builtin_longjmp(place, 1)
+#endif
+
+Fiber* now;
+Index grid_size;
+const char* problem;
+u64 moves;
+static u64 launches;
+static Place round_end; // where all fibers that can run have run once
+static Fiber* last;
+static int unfinished;
+static void (*body)(const void*);
+static const void* given;
+extern "C" __attribute__((visibility("default"))) const char* take_problem() { return std::exchange(problem, nullptr); }
+
+// Where a fiber runs. Kept between launches, and a body is begun by the end of the one before it: a new stack costs
+// more than a launch. So only the first switch to it is ucontext's, with system calls; the later ones are jumps.
+struct Stack {
+    bool started = false;
+    Place place;
+    ucontext_t context;
+    u8 memory[1 << 16];
+};
+
+// Go on with the next fiber that does not wait, from `fiber` on. The one that yields jumps to it by itself.
+[[noreturn, gnu::noinline]] static void run_next(Fiber* fiber) {
+    for (; fiber != last; fiber++)
+        if (!fiber->done && (!fiber->awaited || *fiber->awaited != fiber->seen)) {
+            now = fiber;
+            if (fiber->stack->started) JUMP_TO(fiber->stack->place);
+            fiber->stack->started = true;
+            setcontext(&fiber->stack->context);
+        }
+    JUMP_TO(round_end);
+}
+void yield_fiber() {
+    if (!SET_PLACE(now->stack->place)) run_next(now + 1);
+}
+void await_change(const int& number) {
+    now->awaited = &number;
+    now->seen = number;
+    yield_fiber();
+    now->awaited = nullptr;
+}
+void meet(Barrier& barrier) {
+    if (++barrier.arrived == barrier.total) {
+        barrier.arrived = 0;
+        barrier.generation++;
+    } else
+        await_change(barrier.generation);
+    moves++;
+}
+
+static void run_bodies() {
+    while (true) {
+        body(given);
+        now->done = true;
+        unfinished--;
+        yield_fiber();
+    }
+}
+
+static Stack* stack_of(size_t fiber) {
+    static std::vector<std::unique_ptr<Stack>> stacks;
+    while (stacks.size() <= fiber) {
+        Stack* stack = new Stack;
+        stacks.emplace_back(stack);
+        getcontext(&stack->context);
+        stack->context.uc_stack.ss_sp = stack->memory;
+        stack->context.uc_stack.ss_size = sizeof stack->memory;
+        makecontext(&stack->context, run_bodies, 0);
+    }
+    return stacks[fiber].get();
+}
+
+// Fragments as the PTX manual lays them out: g = lane / 4, t = lane % 4.
+// A register holds `per` elements; lane t's come `per` apart in the first half of the columns, then in the second.
+// The lane that comes last multiplies for all 32. Each sum is over k in order, whatever the compiler makes of the loops.
+template <int per, auto left, auto right, class Sum>
+static void multiply(const u8 (*slots)[32], u8 (*sums)[16], Sum) {
+    Sum a[8 * per][16], b[8 * per][8], total[16][8] = {};
+    for (int lane = 0; lane < 32; lane++) {
+        const Operands& mine = *(const Operands*)slots[lane];
+        int g = lane >> 2, t = lane & 3;
+        for (int upper = 0; upper < 2; upper++)
+            for (int i = 0; i < per; i++) {
+                int k = (4 * upper + t) * per + i, shift = 32 / per * i;
+                a[k][g] = left(mine.a[2 * upper] >> shift);
+                a[k][g + 8] = left(mine.a[2 * upper + 1] >> shift);
+                b[k][g] = right(mine.b[upper] >> shift);
+            }
+    }
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 8 * per; k++)
+            for (int column = 0; column < 8; column++) total[row][column] += a[k][row] * b[k][column];
+    for (int lane = 0; lane < 32; lane++)
+        for (int e = 0; e < 4; e++)
+            ((Sum*)sums[lane])[e] = total[(lane >> 2) + 8 * (e >> 1)][2 * (lane & 3) + (e & 1)];
+}
+template <int per, auto left, auto right, class Sum>
+static void mma(Sum c[4], const Operands& mine) {
+    Warp& warp = now->block->warps[now->thread.x / 32];
+    int turn = now->exchanges++ & 1, lane = now->thread.x & 31;
+    memcpy(warp.slots[turn][lane], &mine, sizeof mine);
+    if (warp.barrier.arrived + 1 == warp.barrier.total) multiply<per, left, right>(warp.slots[turn], warp.sums[turn], Sum());
+    meet(warp.barrier);
+    for (int e = 0; e < 4; e++) c[e] += ((const Sum*)warp.sums[turn][lane])[e];
+}
+static float bf16(u32 half) { return as_float(half << 16); }
+static int s8(u32 byte) { return (signed char)(byte & 255); }
+static int u8_of(u32 byte) { return byte & 255; }
+void mma_bf16(float c[4], const Operands& mine) { mma<2, bf16, bf16>(c, mine); }
+void mma_s8(int c[4], const Operands& mine) { mma<4, s8, s8>(c, mine); }
+void mma_u8(int c[4], const Operands& mine) { mma<4, u8_of, s8>(c, mine); }
+
+struct Cargo {
+    void* to;
+    std::vector<u8> data;
+    u64* barrier;
+    int arrivals;
+};
+static std::vector<Cargo> under_way;
+void put_under_way(void* to, const void* from, size_t bytes, u64* barrier, int arrivals) {
+    const u8* begin = (const u8*)from;
+    under_way.push_back({to, std::vector<u8>(begin, begin + bytes), barrier, arrivals});
+    memset(to, 0xff, bytes);
+}
+static void land_one() {
+    static u32 draw = 1;
+    if (under_way.empty()) return;
+    draw = draw * 1664525u + 1013904223u;
+    std::swap(under_way[(draw >> 16) % under_way.size()], under_way.back());
+    Cargo cargo = std::move(under_way.back());
+    under_way.pop_back();
+    memcpy(cargo.to, cargo.data.data(), cargo.data.size());
+    for (int i = 0; i < cargo.arrivals; i++) barrier_arrive(cargo.barrier);
+}
+
+// Run one cluster of blocks to its end.
+static void run_cluster(std::vector<Group*>& blocks, int threads) {
+    std::vector<Fiber> fibers;
+    for (Group* block : blocks)
+        for (int i = 0; i < threads; i++) {
+            Fiber fiber;
+            fiber.block = block;
+            fiber.thread = {i, 0, 0};
+            fiber.stack = stack_of(fibers.size());
+            fibers.push_back(fiber);
+        }
+    last = fibers.data() + fibers.size();
+    unfinished = fibers.size();
+    while (unfinished) {
+        u64 moves_before = moves;
+        if (!SET_PLACE(round_end)) run_next(fibers.data());
+        // In every other launch nothing arrives before all wait for something.
+        bool is_time = launches % 2 || moves == moves_before;
+        for (size_t i = is_time ? under_way.size() / 3 + 1 : 0; i; i--) land_one();
+    }
+    if (!under_way.empty()) problem = "a block ended before all that was sent to it had come";
+    under_way.clear();
+}
+
+void launch(const int* size, void (*kernel)(const void*), const void* arguments) {
+    grid_size = {size[0], size[1], size[2]};
+    int threads = size[3], cluster = size[4], shared_bytes = size[5];
+    body = kernel;
+    given = arguments;
+    launches++;
+    for (int z = 0; z < grid_size.z; z++)
+        for (int y = 0; y < grid_size.y; y++)
+            for (int x = 0; x < grid_size.x; x += cluster) {
+                std::vector<Group> blocks(cluster);
+                std::vector<Group*> pointers;
+                std::vector<Warp> warps(cluster * (threads / 32));
+                std::vector<u8> shared((size_t)cluster * (shared_bytes + 128), 0xff);
+                Barrier meeting;
+                meeting.total = cluster * threads;
+                for (auto& warp : warps) warp.barrier.total = 32;
+                for (int r = 0; r < cluster; r++) {
+                    Group& b = blocks[r];
+                    u8* raw = shared.data() + (size_t)r * (shared_bytes + 128);
+                    b.index = {x + r, y, z};
+                    b.rank = r;
+                    b.shared = (u8*)(((uintptr_t)raw + 127) / 128 * 128);
+                    b.barrier.total = threads;
+                    b.warps = warps.data() + r * (threads / 32);
+                    b.cluster_barrier = &meeting;
+                    pointers.push_back(&b);
+                }
+                for (Group& b : blocks) b.cluster = pointers.data();
+                run_cluster(pointers, threads);
+            }
+}
