@@ -138,7 +138,7 @@ async def test_a_growing_diff_is_whole_in_each_update(
     open_wire: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every update has the old lines that were passed and all new ones so far."""
-    monkeypatch.setattr("vivace.acp.edit_call.GROWS_S", 0.0)
+    monkeypatch.setattr("vivace.acp.presenting.edit_call.GROWS_S", 0.0)
     wire = await open_wire(EDITING)
     await wire.prompt("make @task.py:show shout")
     ((updates),) = wire.client.calls.values()

@@ -8,7 +8,7 @@ from acp.helpers import embedded_text_resource, resource_link_block
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.acp.diffs import unified_contents
+from vivace.acp.presenting.diffs import unified_contents
 from vivace.acp.prompts import Block, read_blocks
 from vivace.agent.conversation.message.mentions import mentions_in
 from vivace.agent.edits.apply.files import OpenFiles

@@ -96,8 +96,7 @@ async def _status(talk: Talk, argument: str) -> str:
     rows = [f"- conversation {talk.id}", f"- folder {talk.folder}", f"- model {talk.model}"]
     if status is None:
         return "\n".join([*rows, "- no server runs; the next message starts one"])
-    state = "ready" if status.engine.is_ready else "loading"
-    rows.append(f"- server {status.version}, engine {state} on {status.engine.device}")
+    rows.append(f"- server {status.version}, engine {status.engine.state} on {status.engine.device}")
     return "\n".join([*rows, f"- window {status.engine.session_tokens} tokens"])
 
 

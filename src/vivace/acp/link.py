@@ -1,7 +1,7 @@
 """One session's calls to the client: updates, questions, files and terminals.
 
 Owns what happens when the client answers wrongly, late or not at all: it becomes a typed error or a "no".
-Does not own what is said (`presenter`), nor in which rhythm (`updates`).
+Does not own what is said (`presenting`), nor in which rhythm (`presenting.updates`).
 """
 
 import asyncio

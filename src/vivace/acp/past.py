@@ -17,8 +17,8 @@ from acp import (
 )
 from acp.schema import SessionInfo, ToolCallStart
 
-from vivace.acp.diffs import unified_contents
-from vivace.acp.task_calls import KINDS
+from vivace.acp.presenting.diffs import unified_contents
+from vivace.acp.presenting.task_calls import KINDS
 from vivace.agent.conversation.past import PastConversation, list_past
 from vivace.agent.conversation.transcript.history import EditResult, Turn
 from vivace.config import Settings

@@ -2,7 +2,7 @@
 
 Owns what a prompt becomes: a command, a turn, or an error; how it is cancelled and steered; and that the
 server is on its way before the first prompt. Does not own the conversation's rules (`agent.conversation`),
-nor what the client is shown (`presenter`).
+nor what the client is shown (`presenting`).
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from acp.schema import (
 from vivace.acp import commands, options
 from vivace.acp.link import SessionLink
 from vivace.acp.past import updates_of
-from vivace.acp.presenter import AcpPresenter
+from vivace.acp.presenting.presenter import AcpPresenter
+from vivace.acp.presenting.updates import Updates
 from vivace.acp.prompts import Block, Message, read_blocks
-from vivace.acp.updates import Updates
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.sharing.opening import open_or_attach
 from vivace.agent.conversation.talk import Talk

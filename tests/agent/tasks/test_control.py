@@ -14,8 +14,8 @@ from tests.server.serving import until
 from vivace.agent.loop.steps import ApprovalAsked, CallEnded, Steered, TextGrew
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.tasks import control
-from vivace.agent.tasks.changes import read_changes
 from vivace.agent.tasks.records import RunnerBegan
+from vivace.agent.tasks.takeover.changes import read_changes
 from vivace.errors import TaskBusy, UsageError
 
 LONG = " ".join(f"{number} sheep" for number in range(400))

@@ -10,9 +10,9 @@ from tests.agent.tasks.conftest import Queue
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import TakeEdit
 from vivace.agent.edits.proposal import AcceptHunks, Reject
-from vivace.agent.tasks.changes import read_changes
 from vivace.agent.tasks.store import TaskFolder
-from vivace.agent.tasks.taking import open_taking, take
+from vivace.agent.tasks.takeover.changes import read_changes
+from vivace.agent.tasks.takeover.taking import open_taking, take
 from vivace.config import Settings
 from vivace.errors import EditConflict, UsageError
 

@@ -9,8 +9,8 @@ import pytest
 from tests.agent.tasks.conftest import Queue
 from tests.agent.tasks.tasking import commit, git
 from vivace.agent.tasks import control, workplace
-from vivace.agent.tasks.changes import read_changes
 from vivace.agent.tasks.store import TaskFolder, find_task
+from vivace.agent.tasks.takeover.changes import read_changes
 from vivace.agent.tasks.workplace import make_workplace, remove_workplace, visible_files
 from vivace.config import Settings
 from vivace.errors import TaskBusy, TaskNotFound, TaskTooLarge

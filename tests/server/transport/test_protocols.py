@@ -14,7 +14,7 @@ from tests.server.serving import script
 from tests.server.talking import Talker, check_numbers, talking
 from vivace.config import Settings
 from vivace.engine.wire.frames import Tokens, pack
-from vivace.server.backends.native.engine_transport import SocketTransport
+from vivace.server.backends.native.engines.transport import SocketTransport
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.transport.protocols import framed
 

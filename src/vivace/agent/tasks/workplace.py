@@ -3,7 +3,7 @@
 Owns making it, the picture of its beginning (a ZIP file), and removing it. Files are copied from the user's
 folder as they are there, changed and untracked ones too, so no filter, hook or checkout of a repository ever
 runs; what is ignored stays behind. A worktree has the user's HEAD, detached. Where Git cannot make one (no
-Git, no commit yet, a bare minimum of a version) it is a copy. Does not own what changed (`changes`).
+Git, no commit yet, a bare minimum of a version) it is a copy. Does not own what changed (`takeover`).
 """
 
 import os

@@ -1,6 +1,6 @@
 """`vivace tasks` when it runs: each subcommand, from its arguments to an exit code.
 
-Owns what is printed about an action. Does not own the actions (`agent.tasks.control`, `agent.tasks.taking`)
+Owns what is printed about an action. Does not own the actions (`agent.tasks.control`, `.takeover`)
 nor the look of a list (`show.tasks`).
 """
 
@@ -13,11 +13,11 @@ import click
 
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.tasks import control
-from vivace.agent.tasks.changes import read_changes
 from vivace.agent.tasks.log import encode_record
 from vivace.agent.tasks.records import AnyRecord, MessageTaken, RunnerBegan, TaskQueued, TaskTaken
 from vivace.agent.tasks.store import TaskFolder, find_task, list_tasks
-from vivace.agent.tasks.taking import open_taking, take
+from vivace.agent.tasks.takeover.changes import read_changes
+from vivace.agent.tasks.takeover.taking import open_taking, take
 from vivace.agent.tools.bounded import printable
 from vivace.cli.edits.undoing import open_journal
 from vivace.cli.show.screen import complain

@@ -3,7 +3,8 @@
 Owns the index and what leaves first. A state whose memory the runner owns (`HeldKV`) stays there until that
 memory is full. A thread writes every state to disk, into a folder for each KV format, in it one for each
 tenant, named by a salted hash, so that no tenant can find another's KV. The least recently used make room, in
-memory and on disk. A failure here costs a prefill, nothing else. Does not own the files' format (`kv_file`).
+memory and on disk. Several engines may share the folder: the limit is for all of their files. A failure here
+costs a prefill, nothing else. Does not own the files' format (`kv_file`).
 """
 
 import contextlib
@@ -77,7 +78,7 @@ class ParkedCache:
         self._sweep(folder)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="kv-files")
         self._writing: list[tuple[Future[None], ParkedKV]] = []
-        self._parked = self._read_index()
+        self._parked: dict[Path, ParkedKV] = {}
         self._make_room()
 
     @property
@@ -147,8 +148,8 @@ class ParkedCache:
     def touch(self, parked: ParkedKV) -> None:
         """Record that a state was used, so that others are deleted before it."""
         parked.used = time.time()
-        with contextlib.suppress(OSError):  # the file's time tells the next engine
-            os.utime(parked.path)
+        with contextlib.suppress(OSError):  # the file's time tells other engines
+            os.utime(parked.path, (parked.used, parked.used))
 
     def flush(self) -> None:
         """Wait until the disk has everything."""
@@ -229,7 +230,10 @@ class ParkedCache:
     def _make_room(self) -> None:
         """Delete the least recently used files beyond the limit, and forget what is nowhere any more."""
         self._count_written()
+        self._read_folder()
         excess = self.disk_bytes - self._limit_bytes
+        if excess > 0:
+            self._read_times()
         for parked in sorted(self._parked.values(), key=lambda each: each.used):
             if excess > 0 and parked.has_file:
                 excess -= parked.size_bytes
@@ -267,10 +271,19 @@ class ParkedCache:
                 with contextlib.suppress(OSError):
                     file.unlink()
 
-    def _read_index(self) -> dict[Path, ParkedKV]:
-        """Return the files that earlier engines left."""
-        found = {}
-        for file in sorted(self._folder.glob("*/*")):
+    def _read_times(self) -> None:
+        """Learn when other engines have used their files."""
+        for parked in self._parked.values():
+            with contextlib.suppress(OSError):
+                parked.used = max(parked.used, parked.path.stat().st_mtime)
+
+    def _read_folder(self) -> None:
+        """Take up files that other engines have left or written since, and forget those they have deleted."""
+        there = set(self._folder.glob("*/*"))
+        for parked in self._parked.values():
+            if parked.has_file and not parked.is_writing and parked.path not in there:
+                parked.is_on_disk = False
+        for file in sorted(there - self._parked.keys()):
             with contextlib.suppress(OSError):
                 stat = file.stat()
                 if file.suffix == PART:
@@ -279,10 +292,9 @@ class ParkedCache:
                 elif (tokens := read_tokens(file)) is not None:
                     parked = ParkedKV(file.parent.name, file, tokens, stat.st_size, stat.st_mtime)
                     parked.is_on_disk = True
-                    found[file] = parked
+                    self._parked[file] = parked
                 else:
                     file.unlink(missing_ok=True)
-        return found
 
 
 def _write(parked: ParkedKV, state: KVState) -> None:

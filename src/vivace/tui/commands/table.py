@@ -95,8 +95,7 @@ async def show_status(app: "VivaceApp", session: "Session", argument: str) -> No
     else:
         engine = status.engine
         rows.append(f"server        pid {status.pid}, version {status.version}")
-        state = "ready" if engine.is_ready else "loading"
-        rows.append(f"engine        {state} on {engine.device}, window {engine.session_tokens} tokens")
+        rows.append(f"engine        {engine.state} on {engine.device}, window {engine.session_tokens} tokens")
     app.transcript.add(Table(rows, "Status"))
 
 

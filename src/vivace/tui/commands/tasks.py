@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from vivace.agent.loop import steps
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control
-from vivace.agent.tasks.offering import offer_task
 from vivace.agent.tasks.state import TaskState
 from vivace.agent.tasks.store import TaskFolder, find_task, list_tasks
+from vivace.agent.tasks.takeover.offering import offer_task
 from vivace.errors import UsageError
 from vivace.redaction import redact
 from vivace.tui.background import short_id

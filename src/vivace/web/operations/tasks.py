@@ -11,10 +11,10 @@ import msgspec
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.modes import mode_named
 from vivace.agent.tasks import control
-from vivace.agent.tasks.changes import read_changes
-from vivace.agent.tasks.offering import offer_task
 from vivace.agent.tasks.state import TaskState
 from vivace.agent.tasks.store import TaskFolder, find_task, list_tasks
+from vivace.agent.tasks.takeover.changes import read_changes
+from vivace.agent.tasks.takeover.offering import offer_task
 from vivace.redaction import redact, redact_values
 from vivace.web.face import Face
 from vivace.web.messages import task_requests

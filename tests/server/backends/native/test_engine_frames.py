@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivace.engine.wire.frames import Failed, Finished, Tokens, Waterfall
-from vivace.server.backends.native.engine_process import EngineProcess, TurnFrame
+from vivace.server.backends.native.engines.process import EngineProcess, TurnFrame
 
 TURNS = ["a", "b", "c"]
 FRAMES = st.one_of(

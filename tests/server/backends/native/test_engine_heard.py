@@ -13,10 +13,11 @@ from vivace.engine.wire.job import Job
 from vivace.errors import StartError
 from vivace.protocol.shapes.outcomes import Ended
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.native import engine_process, engine_supervisor
-from vivace.server.backends.native.engine_process import EngineProcess
-from vivace.server.backends.native.engine_supervisor import EngineSupervisor
-from vivace.server.backends.native.engine_transport import SocketTransport
+from vivace.server.backends.native.engines import process as engine_process
+from vivace.server.backends.native.engines import supervisor as engine_supervisor
+from vivace.server.backends.native.engines.process import EngineProcess
+from vivace.server.backends.native.engines.supervisor import EngineSupervisor
+from vivace.server.backends.native.engines.transport import SocketTransport
 from vivace.server.caller import Caller
 
 LONG = "word " * 20  # with the template, more than one pass of 64 tokens

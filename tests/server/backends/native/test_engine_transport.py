@@ -19,7 +19,7 @@ from vivace.engine.wire.frames import (
     engine_unpacker,
     pack,
 )
-from vivace.server.backends.native.engine_transport import EngineTransport, SocketTransport
+from vivace.server.backends.native.engines.transport import EngineTransport, SocketTransport
 
 FRAMES: list[FromEngine] = [Tokens("t", [1, 2, 3]), Tokens("u", []), Finished("t", "stop", Waterfall())]
 

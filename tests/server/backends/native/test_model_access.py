@@ -15,7 +15,7 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
-from vivace.server.backends.native.engine_process import EngineProcess
+from vivace.server.backends.native.engines.process import EngineProcess
 
 Start = Callable[..., Settings]
 

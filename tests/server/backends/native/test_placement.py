@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.server.backends.native.placement import EngineLoad, place
+from vivace.server.backends.native.engines.placement import EngineLoad, place
 
 LOADS = st.builds(
     EngineLoad,

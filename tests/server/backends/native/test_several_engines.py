@@ -69,9 +69,10 @@ async def test_sessions_spread_and_stay(settings: Settings, tmp_path: Path) -> N
         )
         assert forked["vivace"]["waterfall"]["cached_tokens"] > 64
         status = await inside.native.status()
-        assert sorted(status.engines) == sorted(homes(inside))
-        assert status.sessions == sum(map(len, homes(inside).values()))
-        assert status.kv_cells == 2 * 16384
+        counts = {pid: len(sessions) for pid, sessions in homes(inside).items()}
+        assert {each.pid: each.sessions for each in status.engines} == counts
+        assert all(each.is_ready and each.kv_cells == 16384 for each in status.engines)
+        assert (status.sessions, status.kv_cells) == (sum(counts.values()), 2 * 16384)
 
 
 async def test_a_history_that_is_sent_again_goes_where_its_kv_is(settings: Settings, tmp_path: Path) -> None:
@@ -112,6 +113,46 @@ async def test_an_engine_that_dies_hands_its_sessions_over(settings: Settings, t
         assert then["vivace"]["waterfall"]["cached_tokens"] > len(TEXT)  # it stayed where it went
 
 
+async def test_the_death_of_one_does_not_touch_the_other(settings: Settings, tmp_path: Path) -> None:
+    """While it starts again, the other's turn goes on, its sessions stay, and the status tells both apart."""
+    weights, gate = tmp_path / "weights", 20
+    weights.touch()
+    os.truncate(weights, gate)
+    fields: dict[str, Any] = {"load_file": str(weights), "load_bytes": gate}
+    model = script(tmp_path, replies={"long": LONG, "": "ok"}, step_ms=10.0, context_tokens=16384, **fields)
+    several = settings.having(model=model, cpu_engines=2)
+    async with served_here(several) as inside, talking(inside.address) as talker:
+        await both_up(inside, talker)
+        await talker.create(input="long", stream_id="a")
+        await talker.until_type("response.output_text.delta")
+        turn = next(iter(inside.native._turns))
+        assert turn.session is not None
+        alive = turn.session.open_in.ready.result().pid  # type: ignore[union-attr, attr-defined]
+        (victim,) = homes(inside).keys() - {alive}
+        os.truncate(weights, gate // 2)
+        os.kill(victim, signal.SIGKILL)
+        await until(lambda: list(homes(inside)) == [alive])
+        for _ in range(3):  # new sessions have only the one that is left
+            assert (await talker.complete(input="hi", stream_id="b"))["vivace"]["waterfall"]["restarts"] == 0
+        while (status := await inside.native.status()).engines[0].loading == status.engines[1].loading:
+            pass
+        assert inside.native.is_ready
+        assert status.loading is None, "nobody waits for it"
+        up, coming = sorted(status.engines, key=lambda each: each.pid is None)
+        assert (up.pid, up.is_ready, up.turns) == (alive, True, 1)
+        assert (coming.pid, coming.is_ready) == (None, False)
+        assert coming.loading is not None
+        assert coming.loading.read_bytes == gate // 2
+        os.truncate(weights, gate)
+        await until(lambda: len(homes(inside)) == 2)
+        said = turn.output_tokens
+        await until(lambda: turn.output_tokens > said)
+        turn.interrupt()
+        ended = (await talker.ended())["response"]
+        assert LONG.startswith(ended["output"][0]["content"][0]["text"])
+        assert ended["vivace"]["waterfall"]["restarts"] == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "devices"),
     [
@@ -124,10 +165,11 @@ async def test_an_engine_that_dies_hands_its_sessions_over(settings: Settings, t
 )
 def test_which_gpus_get_an_engine(settings: Settings, changes: dict[str, object], devices: list[str]) -> None:
     """All that can run the same, as many as were asked for, or those that were named."""
-    first = Job("m", "", context_tokens=256, kv_disk_bytes=900)
+    first = Job("m", "", context_tokens=256, kv_disk_bytes=900, kv_memory_bytes=900)
     jobs = engine_jobs(settings.having(**changes), first, READY)
     assert [job.device for job in jobs] == devices
-    assert all(job.kv_disk_bytes == 900 // len(jobs) for job in jobs[1:])
+    assert {job.kv_disk_bytes for job in jobs} == {900}, "they share a folder"
+    assert all(job.kv_memory_bytes == 900 // len(jobs) for job in jobs[1:])
 
 
 async def test_a_model_says_the_same_on_every_engine(settings: Settings, shallow: Path) -> None:
@@ -142,6 +184,7 @@ async def test_a_model_says_the_same_on_every_engine(settings: Settings, shallow
         await talker.create(**question, max_output_tokens=12, stream_id="b")
         short = (await talker.until(lambda e: e["type"] in ENDS and e["stream_id"] == "b"))["response"]
         assert not running.is_over
+        await until(lambda: running.output_tokens >= 12)
         running.interrupt()
         long = (await talker.ended())["response"]
         texts = [each["output"][0]["content"][0]["text"] for each in (long, short)]

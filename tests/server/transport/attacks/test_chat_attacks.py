@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -22,22 +23,26 @@ MOST_MIB = 700  # of the server, whatever comes
 HI = [{"role": "user", "content": "hi"}]
 
 
+@cache
 def filled(start: bytes, piece: bytes, end: bytes) -> bytes:
-    """A body as large as one may be, made of one piece again and again."""
+    """A body as large as one may be, made of one piece again and again.
+
+    Made when it is sent: every process that collects tests would make all of them, 128 MB.
+    """
     count = (MAX_BODY_BYTES - len(start) - len(end)) // (len(piece) + 1)
     return start + b",".join([piece] * count) + end
 
 
 CALLS = b'{"messages":[{"role":"assistant","tool_calls":['
 HEAPS = {
-    "messages": filled(b'{"messages":[', b'{"role":"user"}', b"]}"),
-    "calls": filled(CALLS, b"{}", b"]}]}"),
-    "parts": filled(b'{"messages":[{"role":"user","content":[', b'{"type":"text","text":""}', b"]}]}"),
-    "arguments": filled(CALLS + b'{"function":{"name":"f","arguments":[', b"[]", b"]}}]}]}"),
-    "reasoning": filled(b'{"messages":[{"role":"assistant","reasoning":[', b"{}", b"]}]}"),
-    "tools": filled(b'{"messages":[],"tools":[', b"{}", b"]}"),
-    "stop": filled(b'{"messages":[],"stop":[', b'""', b"]}"),
-    "model": filled(b'{"messages":[],"model":[', b"[]", b"]}"),
+    "messages": (b'{"messages":[', b'{"role":"user"}', b"]}"),
+    "calls": (CALLS, b"{}", b"]}]}"),
+    "parts": (b'{"messages":[{"role":"user","content":[', b'{"type":"text","text":""}', b"]}]}"),
+    "arguments": (CALLS + b'{"function":{"name":"f","arguments":[', b"[]", b"]}}]}]}"),
+    "reasoning": (b'{"messages":[{"role":"assistant","reasoning":[', b"{}", b"]}]}"),
+    "tools": (b'{"messages":[],"tools":[', b"{}", b"]}"),
+    "stop": (b'{"messages":[],"stop":[', b'""', b"]}"),
+    "model": (b'{"messages":[],"model":[', b"[]", b"]}"),
 }
 
 
@@ -74,7 +79,7 @@ def test_what_is_nested_without_end_is_refused(address: ServerAddress, body: byt
 @pytest.mark.parametrize("heap", HEAPS)
 def test_heaps_of_small_things_are_refused(address: ServerAddress, heap: str) -> None:
     """Before they are made: 413."""
-    status, answer = fetch(address, "POST", PATH, HEAPS[heap])
+    status, answer = fetch(address, "POST", PATH, filled(*HEAPS[heap]))
     assert (status, answer["error"]["code"]) == (413, "request_too_large")
 
 
@@ -115,6 +120,10 @@ async def _ordinary_work(address: ServerAddress) -> None:
 
 
 async def _storm(address: ServerAddress) -> None:
-    bodies = [*HEAPS.values(), DEEP, json.dumps({"messages": HI * 10_000}).encode()]
+    bodies = [
+        *(filled(*heap) for heap in HEAPS.values()),
+        DEEP,
+        json.dumps({"messages": HI * 10_000}).encode(),
+    ]
     for body in bodies:
         await asyncio.to_thread(fetch, address, "POST", PATH, body)

@@ -2,7 +2,7 @@
 
 Owns the way of a turn: its prompt goes to the end of a log (`prompt_writing`), the log to the engine, what
 comes back to the end of the log (`submission`). Does not own events (`protocol/writing`), processes
-(`engine_supervisor`), logs (`token_log`), or what is known of earlier responses (`library`).
+(`engines.supervisor`), logs (`token_log`), or what is known of earlier responses (`library`).
 
 When the engine dies, a turn submits itself again from its log: the client sees a pause, and then the
 rest of the same text. When it dies a second time under the same turn, the turn fails.
@@ -14,12 +14,13 @@ import logging
 import msgspec
 
 from vivace.config import Settings
-from vivace.engine.wire.frames import Failed, Finished
+from vivace.engine.wire.frames import Failed, Finished, StatsReply
 from vivace.errors import RequestRefused, VivaceError
 from vivace.models import store
+from vivace.protocol.shapes.events import LoadProgress
 from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.protocol.shapes.status import EngineStatus
+from vivace.protocol.shapes.status import EngineStatus, OneEngine
 from vivace.server.backends.base import NO_HOOKS, TurnHooks
 from vivace.server.backends.native.loaded_model import LoadedModel, find_model, present_models
 from vivace.server.backends.native.model_pool import ModelPool
@@ -43,7 +44,7 @@ class NativeBackend:
     def __init__(self, settings: Settings, library: Library, metrics: Metrics | None = None) -> None:
         self._settings = settings
         self._library = library
-        self._pool = ModelPool(settings, metrics or Metrics())
+        self._pool = ModelPool(settings, metrics or Metrics(), self._tell_loading)
         self._turns: dict[NativeTurn, asyncio.Task[None]] = {}
         self._preload: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -115,9 +116,10 @@ class NativeBackend:
 
     async def status(self) -> EngineStatus:
         loaded = self._pool.latest
+        engines = await _engines_of(loaded) if loaded else []
         processes = loaded.engines.processes if loaded else []
         ready = processes[0].ready.result() if processes else None
-        stats = await loaded.engines.stats() if loaded else []
+        stats = [reply for _, reply in engines if reply]
         return EngineStatus(
             model=loaded.name if loaded else self._settings.model,
             is_ready=loaded.engines.is_ready if loaded else self.is_ready,
@@ -138,8 +140,8 @@ class NativeBackend:
             why_no_gpu=ready.why_no_gpu if ready else "",
             place=ready.place if ready else "",
             loaded=self._pool.names,
-            engines=[each.ready.result().pid for each in processes],
-            places=[each.ready.result().place for each in processes],
+            engines=[engine for engine, _ in engines],
+            loading=loaded.loading if loaded else None,
         )
 
     def _check_model(self, name: str, caller: Caller) -> None:
@@ -161,6 +163,11 @@ class NativeBackend:
                 await model.engines.up()
         except VivaceError as error:
             log.warning("%s is not loaded: %s", self._settings.model, error.message)
+
+    def _tell_loading(self, progress: LoadProgress) -> None:
+        for turn in self._turns:
+            if turn.model == progress.model:
+                turn.tell_loading(progress)
 
     async def _drive(self, turn: NativeTurn) -> None:
         """Run a turn from its acceptance to its end. Cancelled only while no engine knows the turn."""
@@ -250,6 +257,26 @@ class NativeBackend:
                     input=turn.request.items,
                 )
             )
+
+
+async def _engines_of(model: LoadedModel) -> list[tuple[OneEngine, StatsReply | None]]:
+    """Return how each engine of the model is, with what it said if it answers."""
+    engines = list(model.engines)  # another may be started meanwhile
+    found = []
+    for engine, stats in zip(engines, await model.engines.stats(), strict=False):
+        ready = engine.process.ready.result() if engine.process else None
+        one = OneEngine(
+            pid=ready.pid if ready else None,
+            place=ready.place if ready else "",
+            is_ready=engine.is_ready,
+            turns=stats.turns if stats else 0,
+            sessions=stats.sessions if stats else 0,
+            kv_tokens=stats.kv_tokens if stats else 0,
+            kv_cells=stats.kv_cells if stats else 0,
+            loading=model.progress(engine.loading),
+        )
+        found.append((one, stats))
+    return found
 
 
 def _contents_after(turn: NativeTurn, reason: str) -> LogContents:

@@ -1,16 +1,17 @@
 """One loaded model: its engines, its tokenizer and family, and which sessions they have open.
 
 Owns how a model's name becomes a file, and the frames that open, park and close sessions. Does not own which
-models are loaded (`model_pool`), processes (`engine_supervisor`) or turns.
+models are loaded (`model_pool`), processes (`engines.supervisor`) or turns.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from vivace.config import Settings
-from vivace.engine.wire.frames import Close, Fork, Open, Park, Tier
+from vivace.engine.wire.frames import Close, Fork, Loading, Open, Park, Tier
 from vivace.engine.wire.job import compute_alike, make_job
 from vivace.errors import UsageError
 from vivace.models import store
@@ -19,9 +20,11 @@ from vivace.models.families.base import Family
 from vivace.models.families.choose import family_for
 from vivace.models.families.infill import InfillTokens, infill_tokens
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
+from vivace.protocol.shapes.events import LoadProgress
 from vivace.protocol.shapes.refusal import Refusal, model_not_found
-from vivace.server.backends.native.engine_group import EngineGroup, Seat
-from vivace.server.backends.native.engine_process import EngineProcess
+from vivace.server.backends.native.engines.group import EngineGroup, Seat
+from vivace.server.backends.native.engines.process import EngineProcess
+from vivace.server.backends.native.engines.supervisor import EngineHooks
 from vivace.server.backends.native.infill_sessions import InfillSessions
 from vivace.server.backends.native.output_decoder import TokenTexts
 from vivace.server.conversation.token_log import Session
@@ -29,6 +32,8 @@ from vivace.server.watch.metrics import Metrics
 
 MAX_OPEN_SESSIONS = 32
 PARKING_S = 10.0  # for an engine that ends to put the KV of idle sessions on disk
+
+OnLoading = Callable[[LoadProgress], None]
 
 
 def find_model(settings: Settings, name: str) -> Path | None:
@@ -62,11 +67,12 @@ class LoadedModel:
     family: Family
     token_texts: TokenTexts
 
-    def __init__(self, settings: Settings, name: str, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, name: str, metrics: Metrics, on_loading: OnLoading) -> None:
         self.name = name
+        self._on_loading = on_loading
         self._path = find_model(settings, name)
         job = make_job(settings, name, self._path)
-        self.engines = EngineGroup(job, settings, metrics.engine_restarted)
+        self.engines = EngineGroup(job, settings, EngineHooks(metrics.engine_restarted, self._take_loading))
         self._open: OrderedDict[str, Session] = OrderedDict()
         self.infills = InfillSessions()
         self.infill_tokens: InfillTokens | None = None  # None: it cannot fill gaps
@@ -78,6 +84,18 @@ class LoadedModel:
     @property
     def is_on_gpu(self) -> bool:
         return any(process.ready.result().device != "cpu" for process in self.engines.processes)
+
+    @property
+    def loading(self) -> LoadProgress | None:
+        """Return how far the model is loaded; None where it answers, or nothing is known."""
+        return self.progress(self.engines.loading)
+
+    def progress(self, news: Loading | None) -> LoadProgress | None:
+        return LoadProgress(self.name, news.read_bytes, news.total_bytes) if news else None
+
+    def _take_loading(self, _: Loading) -> None:
+        if progress := self.loading:
+            self._on_loading(progress)
 
     def seat(self, session: Session, tier: Tier) -> AbstractAsyncContextManager[Seat]:
         """Give an engine for a turn of this session: where its KV is, or that of what it begins with."""

@@ -12,14 +12,15 @@ from contextlib import asynccontextmanager
 
 from vivace.config import Settings
 from vivace.engine.wire.job import fits_beside, make_job
-from vivace.server.backends.native.loaded_model import LoadedModel, find_model
+from vivace.server.backends.native.loaded_model import LoadedModel, OnLoading, find_model
 from vivace.server.watch.metrics import Metrics
 
 
 class ModelPool:
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, on_loading: OnLoading) -> None:
         self._settings = settings
         self._metrics = metrics
+        self._on_loading = on_loading
         self._loaded: OrderedDict[str, LoadedModel] = OrderedDict()  # least recently used first
         self._holders: Counter[str] = Counter()
         self._turnstile = asyncio.Lock()  # fair: who comes first is served first
@@ -69,7 +70,7 @@ class ModelPool:
     async def _load(self, name: str) -> LoadedModel:
         find_model(self._settings, name)  # before another one is closed for it
         await self._make_room(name)
-        loaded = LoadedModel(self._settings, name, self._metrics)
+        loaded = LoadedModel(self._settings, name, self._metrics, self._on_loading)
         try:
             await loaded.load()
         except BaseException:

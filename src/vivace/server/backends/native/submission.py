@@ -22,8 +22,8 @@ from vivace.engine.wire.frames import (
     Tokens,
     Waterfall,
 )
-from vivace.server.backends.native.engine_group import Seat
-from vivace.server.backends.native.engine_process import TurnFrame
+from vivace.server.backends.native.engines.group import Seat
+from vivace.server.backends.native.engines.process import TurnFrame
 from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.turn import NativeTurn
 

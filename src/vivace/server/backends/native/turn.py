@@ -15,15 +15,23 @@ import msgspec
 from vivace.engine.wire.frames import Finished, PositionLogprobs
 from vivace.engine.wire.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
-from vivace.protocol.shapes.events import InputTokensDetails, OutputTokensDetails, Usage, Waterfall
+from vivace.protocol.shapes.events import (
+    InputTokensDetails,
+    LoadProgress,
+    OutputTokensDetails,
+    Usage,
+    Waterfall,
+)
 from vivace.protocol.shapes.outcomes import (
     Broken,
     CallDone,
     CallInvalid,
     Ended,
+    ModelLoading,
     Outcome,
     Queued,
     ReasoningDelta,
+    Started,
     TextDelta,
 )
 from vivace.protocol.shapes.requests import ResponseCreate
@@ -74,6 +82,7 @@ class NativeTurn:
         self._task: asyncio.Task[None] | None = None
         self._stop: Callable[[], object] | None = None  # makes whoever works on it stop
         self._pause: Callable[[], object] | None = None  # makes the engine stop, for the turn to go on there
+        self._loading: LoadProgress | None = None  # what was told last of its model's load
         self.received = time.perf_counter()
         self.submitted = self.first_token = 0.0
         self.is_over = False
@@ -94,6 +103,9 @@ class NativeTurn:
 
         `pause` is what is called when the turn is to go on with other tokens than the engine's.
         """
+        if self._loading:
+            self._loading = None
+            self._outbox.put(Started())
         self._pause = pause
         self.submitted = self.submitted or time.perf_counter()
         if self.watch:
@@ -104,6 +116,12 @@ class NativeTurn:
         """Note that no engine works on the turn any more."""
         self._pause = None
         self._stop = self._task.cancel if self._task else None
+
+    def tell_loading(self, progress: LoadProgress) -> None:
+        """Put out how far its model is loaded, while no engine works on the turn."""
+        if self._pause is None and not self.is_over and progress != self._loading:
+            self._loading = progress
+            self._outbox.put(ModelLoading(progress))
 
     def work_in(self, session: Session, *, follows: bool) -> None:
         """Work in this session until the turn is over. `follows`: its log begins with that of `previous`."""

@@ -9,7 +9,7 @@ from tests.server.backends.native.engine_trouble.troubling import CALL, TEXT
 from tests.server.inside import Inside, served_here, until
 from tests.server.serving import script
 from vivace.config import Settings
-from vivace.server.backends.native import engine_supervisor
+from vivace.server.backends.native.engines import supervisor as engine_supervisor
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")

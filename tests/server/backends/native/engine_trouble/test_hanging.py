@@ -22,7 +22,8 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.protocol.shapes.outcomes import Ended, TextDelta
 from vivace.protocol.shapes.requests import ResponseCreate
-from vivace.server.backends.native import engine_supervisor, submission
+from vivace.server.backends.native import submission
+from vivace.server.backends.native.engines import supervisor as engine_supervisor
 from vivace.server.caller import Caller
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")

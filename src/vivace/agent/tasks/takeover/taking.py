@@ -20,11 +20,11 @@ from vivace.agent.edits.flow import offer
 from vivace.agent.edits.proposal import Proposal
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
-from vivace.agent.tasks.changes import ChangedFile, TaskChanges, proposal_of, read_changes, source_of
-from vivace.agent.tasks.links import LinkChange, link_changes
 from vivace.agent.tasks.log import TaskLog
 from vivace.agent.tasks.records import TaskTaken
 from vivace.agent.tasks.store import TaskFolder
+from vivace.agent.tasks.takeover.changes import ChangedFile, TaskChanges, proposal_of, read_changes, source_of
+from vivace.agent.tasks.takeover.links import LinkChange, link_changes
 from vivace.errors import EditConflict, UsageError
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.permissions.paths import PROTECTED, normalized
-from vivace.agent.tasks.changes import ChangedFile, TaskChanges
+from vivace.agent.tasks.takeover.changes import ChangedFile, TaskChanges
 from vivace.errors import EditConflict
 
 

@@ -2,7 +2,7 @@
 
 Owns the rule. A session stays where its KV is, a fork goes to its parent, and another one to the engine with
 the fewest realtime turns; among equals to the one that has its beginning, then to the one with the most free
-KV. Does not know processes (`engine_group`).
+KV. Does not know processes (`group`).
 """
 
 from collections.abc import Sequence

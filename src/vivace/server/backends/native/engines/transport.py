@@ -1,8 +1,8 @@
 """What carries frames between the server and one engine.
 
 Owns bytes: frames are packed and unpacked here, and the end of the connection is noticed here. Does not own
-what frames mean or the process behind them (`engine_process`), nor when another one is started
-(`engine_supervisor`).
+what frames mean or the process behind them (`process`), nor when another one is started
+(`supervisor`).
 
 Today that is one end of a socket pair. An engine on another machine needs a second `EngineTransport`, which
 has shaken hands (version, key) before it is given to anyone; nothing else has to know.

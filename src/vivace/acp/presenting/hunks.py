@@ -16,9 +16,9 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from vivace.acp.diffs import rows_content
 from vivace.acp.link import SessionLink
-from vivace.acp.updates import Updates
+from vivace.acp.presenting.diffs import rows_content
+from vivace.acp.presenting.updates import Updates
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
 from vivace.agent.edits.write.live_diff import Hunk
 

@@ -10,7 +10,7 @@ from vivace.agent.edit_events import EditStarted
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.presenter import Presenter
 from vivace.agent.tasks.store import TaskFolder
-from vivace.agent.tasks.taking import open_taking, take
+from vivace.agent.tasks.takeover.taking import open_taking, take
 from vivace.agent.turn_events import WritingEnded
 from vivace.errors import UsageError
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from acp import update_user_message_text
 from acp.schema import PermissionOption, SessionInfoUpdate
 
-from vivace.acp.edit_call import EditCall
-from vivace.acp.hunks import choose_hunks
 from vivace.acp.link import SessionLink
-from vivace.acp.task_calls import TaskCalls
-from vivace.acp.terminals import run_in_terminal
-from vivace.acp.updates import Updates
+from vivace.acp.presenting.edit_call import EditCall
+from vivace.acp.presenting.hunks import choose_hunks
+from vivace.acp.presenting.task_calls import TaskCalls
+from vivace.acp.presenting.terminals import run_in_terminal
+from vivace.acp.presenting.updates import Updates
 from vivace.agent import edit_events, talk_events, turn_events
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile
 from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
@@ -54,6 +54,7 @@ class AcpPresenter:
         self._turn = 0
         self._is_prompted = False  # the turn that runs is a prompt of this client
         self._was_run = False  # something of the change, in the sandbox
+        self._is_loading = False  # that the model is being loaded was said
         self.accepts_all = False  # the user said yes to every edit of this session
         self.error: VivaceError | None = None  # with which the turn failed
 
@@ -135,6 +136,10 @@ class AcpPresenter:
                 self._updates.say_line(gone if why == "server_gone" else "")
             case turn_events.SteerQueued():
                 self._updates.say_line("The answer was over: your message comes next.")
+            case talk_events.ModelLoading(progress=progress):
+                if progress and not self._is_loading:
+                    self._note(event.in_words)
+                self._is_loading = progress is not None
             case turn_events.CodeRead() | turn_events.MemoryUsed():
                 self._note(event.in_words)
             case turn_events.Retold(left_out=left_out) if left_out:

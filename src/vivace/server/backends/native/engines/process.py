@@ -1,7 +1,7 @@
 """One engine process from its start to its death, and who gets which of its frames.
 
 Owns the process, its last lines on stderr, and how long it may take to load. Does not carry frames
-(`engine_transport`) or restart anything (`engine_supervisor`).
+(`transport`) or restart anything (`supervisor`).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from vivace.engine.wire.frames import (
 )
 from vivace.engine.wire.job import PARK_S, Job
 from vivace.errors import StartError
-from vivace.server.backends.native.engine_transport import EngineTransport, SocketTransport
+from vivace.server.backends.native.engines.transport import EngineTransport, SocketTransport
 
 EXIT_S = PARK_S + 5.0  # an engine that was told to end and is still there after this is killed
 STDERR_LINES = 20
@@ -41,11 +41,14 @@ Handler = Callable[[TurnFrame | None], None]  # None: the engine has died
 
 
 class EngineProcess:
-    def __init__(self, on_death: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, on_death: Callable[[], None] | None = None, on_loading: Callable[[Loading], None] | None = None
+    ) -> None:
         """`on_death` is called before the turns learn of the death, and only if the process was ready."""
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Ready] = loop.create_future()
         self._on_death = on_death
+        self._on_loading = on_loading
         self._is_up = False  # from when it is ready until it is closed
         self._transport: EngineTransport | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -175,6 +178,8 @@ class EngineProcess:
                     waiting.set_result(frame)
             case Loading():
                 self._moved_at = time.monotonic()
+                if self._on_loading and frame.total_bytes:
+                    self._on_loading(frame)
             case Ready():
                 self.ready.set_result(frame)
 

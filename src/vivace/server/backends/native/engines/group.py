@@ -2,23 +2,24 @@
 
 The first is started at once. What it says of the machine decides whether others follow it. Owns how many
 there are, how busy each is, and where a session is placed (`placement` has the rule). Does not own the life
-of each (`engine_supervisor`) or the frames of sessions (`loaded_model`).
+of each (`supervisor`) or the frames of sessions (`loaded_model`).
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from vivace.config import Settings
-from vivace.engine.wire.frames import Ready, StatsReply, Tier
+from vivace.engine.wire.frames import Loading, Ready, StatsReply, Tier
 from vivace.engine.wire.job import Job, engine_jobs
 from vivace.errors import StartError
-from vivace.server.backends.native.engine_process import EXIT_S, EngineProcess
-from vivace.server.backends.native.engine_supervisor import EngineSupervisor
-from vivace.server.backends.native.placement import EngineLoad, EngineState, place
+from vivace.server.backends.native.engines.placement import EngineLoad, EngineState, place
+from vivace.server.backends.native.engines.process import EXIT_S, EngineProcess
+from vivace.server.backends.native.engines.supervisor import EngineHooks, EngineSupervisor
 from vivace.server.conversation.token_log import Session
 
 log = logging.getLogger(__name__)
@@ -34,11 +35,12 @@ class Seat(NamedTuple):
 
 
 class EngineGroup:
-    def __init__(self, job: Job, settings: Settings, on_restart: Callable[[], None]) -> None:
+    def __init__(self, job: Job, settings: Settings, hooks: EngineHooks) -> None:
         self.job = job
         self._settings = settings
-        self._on_restart = on_restart
-        self._engines = [EngineSupervisor(job, on_restart)]
+        self._on_loading = hooks.on_loading
+        self._hooks = replace(hooks, on_loading=self._take_loading)
+        self._engines = [EngineSupervisor(job, self._hooks)]
         self._busy: Counter[tuple[EngineSupervisor, Tier]] = Counter()
         self._is_whole = False  # the other engines that the machine has devices for are started
 
@@ -57,6 +59,12 @@ class EngineGroup:
     def is_ready(self) -> bool:
         """Whether a request would be answered now."""
         return any(engine.is_ready for engine in self._engines)
+
+    @property
+    def loading(self) -> Loading | None:
+        """Return how far the first engine is that will answer; None where one does, or nothing is known."""
+        news = [engine.loading for engine in self._engines if engine.loading]
+        return None if self.is_ready else max(news, key=lambda each: each.read_bytes, default=None)
 
     async def up(self) -> Ready:
         """Wait for an engine that answers; return what it said of itself. `StartError` if none can start."""
@@ -96,14 +104,17 @@ class EngineGroup:
         self._grow(process.ready.result())
         return process
 
-    async def stats(self) -> list[StatsReply]:
-        """Return what each engine that answers has to do."""
-        replies = await asyncio.gather(*(engine.stats() for engine in self._engines))
-        return [reply for reply in replies if reply]
+    async def stats(self) -> list[StatsReply | None]:
+        """Return what each engine has to do; None for one that does not answer."""
+        return await asyncio.gather(*(engine.stats() for engine in self._engines))
 
     async def close(self, patience_s: float = EXIT_S) -> None:
         self._is_whole = True
         await asyncio.gather(*(engine.close(patience_s) for engine in self._engines))
+
+    def _take_loading(self, _: Loading) -> None:
+        if news := self.loading:  # or else nobody waits for it
+            self._on_loading(news)
 
     def _grow(self, ready: Ready) -> None:
         """Start the other engines that this machine has devices for, now that one has told of them."""
@@ -115,7 +126,7 @@ class EngineGroup:
             log.info(
                 "%d engines for %s: %s", len(jobs), self.job.model, ", ".join(job.device for job in jobs)
             )
-        self._engines += [EngineSupervisor(job, self._on_restart) for job in jobs[1:]]
+        self._engines += [EngineSupervisor(job, self._hooks) for job in jobs[1:]]
 
     def _place(self, session: Session, near: Iterable[Session]) -> EngineSupervisor:
         if len(self._engines) == 1:

@@ -14,11 +14,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from vivace.engine.wire.frames import StatsReply
+from vivace.engine.wire.frames import Loading, StatsReply
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
-from vivace.server.backends.native.engine_process import EXIT_S, EngineProcess
+from vivace.server.backends.native.engines.process import EXIT_S, EngineProcess
 
 START_ATTEMPTS = 2
 CALM_S = 60.0  # deaths longer ago than this are forgiven
@@ -32,14 +33,26 @@ HUNG_S = 60.0  # and after this it is ended
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class EngineHooks:
+    """Who is told what happens to engines."""
+
+    on_restart: Callable[[], None] = lambda: None
+    on_loading: Callable[[Loading], None] = lambda _: None  # as more of the model is read
+
+
+NO_HOOKS = EngineHooks()
+
+
 class EngineSupervisor:
-    def __init__(self, job: Job, on_restart: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, job: Job, hooks: EngineHooks = NO_HOOKS) -> None:
         self.job = job
-        self._on_restart = on_restart
+        self._hooks = hooks
         self._deaths: deque[float] = deque(maxlen=8)
         self._failed_at = 0.0
         self._current: EngineProcess | None = None
         self.last_stats: StatsReply | None = None  # of the process that is up
+        self.loading: Loading | None = None  # how far it is, while a process loads the model and says so
         self._is_closing = False
         self._responsive = asyncio.Event()  # the engine owes no answer, or there is none that could
         self._responsive.set()
@@ -96,11 +109,11 @@ class EngineSupervisor:
     async def _start_process(self) -> EngineProcess:
         await asyncio.sleep(self._delay_s())
         for attempt in range(1, START_ATTEMPTS + 1):
-            process = EngineProcess(self._on_death)
+            process = EngineProcess(self._on_death, self._take_loading)
             try:
                 ready = await process.begin(self.job)
             except StartError as error:
-                self._failed_at = time.monotonic()
+                self._failed_at, self.loading = time.monotonic(), None
                 log.error("%s", error.message)
                 if attempt == START_ATTEMPTS:
                     raise
@@ -108,12 +121,16 @@ class EngineSupervisor:
                 await process.close()
                 raise
             else:
-                self._current = process
+                self._current, self.loading = process, None
                 self._responsive.set()
                 self._beating = asyncio.create_task(self._beat(process))
                 log.info("engine %d is ready after %.0f ms", ready.pid, ready.load_ms)
                 return process
         raise AssertionError("an attempt succeeds or raises")
+
+    def _take_loading(self, news: Loading) -> None:
+        self.loading = news
+        self._hooks.on_loading(news)
 
     async def _beat(self, process: EngineProcess) -> None:
         """Ask for a sign of life again and again, until there is none."""
@@ -143,7 +160,7 @@ class EngineSupervisor:
         self._responsive.set()  # whoever waits for its answer waits for the next one now
         self._deaths.append(time.monotonic())
         log.error("the engine died; starting another")
-        self._on_restart()
+        self._hooks.on_restart()
         if not self._is_closing:
             self._coming = self._come_up()
         if dead:

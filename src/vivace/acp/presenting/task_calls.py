@@ -19,8 +19,8 @@ from acp.schema import (
     ToolKind,
 )
 
-from vivace.acp.diffs import unified_contents
-from vivace.acp.updates import Updates
+from vivace.acp.presenting.diffs import unified_contents
+from vivace.acp.presenting.updates import Updates
 from vivace.agent.loop import steps
 from vivace.agent.loop.steps import AnyStep
 

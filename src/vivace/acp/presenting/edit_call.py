@@ -19,8 +19,8 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from vivace.acp.diffs import proposal_contents, rows_content
-from vivace.acp.updates import Updates
+from vivace.acp.presenting.diffs import proposal_contents, rows_content
+from vivace.acp.presenting.updates import Updates
 from vivace.agent.edit_events import DiffGrew, EditPlanned, EditStarted, PlannedUnit, UnitLocated
 from vivace.agent.edits.proposal import Proposal
 

@@ -1,0 +1,1 @@
+"""What a task has changed, and taking it over into the folder of its user."""
