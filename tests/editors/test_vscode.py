@@ -34,6 +34,21 @@ def fenced(text: str) -> str:
     return f"```python\n{text.partition(chr(10) * 3)[0]}\n```"
 
 
+REPLIES = {
+    "area(w, h)": "w * h",
+    "What is a tuple?": "It is fixed.",
+    "slow_one": "1",
+    "rather short": fenced(SHORT),
+    "in vain": fenced("def report(items):\n    x = ("),
+    "in many lines": f"```python\ndef report(items):\n{MANY}\n```",
+    "with stars": f"```python\ndef report(items):\n{LONG.replace('line', 'star')}\n```",
+    "at length": f"```python\ndef report(items):\n{LONG}\n```",
+    "Task: floats": fenced(BOTH),
+    "You locate code": "`report`",
+}
+PACE = {"step_ms": 8, "linger_after": 500, "linger_ms": 250}  # LONG does not end as long as a test lasts
+
+
 def _plain(text: str) -> str:
     return text.replace("\xa0", " ")
 
@@ -41,20 +56,7 @@ def _plain(text: str) -> str:
 @pytest.fixture(scope="module")
 def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
     home = Home(tmp_path_factory.mktemp("home"))
-    home.script(
-        {
-            "area(w, h)": "w * h",
-            "What is a tuple?": "It is fixed.",
-            "slow_one": "1",
-            "rather short": fenced(SHORT),
-            "in many lines": f"```python\ndef report(items):\n{MANY}\n```",
-            "with stars": f"```python\ndef report(items):\n{LONG.replace('line', 'star')}\n```",
-            "at length": f"```python\ndef report(items):\n{LONG}\n```",
-            "Task: floats": fenced(BOTH),
-            "You locate code": "`report`",
-        },
-        step_ms=8,
-    )
+    home.script(REPLIES, **PACE)
     try:
         with opened(home) as window:
             window.wait(lambda: "warm" in window.status, "the server is warm")
@@ -154,6 +156,28 @@ def test_an_edit_is_steered_twice(window: Window) -> None:
     window.wait(lambda: window.lenses, "it can be decided")
     window.command("Vivace: Undo All Changes")
     window.wait_for_text(REPORT)
+
+
+def test_an_instruction_that_comes_too_late_begins_anew(window: Window) -> None:
+    """The edit failed while one typed: the words go to the same function, wherever the cursor is now."""
+    window.open("late.py", REPORT)
+    window.go_to(3)
+    engine = window.home.status()["engine"]["pid"]
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        window.edit("in vain")
+        window.wait(lambda: "writing" in window.status, "it has begun")
+        window.go_to(9)
+        window.press("Control+I")
+        box = window.page.locator(".quick-input-widget", has_text="turns the running edit around")
+        box.wait_for()
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    window.wait(lambda: "writing" not in window.status, "it has failed")
+    box.locator("input").fill("rather short")
+    window.press("Enter")
+    window.wait_for_text(SHORT)
+    window.wait(lambda: window.lenses, "it can be decided")
 
 
 def test_a_large_edit_is_compared(window: Window) -> None:
@@ -259,15 +283,18 @@ def test_what_is_typed_inside_of_the_edit_stays(window: Window) -> None:
 
 
 def test_the_side_view_talks(window: Window) -> None:
-    """The browser app in the side view is connected through the extension, for the folder that is open."""
+    """The browser app in the side view works through the extension, for the folder that is open."""
     window.command("View: Show Vivace")
     view = window.page.frame_locator("iframe.webview.ready").frame_locator("#active-frame")
     box = view.locator("textarea").first
     box.wait_for()
-    assert str(window.home.work) in view.locator("body").inner_text()
+    view.get_by_text(str(window.home.work)).first.wait_for()
     box.fill("What is a tuple?")
     box.press("Enter")
     view.get_by_text("It is fixed.").first.wait_for()
+    copy = view.get_by_role("button", name="Copy the answer as Markdown")
+    copy.click()
+    window.wait(lambda: copy.inner_text() == "copied", "it is copied, and says so")
     window.command("View: Show Explorer")
 
 
@@ -309,3 +336,20 @@ def test_a_server_that_is_killed_is_started_again(window: Window) -> None:
     window.edit("floats")
     window.wait_for_text(BOTH)
     assert window.home.status()["pid"] != pid
+
+
+def test_it_is_said_how_far_a_model_is_loaded(window: Window) -> None:
+    """An edit that waits for its model shows how far that is, and stands when the model is there."""
+    window.open("loading.py", REPORT)
+    window.go_to(3)
+    window.home.stop()
+    weights = window.home.folder / "weights"
+    weights.touch()
+    os.truncate(weights, 12_000_000_000)  # a hole: nothing is on the disk
+    window.home.script(REPLIES, load_file=str(weights), load_bytes=20_000_000_000, **PACE)
+    window.edit("floats")
+    window.wait(lambda: "loading script.json: 12 of 20 GB" in window.messages, "how far it is")
+    assert "waiting (Esc stops)" in window.status
+    os.truncate(weights, 20_000_000_000)
+    window.wait_for_text(BOTH)
+    window.wait(lambda: "loading" not in window.messages, "it is no longer said")

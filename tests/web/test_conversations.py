@@ -1,13 +1,14 @@
 """Conversations of faces: through the server, over the face host, with a scripted model."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.agent.conversation.talking import read
 from tests.agent.edits.test_flow import NEW, OLD
-from tests.server.serving import LONG
+from tests.server.serving import LONG, script
 from tests.web.facing import FakeFace, RefusedRequest, facing
 from vivace.client.warm import ServerAddress
 
@@ -34,6 +35,26 @@ async def test_a_question_is_answered_as_records(address: ServerAddress, folder:
         assert [each["text"] for each in snapshot["records"] if each["type"] == "answer.delta"] == [
             "Hello there."
         ]
+
+
+async def test_how_far_the_model_is_loaded_is_its_activity(
+    address: ServerAddress, folder: Path, tmp_path: Path
+) -> None:
+    """Of another model that is chosen: as it is read, and nothing when it answers."""
+    weights = tmp_path / "weights"
+    weights.touch()
+    os.truncate(weights, 12_000_000_000)  # a hole: nothing is on the disk
+    loads = {"load_file": str(weights), "load_bytes": 20_000_000_000}
+    model = script(tmp_path, "slow", replies={"": "Here I am."}, **loads)
+    async with facing(address) as face:
+        conversation = await face.begin(folder=str(folder))
+        await face.ask("conversation.set", conversation=conversation, model=model)
+        await face.ask("conversation.send", conversation=conversation, text="What is this?")
+        await face.event("live.state", activity="loading slow.json: 12 of 20 GB")
+        os.truncate(weights, 20_000_000_000)
+        await face.event("turn.ended")
+        assert "activity" not in face.events("live.state")[-1]
+        assert face.text() == "Here I am."
 
 
 async def test_two_faces_see_the_same(address: ServerAddress, folder: Path) -> None:

@@ -1,19 +1,40 @@
 """Edits outside of a conversation, as an editor drives them."""
 
 import asyncio
+import os
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.agent.conversation.talking import read, write
+from tests.agent.conversation.talking import EDITING, read, write
 from tests.agent.edits.test_flow import FIRST_ONLY, NEW, OLD
 from tests.e2e.terminal import wait_until
+from tests.models.hub import fake_hub
+from tests.server.serving import script
 from tests.web.facing import FakeFace, RefusedRequest, facing
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
+from vivace.models.store import is_present
+from vivace.web.buffers import Buffers
+from vivace.web.live_edit import LiveEdit
+from vivace.web.messages.edit_requests import EditStart
+from vivace.web.messages.events import EventFrame, LiveActivity
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+NAME = "hf:someone/tiny-GGUF:tiny-q4_k_m.gguf"
+
+
+class Heard:
+    """A face that keeps what an edit waits for, in words."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def hear(self, frame: EventFrame) -> None:
+        if isinstance(frame.event, LiveActivity):
+            self.words.append(frame.event.activity)
 
 
 async def started(face: FakeFace, task: Path, **fields: object) -> str:
@@ -144,3 +165,52 @@ async def test_what_was_read_ahead_is_not_read_again(
         await started(face, task, text=unsaved, unit="", line=6)
         (times,) = [turn for turn in (await face.event("turn.times"))["turns"] if turn["name"] == "rewrite"]
         assert times["cached_tokens"] > 10 * times["new_tokens"]
+
+
+async def test_an_edit_says_how_far_its_model_is_loaded(
+    address: ServerAddress, task: Path, tmp_path: Path
+) -> None:
+    """As it is read, and nothing any more when the model writes."""
+    weights = tmp_path / "weights"
+    weights.touch()
+    os.truncate(weights, 12_000_000_000)  # a hole: nothing is on the disk
+    loads = {"load_file": str(weights), "load_bytes": 20_000_000_000}
+    model = script(tmp_path, "slow", replies=EDITING, **loads)
+    async with facing(address) as face:
+        await started(face, task, model=model)
+        await face.event("live.activity", activity="loading slow.json: 12 of 20 GB")
+        os.truncate(weights, 20_000_000_000)
+        await face.event("question")
+        kinds = [frame["event"]["type"] for frame in face.heard if "event" in frame]
+        assert "activity" not in face.events("live.activity")[-1]
+        assert "live.activity" not in kinds[kinds.index("live.diff") :]
+
+
+async def test_an_edit_says_how_far_its_model_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch, task: Path, tmp_path: Path
+) -> None:
+    """By percent; when the edit is stopped nothing more is said of the download, which goes on."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    with fake_hub.serving() as hub:
+        content = fake_hub.gguf(padding=8 << 20)
+        hub.add("someone/tiny-GGUF", {"tiny-q4_k_m.gguf": content})
+        hub.store.hold_after_bytes = 6 << 20  # of its eight
+        settings = Settings(cache_dir=tmp_path / "cache", state_dir=tmp_path / "state", hub_url=hub.url)
+        model = "hf:someone/tiny-GGUF"
+        start = EditStart(id=1, path=str(task), instruction="make it shout", unit="show", model=model)
+        edit = LiveEdit(settings, Buffers(), task.parent, task, start)
+        heard = Heard()
+        edit.broadcast.listeners[heard] = None
+        running = asyncio.create_task(edit.run())
+        await asyncio.to_thread(
+            wait_until,
+            lambda: any(re.search(r"tiny-GGUF.* [1-9]\d*%", each) for each in heard.words),
+            "some of it",
+        )
+        edit.stop()
+        await running
+        told = list(heard.words)
+        hub.store.released.set()
+        await asyncio.to_thread(wait_until, lambda: is_present(settings, NAME), "the rest of it")
+        assert heard.words == told

@@ -9,16 +9,22 @@ import { newTalk, take } from "./talk/fold.js";
 const VERSION = 1; // of the protocol
 const PREFILL_AFTER_MS = 120;
 
+/**
+ * @typedef {{ id: string, text: string, hint: string, isError: boolean }} Notice
+ * @typedef {{ folder: string, models: { name: string, title?: string, is_here?: boolean }[], efforts: string[], policies: { name: string, help: string }[] }} Welcome
+ */
+
 export const state = {
   connection: "connecting", // connected, lost or refused
   lostReason: "",
-  welcome: null, // the host's answer to hello
+  welcome: /** @type {Welcome | null} */ (null), // the host's answer to hello
   talk: newTalk(),
-  talks: [], // rows of the list
+  talks: /** @type {object[]} */ ([]), // rows of the list
+  search: "", // words that the list's conversations have in them
   view: kept("view", "talks"), // of the side bar: talks, files, tasks or numbers
   pane: "talk", // on a narrow screen: side, talk or file
   theme: kept("theme", "auto"), // auto, dark or light
-  notices: [], // {id, text, hint, isError}
+  notices: /** @type {Notice[]} */ ([]),
   dialog: "", // "", keys, open (a file), folder, context
   draft: kept("draft", ""),
 };
@@ -26,7 +32,7 @@ export const state = {
 const eventListeners = new Set();
 export const link = new Link({ connected: greet, lost: sayLost, event: receive });
 
-/** Call this with every event of the open conversation and of the face itself. */
+/** Call this with every event of the open conversation and of the face itself, as long as the page is there: not for components. */
 export function onEvent(listener) {
   eventListeners.add(listener);
 }
@@ -147,9 +153,12 @@ function listTalksSoon() {
   listTimer = setTimeout(() => listTalks(), 300);
 }
 
-export async function listTalks(words = "") {
+/** List the conversations again: those that are searched for, or all. */
+export async function listTalks() {
+  const { search } = state;
+  const words = search.trim();
   const answer = words ? await request("conversations.search", { words }) : await request("conversations.list");
-  if (answer) change({ talks: answer.conversations });
+  if (answer && search === state.search) change({ talks: answer.conversations });
 }
 
 export async function renameTalk(id, title) {
@@ -221,7 +230,6 @@ export async function rewindTo(turn, { code }) {
   if (state.talk.isRunning) await ask("conversation.stop");
   if ((await ask("conversation.rewind", { turn: turn.number, code, talk: true })) === null) return;
   change({ draft: text });
-  tell({ type: "draft.set" });
 }
 
 // ---- questions ----------------------------------------------------------------------------------------------------

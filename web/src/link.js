@@ -18,6 +18,7 @@ export class Refused extends Error {
 const GONE = { code: "gone", message: "The connection to the server was lost.", hint: "It is tried again." };
 
 export class Link {
+  /** @type {ReturnType<typeof openTransport> | null} */
   #transport = null;
   #isOpen = false;
   #waiting = new Map(); // id of a request → {resolve, reject}
@@ -46,11 +47,12 @@ export class Link {
 
   /** Send a request and return its answer. Throws `Refused`. */
   call(operation, args = {}) {
-    if (!this.#isOpen) return Promise.reject(new Refused(GONE));
+    const transport = this.#transport;
+    if (!transport || !this.#isOpen) return Promise.reject(new Refused(GONE));
     const id = this.#nextId++;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
-      this.#transport.send(JSON.stringify({ id, do: operation, ...args }));
+      transport.send(JSON.stringify({ id, do: operation, ...args }));
     });
   }
 

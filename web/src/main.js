@@ -16,6 +16,7 @@ import { NumbersPage } from "./side/numbers.js";
 import { TaskList, TaskPage } from "./side/tasks.js";
 import { Talks } from "./side/talks.js";
 import { useValue } from "./store.js";
+import { nameOf } from "./talk/fold.js";
 import { Talk } from "./talk/talk.js";
 
 const NAMES = { talks: "Talks", files: "Files", tasks: "Tasks", numbers: "Numbers" };
@@ -82,6 +83,17 @@ function Notices() {
   </div>`;
 }
 
+/** The tab says which conversation it shows, and whether that works or asks something. */
+function PageTitle() {
+  const title = useValue(() => {
+    const { talk, welcome } = state;
+    const mark = talk.questions.size ? "? " : talk.isRunning ? "● " : "";
+    return `${mark}${talk.turns.length ? nameOf(talk) : "Vivace"} – ${fileName(welcome?.folder ?? "")}`;
+  });
+  document.title = shown(title);
+  return null;
+}
+
 function Theme() {
   const theme = useValue(() => state.theme);
   document.documentElement.dataset.theme = theme;
@@ -90,7 +102,7 @@ function Theme() {
 
 onEvent(followLive);
 listenToKeys();
-render(html`<${Theme} /><${App} />`, document.getElementById("app"));
+render(html`<${Theme} /><${PageTitle} /><${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 start();
 focusPrompt();
 // The editor takes 100 ms to begin: now, while nothing happens, and not in the middle of an answer.

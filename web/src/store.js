@@ -24,11 +24,20 @@ function draw() {
   for (const listener of [...listeners]) listener();
 }
 
-/** Return what `read` returns, and draw the component again after a frame in which that has changed. */
+/** Return a function that draws the component again. */
+export function useAgain() {
+  const [, again] = useReducer((/** @type {number} */ n, /** @type {void} */ _) => n + 1, 0);
+  return again;
+}
+
+/**
+ * Return what `read` returns, and draw the component again after a frame in which that has changed.
+ * @template Value @param {() => Value} read
+ */
 export function useValue(read) {
-  const [, again] = useReducer((n) => n + 1, 0);
+  const again = useAgain();
   const value = read();
-  const last = useRef(null);
+  const last = useRef({ read, value });
   last.current = { read, value };
   useEffect(() => {
     const look = () => {

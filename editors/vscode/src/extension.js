@@ -70,9 +70,10 @@ async function edit(server, face, review) {
   void server.ensure().catch(() => {}); // while the user types
   const instruction = await askInstruction(face, editor.document, isSteer ? null : place);
   if (!instruction) return;
-  if (isSteer && running.state === "writing") return running.steer(instruction);
+  if (isSteer && (await running.steer(instruction))) return;
   await server.ensure();
-  await review.begin(editor, instruction, place.asked);
+  const next = isSteer ? running.after(instruction) : { instruction, asked: place.asked };
+  await review.begin(editor, next.instruction, next.asked);
 }
 
 async function toggleCompletions() {

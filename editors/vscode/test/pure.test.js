@@ -8,6 +8,7 @@ const { test } = require("node:test");
 const { Growing } = require("../src/edits/growing");
 const { Hunks } = require("../src/edits/hunks");
 const { difference, linesOf, merged, spliced } = require("../src/edits/lines");
+const { Proposal } = require("../src/edits/proposal");
 const { themed } = require("../src/theme");
 const { Suggestions, extent, tidied } = require("../src/completions/suggestions");
 
@@ -93,6 +94,22 @@ test("While a unit grows, the old lines that it has not come to are still there.
   assert.deepStrictEqual(growing.lines, ["def f():", "    a = 7", "    a = 1", "    b = 2", "    return a"]);
   growing.feed("    b = 2\n");
   assert.deepStrictEqual(growing.lines, ["def f():", "    a = 7", "    b = 2", "    return a"]);
+});
+
+test("A proposal keeps the units that are whole, begins one anew where it is said, and can be forgotten.", () => {
+  const proposal = new Proposal("def f():\n    1\n\ndef g():\n    1\n");
+  const grow = (first, last, delta, isFirst = false) =>
+    proposal.grow({ first_line: first, last_line: last, delta, is_first: isFirst });
+  assert.ok(grow(4, 5, "def g():\n", true));
+  assert.ok(!grow(4, 5, "    2\n"));
+  assert.ok(grow(1, 2, "def f():\n    3", true));
+  assert.strictEqual(proposal.lines.join("\n"), "def f():\n    3\n    1\n\ndef g():\n    2\n");
+  assert.ok(grow(1, 2, "def f():\n    1\n", true));
+  assert.strictEqual(proposal.lines.join("\n"), "def f():\n    1\n\ndef g():\n    2\n");
+  proposal.set("x = 1\n");
+  assert.deepStrictEqual(proposal.lines, ["x = 1", ""]);
+  proposal.restart();
+  assert.strictEqual(proposal.lines, proposal.base);
 });
 
 test("Without its hunks a document is the user's own text, whatever they typed beside them.", () => {

@@ -19,7 +19,14 @@ from vivace.agent.edits.write.live_diff import LiveDiff as AgentDiff
 from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
-from vivace.agent.talk_events import FacesChanged, ModelChanged, OptionsChanged, PromptWarmed, Renamed
+from vivace.agent.talk_events import (
+    FacesChanged,
+    ModelChanged,
+    ModelLoading,
+    OptionsChanged,
+    PromptWarmed,
+    Renamed,
+)
 from vivace.agent.turn_events import TurnEnded, TurnStarted
 from vivace.web.messages.events import AnyEvent, AnyTransient, EventFrame, LiveDiff, LiveWarm
 from vivace.web.questions import Questions
@@ -38,6 +45,7 @@ class Broadcast:
         self.epoch = secrets.token_hex(6)
         self.seq = 0
         self.on_change: Callable[[], None] = lambda: None  # what every face shows of it is another
+        self.loading = ""  # in words, while something waits for its model to be loaded
         self.listeners: dict[Listener, None] = {}
         self.questions = Questions(self.tell)
         self._kept: deque[EventFrame] = deque(maxlen=KEPT_EVENTS)
@@ -54,6 +62,9 @@ class Broadcast:
                 self._grow(event)
             case PromptWarmed(warm_tokens=warm, prompt_tokens=prompt):
                 self.tell(LiveWarm(warm_tokens=warm, prompt_tokens=prompt))
+            case ModelLoading():
+                self.loading = event.in_words
+                self.on_change()
             case OptionsChanged() | ModelChanged() | Renamed() | FacesChanged():
                 for record in records_of(event):
                     self.tell(record)

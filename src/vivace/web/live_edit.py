@@ -17,16 +17,17 @@ from vivace.agent.edits.scope import checked_instruction
 from vivace.agent.effort import DEFAULT_EFFORT
 from vivace.agent.events import AgentEvent
 from vivace.agent.memory.opening import memory_for
+from vivace.agent.talk_events import ModelLoading
 from vivace.agent.turn_events import Abandoned, Failed
 from vivace.config import Settings
 from vivace.errors import BadRequest, TurnFault, VivaceError, WriteProblem
 from vivace.models.presence import with_model_present
-from vivace.models.progress import Silent
+from vivace.models.progress import InWords
 from vivace.web.broadcast import Broadcast
 from vivace.web.buffers import Buffers
 from vivace.web.edit_prefill import scope_of
 from vivace.web.messages import edit_requests
-from vivace.web.messages.events import AcceptedFile, EditAccepted, EditEnded
+from vivace.web.messages.events import AcceptedFile, EditAccepted, EditEnded, LiveActivity
 
 WRITTEN_S = 60.0  # for a face to put an accepted text in place
 
@@ -36,9 +37,19 @@ class EditBroadcast(Broadcast):
 
     chars = 0  # written by the model, since it was begun last
     ending = EditEnded(status="nothing_to_change")
+    _activity = ""
+
+    def say(self, activity: str) -> None:
+        """Tell what the edit waits for, or "" when it waits for nothing, unless that is known."""
+        if activity != self._activity:
+            self._activity = activity
+            self.tell(LiveActivity(activity=activity))
 
     def show(self, event: AgentEvent) -> None:
         match event:
+            case ModelLoading():
+                self.say(event.in_words)
+                return
             case DiffGrew(delta=delta):
                 self.chars += len(delta)
             case EditApplied():
@@ -133,6 +144,7 @@ class LiveEdit:
 
     async def _run(self) -> EditEnded:
         connection = Connection(self._settings, starts_server=False)
+        connection.on_loading = lambda progress: self.broadcast.show(ModelLoading(progress))
         try:
             while True:
                 self._working = asyncio.create_task(self._attempt(connection))
@@ -156,6 +168,7 @@ class LiveEdit:
         self._instruction = f"{self._instruction}\n{steer}"
         self.broadcast.show(Abandoned(self.broadcast.chars, "steered", steer))
         self.broadcast.chars = 0
+        self.broadcast.say("")
 
     async def _attempt(self, connection: Connection) -> None:
         files, request = self._files, self._request
@@ -163,10 +176,25 @@ class LiveEdit:
         files.set_buffer(self._place, text)
         scope = await asyncio.to_thread(scope_of, self._place, request, self._instruction, files)
         wanted = self._settings.having(model=request.model)
-        settings = await asyncio.to_thread(with_model_present, wanted, Silent())
-        connection.settings = settings
+        connection.settings = settings = await self._fetch_model(wanted)
         memory = memory_for(settings, self._folder, settings.model)
         effort = request.effort or DEFAULT_EFFORT
         task = EditTask((scope,), self._instruction, "ask", effort, None, memory)
         journal = Journal(settings.state_dir / "undo")
         await run_edit(task, await connection.model(settings.model), self.broadcast, journal)
+
+    async def _fetch_model(self, wanted: Settings) -> Settings:
+        """Return settings whose model is on this machine. Tell how far its download is."""
+        loop, attempt = asyncio.get_running_loop(), asyncio.current_task()
+        assert attempt is not None
+
+        def tell(words: str) -> None:
+            if not attempt.done():  # a download goes on when its edit has ended
+                self.broadcast.say(words)
+
+        def say(words: str) -> None:
+            loop.call_soon_threadsafe(tell, words)
+
+        settings = await asyncio.to_thread(with_model_present, wanted, InWords(say))
+        self.broadcast.say("")
+        return settings

@@ -1,8 +1,6 @@
 """One conversation in an editor that speaks ACP and in the browser app, live in both."""
 
 import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from tests.e2e.clients.acp_program import started
 from tests.e2e.conftest import NEW, SHOUTED, TASK
 from tests.e2e.terminal import DEADLINE_S, Home
 from tests.server.serving import LONG
+from tests.web.browser.chromium import ARGUMENTS, EXECUTABLE
 from vivace.cli.talk.browsing import entrance
 from vivace.client import warm
 from vivace.config import Settings
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 async_api = pytest.importorskip(
     "playwright.async_api", reason="Playwright is not installed: pip install playwright"
 )
-CHROMIUM = os.environ.get("VIVACE_TEST_CHROMIUM") or shutil.which("chromium")
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def working(home: Home) -> Home:
 @pytest.fixture
 async def app(working: Home) -> AsyncIterator["Page"]:
     """The app as `vivace web` opens it."""
-    if not CHROMIUM:
+    if not EXECUTABLE:
         pytest.skip("Chromium is not installed: apt-get install chromium")
     settings = Settings(
         cache_dir=working.folder / "cache",
@@ -58,7 +56,7 @@ async def app(working: Home) -> AsyncIterator["Page"]:
     )
     address = await asyncio.to_thread(warm.ensure_server, settings)
     async with async_api.async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=EXECUTABLE, args=ARGUMENTS)
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
         await page.goto(entrance(address, working.work))
         await page.wait_for_selector(".connection.connected")

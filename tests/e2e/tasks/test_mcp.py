@@ -1,6 +1,7 @@
 """`vivace mcp`: real servers from npm and PyPI, a task that calls them, and ours driven by the SDK."""
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -95,26 +96,30 @@ def test_a_real_git_server_lists_its_tools(home: Home) -> None:
     assert "git__git_log" in done.out
 
 
-async def test_ours_is_driven_by_the_official_client(task_home: Home) -> None:
-    """Both tools are listed; an edit is written and undone; what is outside or protected is refused."""
+def ours(home: Home) -> Any:
+    """Return the official client of `vivace mcp serve`."""
     from mcp import Client, StdioServerParameters
 
-    home, file = task_home, task_home.work / "task.py"
     kept = {"HOME", "PATH"}
     env = {
         name: value
         for name, value in home.env().items()
         if name in kept or name.startswith(("VIVACE_", "XDG_"))
     }
-    ours = StdioServerParameters(
-        command=PROGRAM[0], args=[*PROGRAM[1:], "mcp", "serve"], env=env, cwd=home.work
+    return Client(
+        StdioServerParameters(command=PROGRAM[0], args=[*PROGRAM[1:], "mcp", "serve"], env=env, cwd=home.work)
     )
-    async with Client(ours) as client:
+
+
+async def test_ours_is_driven_by_the_official_client(task_home: Home) -> None:
+    """Both tools are listed; an edit is written and undone; what is outside or protected is refused."""
+    home, file = task_home, task_home.work / "task.py"
+    async with ours(home) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"edit", "ask"}
 
         async def said(name: str, **arguments: Any) -> tuple[bool, str]:
             result = await client.call_tool(name, arguments)
-            return bool(result.is_error), result.content[0].text  # type: ignore[union-attr]
+            return bool(result.is_error), result.content[0].text
 
         failed, text = await said("edit", path="task.py", instruction="shout", apply=False)
         assert (failed, "+    print(task.title.upper())" in text, file.read_text()) == (False, True, TASK)
@@ -128,6 +133,27 @@ async def test_ours_is_driven_by_the_official_client(task_home: Home) -> None:
         assert (await said("fly"))[0]
     assert home.run("undo").code == 0
     assert file.read_text() == TASK
+
+
+async def test_a_client_that_asks_for_progress_is_told_what_a_call_waits_for(home: Home) -> None:
+    """How far the model is loaded, with a number that grows; the answer comes after."""
+    weights = home.folder / "weights"
+    weights.touch()
+    os.truncate(weights, 12_000_000_000)  # a hole: nothing is on the disk
+    home.script({"": "Here I am."}, load_file=str(weights), load_bytes=20_000_000_000)
+    told: list[tuple[float, str | None]] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        del total
+        told.append((progress, message))
+        if message and "12 of 20 GB" in message:
+            os.truncate(weights, 20_000_000_000)
+
+    async with ours(home) as client:
+        result = await client.call_tool("ask", {"question": "hi"}, progress_callback=heard)
+        assert result.content[0].text == "Here I am."
+    numbers, words = zip(*told, strict=True)
+    assert (numbers, "loading script.json: 12 of 20 GB" in words) == (tuple(sorted(set(numbers))), True)
 
 
 def test_ours_is_listed_by_the_official_inspector(home: Home) -> None:

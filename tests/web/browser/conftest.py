@@ -1,12 +1,11 @@
 """A Chromium for each module with tests of the browser app, a page for each test, and a host that plays."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.web.browser.chromium import ARGUMENTS, EXECUTABLE
 from tests.web.browser.scripted_host import ScriptedHost
 
 if TYPE_CHECKING:
@@ -24,13 +23,10 @@ def chromium() -> Iterator["Browser"]:
     It ends with the module: Playwright's event loop counts as running until then, and asynchronous tests of
     the same worker could not begin one.
     """
-    found = (
-        os.environ.get("VIVACE_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    )
-    if not found:
+    if not EXECUTABLE:
         pytest.skip("Chromium is not installed: apt-get install chromium")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=ARGUMENTS)
         yield browser
         browser.close()
 
@@ -53,7 +49,8 @@ def page(chromium: "Browser") -> Iterator["Page"]:
 
 def is_problem(said: "ConsoleMessage") -> bool:
     """Return whether the console says more than that a server was gone, which tests do on purpose."""
-    return said.type in ("error", "warning") and "WebSocket connection" not in said.text
+    gone = ("WebSocket connection", "ERR_CONNECTION_REFUSED")
+    return said.type in ("error", "warning") and not any(each in said.text for each in gone)
 
 
 @pytest.fixture

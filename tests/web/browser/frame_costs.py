@@ -7,14 +7,13 @@ page's thread, and what the first and the last third cost. Owns the reading of a
 """
 
 import json
-import os
-import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.web.browser.chromium import ARGUMENTS, EXECUTABLE
 from tests.web.browser.scripted_host import FOLDER, ScriptedHost, file_answers
 
 if TYPE_CHECKING:
@@ -145,9 +144,8 @@ STREAMS = {"prose": prose, "code": code, "diff": diff}
 def main(kinds: list[str]) -> None:
     from playwright.sync_api import sync_playwright
 
-    found = os.environ.get("VIVACE_TEST_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=ARGUMENTS)
         for kind in kinds or list(STREAMS):
             with ScriptedHost() as host:
                 host.answers = file_answers(OPEN)

@@ -5,14 +5,13 @@
 Owns what the screens show. Asserts nothing.
 """
 
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.web.browser.chromium import ARGUMENTS, EXECUTABLE
 from tests.web.browser.scripted_host import FOLDER, ScriptedHost, file_answers, state
 
 if TYPE_CHECKING:
@@ -313,9 +312,8 @@ def main(folder: str, names: list[str]) -> None:
     from playwright.sync_api import sync_playwright
 
     Path(folder).mkdir(parents=True, exist_ok=True)
-    found = os.environ.get("VIVACE_TEST_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=ARGUMENTS)
         for width, height in SIZES.items():
             for theme in ("dark", "light"):
                 for name in names or list(SCREENS):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.web.browser.scripted_host import ScriptedHost, turn
+from tests.web.browser.scripted_host import ScriptedHost, file_answers, turn
 from tests.web.browser.test_talking import asked
 
 if TYPE_CHECKING:
@@ -31,6 +31,21 @@ RESULT = {
     "at_s": 1e9,
     "result": {"decode_tokens_per_s": 31.5, "edit": {"first_token_ms": 80.0}},
 }
+
+# As high as one letter, if the words stood in the prompt as text.
+IS_ONE_LINE = """() => {
+  const prompt = document.getElementById('prompt');
+  const width = `${prompt.offsetWidth}px`;
+  const [one, all] = ['x', prompt.placeholder].map((text) => {
+    const copy = prompt.parentNode.appendChild(prompt.cloneNode());
+    Object.assign(copy.style, { position: 'absolute', height: '0', width });
+    copy.value = text;
+    const height = copy.scrollHeight;
+    copy.remove();
+    return height;
+  });
+  return prompt.placeholder && one === all;
+}"""
 
 
 @pytest.fixture
@@ -66,6 +81,23 @@ def test_nothing_is_cut_off_in_any_width_or_view(full: "Page") -> None:
         assert box["y"] + box["height"] <= height
         assert full.locator(".meter").is_visible()
     assert full.locator(".side").is_visible()
+
+
+@pytest.mark.parametrize("width", [280, 360, 800, 1120])
+def test_what_the_prompt_suggests_is_not_cut_off(width: int, opened: "Page", host: ScriptedHost) -> None:
+    """The words in an empty prompt have room in its one line, on a phone, in a side bar and beside a file."""
+    host.answers |= file_answers({"app.py": "x = 1\n"})
+    opened.set_viewport_size({"width": width, "height": 700})
+    opened.keyboard.press("Control+p")
+    opened.locator(".finder [role=option]").click()
+    opened.locator(".files").wait_for()
+    if width < 1100:
+        opened.get_by_role("button", name="Back to the talk").click()
+    for is_running in (False, True):
+        if is_running:
+            host.tell({"type": "turn.started", "turn": 1, "text": "Why?"})
+            opened.locator(".stop").wait_for()
+        opened.wait_for_function(IS_ONE_LINE)
 
 
 def test_a_phone_has_one_pane_at_a_time(full: "Page") -> None:

@@ -4,10 +4,10 @@ import random
 from typing import TYPE_CHECKING
 
 from tests import thorough
-from tests.web.browser.scripted_host import ScriptedHost, turn
+from tests.web.browser.scripted_host import ScriptedHost, state, turn
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 PIECES = (
     "# Heading\n\n",
@@ -30,7 +30,7 @@ PIECES = (
 DRAWN = """async number => {
   const text = () => {
     const blocks = document.querySelectorAll(`[aria-label='Turn ${number}'] .prose > *`);
-    return [...blocks].map(each => each.textContent).join('');
+    return [...blocks].map(each => `${each.tagName} ${each.textContent}\n`).join('');
   };
   let same = 0;
   for (let last = ''; same < 3; same = text() === last ? same + 1 : 0) {
@@ -65,7 +65,38 @@ def test_pieces_are_drawn_as_the_whole(opened: "Page", host: ScriptedHost) -> No
 
 
 def shown(page: "Page", number: int) -> str:
-    """Return the words of an answer that has ended; only turns near the end are in the page."""
+    """Return what an answer that has ended consists of: a rule has no words, but it is drawn."""
     page.wait_for_selector(f"[aria-label='Turn {number}']")
     page.locator(".stop").wait_for(state="detached")
     return " ".join(page.evaluate(DRAWN, number).split())
+
+
+def test_colours_that_could_not_be_loaded_come_later(page: "Page", host: ScriptedHost) -> None:
+    """The file with the languages is asked for again when code is shown next, and not in every frame."""
+    asked: list[bool] = []
+    is_there = False
+
+    def answer(route: "Route") -> None:
+        asked.append(is_there)
+        if is_there:
+            route.continue_()
+        else:
+            route.abort("connectionrefused")
+
+    page.route("**/editor-*.js", answer)
+    page.goto(host.url)
+    page.wait_for_selector(".connection.connected")
+    host.tell(*turn(1, "How?", "```python\nimport os\n```\n"))
+    page.wait_for_selector(".code pre")
+    for number in range(20):
+        host.tell(state(faces=number + 2))
+        page.get_by_text(f"open in {number + 2} places").wait_for()
+    assert 1 <= len(asked) < 10
+    is_there = True
+    for number in range(400):
+        host.tell(state(faces=number % 2 + 2))
+        if page.locator(".code .k").count():
+            break
+        page.wait_for_timeout(25)
+    assert page.locator(".code .k").count()
+    assert asked.count(True) == 1

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from tests.web.browser.scripted_host import TALK, ScriptedHost, state, turn
+from tests.web.browser.scripted_host import TALK, ScriptedHost, state, turn, welcome
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -198,3 +198,128 @@ def test_a_call_of_a_tool_is_allowed_or_refused(opened: "Page", host: ScriptedHo
     opened.get_by_role("button", name="Refuse").click()
     answer = asked(opened, host, "conversation.approve")[0]
     assert (answer["question"], answer["is_allowed"], answer["reason"]) == ("q7", False, "not that one")
+
+
+def test_the_tab_is_called_after_the_conversation_and_its_state(opened: "Page", host: ScriptedHost) -> None:
+    """Its title has the folder, the first message, and a mark while a turn runs or asks."""
+    called = "title => document.title === title"
+    opened.wait_for_function(called, arg="Vivace – logs")
+    host.tell(BEGUN)
+    opened.wait_for_function(called, arg="● Why? – logs")
+    host.tell(
+        {"type": "question", "question": "q7", "kind": "call", "tool": "shell", "title": "ls", "reason": ""}
+    )
+    opened.wait_for_function(called, arg="? Why? – logs")
+    host.tell({"type": "question.closed", "question": "q7"})
+    host.tell({"type": "turn.ended", "turn": 1, "status": "completed"})
+    opened.wait_for_function(called, arg="Why? – logs")
+
+
+def test_arrows_bring_back_what_was_sent(page: "Page", host: ScriptedHost) -> None:
+    """From an empty prompt, message by message, and back to nothing; a draft that was changed stays."""
+    host.records = [*turn(1, "first", "one"), *turn(2, "second\nline", "two")]
+    page.goto(host.url)
+    page.locator("[aria-label='Turn 2']").wait_for()
+    prompt = page.locator("#prompt")
+    prompt.focus()
+    for keys, text in (
+        ("ArrowUp", "second\nline"),
+        ("ArrowUp", "second\nline"),  # to its first line
+        ("ArrowUp", "first"),
+        ("ArrowUp", "first"),
+        ("ArrowDown", "second\nline"),
+        ("ArrowDown", ""),
+        ("ArrowUp", "second\nline"),
+    ):
+        page.keyboard.press(keys)
+        page.wait_for_function("text => document.getElementById('prompt').value === text", arg=text)
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+    page.keyboard.type("!")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert prompt.input_value() == "second\nline!"
+
+
+def test_who_has_scrolled_up_comes_back_to_the_end(page: "Page", host: ScriptedHost) -> None:
+    """A button leads to the end, which is kept in sight from then on; at the end there is none."""
+    host.records = [each for n in range(1, 60) for each in turn(n, f"message {n}", "word " * 60)]
+    page.goto(host.url)
+    last = page.locator("[aria-label='Turn 59']")
+    last.wait_for()
+    to_end = page.get_by_role("button", name="To the end")
+    assert to_end.count() == 0
+    page.locator(".scroller").evaluate("each => each.scrollTo(0, 100)")
+    last.wait_for(state="detached")
+    to_end.click()
+    last.wait_for()
+    to_end.wait_for(state="detached")
+    host.tell({"type": "turn.started", "turn": 60, "text": "one more"})
+    page.wait_for_function("""() => {
+      const { scrollTop, clientHeight, scrollHeight } = document.querySelector('.scroller');
+      return document.querySelector("[aria-label='Turn 60']") && scrollHeight - scrollTop - clientHeight < 2;
+    }""")
+
+
+def test_models_that_must_be_downloaded_stand_by_themselves(page: "Page", host: ScriptedHost) -> None:
+    """The picker has those that answer at once first, and a heading over the others."""
+    models = [{"name": "here"}, {"name": "far", "is_here": False, "title": "Far 30B"}]
+    host.answers["hello"] = lambda _request: {**welcome(), "models": models}
+    page.goto(host.url)
+    page.locator("optgroup[label='downloaded first'] option", has_text="far").wait_for(state="attached")
+    page.locator("select > option", has_text="here").wait_for(state="attached")
+
+
+def test_a_narrow_talk_has_the_choice_of_asking_too(opened: "Page", host: ScriptedHost) -> None:
+    """Where the head has no room for it, the page behind the meter lets edits be written at once."""
+    context = {"parts": [], "used_tokens": 0, "window_tokens": 32768}
+    host.answers["conversation.context"] = lambda _request: context
+    opened.set_viewport_size({"width": 360, "height": 740})
+    opened.locator(".meter").click()
+    opened.get_by_role("dialog").get_by_label("Edits").select_option("write at once")
+    assert asked(opened, host, "conversation.set")[0] == {"conversation": TALK, "approval": "yes"}
+
+
+COPIED = "It has **two** parts:\n\n```python\nfirst()\n```\n\nand a list:\n\n- one\n- two"
+
+
+def test_a_whole_answer_is_copied_as_markdown(opened: "Page", host: ScriptedHost) -> None:
+    """By a button, as it was written and without what was struck out; it is said, also to a screen reader."""
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    host.tell(BEGUN, {"type": "attempt.started"}, {"type": "answer.delta", "text": "A long story"})
+    button = opened.get_by_role("button", name="Copy the answer as Markdown")
+    host.tell({"type": "attempt.abandoned", "chars": 12, "why": "steered", "steer": "shorter"})
+    host.tell({"type": "attempt.started"}, {"type": "answer.delta", "text": COPIED[:20]})
+    opened.locator(".turn").get_by_text("It has").wait_for()
+    assert not button.count()  # it is not whole
+    host.tell({"type": "answer.delta", "text": COPIED[20:]})
+    host.tell({"type": "turn.ended", "turn": 1, "status": "completed"})
+    button.click()
+    opened.locator(".answer-actions [role=status]", has_text="copied").wait_for(state="attached")
+    assert button.inner_text() == "copied"
+    assert opened.evaluate("() => navigator.clipboard.readText()") == COPIED
+
+
+def test_a_block_of_code_is_copied_alone(opened: "Page", host: ScriptedHost) -> None:
+    """Each has its own button."""
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    host.tell(*turn(1, "Why?", COPIED))
+    opened.get_by_role("button", name="Copy the code").click()
+    opened.locator(".code [role=status]", has_text="copied").wait_for(state="attached")
+    assert opened.evaluate("() => navigator.clipboard.readText()") == "first()\n"
+
+
+def test_a_key_copies_the_last_answer(opened: "Page", host: ScriptedHost) -> None:
+    """Also while one types; a turn that only edits is passed over; without any answer that is said."""
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened.keyboard.press("Alt+c")
+    opened.get_by_text("There is no answer to copy yet.").wait_for()
+    host.tell(*turn(1, "Why?", "First."), *turn(2, "And?", "Second."))
+    host.tell(
+        {"type": "turn.started", "turn": 3, "text": "edit"},
+        {"type": "turn.ended", "turn": 3, "status": "stopped"},
+    )
+    opened.locator(".turn").nth(2).wait_for()
+    opened.locator("#prompt").focus()
+    opened.keyboard.press("Alt+c")
+    opened.get_by_text("The last answer was copied as Markdown.").wait_for()
+    assert opened.evaluate("() => navigator.clipboard.readText()") == "Second."

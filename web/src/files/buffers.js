@@ -8,7 +8,7 @@ import { touch } from "../store.js";
 const OFFER_AFTER_MS = 250;
 
 export const files = {
-  open: [], // paths, as tabs
+  open: /** @type {string[]} */ ([]), // as tabs
   active: "",
   buffers: new Map(), // path → buffer
   version: 0,

@@ -16,6 +16,8 @@ import { changeOf } from "./live_text.js";
 
 export { highlighter } from "./languages.js";
 
+/** @typedef {import("./live_text.js").LiveText} LiveText */
+
 const theme = EditorView.theme({
   "&": { height: "100%", color: "var(--text)", backgroundColor: "transparent", fontSize: "var(--code-size)" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", overscrollBehavior: "contain" },
@@ -49,6 +51,8 @@ const theme = EditorView.theme({
 }); // prettier-ignore
 
 const common = [theme, syntaxHighlighting(classes)];
+const FAST_CHARS = 500; // in one update, some 5,000 tokens a second: nobody reads that
+const CALM_MS = 300; // without such an update: what was fast is coloured
 const forReading = [lineNumbers(), highlightSpecialChars()]; // what only serves typing costs time in every frame
 
 function languageIn(path) {
@@ -104,8 +108,14 @@ export class FileEditor {
 
 /** A text that is proposed, against the one that stands. It is shown only, and hunks can be kept and undone in it. */
 export class ReviewEditor {
-  #shown = { path: "", original: null, live: null, state: null }; // live: the text that grows; state: how far of it is shown
+  /**
+   * live: the text that grows; state: how far of it is shown.
+   * @type {{ path: string, original: string | null, live: LiveText | null, state: LiveText["state"] | null }}
+   */
+  #shown = { path: "", original: null, live: null, state: null };
   #isFollowing = true;
+  #language = new Compartment();
+  #untilCalm = 0; // the timer that colours what was fast
 
   constructor(host, { marked }) {
     this.marked = marked;
@@ -135,15 +145,29 @@ export class ReviewEditor {
       this.#isFollowing = true;
       this.#begin({ path, original: live.original, live, state }, live.text);
       this.view.dispatch({ effects: scrolledTo(this.view.state.doc, live.line) });
-    } else if (known.state.length !== state.length) {
+    } else if (known.state?.length !== state.length) {
       const changes = this.view.state.changes(changeOf(this.view.state.doc, live.changeSince(known.state)));
-      const effects = this.#isFollowing ? [scrolledTo(changes.apply(this.view.state.doc), live.line)] : [];
-      this.view.dispatch({ changes, effects, annotations: Transaction.remote.of(true) });
+      const scrolled = this.#isFollowing ? [scrolledTo(changes.apply(this.view.state.doc), live.line)] : [];
+      const coloured = this.#colours(path, state.length - (known.state?.length ?? 0));
+      this.view.dispatch({ changes, effects: [...scrolled, ...coloured], annotations: Transaction.remote.of(true) });
       known.state = state;
     }
   }
 
+  /** Colours cost more than the text itself: what comes too fast to be read has them when it is calm. */
+  #colours(path, grown) {
+    if (grown <= FAST_CHARS) return [];
+    const isColoured = !this.#untilCalm;
+    clearTimeout(this.#untilCalm);
+    this.#untilCalm = setTimeout(() => {
+      this.#untilCalm = 0;
+      this.view.dispatch({ effects: this.#language.reconfigure(languageIn(path)) });
+    }, CALM_MS);
+    return isColoured ? [this.#language.reconfigure([])] : [];
+  }
+
   #begin(shown, text) {
+    this.#forgetCalm();
     const { scrollTop } = this.view.scrollDOM;
     const isSameFile = this.#shown.path === shown.path;
     this.#shown = shown;
@@ -151,12 +175,17 @@ export class ReviewEditor {
     if (isSameFile) requestAnimationFrame(() => (this.view.scrollDOM.scrollTop = scrollTop));
   }
 
+  #forgetCalm() {
+    clearTimeout(this.#untilCalm);
+    this.#untilCalm = 0;
+  }
+
   #newState(path, original, text, hasControls) {
     const mergeControls = hasControls ? (type) => this.#button(type) : false;
     const merge = unifiedMergeView({ original, mergeControls, gutter: true, highlightChanges: true, syntaxHighlightDeletions: hasControls, diffConfig: { scanLimit: 500, timeout: 10 } });
     const label = EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${path}`, tabindex: "0" });
     const locked = [EditorState.readOnly.of(true), EditorView.editable.of(false)];
-    return EditorState.create({ doc: text, extensions: [...forReading, ...common, ...locked, label, merge, ...languageIn(path)] });
+    return EditorState.create({ doc: text, extensions: [...forReading, ...common, ...locked, label, merge, this.#language.of(languageIn(path))] });
   }
 
   #button(type) {
@@ -172,6 +201,7 @@ export class ReviewEditor {
   }
 
   destroy() {
+    this.#forgetCalm();
     this.view.destroy();
   }
 }

@@ -3,8 +3,11 @@
 
 import { useValue, touch } from "../store.js";
 
+const AGAIN_MS = 2000; // after a file that could not be loaded
+
 let languages = null; // the module, once it is there
 let isLoading = false;
+let failedAt = -Infinity;
 const highlighters = new Map(); // language → function or null
 
 /** Return a function that cuts code into pairs of text and class, or null where there is none (yet). */
@@ -23,10 +26,15 @@ function highlighterFor(language) {
 }
 
 async function load() {
-  if (isLoading) return;
+  if (isLoading || performance.now() < failedAt + AGAIN_MS) return; // it is asked for in every frame with code
   isLoading = true;
-  languages = await loadEditor();
-  touch();
+  try {
+    languages = await loadEditor();
+    touch();
+  } catch {
+    failedAt = performance.now();
+  }
+  isLoading = false;
 }
 
 /** Return the module with CodeMirror and the languages. */

@@ -74,14 +74,22 @@ function Editors() {
     let editors = null;
     let isGone = false;
     let shownAt = 0;
+    let isMeasuring = false; // the frame after an update is the editor's own
     /** An update of the editor costs some milliseconds: every other frame has one, with as much text as keeps it short. */
     const showLive = (editor, proposal) => {
-      const isEarly = performance.now() - shownAt < LIVE_EVERY_MS;
+      const isEarly = isMeasuring || performance.now() - shownAt < LIVE_EVERY_MS;
+      isMeasuring = !isEarly;
       const isAll = !isEarly && proposal.live.grow(proposal.newText, LIVE_CHARS);
       if (!isAll) touch();
       if (isEarly) return;
       shownAt = performance.now();
       editor.showLive(proposal);
+    };
+    /** Mark a hunk, unless its question was closed since it was drawn. */
+    const marked = (hunk, mark) => {
+      const buffer = activeBuffer();
+      const question = buffer && reviewOf(buffer)?.question;
+      if (question) markHunk(question, hunk, mark);
     };
     const draw = () => {
       const buffer = activeBuffer();
@@ -97,7 +105,7 @@ function Editors() {
         if (isGone) return;
         editors = {
           own: new FileEditor(own.current, { typed: typedInto, save: () => save() }),
-          review: new ReviewEditor(review.current, { marked: (hunk, mark) => markHunk(reviewOf(activeBuffer()).question, hunk, mark) }),
+          review: new ReviewEditor(review.current, { marked }),
         };
         draw();
       })

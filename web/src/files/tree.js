@@ -13,7 +13,7 @@ const MOST_ROWS = 2000;
 export function Tree() {
   const folder = useValue(() => state.welcome?.folder);
   const active = useValue(() => files.active);
-  const [entries, setEntries] = useState(null);
+  const [entries, setEntries] = useState(/** @type {{ path: string, is_folder: boolean }[] | null} */ (null));
   const [isCut, setCut] = useState(false);
   const [unfolded, setUnfolded] = useState(new Set());
   const load = async () => {
@@ -60,7 +60,7 @@ function moveInTree(event) {
 
 export function QuickOpen() {
   const [words, setWords] = useState("");
-  const [paths, setPaths] = useState([]);
+  const [paths, setPaths] = useState(/** @type {string[]} */ ([]));
   const [chosen, setChosen] = useState(0);
   const asked = useRef("");
   useEffect(() => {

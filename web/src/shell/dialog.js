@@ -4,10 +4,10 @@ import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 
 export function Dialog({ label, close, className = "", children }) {
-  const element = useRef(null);
+  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
     const before = /** @type {HTMLElement | null} */ (document.activeElement);
-    element.current.showModal();
+    element.current?.showModal();
     return () => before?.focus();
   }, []);
   const clicked = (event) => event.target === element.current && close();

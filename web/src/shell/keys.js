@@ -1,14 +1,17 @@
 // Keys that work everywhere, and the list of all keys. Those of the prompt are in `talk/composer`, those of the editor are CodeMirror's.
 
-import { change, openQuestion, openTalk, state, stop } from "../app.js";
+import { change, notify, openQuestion, openTalk, state, stop } from "../app.js";
 import { save } from "../files/buffers.js";
 import { html } from "../html.js";
+import { answerOf } from "../talk/fold.js";
 import { answerByKey } from "../talk/questions.js";
+import { copyAndSay } from "./copy.js";
 import { Dialog } from "./dialog.js";
 
 const KEYS = [
   ["Enter", "send; while a turn runs: steer it"],
   ["Shift Enter", "a new line"],
+  ["↑ ↓", "in an empty prompt: what was sent before"],
   ["Tab", "queue the message while a turn runs"],
   ["Esc", "stop the turn"],
   ["@", "name a file"],
@@ -18,6 +21,7 @@ const KEYS = [
   ["Ctrl P", "open a file"],
   ["Ctrl S", "save the file"],
   ["Alt N", "a new conversation"],
+  ["Alt C", "copy the last answer as Markdown"],
   ["Alt 1 … 4", "conversations, files, tasks, numbers"],
   ["?", "these keys"],
 ];
@@ -47,12 +51,18 @@ function handlerFor(event) {
   if (altKey) {
     const digit = /^Digit([1-4])$/.exec(code);
     if (digit) return () => change({ view: VIEWS[Number(digit[1]) - 1] });
-    return code === "KeyN" ? () => openTalk("").then(focusPrompt) : null;
+    return { KeyN: () => openTalk("").then(focusPrompt), KeyC: copyLastAnswer }[code];
   }
   if (key === "Escape") return state.talk.isRunning ? stop : null;
   if (isTyping(event.target)) return null;
   if (key === "?") return () => change({ dialog: "keys" });
   return key === "/" ? focusPrompt : null;
+}
+
+function copyLastAnswer() {
+  const last = state.talk.turns.findLast(answerOf);
+  if (last) copyAndSay(answerOf(last), "The last answer");
+  else notify("There is no answer to copy yet.");
 }
 
 export function focusPrompt() {

@@ -13,8 +13,8 @@ const EVERY_MS = 5000;
 
 export function NumbersPage() {
   const isConnected = useValue(() => state.connection === "connected");
-  const [samples, setSamples] = useState([]);
-  const [results, setResults] = useState([]);
+  const [samples, setSamples] = useState(/** @type {Record<string, number>[]} */ ([]));
+  const [results, setResults] = useState(/** @type {{ name: string, at_s: number, result: unknown }[]} */ ([]));
   useEffect(() => {
     if (!isConnected) return undefined;
     const read = () => link.call("metrics.read").then((answer) => setSamples(answer.samples), () => {});

@@ -14,18 +14,18 @@ const EVERY_MS = 3000;
 export function Talks() {
   const talks = useValue(() => state.talks);
   const current = useValue(() => state.talk.id);
-  const [words, setWords] = useState("");
+  const search = useValue(() => state.search);
   useEffect(() => {
-    const list = () => document.hidden || state.connection !== "connected" || listTalks(words.trim());
+    const list = () => document.hidden || state.connection !== "connected" || listTalks();
     const first = setTimeout(list, SEARCH_AFTER_MS);
     const again = setInterval(list, EVERY_MS); // other programs begin conversations, too
     return () => (clearTimeout(first), clearInterval(again));
-  }, [words]);
-  return html`<div class="search"><input type="search" placeholder="search what was said" aria-label="Search conversations" value=${words} onInput=${(event) => setWords(event.target.value)} /></div>
+  }, [search]);
+  return html`<div class="search"><input type="search" placeholder="search what was said" aria-label="Search conversations" value=${search} onInput=${(event) => change({ search: event.target.value })} /></div>
     <ul class="rows-list" aria-label="Conversations">
       ${talks.map((row) => html`<${Row} key=${row.conversation} row=${row} isCurrent=${row.conversation === current} />`)}
     </ul>
-    ${!talks.length && html`<p class="dim pad">${words ? "Nothing was found." : "No conversations yet."}</p>`}`;
+    ${!talks.length && html`<p class="dim pad">${search.trim() ? "Nothing was found." : "No conversations yet."}</p>`}`;
 }
 
 function Row({ row, isCurrent }) {

@@ -11,7 +11,11 @@ import { PageBar } from "../shell/page_bar.js";
 
 const EVERY_MS = 2000;
 const MOST_LINES = 400;
-export const tasks = { rows: [], chosen: "", version: 0 };
+/**
+ * @typedef {{ task: string, instruction: string, status: string, last: string, text: string, model: string, turns: number, tokens: number,
+ *   seconds: number, is_taken?: boolean, asked?: { title: string, reason: string } | null }} TaskRow
+ */
+export const tasks = { rows: /** @type {TaskRow[]} */ ([]), chosen: "", version: 0 };
 
 /** Call `read` now and every two seconds, as long as the component is there and the page can be seen. */
 function useRepeated(read, dependencies) {
@@ -109,7 +113,7 @@ function TaskDiff({ task, turns, status }) {
 }
 
 function TaskLog({ task }) {
-  const [lines, setLines] = useState([]);
+  const [lines, setLines] = useState(/** @type {Line[]} */ ([]));
   useRepeated(
     (() => {
       let after = 0;
@@ -122,10 +126,13 @@ function TaskLog({ task }) {
     })(),
     [task],
   );
-  const drawn = lines.map(inWords).filter(Boolean);
+  const drawn = lines.map(inWords).filter((each) => each !== null);
   return html`<section><h2>Log</h2><ol class="log" aria-label="Log" aria-live="off">${drawn.map(([kind, text]) => html`<li class=${kind}><span class="label">${kind}</span><span dir="auto">${shown(text.slice(0, 600))}</span></li>`)}</ol></section>`;
 }
 
+/** @typedef {{ type: string, [name: string]: any }} Line of a task's log, as its program wrote it */
+
+/** @param {Line} line @returns {[kind: string, text: string] | null} */
 function inWords(line) {
   switch (line.type) {
     case "task.started":

@@ -15,15 +15,15 @@ const GROUP_CHUNKS = 8; // app.css knows how high 128 lines are
 
 export function Code({ code, language = "", partial = "", isOpen = false }) {
   const highlighter = useHighlighter(language);
-  const host = useRef(null);
-  const view = useRef(null);
+  const host = useRef(/** @type {HTMLElement | null} */ (null));
+  const view = useRef(/** @type {CodeView | null} */ (null));
   useLayoutEffect(() => {
     view.current ??= new CodeView(host.current);
     view.current.show(code, partial, highlighter);
   });
-  useLayoutEffect(() => () => view.current.clear(), []);
+  useLayoutEffect(() => () => view.current?.clear(), []);
   return html`<figure class="code">
-    <figcaption><span>${shown(language) || "text"}</span>${!isOpen && html`<${Copy} text=${() => code.text} />`}</figcaption>
+    <figcaption><span>${shown(language) || "text"}</span>${!isOpen && html`<${Copy} text=${() => code.text} label="Copy the code" />`}</figcaption>
     <pre tabindex="0"><code ref=${host}></code></pre>
   </figure>`;
 }

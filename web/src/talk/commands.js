@@ -1,6 +1,7 @@
 // Commands that begin with a slash, as in the terminal. Owns their names; what they do is asked of the host.
 
 import { ask, change, forkTalk, notify, openTalk, state } from "../app.js";
+import { copyAndSay } from "../shell/copy.js";
 
 const COMMANDS = {
   btw: { help: "ask beside the conversation", run: (question) => ask("conversation.btw", { question }), needsText: true },
@@ -34,11 +35,5 @@ export async function runCommand(text) {
 
 async function exportTalk() {
   const exported = await ask("conversation.export");
-  if (!exported) return;
-  try {
-    await navigator.clipboard.writeText(exported.text);
-    notify("The conversation was copied as Markdown.");
-  } catch {
-    notify("The browser did not allow copying.", { isError: true });
-  }
+  if (exported) await copyAndSay(exported.text, "The conversation");
 }

@@ -2,35 +2,34 @@
 // prompt and the queue above it. The draft is kept until the server has it.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ask, change, forgetPrefill, link, onEvent, queue, send, state, stop, typed } from "../app.js";
+import { ask, change, forgetPrefill, link, queue, send, state, stop, typed } from "../app.js";
 import { html } from "../html.js";
 import { short, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
 import { commandsLike, runCommand } from "./commands.js";
 import { speedOf } from "./waterfall.js";
 
+/** @typedef {{ paths: string[], from: number, chosen: number, helps?: Record<string, string> }} Found files or commands for what is typed */
+
 export function Composer() {
   const draft = useValue(() => state.draft);
   const isRunning = useValue(() => state.talk.isRunning);
   const isConnected = useValue(() => state.connection === "connected");
-  const field = useRef(null);
-  const [found, setFound] = useState(null); // {paths, from, chosen}
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const [found, setFound] = useState(/** @type {Found | null} */ (null));
   const isSending = useRef(false);
+  const back = useRef(0); // the draft is this message of those that were sent, counted from the last; 0: it is none
+  const width = useWidth(field);
 
-  useEffect(() => {
-    onEvent((event) => {
-      if (event.type !== "draft.set") return;
-      field.current?.focus();
-    });
-  }, []);
   useEffect(() => {
     const element = field.current;
+    if (!element) return;
     element.style.height = "auto";
     element.style.height = `${Math.min(element.scrollHeight + 2, innerHeight * 0.4)}px`;
-  }, [draft]);
+  }, [draft, width]);
 
   const hand = async (deliver) => {
-    const text = field.current.value.trim();
+    const text = state.draft.trim();
     if (!text || isSending.current) return;
     isSending.current = true;
     forgetPrefill();
@@ -47,6 +46,7 @@ export function Composer() {
     setFound(commands.length ? { paths: commands.map(([name]) => name), helps: Object.fromEntries(commands), from: 0, chosen: 0 } : await filesFor(value, selectionStart));
   };
   const complete = (path) => {
+    if (!found || !field.current) return;
     const end = field.current.selectionStart;
     const value = `${draft.slice(0, found.from)}${found.helps ? path : `@${path}`} ${draft.slice(end)}`;
     typed(value);
@@ -64,15 +64,18 @@ export function Composer() {
     } else if (event.key === "Tab" && !event.shiftKey && isRunning && draft.trim()) {
       event.preventDefault();
       hand(queue);
+    } else if (recalls(event, back)) {
+      event.preventDefault();
+      typed(sent(back.current));
     }
   };
 
   return html`<form class="composer" onSubmit=${(event) => event.preventDefault()}>
     <${Queue} />
-    ${found?.paths.length > 0 && html`<${Choices} found=${found} complete=${complete} />`}
+    ${found && found.paths.length > 0 && html`<${Choices} found=${found} complete=${complete} />`}
     <div class="field">
       <textarea ref=${field} id="prompt" rows="1" dir="auto" aria-label=${isRunning ? "Steer the running turn" : "Message"}
-        placeholder=${placeholder(isRunning)}
+        placeholder=${fitting(isRunning ? STEERING : ASKING, field.current)}
         value=${draft} onInput=${input} onKeyDown=${keydown} autocomplete="off" aria-autocomplete="list"
         aria-controls=${found?.paths.length ? "choices" : undefined} aria-activedescendant=${found?.paths.length ? `choice-${found.chosen}` : undefined}></textarea>
       <div class="buttons">
@@ -85,9 +88,47 @@ export function Composer() {
   </form>`;
 }
 
-function placeholder(isRunning) {
-  if (matchMedia("(max-width: 719px)").matches) return isRunning ? "Say something else" : "Ask, or say what to change";
-  return isRunning ? "Say something else: Enter steers, Tab queues" : "Ask, or say what to change. @ names a file.";
+/** Return a message that was sent before, counted from the last one; "" for none. */
+function sent(number) {
+  return number ? (state.talk.turns[state.talk.turns.length - number]?.text ?? "") : "";
+}
+
+/** Move `back` where an arrow leads out of a draft that nobody has changed. Return whether it did. */
+function recalls({ key, target }, back) {
+  const draft = state.draft; // what was drawn may be a key behind
+  const step = { ArrowUp: 1, ArrowDown: -1 }[key];
+  if (!draft) back.current = 0;
+  if (!step || draft !== sent(back.current)) return false;
+  const beyond = step > 0 ? draft.slice(0, target.selectionStart) : draft.slice(target.selectionEnd);
+  const next = back.current + step;
+  if (beyond.includes("\n") || next < 0 || next > state.talk.turns.length) return false;
+  back.current = next;
+  return true;
+}
+
+// What an empty prompt says, in fewer and fewer words.
+const ASKING = ["Ask, or say what to change. @ names a file.", "Ask, or say what to change", "Ask or change"];
+const STEERING = ["Say something else: Enter steers, Tab queues", "Say something else", "Steer"];
+
+/** Return the first text that has room in one line of the field, or the last. */
+function fitting(texts, field) {
+  const pen = document.createElement("canvas").getContext("2d");
+  if (!field || !pen) return texts[texts.length - 1];
+  const { font, paddingLeft, paddingRight } = getComputedStyle(field);
+  const room = field.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+  pen.font = font;
+  return texts.find((text) => pen.measureText(text).width < room) ?? texts[texts.length - 1];
+}
+
+/** Return how wide an element is, and draw again when that changes. */
+function useWidth(ref) {
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const observer = new ResizeObserver(() => setWidth(ref.current?.clientWidth ?? 0));
+    if (ref.current) observer.observe(ref.current);
+    return () => observer.disconnect();
+  }, []);
+  return width;
 }
 
 function Hints() {
@@ -108,10 +149,10 @@ function Hints() {
 
 function Queue() {
   const messages = useValue(() => state.talk.queue);
-  const [edited, setEdited] = useState(null); // {id, text}
+  const [edited, setEdited] = useState(/** @type {{ id: number, text: string } | null} */ (null));
   if (!messages.length) return null;
   const save = () => {
-    ask("conversation.queue.edit", { message: edited.id, text: edited.text });
+    if (edited) ask("conversation.queue.edit", { message: edited.id, text: edited.text });
     setEdited(null);
   };
   return html`<ol class="queue" aria-label="Messages that wait">
@@ -134,7 +175,7 @@ function Choices({ found, complete }) {
   </ul>`;
 }
 
-/** Return files for the word behind an @ at the cursor, or null. */
+/** Return files for the word behind an @ at the cursor, or null. @returns {Promise<Found | null>} */
 async function filesFor(text, cursor) {
   const word = /(?:^|\s)@([^\s@]*)$/.exec(text.slice(0, cursor));
   if (!word) return null;

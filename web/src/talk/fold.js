@@ -3,6 +3,12 @@
 
 import { MarkdownStream } from "./markdown_stream.js";
 
+/**
+ * @typedef {{ type: string, [name: string]: any }} Part of a turn: `turn` draws each type
+ * @typedef {{ number: number, text: string, mentions: string[], at_s: number, kind: string, status: string, parts: Part[], attempt: number,
+ *   times: { model: string, first_token_ms: number, turns: object[] } | null, version: number }} Turn
+ */
+
 export function newTalk(id = "") {
   return {
     id,
@@ -18,17 +24,22 @@ export function newTalk(id = "") {
     activity: "",
     windowTokens: 0,
     usedTokens: 0,
-    warm: null, // {warm_tokens, prompt_tokens}
+    warm: /** @type {{ warm_tokens: number, prompt_tokens: number } | null} */ (null),
     isRunning: false,
-    turns: [],
-    queue: [],
+    turns: /** @type {Turn[]} */ ([]),
+    queue: /** @type {{ id: number, text: string }[]} */ ([]),
     questions: new Map(), // id → question
     live: new Map(), // path → {unit, first_line, last_line, text, turn}: what is being written
-    side: null, // {question, markdown, status}
+    side: /** @type {{ question: string, markdown: MarkdownStream, status: string } | null} */ (null),
     undone: new Set(), // entries of the journal that are not in their files any more
     compacted: 0, // the last turn that the model knows by a summary only
     version: 0,
   };
+}
+
+/** Return what the conversation is called: by its title, or by its first message. */
+export function nameOf({ title, turns }) {
+  return title || turns[0]?.text.slice(0, 80) || "New conversation";
 }
 
 /** Take one event into the talk. */
@@ -151,6 +162,12 @@ function grow(turn, type, text) {
   if (part?.type !== type || part.isAbandoned) add(turn, (part = { type, markdown: new MarkdownStream(), version: 0 }));
   part.markdown.feed(text);
   part.version += 1;
+}
+
+/** Return what the model has answered in a turn, as Markdown; "" if it has not, or none of it stands. */
+export function answerOf(turn) {
+  const parts = turn.parts.filter((part) => part.type === "answer" && !part.isAbandoned);
+  return parts.map((part) => part.markdown.text.trim()).join("\n\n");
 }
 
 function growEdit(turn, text) {

@@ -34,13 +34,16 @@ export function shortLine(line) {
 }
 
 export class MarkdownStream {
+  text = ""; // all that came, as it was written
   blocks = []; // whole ones: {token} of marked, or {code, language}
   #waiting = ""; // what came and is not parsed yet
   #tail = ""; // the text behind the blocks, of which nothing is certain yet
-  #code = null; // the code block that the tail is in: {code, language, isClosing}
+  /** @type {{ code: CodeLines, language: string, marks: string } | null} the code block that the tail is in */
+  #code = null;
   growing = []; // blocks of the tail, as it would be if nothing more came
 
   feed(delta) {
+    this.text += delta;
     this.#waiting += delta;
   }
 
@@ -60,7 +63,7 @@ export class MarkdownStream {
   }
 
   #read() {
-    while (this.#code ? this.#readCode() : this.#openCode());
+    while (this.#code ? this.#readCode(this.#code) : this.#openCode());
     if (this.#code) this.growing = [{ ...this.#code, partial: this.#tail, isOpen: true }];
     else this.#readText();
   }
@@ -75,8 +78,7 @@ export class MarkdownStream {
   }
 
   /** Take whole lines into the code block. Return whether it was closed. */
-  #readCode() {
-    const { code, language, marks } = this.#code;
+  #readCode({ code, language, marks }) {
     let from = 0;
     for (let end; (end = this.#tail.indexOf("\n", from)) >= 0; from = end + 1) {
       const line = this.#tail.slice(from, end);

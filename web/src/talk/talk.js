@@ -3,10 +3,12 @@
 import { useState } from "preact/hooks";
 import { ask, change, openTalk, renameTalk, state } from "../app.js";
 import { html } from "../html.js";
+import { Approval } from "../shell/context.js";
 import { Icon } from "../shell/icons.js";
 import { count, short, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
 import { Composer } from "./composer.js";
+import { nameOf } from "./fold.js";
 import { Markdown } from "./markdown.js";
 import { Question } from "./questions.js";
 import { Turn } from "./turn.js";
@@ -69,30 +71,36 @@ function Head() {
   useValue(() => `${state.talk.id} ${state.talk.title} ${state.talk.turns[0]?.text} ${state.talk.model} ${state.talk.effort} ${state.talk.approval} ${state.welcome?.models.length}`);
   const { talk, welcome } = state;
   const set = (name) => (event) => ask("conversation.set", { [name]: event.target.value });
-  const models = welcome?.models.map((model) => model.name) ?? [];
   return html`<header class="head">
     <button class="icon narrow" aria-label="Show conversations and files" onClick=${() => change({ pane: "side" })}><${Icon} name="menu" /></button>
     <${Title} talk=${talk} />
     <label class="pick"><span class="hidden">Model</span>
       <select value=${talk.model} onChange=${set("model")} disabled=${!talk.id}>
-        ${[...new Set([talk.model, ...models])].filter(Boolean).map((name) => html`<option key=${name} value=${name}>${shown(name)}</option>`)}
+        <${Models} models=${welcome?.models ?? []} current=${talk.model} />
       </select></label>
     <label class="pick"><span class="hidden">Effort</span>
       <select value=${talk.effort} onChange=${set("effort")} disabled=${!talk.id} title="Effort">
         ${(welcome?.efforts ?? []).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
       </select></label>
     <label class="pick wide-only"><span class="hidden">Edits</span>
-      <select value=${talk.approval} onChange=${set("approval")} disabled=${!talk.id} title="Edits">
-        <option value="ask">ask before writing</option><option value="yes">write at once</option>
-      </select></label>
+      <${Approval} value=${talk.approval} /></label>
     <${Meter} />
     <button class="icon" aria-label="New conversation" title="New conversation (Alt+N)" onClick=${() => openTalk("")}><${Icon} name="plus" /></button>
   </header>`;
 }
 
+/** Those that answer at once, and below them those that are downloaded first. */
+function Models({ models, current }) {
+  const known = models.some(({ name }) => name === current) || !current ? models : [{ name: current }, ...models];
+  const options = (rows) => rows.map(({ name, title }) => html`<option key=${name} value=${name} title=${shown(title)}>${shown(name)}</option>`);
+  const absent = known.filter(({ is_here }) => is_here === false);
+  return html`${options(known.filter(({ is_here }) => is_here !== false))}
+    ${absent.length > 0 && html`<optgroup label="downloaded first">${options(absent)}</optgroup>`}`;
+}
+
 function Title({ talk }) {
-  const [text, setText] = useState(null);
-  const name = talk.title || talk.turns[0]?.text.slice(0, 80) || "New conversation";
+  const [text, setText] = useState(/** @type {string | null} */ (null));
+  const name = nameOf(talk);
   if (text === null) return html`<h2 class="title"><button onClick=${() => setText(name)} title="Rename" disabled=${!talk.turns.length}><bdi>${shown(name)}</bdi></button></h2>`;
   const save = () => {
     if (text.trim() && text !== name) renameTalk(talk.id, text.trim());

@@ -1,12 +1,15 @@
 // One turn: the user's message, and all that came of it in the order in which it came. Owns how each part looks.
 
-import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, forkTalk, rewindTo, state } from "../app.js";
 import { html } from "../html.js";
+import { Copy } from "../shell/copy.js";
+import { focusPrompt } from "../shell/keys.js";
 import { memo } from "../shell/memo.js";
 import { relative, shown } from "../shell/text.js";
-import { counts } from "../store.js";
+import { counts, useAgain } from "../store.js";
 import { Edit } from "./edit.js";
+import { answerOf } from "./fold.js";
 import { Markdown } from "./markdown.js";
 import { blocksOf } from "./markdown_stream.js";
 import { Waterfall } from "./waterfall.js";
@@ -21,6 +24,7 @@ export const Turn = memo(
       ${turn.parts.map((part, n) => html`<${Part} key=${n} part=${part} isLive=${turn.status === "running"} />`)}
       ${turn.status === "running" && !turn.parts.some(isText) && !state.talk.questions.size && html`<p class="waiting" role="status">reading</p>`}
       ${ENDINGS[turn.status] && html`<p class="line">${ENDINGS[turn.status]}</p>`}
+      ${turn.status !== "running" && answerOf(turn) && html`<p class="answer-actions"><${Copy} text=${() => answerOf(turn)} label="Copy the answer as Markdown" words="copy answer" /></p>`}
       ${turn.times && html`<${Waterfall} times=${turn.times} />`}
     </article>`;
   },
@@ -32,6 +36,7 @@ const isText = ({ type }) => type === "answer" || type === "edit" || type === "r
 
 function Message({ turn }) {
   const [isAsking, setAsking] = useState(false);
+  const goBack = (code) => rewindTo(turn, { code }).then(focusPrompt);
   return html`<header class="message">
     <p dir="auto">${shown(turn.text)}</p>
     <div class="actions">
@@ -41,8 +46,8 @@ function Message({ turn }) {
     ${isAsking &&
     html`<div class="ask" role="group" aria-label="Go back to before this message">
       <span>Go back to before this message:</span>
-      <button onClick=${() => rewindTo(turn, { code: true })}>words and files</button>
-      <button onClick=${() => rewindTo(turn, { code: false })}>words only</button>
+      <button onClick=${() => goBack(true)}>words and files</button>
+      <button onClick=${() => goBack(false)}>words only</button>
       <button class="quiet" onClick=${() => setAsking(false)}>cancel</button>
     </div>`}
   </header>`;
@@ -78,12 +83,12 @@ function Part({ part, isLive }) {
 
 /** Text that grows: so much of it a frame that the frame stays short, however much has come. What was said before comes at once. */
 function Growing({ stream, isLive = false }) {
-  const [, again] = useReducer((n) => n + 1, 0);
+  const again = useAgain();
   const isFirst = useRef(true);
   stream.settle(isFirst.current && !isLive ? Infinity : CHARS_A_FRAME);
   isFirst.current = false;
   useEffect(() => {
-    const frame = stream.isBehind ? requestAnimationFrame(again) : 0;
+    const frame = stream.isBehind ? requestAnimationFrame(() => again()) : 0;
     return () => cancelAnimationFrame(frame);
   });
   return html`<${Markdown} blocks=${stream.blocks} growing=${stream.growing} />`;

@@ -1,8 +1,10 @@
 // A long list of which only what can be seen is in the page. Heights are measured as rows are drawn and guessed before that.
 // Owns which rows are drawn and where the scroll stands: at the end it stays at the end. Knows nothing of what a row shows.
 
-import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
+import { Icon } from "../shell/icons.js";
+import { useAgain } from "../store.js";
 
 const GUESS_PX = 160;
 const BEYOND_PX = 800; // drawn above and below what can be seen
@@ -10,12 +12,12 @@ const NEAR_END_PX = 40;
 
 /** `items` have a `key`; `row` draws one; `end` stands behind the last. `version` changes when any row may have. */
 export function WindowedList({ items, row, end, label, version, identity }) {
-  const scroller = useRef(null);
+  const scroller = useRef(/** @type {HTMLElement | null} */ (null));
   const heights = useRef(new Map());
   const isAtEnd = useRef(true);
   const lastTop = useRef(0);
   const shownIdentity = useRef(identity);
-  const [, again] = useReducer((n) => n + 1, 0);
+  const again = useAgain();
   if (shownIdentity.current !== identity) {
     shownIdentity.current = identity;
     heights.current = new Map();
@@ -27,28 +29,37 @@ export function WindowedList({ items, row, end, label, version, identity }) {
 
   useLayoutEffect(() => {
     const element = scroller.current;
+    if (!element) return;
     const isChanged = measure(element, heights.current);
     if (isAtEnd.current) element.scrollTop = element.scrollHeight;
     if (!view || (isChanged && isOther(visibleSpan(items, height, element, isAtEnd.current), span))) again();
   });
 
   useLayoutEffect(() => {
+    const element = scroller.current;
+    const column = element?.firstElementChild;
+    if (!element || !column) return undefined;
     const observer = new ResizeObserver(() => {
-      if (isAtEnd.current) scroller.current.scrollTop = scroller.current.scrollHeight;
+      if (isAtEnd.current) element.scrollTop = element.scrollHeight;
     });
-    observer.observe(scroller.current);
-    observer.observe(scroller.current.firstElementChild);
+    observer.observe(element);
+    observer.observe(column);
     return () => observer.disconnect();
   }, []);
 
-  const scrolled = () => {
-    const { scrollTop, clientHeight, scrollHeight } = scroller.current;
+  const scrolled = ({ currentTarget }) => {
+    const { scrollTop, clientHeight, scrollHeight } = currentTarget;
+    const wasAtEnd = isAtEnd.current;
     // Text that grew since moves the end away too: only who scrolls up leaves it.
     if (scrollHeight - scrollTop - clientHeight < NEAR_END_PX) isAtEnd.current = true;
     else if (scrollTop < lastTop.current - 1) isAtEnd.current = false;
     lastTop.current = scrollTop;
-    const next = visibleSpan(items, height, scroller.current, isAtEnd.current);
-    if (isOther(next, span)) again();
+    const next = visibleSpan(items, height, currentTarget, isAtEnd.current);
+    if (isOther(next, span) || wasAtEnd !== isAtEnd.current) again();
+  };
+  const goToEnd = () => {
+    isAtEnd.current = true;
+    again();
   };
 
   return html`<div class="scroller" ref=${scroller} onScroll=${scrolled} tabindex="0" role="log" aria-label=${label} aria-live="off" data-version=${version}>
@@ -58,7 +69,8 @@ export function WindowedList({ items, row, end, label, version, identity }) {
       <div style=${{ height: `${span.below}px` }}></div>
       ${end}
     </div>
-  </div>`;
+  </div>
+  ${!isAtEnd.current && html`<div class="to-end"><button class="icon" aria-label="To the end" title="To the end" onClick=${goToEnd}><${Icon} name="down" /></button></div>`}`;
 }
 
 function visibleSpan(items, height, view, isAtEnd) {

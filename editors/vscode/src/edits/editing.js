@@ -2,15 +2,17 @@
 //
 // Owns the edit from the instruction to the last hunk that is kept or undone. Everything goes into the editor's
 // buffer, in batches and as one step of undo; nothing is saved. What the user types meanwhile stays: beside the edit
-// both stand together, inside of it the edit stops writing and is offered for comparison.
+// both stand together, inside of it the edit stops writing and is offered for comparison. Does not own what is proposed
+// (`proposal`) nor the way to the host (`hosted`).
 "use strict";
 
 const vscode = require("vscode");
 const { DocumentLines, changeOf, lineChange, placed, realPath } = require("./document_lines");
-const { Growing } = require("./growing");
+const { Hosted } = require("./hosted");
 const { Hunks } = require("./hunks");
 const { folderOf } = require("./instruction");
-const { linesOf, merged, spliced } = require("./lines");
+const { merged, spliced } = require("./lines");
+const { Proposal } = require("./proposal");
 
 const BATCH_MS = 70;
 
@@ -23,23 +25,24 @@ const BATCH_MS = 70;
 class Editing {
   /** @param {import("../server/face").Face} face @param {vscode.TextEditor} editor @param {string} instruction @param {Listener} listener */
   constructor(face, editor, instruction, listener) {
-    this._face = face;
+    this._host = new Hosted(face, (event) => this._happened(event));
     this._listener = listener;
     this.document = editor.document;
-    this.instruction = instruction;
+    this.said = [instruction]; // and what turned it around
+    /** @type {import("./instruction").Asked} */
+    this._scope = { line: 1 };
+    this._starting = Promise.resolve();
+    /** @type {Promise<void> | undefined} */
+    this._failing = undefined;
     /** @type {State} */
     this.state = "writing";
     this.unit = "";
+    this.activity = ""; // what it waits for before it is written, such as a download
     this.hunks = new Hunks();
     this.original = this.document.getText();
     this._lines = new DocumentLines(this.document);
     this._path = realPath(this.document.uri.fsPath);
-    this._base = linesOf(this.original); // what the host edits
-    this._draft = this._base; // with the units that are whole
-    this._target = this._base; // what the host has made of it so far
-    /** @type {Growing | null} */
-    this._growing = null;
-    this._edit = "";
+    this._proposal = new Proposal(this.original);
     this._question = "";
     this._isSet = false; // the proposal is whole
     this._isStopped = false; // by the user's own change: nothing more is written into the buffer
@@ -55,31 +58,52 @@ class Editing {
   }
 
   /** Begin. @param {import("./instruction").Asked} asked what may change */
-  async start(asked) {
-    const { edit } = await this._face.requestIn(folderOf(this.document), "edit.start", {
-      path: this.document.uri.fsPath,
-      text: this.original,
-      instruction: this.instruction,
-      ...asked,
-      apply: "face",
-    });
-    this._edit = edit;
-    this._face.listen(edit, (event) => this._happened(event));
-    if (this.state === "over") await this._tell("edit.stop"); // it was left before it had a name
+  start(asked) {
+    this._scope = asked;
+    this._starting = this._start();
+    return this._starting;
   }
 
-  /** Turn the edit around. @param {string} text */
+  async _start() {
+    await this._host.start(folderOf(this.document), {
+      path: this.document.uri.fsPath,
+      text: this.original,
+      instruction: this.said[0],
+      ...this._scope,
+      apply: "face",
+    });
+    if (this.state === "over") await this._host.tell("edit.stop"); // it was left before it had a name
+  }
+
+  /** Turn the edit around. Return whether it was in time: what is whole or has failed cannot be turned. @param {string} text */
   async steer(text) {
-    this.instruction = text;
-    await this._face.request("edit.steer", { edit: this._edit, text });
+    await this._starting;
+    if (this.state !== "writing") return false;
+    this._isSet = false;
+    const isTurned = await this._host.steer(text);
+    if (isTurned) this.said.push(text);
+    else await this._failing; // until the buffer is as it was
+    return isTurned;
+  }
+
+  /** Return what an instruction that came too late begins: an edit of the same place. @param {string} text */
+  after(text) {
+    const [first] = this.hunks.all;
+    if (first) return { instruction: text, asked: { line: first.start + 1 } };
+    return { instruction: [...this.said, text].join("\n"), asked: this._scope };
+  }
+
+  /** What was said last. */
+  get instruction() {
+    return this.said[this.said.length - 1];
   }
 
   /** Stop writing, and take back what is there. */
   async stop() {
     if (this.state !== "writing") return;
-    void this._tell("edit.stop");
+    void this._host.tell("edit.stop");
     await this._takeBack();
-    this._end();
+    if (this.state === "writing") this._end();
   }
 
   /** Keep one hunk as it is. @param {number} id */
@@ -114,7 +138,7 @@ class Editing {
 
   /** The file as the edit would make it, for a comparison. */
   get proposed() {
-    return this._target.join("\n");
+    return this._proposal.lines.join("\n");
   }
 
   /** How many lines the edit has changed. */
@@ -129,7 +153,7 @@ class Editing {
   dispose() {
     if (this._timer) clearTimeout(this._timer);
     for (const each of this._disposables) each.dispose();
-    this._face.leave(this._edit);
+    this._host.leave();
   }
 
   // ---- what the host tells
@@ -139,9 +163,12 @@ class Editing {
     switch (event.type) {
       case "live.diff":
         return this._grew(event);
+      case "live.activity":
+        this.activity = event.activity ?? "";
+        return this._listener.changed(this);
       case "attempt.abandoned":
-        this._draft = this._target = this._base;
-        this._growing = null;
+        this._proposal.restart();
+        this._isSet = false;
         return this._plan();
       case "question":
         return this._asked(event);
@@ -158,30 +185,24 @@ class Editing {
     }
   }
 
-  /** @param {{ path: string, unit: string, first_line: number, last_line: number, delta: string, is_first?: boolean }} event */
-  _grew({ unit, first_line: first, last_line: last, delta, is_first: isFirst }) {
-    const growing = this._growing;
-    if (!growing || isFirst || growing.first !== first || growing.last !== last) {
-      const isNext = growing && (growing.first !== first || growing.last !== last);
-      if (isNext) this._draft = growing.whole;
-      this._growing = new Growing(this._draft, first, last);
-      this.unit = unit;
+  /** @param {{ unit: string, first_line: number, last_line: number, delta: string, is_first?: boolean }} event */
+  _grew(event) {
+    if (this._proposal.grow(event)) {
+      this.unit = event.unit;
       this._listener.changed(this);
     }
-    this._growing?.feed(delta);
-    this._target = /** @type {Growing} */ (this._growing).lines;
     this._plan();
   }
 
   /** @param {{ question: string, kind: string, files: { path: string, new_text: string }[], missing?: string[] }} event */
   _asked({ question, kind, files, missing = [] }) {
-    if (kind !== "edit") return this._tell("edit.resolve", { question, choice: "edit" });
+    if (kind !== "edit") return this._host.tell("edit.resolve", { question, choice: "edit" });
     this._question = question;
     const own = files.find(({ path }) => this._isOwn(path));
-    if (own) this._target = linesOf(own.new_text);
+    if (own) this._proposal.set(own.new_text);
     if (missing.length) this._listener.told(`A part of the edit failed: ${missing.join("; ")}`);
     this._isSet = true;
-    if (this._isStopped) return this._tell("edit.decide", { question, decision: "reject" });
+    if (this._isStopped) return this._host.tell("edit.decide", { question, decision: "reject" });
     this._plan(0);
   }
 
@@ -193,7 +214,7 @@ class Editing {
       if (await placed(path, text)) this._listener.told(`The edit has also changed ${path}.`);
       else problem = `${path} could not be changed`;
     }
-    await this._tell("edit.written", { problem });
+    await this._host.tell("edit.written", { problem });
   }
 
   /** Whether the host means this document; it follows links. @param {string} path */
@@ -208,10 +229,16 @@ class Editing {
     this._listener.measured({ tokens: waterfall.output_tokens ?? 0, waterfall });
   }
 
+  /** Take everything back, and say why, once. @param {string} message */
+  _fail(message) {
+    if (this.state === "writing") this._failing ??= this._giveUp(message);
+    return this._failing;
+  }
+
   /** @param {string} message */
-  async _fail(message) {
-    if (this.state !== "writing") return;
+  async _giveUp(message) {
     await this._takeBack();
+    if (this.state !== "writing") return; // the user has typed into it, which was said
     this._listener.failed(this, message);
     this._end();
   }
@@ -232,7 +259,7 @@ class Editing {
     if (this._timer) clearTimeout(this._timer);
     this._timer = setTimeout(() => {
       this._timer = null;
-      this._flushing = this._flushing.then(() => this._flush()).catch((error) => this._fail(String(error)));
+      this._flushing = this._flushing.then(() => this._flush()).catch((error) => void this._fail(String(error))); // which waits for this
     }, ms);
   }
 
@@ -241,24 +268,26 @@ class Editing {
     const isLast = this._isSet;
     const now = this._lines.now;
     const mine = this.hunks.without(now);
-    const wanted = merged(this._base, mine, this._target);
+    const wanted = merged(this._proposal.base, mine, this._proposal.lines);
     if (!wanted) return this._conflict();
     const isDone = await this._lines.apply(now, wanted, { before: !this._lines.hasUndoStop, after: isLast });
     if (!isDone) return this._plan(); // the user typed meanwhile, or the editor is not to be seen
     this.hunks.set(mine, wanted);
-    if (isLast) await this._settle();
+    if (isLast && this._isSet) await this._settle(); // unless it was turned around meanwhile
     this._listener.changed(this);
   }
 
+  /** Take out of the buffer what was put there, also if the user types meanwhile; but not if they type into it. */
   async _takeBack() {
     if (this._timer) clearTimeout(this._timer);
     this._timer = null;
     const wasWriting = this._flushing;
     this._isStopped = true;
     await wasWriting;
-    const now = this._lines.now;
-    await this._lines.apply(now, this.hunks.without(now), { before: false, after: true });
-    this.hunks.all = [];
+    while (this.state === "writing" && this.hunks.all.length) {
+      const now = this._lines.now;
+      if (await this._lines.apply(now, this.hunks.without(now), { before: false, after: true })) this.hunks.all = [];
+    }
   }
 
   // ---- what the user does
@@ -284,7 +313,7 @@ class Editing {
 
   /** The user typed where the edit writes: their text stays, and the edit is offered beside it. */
   _conflict() {
-    if (this._isStopped) return;
+    if (this.state !== "writing") return;
     this._isStopped = true;
     this.state = "reviewing";
     this._listener.changed(this);
@@ -293,9 +322,9 @@ class Editing {
 
   /** The whole edit is in the buffer. For the host it is over; what is kept of it is decided here. */
   async _settle() {
-    if (!this.hunks.all.length) return this._fail("The model changed nothing.");
+    if (!this.hunks.all.length) return void this._fail("The model changed nothing.");
     this.state = "reviewing";
-    await this._tell("edit.decide", { question: this._question, decision: "accept" });
+    await this._host.tell("edit.decide", { question: this._question, decision: "accept" });
   }
 
   async _reviewed() {
@@ -303,16 +332,11 @@ class Editing {
     if (!this.hunks.all.length && this.state === "reviewing") this._end();
   }
 
-  /** Tell the host; it may be gone, which changes nothing here. @param {string} operation @param {object} [request] */
-  async _tell(operation, request = {}) {
-    if (!this._edit) return;
-    await this._face.request(operation, { edit: this._edit, ...request }).catch(() => {});
-  }
-
   _end() {
     if (this.state === "over") return;
     this.state = "over";
-    if (!this._isSet) void this._tell("edit.stop");
+    this.activity = "";
+    if (!this._isSet) void this._host.tell("edit.stop");
     this.hunks.all = [];
     this._listener.changed(this);
     this.dispose();

@@ -46,6 +46,7 @@ function askInstruction(face, document, place) {
       timer = setTimeout(read, REST_MS);
     });
     box.onDidAccept(() => {
+      clearTimeout(timer); // the edit begins, and reads by itself
       resolve(box.value.trim());
       box.hide();
     });

@@ -5,6 +5,7 @@
 
 const vscode = require("vscode");
 const { Editing } = require("./editing");
+const { Waiting } = require("./waiting");
 
 const SCHEME = "vivace-edit";
 
@@ -63,8 +64,12 @@ class Review {
   async begin(editor, instruction, asked) {
     const before = this.of(editor.document);
     if (before) await before.keepAll();
+    const waiting = new Waiting(() => void edit.stop());
     const edit = new Editing(this._face, editor, instruction, {
-      changed: (each) => this._changed(each),
+      changed: (each) => {
+        waiting.show(each.activity);
+        this._changed(each);
+      },
       failed: (_, message) => void vscode.window.showErrorMessage(`Vivace: ${message} The file is as it was.`),
       told: (message) => void vscode.window.showInformationMessage(`Vivace: ${message}`),
       conflicted: (each) => void this._conflicted(each),
@@ -121,8 +126,9 @@ class Review {
     this._decorate();
     this._contexts();
     this._lensesChanged.fire();
-    const isWriting = [...this._edits.values()].some(({ state }) => state === "writing");
-    this._status.doing(isWriting ? "writing (Esc stops)" : "");
+    const writing = [...this._edits.values()].filter(({ state }) => state === "writing");
+    const isWaiting = writing.length && writing.every(({ activity }) => activity);
+    this._status.doing(isWaiting ? "waiting (Esc stops)" : writing.length ? "writing (Esc stops)" : "");
   }
 
   _decorate() {

@@ -6,7 +6,9 @@ the journal, and `vivace undo` takes it back. Does not own the edit itself (`flo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -29,14 +31,16 @@ from vivace.agent.model import Model
 from vivace.agent.permissions.decision import Need, ReadPath, Situation, WritePath, decide
 from vivace.agent.permissions.paths import locate
 from vivace.agent.permissions.policy import Policy, project_policy
+from vivace.agent.talk_events import ModelLoading
 from vivace.agent.tools.base import Arguments, schema_of
 from vivace.agent.turn_events import AnswerGrew
 from vivace.config import Settings
 from vivace.errors import ApprovalNeeded, ServerGone, VivaceError
 from vivace.models.presence import with_model_present
-from vivace.models.progress import Silent
+from vivace.models.progress import InWords
 
 T = TypeVar("T")
+Say = Callable[[str], None]  # takes what is waited for, in words
 
 
 class EditArguments(Arguments, frozen=True, kw_only=True):
@@ -56,8 +60,11 @@ class OwnTools:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._settings = settings
         self._folder = folder
-        self._connection = Connection(settings)
+        self._loop = asyncio.get_running_loop()
+        self._connection = Connection(settings, self._say_from_thread)
+        self._connection.on_loading = lambda progress: self._say(ModelLoading(progress).in_words)
         self._is_model_here = False
+        self._calls: list[Say] = []  # that are under way: all wait for the same model
         self._fetching = asyncio.Lock()
 
     async def edit(self, given: EditArguments) -> str:
@@ -94,8 +101,24 @@ class OwnTools:
 
         return await self._with_model(work)
 
+    @contextmanager
+    def telling(self, say: Say) -> Iterator[None]:
+        """Say what a call waits for, as long as the block lasts."""
+        self._calls.append(say)
+        try:
+            yield
+        finally:
+            self._calls.remove(say)
+
     async def close(self) -> None:
         await self._connection.close()
+
+    def _say(self, words: str) -> None:
+        for say in self._calls if words else []:
+            say(words)
+
+    def _say_from_thread(self, words: str) -> None:
+        self._loop.call_soon_threadsafe(self._say, words)
 
     def _check(self, need: Need) -> None:
         """Raise ApprovalNeeded for what is not simply allowed: nobody is here to ask."""
@@ -109,7 +132,8 @@ class OwnTools:
         """Do it with a model; once more if the server goes away under it."""
         async with self._fetching:
             if not self._is_model_here:
-                settings = await asyncio.to_thread(with_model_present, self._settings, Silent())
+                progress = InWords(self._say_from_thread)
+                settings = await asyncio.to_thread(with_model_present, self._settings, progress)
                 self._settings = self._connection.settings = settings
                 self._is_model_here = True
         try:
@@ -180,20 +204,30 @@ def mcp_server(tools: OwnTools) -> Any:
         return ListToolsResult(tools=listed)
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
-        del context
+        number = itertools.count(1)
+        async with asyncio.TaskGroup() as reports:
+
+            def say(words: str) -> None:  # nobody hears it unless the client has asked for progress
+                reports.create_task(context.session.report_progress(next(number), message=words))
+
+            with tools.telling(say):
+                said, is_error = await answer(params)
+        return CallToolResult(content=[TextContent(type="text", text=said)], is_error=is_error)
+
+    async def answer(params: CallToolRequestParams) -> tuple[str, bool]:
+        """Return what the tool says, and whether that is an error."""
+        given = params.arguments or {}
         try:
             match params.name:
                 case "edit":
-                    text = await tools.edit(msgspec.convert(params.arguments or {}, EditArguments))
+                    return await tools.edit(msgspec.convert(given, EditArguments)), False
                 case "ask":
-                    text = await tools.ask(msgspec.convert(params.arguments or {}, AskArguments))
+                    return await tools.ask(msgspec.convert(given, AskArguments)), False
                 case _:
                     raise VivaceError(f"There is no tool {params.name!r:.60}.", "There are edit and ask.")
         except msgspec.ValidationError as error:
-            return CallToolResult(content=[TextContent(type="text", text=f"Error: {error}")], is_error=True)
+            return f"Error: {error}", True
         except VivaceError as error:
-            said = f"Error: {error.message} {error.hint}".strip()
-            return CallToolResult(content=[TextContent(type="text", text=said)], is_error=True)
-        return CallToolResult(content=[TextContent(type="text", text=text)])
+            return f"Error: {error.message} {error.hint}".strip(), True
 
     return Server("vivace", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)

@@ -49,6 +49,12 @@ class LiveState(Transient, frozen=True, tag="live.state"):
     title: str = ""
 
 
+class LiveActivity(Transient, frozen=True, tag="live.activity"):
+    """What an edit outside of a conversation waits for, such as a download."""
+
+    activity: str = ""  # in words; "": nothing any more
+
+
 class HunkAsked(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a file, with the lines around it."""
 
@@ -133,6 +139,7 @@ AnyTransient = (
     LiveDiff
     | LiveWarm
     | LiveState
+    | LiveActivity
     | Question
     | QuestionClosed
     | EditAccepted
