@@ -29,10 +29,10 @@ def fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
 
 @pytest.fixture(params=["llama.cpp", "cuda"])
 def small_fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
-    """Each runner in turn, with a KV that a test can fill in one pass."""
+    """Each runner in turn, with a KV that a test can fill in one pass; for tests that read no text."""
     if request.param == "cuda":
         found = cuda_fixture(context_tokens=SMALL_CONTEXT_TOKENS)
     else:
-        found = llama_fixture(request.getfixturevalue("smol"), context_tokens=SMALL_CONTEXT_TOKENS)
+        found = llama_fixture(request.getfixturevalue("shallow"), context_tokens=SMALL_CONTEXT_TOKENS)
     yield found
     found.close()

@@ -1,6 +1,7 @@
 """An engine on the test's desk: same process, frames collected in a list, one step at a time."""
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.loop.engine import Engine
@@ -15,6 +16,27 @@ CHUNK_TOKENS = 64
 COSTS = {1: 1.0, 16: 1.2, 64: 90.0}  # so that a chunk has CHUNK_TOKENS, and drafts pay
 
 
+class RunnerFault(SystemExit):
+    """An assertion inside of a runner failed. The engine lets it through: it is no fault of a turn's."""
+
+
+def make_loud(runner: Runner) -> None:
+    """Let failed assertions of the runner fail the test, where the engine would go on without that pass."""
+
+    def loud(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            try:
+                return work(*given, **named)
+            except AssertionError as error:
+                raise RunnerFault(f"{type(runner).__name__}.{work.__name__}: {error}") from error
+
+        return call
+
+    for name in ("forward", "decode", "decode_rows"):
+        if hasattr(runner, name) and name not in vars(runner):  # several desks may share a runner
+            setattr(runner, name, loud(getattr(runner, name)))
+
+
 class Desk:
     def __init__(
         self,
@@ -24,6 +46,7 @@ class Desk:
         row_costs: dict[int, float] | None = None,
     ) -> None:
         self.runner = runner
+        make_loud(runner)
         self.sent: list[FromEngine] = []
         rows = StepCosts(row_costs) if row_costs else None
         self.engine = Engine(runner, self.receive, StepCosts(costs), parked_cache, row_costs=rows)

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,7 @@ def open_screen(served: Settings, tmp_path: Path, folder: Path, monkeypatch: pyt
         no_model: bool = False,
         family: str = "chatml",
         steps: Sequence[str] = (),
+        loads: dict[str, Any] | None = None,  # how its model is loaded
         **changes: object,
     ) -> AsyncIterator[Screen]:
         said = replies or REPLIES
@@ -75,6 +77,7 @@ def open_screen(served: Settings, tmp_path: Path, folder: Path, monkeypatch: pyt
             context_tokens=20000,
             family=family,
             steps=list(steps),  # with them it is a model that can call tools
+            **(loads or {}),
         )
         settings = served.having(model="smollm2-135m" if no_model else model, **changes)
         app = VivaceApp(settings, folder, resume=resume)

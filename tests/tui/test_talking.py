@@ -1,9 +1,28 @@
 """Sending, steering, queueing and stopping at the prompt."""
 
+import os
 from pathlib import Path
 
 from tests.tui.conftest import Open
 from vivace.tui.transcript.answer import Answer
+
+
+async def test_how_far_the_model_is_loaded_is_shown(open_screen: Open, tmp_path: Path) -> None:
+    """From the first letter on; what the turn does is shown again when the model is loaded."""
+    weights = tmp_path / "weights"
+    weights.touch()
+    os.truncate(weights, 12_000_000_000)  # a hole: nothing is on the disk
+    loads = {"load_file": str(weights), "load_bytes": 20_000_000_000}
+    async with open_screen(loads=loads) as screen:
+        await screen.ready()
+        await screen.type("what")
+        await screen.sees("loading script.json: 12 of 20 GB")
+        os.truncate(weights, 13_000_000_000)
+        await screen.sees("loading script.json: 13 of 20 GB")
+        await screen.say(" is it?")
+        os.truncate(weights, 20_000_000_000)
+        await screen.sees("Hello there.")
+        await screen.is_gone("loading")
 
 
 async def test_an_answer_is_shown_below_the_message(open_screen: Open) -> None:

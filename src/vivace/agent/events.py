@@ -31,6 +31,7 @@ from vivace.agent.talk_events import (
     EditsUndone,
     FacesChanged,
     ModelChanged,
+    ModelLoading,
     NoteAdded,
     OptionsChanged,
     PromptWarmed,
@@ -96,6 +97,7 @@ AgentEvent = (
     | TurnEnded
     | QueueChanged
     | PromptWarmed
+    | ModelLoading
     | CompactionStarted
     | Compacted
     | CompactionUndone

@@ -8,6 +8,7 @@ from typing import Literal
 
 from vivace.agent.options import Options
 from vivace.agent.turn_events import TurnStatus
+from vivace.protocol.shapes.events import LoadProgress
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,21 @@ class PromptWarmed:
 
     warm_tokens: int
     prompt_tokens: int  # of the draft, with all that stands before it
+
+
+@dataclass(frozen=True)
+class ModelLoading:
+    """Something that was asked waits for its model to be loaded. Told often, and not kept."""
+
+    progress: LoadProgress | None  # None: it is loaded
+
+    @property
+    def in_words(self) -> str:
+        """Say what is waited for; "" if nothing is."""
+        if self.progress is None:
+            return ""
+        name = self.progress.model.rpartition("/")[2]  # of a file without its folder
+        return f"loading {name}: {self.progress.in_words}"
 
 
 @dataclass(frozen=True)

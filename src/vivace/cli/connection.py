@@ -10,28 +10,42 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from vivace.agent.model import Model
+from vivace.agent.presenter import Presenter
+from vivace.agent.talk_events import ModelLoading
 from vivace.client.responses import ResponsesClient
+from vivace.client.turn import OnLoading
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
 from vivace.errors import ServerGone
 from vivace.protocol.rundir import news_file
+from vivace.protocol.shapes.events import LoadProgress
 
 T = TypeVar("T")
 
 
-def with_model(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
-    """Do `work` with a model. If the server goes away under it, once more with a new server."""
+def with_model(
+    settings: Settings, work: Callable[[Model], Awaitable[T]], presenter: Presenter | None = None
+) -> T:
+    """Do `work` with a model. If the server goes away under it, once more with a new server.
+
+    `presenter` is shown how far the model is while it is loaded.
+    """
+
+    def tell_loading(progress: LoadProgress | None) -> None:
+        if presenter:
+            presenter.show(ModelLoading(progress))
+
     try:
-        return asyncio.run(_connected(settings, work))
+        return asyncio.run(_connected(settings, work, tell_loading))
     except ServerGone:
         _note("The server went away; trying once more.")
-        return asyncio.run(_connected(settings, work))
+        return asyncio.run(_connected(settings, work, tell_loading))
 
 
-async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]]) -> T:
+async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]], on_loading: OnLoading) -> T:
     _tell_news(settings)
     address = ensure_server(settings, _note)
-    async with ResponsesClient(address) as client:
+    async with ResponsesClient(address, on_loading) as client:
         return await work(Model(client, settings.model))
 
 

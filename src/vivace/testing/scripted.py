@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import KVFull, KVState, Logits, ModelInfo, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import KVFull, KVState, Logits, ModelInfo, ShouldStop, Span, Stopped, TellRead
 from vivace.models.tokenizer import scripted_tokenizer
 
 ASK_S = 0.005
@@ -31,17 +31,22 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     steps: list[str] = []  # the model's messages in a conversation, one after the other; then `replies`
     step_ms: float = 0.0  # each pass takes this long
     prefill_token_ms: float = 0.0  # and this for every token beyond the first
+    linger_after: int = 0  # bytes: a longer reply lingers from there on, for a test to interrupt it
+    linger_ms: float = 0.0  # each pass takes this long then, unless it serves another reply; 0: none
     die_at_token: int = -1  # kill -9 itself once, when this many tokens of a reply are out
     die_mark: str = ""  # a file that remembers that it has died
     context_tokens: int = 4096
     is_paced: bool = False  # passes end on a raster: one that ends late does not delay those after it
     pass_tokens: int = 512
     draft_tokens: int = 63
+    rows: int = 0  # sample as a GPU does, this many sequences in a pass; see `scripted_rows`
     stamps: str = ""  # a file: when each byte of each reply was made; see `Stamps`
     vocabulary: str = ""  # a GGUF file whose tokens are spoken instead of bytes
     family: str = "chatml"  # whose chat format is spoken; see `models.families.choose`
     load_ms: float = 0.0  # loading takes this long
     is_stuck: bool = False  # and does nothing meanwhile
+    load_file: str = ""  # and until this file is `load_bytes` long: its size is what is read
+    load_bytes: int = 0
     is_deaf: bool = False  # a pass does not ask whether it is still wanted
     is_engineless: bool = False  # no runner in an engine, but frames on their own; see `engine.player`
 
@@ -84,9 +89,9 @@ class Answer:
 
 
 class ScriptedRunner:
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tell: TellRead = lambda _read, _total: None) -> None:
         self._script = script
-        _load(script)
+        _load(script, tell)
         self._tokenizer = scripted_tokenizer(script.vocabulary)
         self._start, self._end = map(self._tokenizer.control, ("<|im_start|>", "<|im_end|>"))
         self._gap = self._tokenizer.control("<|fim_middle|>") if not script.vocabulary else -1
@@ -110,18 +115,40 @@ class ScriptedRunner:
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
         count = sum(len(span.tokens) for span in spans)
-        if sum(map(len, self._kv.values())) + count > self.info.context_tokens:
+        if not self.has_room(count):
             raise KVFull
-        self._pass((self._script.step_ms + self._script.prefill_token_ms * (count - 1)) / 1e3, should_stop)
+        step_ms = self._script.linger_ms if self._lingers(spans) else self._script.step_ms
+        self._pass((step_ms + self._script.prefill_token_ms * (count - 1)) / 1e3, should_stop)
+        return self.logits(spans)
+
+    def has_room(self, tokens: int) -> bool:
+        return sum(map(len, self._kv.values())) + tokens <= self.info.context_tokens
+
+    def held_for(self, span: Span) -> list[int]:
+        """Return what the span's sequence holds. End the process if the span does not follow it.
+
+        That is a mistake of the engine's own, and an exception would be taken for one of a turn.
+        """
+        held = self._kv.setdefault(span.seq, [])
+        if span.start != len(held):
+            raise SystemExit(f"hole in the KV: {span.start} after {len(held)}")
+        return held
+
+    def logits(self, spans: Sequence[Span]) -> Logits:
         rows = []
         for span in spans:
-            held = self._kv.setdefault(span.seq, [])
-            assert span.start == len(held), f"hole in the KV: {span.start} after {len(held)}"
+            held = self.held_for(span)
             for offset, token in enumerate(span.tokens):
                 held.append(token)
                 if offset >= len(span.tokens) - span.want:
                     rows.append(self._row(span.seq, held))
         return np.stack(rows) if rows else np.empty((0, self.info.vocab_size), np.float32)
+
+    def _lingers(self, spans: Sequence[Span]) -> bool:
+        if not self._script.linger_ms:
+            return False
+        answers = [self._answers.get(span.seq) for span in spans]
+        return all(answer is not None and answer.said > self._script.linger_after for answer in answers)
 
     def _pass(self, seconds: float, should_stop: ShouldStop | None) -> None:
         """Take that long, or until it should stop."""
@@ -232,10 +259,19 @@ def said_of(reply: bytes, text: bytes) -> bytes:
     return next((reply[:length] for length in lengths if text.endswith(reply[:length])), b"")
 
 
-def _load(script: Script) -> None:
+def _load(script: Script, tell: TellRead) -> None:
     if script.is_stuck:
         time.sleep(script.load_ms / 1e3)
     end = time.perf_counter() + script.load_ms / 1e3
-    while not script.is_stuck and time.perf_counter() < end:
+    while not script.is_stuck and (time.perf_counter() < end or not _is_read(script, tell)):
         time.sleep(0.005)
         sum(range(100_000))  # a few milliseconds of work
+
+
+def _is_read(script: Script, tell: TellRead) -> bool:
+    """Tell how much of the model is read, if a test controls that. Return whether it is all."""
+    if not script.load_file:
+        return True
+    read = Path(script.load_file).stat().st_size
+    tell(read, script.load_bytes)
+    return read >= script.load_bytes

@@ -18,7 +18,7 @@ METER_CELLS = 8
 
 @dataclass
 class Status:
-    activity: str = ""  # what goes on; "" when it is the user's turn
+    activity: str = ""  # what the turn does; "" when it is the user's
     model: str = ""
     effort: str = ""
     mode: str = ""  # of permissions
@@ -30,10 +30,16 @@ class Status:
     tasks: int = 0  # in the background, that are not over
     others: tuple[str, ...] = ()  # faces that have the same conversation open
     hint: str = ""  # what a key would do now
+    loading: str = ""  # in words, while something waits for its model to be loaded
+
+    @property
+    def doing(self) -> str:
+        """Return what goes on; "" when it is the user's turn."""
+        return self.loading or self.activity
 
     def parts(self) -> list[tuple[int, str]]:
         """Return the parts from left to right, each with its rank: what has the highest goes first."""
-        parts = [(0, self.activity or "ready"), (4, self.model), (6, self.effort), (2, self.mode)]
+        parts = [(0, self.doing or "ready"), (4, self.model), (6, self.effort), (2, self.mode)]
         if self.queued:
             parts.insert(1, (1, f"{self.queued} queued"))
         if self.tasks:
@@ -68,8 +74,8 @@ class StatusLine(Widget, can_focus=False):
     def render(self) -> Text:
         line = theme.glyphs(self.status.line(self.size.width), is_utf8=self._is_utf8)
         text = Text(line, theme.foreground(self.app.theme, "dim"), no_wrap=True, overflow="crop")
-        if self.status.activity:
-            text.stylize(theme.foreground(self.app.theme, "mark"), 0, len(self.status.activity))
+        if self.status.doing:
+            text.stylize(theme.foreground(self.app.theme, "mark"), 0, len(self.status.doing))
         return text
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
-from tests.e2e.terminal import Home
+from tests.e2e.terminal import Home, wait_until
 from vivace.config import load_settings
 from vivace.models.store import is_present
 
@@ -187,3 +187,17 @@ def test_a_reader_that_left_is_told_nothing() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 1
+
+
+def test_the_status_shows_every_engine(home: Home) -> None:
+    """Two engines of one model: a line for each, with its process and what it has to do."""
+    home.script({"": "Hello."}, context_tokens=512)
+    home.extra = {"VIVACE_CPU_ENGINES": "2"}
+    assert home.run("ask", "hi").code == 0
+    wait_until(lambda: all(each["is_ready"] for each in home.status()["engine"]["engines"]), "both engines")
+    engines = home.status()["engine"]["engines"]
+    assert len({each["pid"] for each in engines}) == 2
+    lines = [line for line in home.run("status").out.splitlines() if line.startswith("engine")]
+    assert [f"pid {each['pid']}, " in line for each, line in zip(engines, lines, strict=True)] == [True, True]
+    assert sum("1 sessions" in line for line in lines) == 1
+    assert all("of 512 KV tokens" in line for line in lines)

@@ -177,6 +177,15 @@ def test_steps_are_begun_ahead_for_one_turn_without_drafts() -> None:
     assert 0 in [steps_ahead for _, steps_ahead in runner.asked]
 
 
+def test_no_step_is_begun_ahead_for_background_work_alone() -> None:
+    """A realtime turn may arrive at any time: it waits for one pass, and not for those behind it."""
+    runner = DecodingRunner()
+    desk = Desk(runner)
+    desk.run(Open("b"), Generate("b", "work", [1, 2, 4], max_tokens=6, use_drafts=False, tier="background"))
+    assert END not in desk.tokens("work")
+    assert {steps_ahead for _, steps_ahead in runner.asked} == {0}
+
+
 def test_steps_are_begun_ahead_beside_background_work() -> None:
     """A lone realtime turn runs ahead up to the pass that belongs to the background, and never past it."""
     runner = DecodingRunner()

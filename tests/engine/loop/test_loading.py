@@ -9,7 +9,9 @@ import pytest
 from tests.engine.loop.test_worker import EngineProcess
 from vivace.engine.loop import loading
 from vivace.engine.loop.loading import ProcessActivity, loading_heartbeat
+from vivace.engine.loop.opening import open_runner
 from vivace.engine.wire.frames import Frame, Loading, Ready
+from vivace.engine.wire.job import Job
 
 
 def work() -> None:
@@ -68,6 +70,37 @@ def test_a_server_that_is_gone_ends_the_heartbeat(monkeypatch: pytest.MonkeyPatc
             work()
         work()
     assert len(calls) == 1
+
+
+def test_what_is_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beat has what the runner told last."""
+    monkeypatch.setattr(loading, "BEAT_S", 0.001)
+    told: list[Loading] = []
+    with loading_heartbeat(told.append) as tell:
+        tell(3, 7)
+        while not told:
+            work()
+    assert told[-1] == Loading(read_bytes=3, total_bytes=7)
+
+
+def test_a_real_model_tells_how_much_of_it_is_read(smol: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With llama.cpp: more and more, in the end the whole file."""
+    monkeypatch.setattr(loading, "BEAT_S", 0.001)
+    told, read, size = list[Loading](), list[tuple[int, int]](), smol.stat().st_size
+    with loading_heartbeat(told.append) as tell:
+
+        def both(done: int, total: int) -> None:
+            read.append((done, total))
+            tell(done, total)
+
+        job = Job("smol", str(smol), context_tokens=256, threads=1, device="cpu")
+        runner = open_runner(job, tell=both).runner
+        while told[-1].read_bytes < size:
+            work()
+    runner.close()
+    assert [done for done, _ in read] == sorted(done for done, _ in read)
+    assert {total for _, total in read} == {size}
+    assert 0 < read[1][0] < size
 
 
 def test_a_process_tells_that_it_loads(tmp_path: Path) -> None:

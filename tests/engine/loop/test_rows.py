@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.desk import Desk
+from tests.engine.desk import Desk, RunnerFault
 from tests.engine.fixtures import PAYING
 from tests.engine.hashing import HashRunner, next_token
 from tests.engine.loop.test_decoding import DecodingRunner
@@ -24,6 +24,7 @@ class RowsRunner(DecodingRunner):
         self.discarded = 0  # rows that were begun for nothing
         self.shared: list[list[int]] = []  # the sequences of each
         self.drafted: list[list[int]] = []  # the tokens that each of them had drafted
+        self.ahead: list[int] = []  # how many steps each might begin
         self._in_flight: dict[int, tuple[int, int]] = {}  # position and input of each sequence
 
     def decode_rows(
@@ -34,6 +35,7 @@ class RowsRunner(DecodingRunner):
         assert sum(row.sampling is None for row in rows) <= self.max_logits_rows
         self.shared.append([row.seq for row in rows])
         self.drafted.append([len(row.draft) for row in rows])
+        self.ahead.append(steps_ahead)
         while_running()
         if any(row.draft for row in rows):
             assert not steps_ahead
@@ -156,6 +158,19 @@ def test_one_turn_never_shares() -> None:
     assert {steps_ahead for _, steps_ahead in runner.asked[:-2]} == {2}
 
 
+def test_nothing_is_begun_ahead_for_background_turns_among_themselves() -> None:
+    """A realtime turn that arrives waits for one pass. Realtime turns among themselves go ahead."""
+    runner = RowsRunner()
+    desk = Desk(runner)
+    desk.give(*(Open(name) for name in "abcd"), *(lasting(name, 9, tier="background") for name in "ab"))
+    desk.run()
+    assert set(runner.ahead) == {0}
+    runner.ahead.clear()
+    desk.give(*(lasting(name, 9) for name in "cd"))
+    desk.run()
+    assert 1 in runner.ahead
+
+
 def test_a_pass_has_turns_of_one_tier() -> None:
     """Background turns have passes of their own, one in twenty while realtime turns run."""
     runner = RowsRunner()
@@ -207,6 +222,24 @@ def test_turns_of_a_pass_that_failed_go_on_alone() -> None:
     desk.run(*(Open(work.session) for work in works), *works)
     assert [desk.tokens(work.turn) for work in works] == [alone(work) for work in works]
     assert len(runner.shared) == 1
+
+
+class WrongRows(RowsRunner):
+    """Finds something wrong with every pass over rows."""
+
+    def decode_rows(
+        self, rows: Sequence[DecodeRow], steps_ahead: int, while_running: WhileRunning
+    ) -> list[RowResult]:
+        del steps_ahead, while_running
+        raise AssertionError(f"{len(rows)} rows")
+
+
+def test_an_assertion_of_a_runner_fails_the_test() -> None:
+    """What a test's runner finds wrong is not taken for a fault of one of the turns."""
+    desk = Desk(WrongRows())
+    works = [lasting(name, 20) for name in "abc"]
+    with pytest.raises(RunnerFault, match=r"WrongRows.decode_rows: 3 rows"):
+        desk.run(*(Open(work.session) for work in works), *works)
 
 
 def edit(name: str, tokens: int, **options: Any) -> Generate:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.engine.speculation import SIZES, StepCosts
+from vivace.engine.speculation.costs import SHAPE, SIZES, StepCosts, estimate_costs
 
 POINTS = {1: 50.0, 2: 80.0, 4: 90.0, 8: 130.0, 16: 130.0, 32: 260.0}
 
@@ -71,3 +71,29 @@ def test_points_are_a_table_to_start_with() -> None:
     costs.observe(8, 200.0)
     again = StepCosts(costs.points())
     assert again.points() == costs.points() != POINTS
+
+
+def test_an_estimate_keeps_to_its_shape() -> None:
+    """Until something is measured, every size costs what the shape says of a pass of one token."""
+    costs = estimate_costs(10.0)
+    assert {size: costs.ms(size) for size in SIZES} == {size: 10.0 * SHAPE[size] for size in SIZES}
+    assert costs.estimated == list(SIZES)
+
+
+def test_what_is_measured_corrects_the_estimates_nearest_to_it() -> None:
+    """A size that costs half of its estimate halves those that nothing nearer has shown."""
+    costs = estimate_costs(10.0)
+    costs.measure(1, 10.0)
+    costs.measure(32, 5.0 * SHAPE[32])
+    assert costs.ms(64) == pytest.approx(5.0 * SHAPE[64])
+    assert costs.ms(2) == pytest.approx(10.0 * SHAPE[2])
+    assert costs.estimated == [2, 4, 8, 16, 64]
+
+
+def test_the_first_pass_of_an_estimated_size_counts_in_full() -> None:
+    """What a turn's first pass shows replaces the estimate; the second one moves it a little."""
+    costs = estimate_costs(10.0)
+    costs.observe(8, 90.0)
+    assert costs.ms(8) == pytest.approx(90.0)
+    costs.observe(8, 180.0)
+    assert costs.ms(8) == pytest.approx(90.0, rel=0.02)

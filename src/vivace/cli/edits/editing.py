@@ -84,7 +84,7 @@ def _edit(
     async def work(model: Model) -> Entry | None:
         return await run_edit(task, model, presenter, journal)
 
-    with_model(settings, work)
+    with_model(settings, work, presenter)
 
 
 def _answer(settings: Settings, presenter: Presenter, question: str, paths: Sequence[Path]) -> None:
@@ -95,4 +95,4 @@ def _answer(settings: Settings, presenter: Presenter, question: str, paths: Sequ
     async def work(model: Model) -> None:
         await run_ask(asked, model, presenter)
 
-    with_model(settings, work)
+    with_model(settings, work, presenter)

@@ -216,9 +216,10 @@ def _server(settings: "Settings") -> list[Finding]:
     found = read_status(settings)
     if found is None:
         return [Finding("server", "not running; it starts when it is needed")]
-    state = "ready" if found.engine.is_ready else "not ready"
-    remedy = "" if found.engine.is_ready else f"See {log_file(settings)}, then `vivace stop`."
-    return [Finding("server", f"pid {found.pid}, port {found.port}, {found.engine.model} {state}", remedy)]
+    engine = found.engine
+    remedy = "" if engine.is_ready or engine.loading else f"See {log_file(settings)}, then `vivace stop`."
+    state = f"pid {found.pid}, port {found.port}, {engine.model} {engine.state}"
+    return [Finding("server", state, remedy)]
 
 
 def _speed(settings: "Settings") -> list[Finding]:

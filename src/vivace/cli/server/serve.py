@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from vivace.protocol.shapes.status import EngineStatus, ServerStatus, TuningStatus
+    from vivace.protocol.shapes.status import EngineStatus, OneEngine, ServerStatus, TuningStatus
 
 
 @click.command()
@@ -139,26 +139,34 @@ def stop(now: bool) -> None:
 def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
     engine = found.engine
     place = "on the GPU" if engine.device != "cpu" else f"{engine.threads} threads"
-    state = f"ready, {place}" if engine.is_ready else "not ready"
+    state = f"ready, {place}" if engine.is_ready else engine.state
+    is_alone = len(engine.engines) < 2
+    rows = [
+        ("server", f"running, pid {found.pid}, port {found.port}, version {found.version}"),
+        ("up", f"{found.uptime_s / 60:.0f} min"),
+        ("model", f"{engine.model} ({state})"),
+        ("loaded", ", ".join(engine.loaded) if len(engine.loaded) > 1 else ""),
+        ("device", engine.place if is_alone else ""),
+        ("gpu", engine.why_no_gpu),
+        *(("engine", _engine(each, "" if is_alone else each.place)) for each in engine.engines),
+        ("context", _context(engine) if engine.is_ready else ""),
+        ("tuning", _tuning(found.tuning) if found.tuning else ""),
+        ("token", token_file),
+        ("log", log_file),
+    ]
+    for name, value in rows:
+        if value:
+            click.echo(f"{name:<7} {value}")
+
+
+def _engine(engine: "OneEngine", place: str) -> str:
+    if engine.pid is None:
+        return f"loading, {engine.loading.in_words}" if engine.loading else "not running"
+    state = "" if engine.is_ready else "does not answer"
     use = (
         f"{engine.sessions} sessions, {engine.kv_tokens} of {engine.kv_cells} KV tokens, {engine.turns} turns"
     )
-    rows = {
-        "server": f"running, pid {found.pid}, port {found.port}, version {found.version}",
-        "up": f"{found.uptime_s / 60:.0f} min",
-        "model": f"{engine.model} ({state})",
-        "loaded": ", ".join(engine.loaded) if len(engine.loaded) > 1 else "",
-        "device": "; ".join(engine.places) or engine.place,
-        "gpu": engine.why_no_gpu,
-        "engine": f"pid {engine.pid}, {use}" if engine.is_ready else "not running",
-        "context": _context(engine) if engine.is_ready else "",
-        "tuning": _tuning(found.tuning) if found.tuning else "",
-        "token": token_file,
-        "log": log_file,
-    }
-    for name, value in rows.items():
-        if value:
-            click.echo(f"{name:<7} {value}")
+    return ", ".join(filter(None, [f"pid {engine.pid}", place, state or use]))
 
 
 def _tuning(tuning: "TuningStatus") -> str:

@@ -18,6 +18,7 @@ class Spinner:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._task: asyncio.Task[None] | None = None
+        self.reason = ""  # why it takes long, shown in place of what is waited for
 
     def wait_for(self, what: str) -> None:
         """Show what is waited for, in place of what was shown before."""
@@ -36,6 +37,6 @@ class Spinner:
             await asyncio.sleep(QUIET_S)
             for turn in range(1_000_000):
                 passed = time.monotonic() - began
-                line = f"{FRAMES[turn % len(FRAMES)]} {what} … {passed:.1f} s"
+                line = f"{FRAMES[turn % len(FRAMES)]} {self.reason or what} … {passed:.1f} s"
                 self._screen.write_line(cut(line, self._screen.columns - 1))
                 await asyncio.sleep(TURN_S)

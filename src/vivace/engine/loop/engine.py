@@ -9,11 +9,13 @@ import time
 
 from vivace.engine.faults import ENDING, failure
 from vivace.engine.kv.parked_cache import ParkedCache
-from vivace.engine.kv.session import Session, Sessions
+from vivace.engine.kv.session import Session
+from vivace.engine.kv.sessions import Sessions
 from vivace.engine.loop.admission import check_tokens, check_work
 from vivace.engine.loop.frame_sender import FrameSender, Send
 from vivace.engine.loop.scheduler import Scheduler
 from vivace.engine.loop.stepper import Arrivals, Stepper
+from vivace.engine.loop.warmup import measure_next
 from vivace.engine.output.compiler import Compiler
 from vivace.engine.output.grammar import Grammars
 from vivace.engine.runners.base import Runner
@@ -80,15 +82,33 @@ class Engine:
     def is_idle(self) -> bool:
         return not len(self._scheduler)
 
-    def idle_work(self) -> float | None:
+    def idle_work(self, arrivals: Arrivals = tuple) -> float | None:
         """Do idle-time work. Return seconds until the next call, or None when nothing is left to do.
 
-        It begins some time after the last turn: whoever woke the engine is often about to ask.
+        It begins some time after the last turn: whoever woke the engine is often about to ask. Frames that
+        arrive end it.
         """
         left_s = self._worked_at + IDLE_AFTER_S - time.perf_counter()
         if left_s > 0:
             return left_s
-        return PAUSE_S if self._compiler.prepare() else None
+        return PAUSE_S if self._compiler.prepare() or self._measure_pass(arrivals) else None
+
+    def _measure_pass(self, arrivals: Arrivals) -> bool:
+        """Measure a size of pass whose cost is only estimated. Return whether there was one."""
+
+        def should_stop() -> bool:
+            return self._stepper.should_stop([], arrivals())
+
+        try:
+            was_left = measure_next(self._runner, self._costs, self._sessions.scratch[0], should_stop)
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - nobody asked for it: whether passes still work is checked
+            self._sessions.check_runner(error)
+            return False
+        if was_left:
+            self._stepper.plan_chunks()
+        return was_left
 
     def close(self) -> None:
         """Park all sessions, as far as there is time for it, and end what runs beside the loop."""

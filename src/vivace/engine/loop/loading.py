@@ -1,7 +1,8 @@
-"""A heartbeat while a model is loaded: a thread tells the server that loading makes progress.
+"""A heartbeat while a model is loaded: a thread tells the server that loading gets on, and how far it is.
 
 Owns that thread, which ends when the model is loaded. Progress is processor time or reads from disk, as the
-system counts them, so it works for every runner. A slow disk makes progress; one that is gone does not.
+system counts them, so it works for every runner. A slow disk makes progress; one that is gone does not. How
+much of the model is read is known where the runner tells it.
 """
 
 import resource
@@ -9,9 +10,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from vivace.engine.runners.base import TellRead
 from vivace.engine.wire.frames import Loading
 
-BEAT_S = 1.0
+BEAT_S = 0.5
 MIN_CPU_S = 0.002  # in that time; the thread itself needs a tenth of it
 
 
@@ -29,23 +31,30 @@ class ProcessActivity:
 
 
 @contextmanager
-def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[None]:
-    """Send a `Loading` for every second of the block in which this process was active."""
-    is_loaded = threading.Event()
+def loading_heartbeat(send: Callable[[Loading], None]) -> Iterator[TellRead]:
+    """Send a `Loading` for every beat of the block in which this process was active.
+
+    Give what is to be called with the bytes that are read: the next beat has them. Only the thread sends.
+    """
+    is_loaded, news = threading.Event(), Loading()
+
+    def tell(read_bytes: int, total_bytes: int) -> None:
+        nonlocal news
+        news = Loading(read_bytes, total_bytes)
 
     def beat() -> None:
         activity = ProcessActivity()
         while not is_loaded.wait(BEAT_S):
             if activity.has_grown():
                 try:
-                    send(Loading())
+                    send(news)
                 except OSError:  # the server is gone: the engine's loop will see it
                     return
 
     thread = threading.Thread(target=beat, name="loading", daemon=True)
     thread.start()
     try:
-        yield
+        yield tell
     finally:
         is_loaded.set()
         thread.join()

@@ -15,7 +15,7 @@ import msgspec
 from vivace.child_python import module_command
 from vivace.engine.devices.machine import DetectMachine, Machine, detect_machine
 from vivace.engine.devices.ranking import Ranking, RunnerChoice, engine_devices, rank_runners
-from vivace.engine.runners.base import Runner
+from vivace.engine.runners.base import Runner, TellRead
 from vivace.engine.runners.gpu_check import GpuInfo, check_gpu, gpu_problem, serves_kernels
 from vivace.engine.tuning.cpu import choose_threads
 from vivace.engine.wire.device import parse_device
@@ -75,12 +75,19 @@ def restart_with_gpu(job: Job, device: str, devices: list[str]) -> NoReturn:
     os.execv(command[0], command)
 
 
-def open_runner(job: Job, detect: DetectMachine | None = None, restart: Restart | None = None) -> Opened:
+def open_runner(
+    job: Job,
+    detect: DetectMachine | None = None,
+    restart: Restart | None = None,
+    tell: TellRead = lambda _read, _total: None,
+) -> Opened:
     """Load the job's runner. Raise `StartError` if nothing that the job allows can run it."""
     if is_scripted(job):
         from vivace.testing.scripted import Script, ScriptedRunner
+        from vivace.testing.scripted_rows import ScriptedRowsRunner
 
-        return Opened(ScriptedRunner(msgspec.convert(script_of(job.model), Script)))
+        script = msgspec.convert(script_of(job.model), Script)
+        return Opened((ScriptedRowsRunner if script.rows else ScriptedRunner)(script, tell))
     wish = parse_device(job.device)
     machine = Machine() if wish.kind == "cpu" else (detect or _detect(job))()
     if Path(job.path).is_dir():
@@ -88,14 +95,16 @@ def open_runner(job: Job, detect: DetectMachine | None = None, restart: Restart 
     ranking = rank_runners(machine, wish)
     if Path(job.path).is_dir():
         ranking = Ranking(tuple(each for each in ranking.choices if each.runner == "kernels"), ())
-    return _open_first(job, machine, ranking, restart)
+    return _open_first(job, machine, ranking, restart, tell)
 
 
 def _detect(job: Job) -> DetectMachine:
     return lambda: detect_machine(Path(job.backend_dir))
 
 
-def _open_first(job: Job, machine: Machine, ranking: Ranking, restart: Restart | None) -> Opened:
+def _open_first(
+    job: Job, machine: Machine, ranking: Ranking, restart: Restart | None, tell: TellRead
+) -> Opened:
     """Open the first choice that works; say why those before it did not."""
     reasons = [ranking.why_no_gpu]
     for at, choice in enumerate(ranking.choices, 1):
@@ -105,7 +114,7 @@ def _open_first(job: Job, machine: Machine, ranking: Ranking, restart: Restart |
                 restart(choice.device, devices)
             restart_with_gpu(job, choice.device, devices)
         try:
-            runner = _open(job, choice, machine)
+            runner = _open(job, choice, machine, tell)
         except StartError as error:
             if at == len(ranking.choices):
                 raise
@@ -118,9 +127,9 @@ def _open_first(job: Job, machine: Machine, ranking: Ranking, restart: Restart |
     raise AssertionError("a ranking has a choice, and the last one works or raises")
 
 
-def _open(job: Job, choice: RunnerChoice, machine: Machine) -> Runner:
+def _open(job: Job, choice: RunnerChoice, machine: Machine, tell: TellRead) -> Runner:
     if choice.runner == "kernels":
-        return open_kernels(job, machine)
+        return open_kernels(job, machine, tell)
     from vivace.engine.runners.llamacpp import LlamaGpu, LlamaRunner
 
     gpu = None
@@ -138,6 +147,7 @@ def _open(job: Job, choice: RunnerChoice, machine: Machine) -> Runner:
         threads=choose_threads(job.threads),
         use_extra_bufts=job.use_extra_bufts,
         gpu=gpu,
+        tell=tell,
     )
 
 
@@ -156,7 +166,7 @@ def check_folder_can_run(job: Job, machine: Machine) -> None:
         ) from error
 
 
-def open_kernels(job: Job, machine: Machine) -> Runner:
+def open_kernels(job: Job, machine: Machine, tell: TellRead) -> Runner:
     from vivace.engine.runners.cuda.load import GpuOptions
     from vivace.engine.runners.cuda.load import open_runner as open_on_gpu
 
@@ -169,4 +179,4 @@ def open_kernels(job: Job, machine: Machine) -> Runner:
         prefill=job.gpu_prefill,
         host_bytes=job.kv_memory_bytes,
     )
-    return open_on_gpu(Path(job.path), options, lambda: machine.nvidia[0])
+    return open_on_gpu(Path(job.path), options, lambda: machine.nvidia[0], tell)

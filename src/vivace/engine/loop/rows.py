@@ -7,7 +7,7 @@ Owns who shares a pass, who drafts how much in it, and running it. Does not own 
 import time
 from typing import NamedTuple
 
-from vivace.engine.kv.session import Sessions
+from vivace.engine.kv.sessions import Sessions
 from vivace.engine.loop.chunks import contended_tokens
 from vivace.engine.loop.frame_sender import FrameSender
 from vivace.engine.loop.scheduler import Scheduler
@@ -15,6 +15,8 @@ from vivace.engine.runners.base import BatchDecodingRunner, Logits
 from vivace.engine.speculation.company import share_rows
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.turns.turn import Turn
+
+SHARES = 2  # of the free rows that a turn may draft: some have nothing to draft, more is work in vain
 
 
 class SharedPass(NamedTuple):
@@ -70,13 +72,15 @@ class RowDecoding:
         if not peers or most < 2:
             return None
         turns = self._with_room(lead, peers, most)
-        # Where others wait for a row, the next pass is not of the same turns: nothing is begun for it.
-        goes_ahead = len(self._scheduler) <= self._runner.max_rows
+        # Where others wait for a row, the next pass is not of the same turns: nothing is begun for it. Nor is
+        # it for background turns among themselves: a realtime turn that arrives would wait for two passes.
+        is_awaited = lead.is_realtime or self._scheduler.is_contended(lead)
+        goes_ahead = is_awaited and len(self._scheduler) <= self._runner.max_rows
         if len(turns) == most or not any(turn.is_drafting for turn in turns):
             return SharedPass(turns, [0] * len(turns), goes_ahead)
         if self._is_ahead:  # its tokens first: they are true, whatever is drafted
             return SharedPass(turns, [0] * len(turns), goes_ahead=False)
-        room = most - len(turns)
+        room = (most - len(turns)) * SHARES // len(turns)
         chances = [turn.draft_chances(room) if turn.is_drafting else [] for turn in turns]
         shares = share_rows(chances, self._row_costs, self._costs, most)
         return None if shares is None else SharedPass(turns, shares, goes_ahead and not any(shares))

@@ -8,7 +8,7 @@ which the server's queue uses too). Does not run anything.
 from collections.abc import Iterator, Sequence
 
 from vivace.engine.turns.turn import Turn
-from vivace.engine.wire.frames import Append, Close, Generate, Interrupt, Rewind, Score, ToEngine
+from vivace.engine.wire.frames import Append, Close, Generate, Interrupt, Rewind, Score, Stats, ToEngine
 from vivace.fairness import FairCounters, RealtimeShare
 
 OUTPUT_WEIGHT = 2.0  # an output token counts as 2 prompt tokens: about what they cost
@@ -61,12 +61,15 @@ class Scheduler:
         return realtime + rest
 
     def passes_in_a_row(self, turn: Turn) -> int:
-        """Return how many passes the turn has from now on before another turn is due, itself included."""
+        """Return how many passes the turn has from now on before another turn is due, this one included.
+
+        One in the background: a realtime turn may arrive at any time, and waits for no more than that.
+        """
         others = [each for each in self._turns if each is not turn]
-        if not others:
-            return UNCONTENDED_PASSES
         if not turn.is_realtime or any(each.is_realtime for each in others):
             return 1
+        if not others:
+            return UNCONTENDED_PASSES
         return max(1, self._share.realtime_left)
 
     def is_contended(self, turn: Turn) -> bool:
@@ -86,7 +89,12 @@ class Scheduler:
 
 
 def is_overtaken(running: list[Turn], frames: Sequence[ToEngine]) -> bool:
-    """Return whether frames that arrived during a pass make it not worth finishing."""
+    """Return whether frames that arrived during a pass make it not worth finishing.
+
+    A pass of nobody only measures: whatever is asked for comes first, except for `Stats`.
+    """
+    if not running:
+        return not all(isinstance(frame, Stats) for frame in frames)
     ended: set[str] = set()
     is_urgent = False
     for frame in frames:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from vivace.engine.faults import ENDING, failure, log_fault
-from vivace.engine.kv.session import Claim, Sessions
+from vivace.engine.kv.session import Claim
+from vivace.engine.kv.sessions import Sessions
 from vivace.engine.loop.chunks import chunk_tokens, chunk_tokens_beside, contended_tokens
 from vivace.engine.loop.frame_sender import FrameSender
 from vivace.engine.loop.rows import RowDecoding, SharedPass
@@ -77,13 +78,16 @@ class Stepper:
         self._sender = frame_sender
         self._costs = costs
         self._stats = stats
-        self._chunk_tokens = chunk_tokens(costs, best_chunk_tokens, runner.info)
-        self._chunk_beside = min(self._chunk_tokens, chunk_tokens_beside(costs, runner.info))
+        self._best_chunk_tokens = best_chunk_tokens
+        self.plan_chunks()
         self.tokens_prefilled = self.tokens_generated = 0
-        self._isolated: set[str] = (
-            set()
-        )  # turns that were in a pass that failed: each runs in passes of its own
+        self._isolated: set[str] = set()  # turns of a pass that failed: each runs in passes of its own
         self.stats_answered = 0  # how many of the `Stats` that wait were answered inside of a pass
+
+    def plan_chunks(self) -> None:
+        """Choose how long prefill chunks are, by what passes cost now."""
+        self._chunk_tokens = chunk_tokens(self._costs, self._best_chunk_tokens, self._info)
+        self._chunk_beside = min(self._chunk_tokens, chunk_tokens_beside(self._costs, self._info))
 
     def step(self, begun: float, arrivals: Arrivals) -> bool:
         """Run one pass. Return whether there was a turn that need not wait."""
@@ -284,11 +288,11 @@ class Stepper:
         return self._sessions.forward(
             [turn.session for turn in turns],
             spans,
-            (lambda: self._should_stop(turns, arrivals())) if is_long else None,
+            (lambda: self.should_stop(turns, arrivals())) if is_long else None,
             turns[0].claim if len(batch) == 1 else None,
         )
 
-    def _should_stop(self, running: list[Turn], frames: Sequence[ToEngine] | None) -> bool:
+    def should_stop(self, running: list[Turn], frames: Sequence[ToEngine] | None) -> bool:
         """Return, in the middle of a pass, whether to give it up. If not, answer the `Stats` that wait.
 
         The server knows a living engine by them, and a pass may take seconds.

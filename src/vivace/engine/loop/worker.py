@@ -22,7 +22,7 @@ from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.link import Link
 from vivace.engine.loop.loading import loading_heartbeat
 from vivace.engine.loop.opening import is_scripted, open_runner, with_one_gpu
-from vivace.engine.loop.warmup import measure_costs, row_costs
+from vivace.engine.loop.warmup import row_costs, start_costs
 from vivace.engine.runners.base import HostMemoryRunner, Runner
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.tuning.cpu import SPIN_COUNT
@@ -33,9 +33,9 @@ from vivace.models.tokenizer import script_of
 
 
 def step_costs(job: Job, runner: Runner) -> StepCosts:
-    """Return the job's costs if the CPU computes, since they were measured there; else measure them."""
-    known = job.step_costs if runner.info.device == "cpu" else {}
-    return StepCosts(known or runner.known_costs() or measure_costs(runner))
+    """Return the job's costs if the CPU computes, since they were measured there; else those of a start."""
+    known = (job.step_costs if runner.info.device == "cpu" else {}) or runner.known_costs()
+    return StepCosts(known) if known else start_costs(runner)
 
 
 def make_parked_cache(job: Job, runner: Runner) -> ParkedCache | None:
@@ -57,8 +57,8 @@ def make_parked_cache(job: Job, runner: Runner) -> ParkedCache | None:
 def run(link: Link, job: Job) -> None:
     """Load the model, say `Ready`, then serve until the other side closes."""
     begun = time.perf_counter()
-    with loading_heartbeat(link.send):
-        opened = open_runner(job)
+    with loading_heartbeat(link.send) as tell:
+        opened = open_runner(job, tell=tell)
         runner = opened.runner
         engine = Engine(
             runner,
@@ -94,7 +94,7 @@ def run(link: Link, job: Job) -> None:
 def serve(engine: Engine, link: Link) -> None:
     """Do what frames ask for, one pass at a time, until the other side closes."""
     while not link.is_closed:
-        for frame in link.receive(engine.idle_work() if engine.is_idle else 0.0):
+        for frame in link.receive(engine.idle_work(link.peek) if engine.is_idle else 0.0):
             engine.handle(frame)
         if not engine.is_idle and not link.is_closed:
             engine.step(link.peek)

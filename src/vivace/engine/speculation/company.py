@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from vivace.engine.speculation.costs import SIZES, StepCosts
 
-MOST_PASSES = 2.0  # what a pass may cost, in passes without drafts, if one of its turns has no draft
+MOST_PASSES = 2.5  # what a pass may cost, in passes without drafts, if one of its turns has no draft
 
 Chances = Sequence[float]  # of each drafted token of one turn: how likely all up to it are right
 

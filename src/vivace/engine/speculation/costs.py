@@ -1,41 +1,72 @@
-"""Milliseconds of a forward pass over n tokens of one sequence: measured at start-up, then refined.
+"""Milliseconds of a forward pass over n tokens of one sequence: estimated at first, measured, then refined.
 
-Owns the table and how it is updated. Does not measure: the caller reports how long a pass took.
+Owns the table, the estimate, and how both are updated. Does not measure: the caller reports how long a pass
+took.
 """
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-SIZES = (1, 2, 4, 8, 16, 32, 64)  # tokens in a pass that start-up measures
+# What a pass costs by its tokens, in passes of one token, until it is measured: the geometric mean of three
+# CPUs with a 1.5B model (x86 with AMX and ARM N1 in Q8_0, x86 with AVX-512 in Q4_K_M). They differ by a
+# factor of 2.3 at 64 tokens; `benchmarks/engine/drafts.py` shows what it costs to go by this mean.
+SHAPE = {1: 1.0, 2: 1.7, 4: 1.9, 8: 3.5, 16: 4.3, 32: 8.0, 64: 15.0}
+SIZES = tuple(SHAPE)  # tokens in a pass that are estimated, then measured
 _RATE = 0.05  # how far one pass moves its point
 _TRUST = 0.25  # a pass that is off by more than this share counts as off by this share
 _NEAREST = 1.25  # a pass says nothing about a size that is larger or smaller by more than this factor
 
 
+def estimate_costs(one_token_ms: float, sizes: Iterable[int] = SIZES) -> "StepCosts":
+    """Return costs that are not measured yet: SHAPE, times a pass of one token."""
+    points = {size: one_token_ms * SHAPE[size] for size in sizes}
+    return StepCosts(points, estimated=points)
+
+
 class StepCosts:
-    def __init__(self, points: dict[int, float]) -> None:
+    def __init__(self, points: dict[int, float], estimated: Iterable[int] = ()) -> None:
         assert points, "at least one size must be measured"
         assert all(size > 0 and ms > 0 for size, ms in points.items())
         self._sizes = sorted(points)
         self._seen = [points[size] for size in self._sizes]
         self._ms = _rising(self._seen)
+        self._estimated = set(estimated)
 
     def ms(self, tokens: int) -> float:
         """Return the cost of a pass, interpolated between measured sizes and extrapolated beyond the last."""
         return _on_line(self._sizes, self._ms, tokens)
 
+    @property
+    def estimated(self) -> list[int]:
+        """Return the sizes that no pass has shown yet, the smallest first."""
+        return sorted(self._estimated)
+
+    def measure(self, size: int, ms: float) -> None:
+        """Set what a pass of this size costs; estimate those not measured yet from the nearest that is."""
+        self._seen[self._sizes.index(size)] = ms
+        self._estimated.discard(size)
+        measured = [at for at, each in enumerate(self._sizes) if each not in self._estimated]
+        for at in map(self._sizes.index, self._estimated):
+            nearest = min(measured, key=lambda i: self._factor(i, self._sizes[at]))
+            self._seen[at] = self._seen[nearest] * SHAPE[self._sizes[at]] / SHAPE[self._sizes[nearest]]
+        self._ms = _rising(self._seen)
+
     def observe(self, tokens: int, ms: float) -> None:
-        """Move the nearest measured size a little towards a pass over `tokens` that took `ms`.
+        """Move the nearest size a little towards a pass over `tokens` that took `ms`; at first all the way.
 
         A busy machine doubles a pass now and then, so an error counts for at most `_TRUST`; a lasting change
         by a factor of 2 is followed within about 60 passes. Costs may have steps between the sizes (16 rows
         of a matrix unit), so ignore a pass whose size is far from all of them.
         """
         nearest = min(range(len(self._sizes)), key=lambda i: self._factor(i, tokens))
-        if self._factor(nearest, tokens) <= _NEAREST:
-            seen = self._seen[nearest]
-            error = ms / seen * self.ms(self._sizes[nearest]) / self.ms(tokens) - 1.0
+        if self._factor(nearest, tokens) > _NEAREST:
+            return
+        seen, size = self._seen[nearest], self._sizes[nearest]
+        if size in self._estimated:
+            self.measure(size, ms * self.ms(size) / self.ms(tokens))
+        else:
+            error = ms / seen * self.ms(size) / self.ms(tokens) - 1.0
             self._seen[nearest] = seen * (1.0 + _RATE * min(max(error, -_TRUST), _TRUST))
             self._ms = _rising(self._seen)
 

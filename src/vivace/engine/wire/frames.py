@@ -139,6 +139,9 @@ class Stats(Frame):
 class Loading(Frame):
     """The model is not loaded yet, but the engine gets on with it. Comes only before `Ready`."""
 
+    read_bytes: int = 0  # of the model's files
+    total_bytes: int = 0  # 0: not known
+
 
 class Ready(Frame):
     """The model is loaded: from now on the engine is there to be asked."""

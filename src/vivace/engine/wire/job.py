@@ -45,7 +45,7 @@ class Job(msgspec.Struct, frozen=True):
     backend_dir: str = ""  # the cache in which parts of llama.cpp for GPUs may be
     weight_bits: int = 8  # on the GPU: 8, 16 or 4
     kv_bits: int = 16  # on the GPU: 16 or 8
-    gpu_folder: str = ""  # where weights and kernels converted for the GPU are kept; empty: nowhere
+    gpu_folder: str = ""  # where kernels that were compiled for the GPU are kept; empty: nowhere
     allow_scripted: bool = False  # the model may be a script
     gpu_prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
     gpu_context_tokens: int = 0  # KV cells on the GPU; 0: what half of its free memory holds
@@ -64,11 +64,8 @@ def engine_jobs(settings: Settings, first: Job, ready: Ready) -> list[Job]:
     named = [f"cuda:{index}" for index in settings.gpus.split(",")]
     count = len(found) if settings.gpus == "auto" else int(named[0].removeprefix("cuda:"))
     chosen = named if len(named) > 1 else found[:count]
-    share = {
-        "kv_disk_bytes": first.kv_disk_bytes // max(1, len(chosen)),
-        "kv_memory_bytes": first.kv_memory_bytes // max(1, len(chosen)),
-    }
-    others = (msgspec.structs.replace(first, device=each, **share) for each in chosen[1:])
+    share = first.kv_memory_bytes // max(1, len(chosen))  # the disk's folder is one for all of them
+    others = (msgspec.structs.replace(first, device=each, kv_memory_bytes=share) for each in chosen[1:])
     return [first, *others]
 
 

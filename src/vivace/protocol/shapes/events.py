@@ -114,11 +114,26 @@ class Place(msgspec.Struct, frozen=True):
     estimate_s: float  # until it begins, in seconds
 
 
+class LoadProgress(msgspec.Struct, frozen=True):
+    """How far a model is loaded."""
+
+    model: str
+    read_bytes: int  # of its files
+    total_bytes: int
+
+    @property
+    def in_words(self) -> str:
+        unit, name = (1e9, "GB") if self.total_bytes >= 1e9 else (1e6, "MB")
+        digits = 1 if self.total_bytes < 10 * unit else 0
+        return f"{self.read_bytes / unit:.{digits}f} of {self.total_bytes / unit:.{digits}f} {name}"
+
+
 class Extension(msgspec.Struct, frozen=True, omit_defaults=True):
     """What OpenAI's response has no field for."""
 
     waterfall: Waterfall | None = None  # of a response that is over
     queue: Place | None = None  # of a response that waits
+    loading: LoadProgress | None = None  # of a response whose model is not loaded yet
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +195,10 @@ class ResponseQueued(_Whole, frozen=True, tag="response.queued"):
 
 
 class ResponseInProgress(_Whole, frozen=True, tag="response.in_progress"):
-    pass
+    """It is made now. With `response.vivace.loading` its model is loaded first; without it, no longer.
+
+    One with `loading` leaves out what was asked.
+    """
 
 
 class ResponseCompleted(_Whole, frozen=True, tag="response.completed"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from vivace.protocol.shapes.events import Usage, Waterfall
+from vivace.protocol.shapes.events import LoadProgress, Usage, Waterfall
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -15,6 +15,12 @@ class Queued(msgspec.Struct, frozen=True):
 
     position: int  # 1: next
     estimate_s: float
+
+
+class ModelLoading(msgspec.Struct, frozen=True):
+    """The turn waits for its model. Comes again as more of it is read; `Started` follows the last one."""
+
+    progress: LoadProgress
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -80,5 +86,5 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 TextOutcome = TextDelta | ReasoningDelta | CallDelta
-Outcome = Queued | Started | TextOutcome | CallBegun | CallDone | CallInvalid | Ended | Broken
+Outcome = Queued | ModelLoading | Started | TextOutcome | CallBegun | CallDone | CallInvalid | Ended | Broken
 Terminal = Ended | Broken

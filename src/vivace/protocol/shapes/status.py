@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from vivace.protocol.shapes.events import LoadProgress
+
 
 class Health(msgspec.Struct, frozen=True):
     """`GET /healthz`, for anyone on this machine: enough to know a server by, and no more."""
@@ -14,6 +16,19 @@ class Health(msgspec.Struct, frozen=True):
     pid: int
     version: str
     status: str = "ok"
+
+
+class OneEngine(msgspec.Struct, frozen=True):
+    """One of a model's engines: there are several where there are several GPUs."""
+
+    pid: int | None  # None: it starts
+    place: str = ""  # which runner on which device
+    is_ready: bool = False  # it would answer now
+    turns: int = 0
+    sessions: int = 0
+    kv_tokens: int = 0
+    kv_cells: int = 0
+    loading: LoadProgress | None = None
 
 
 class EngineStatus(msgspec.Struct, frozen=True):
@@ -36,8 +51,14 @@ class EngineStatus(msgspec.Struct, frozen=True):
     why_no_gpu: str = ""  # if there is one that could not be used
     parked_memory_bytes: int = 0  # KV of idle sessions in host memory, for a GPU
     loaded: list[str] = []  # all models in memory, the one used last first
-    engines: list[int] = []  # process ids of the model's engines: several where there are several GPUs
-    places: list[str] = []  # what each of them computes on
+    engines: list[OneEngine] = []  # of the model; the numbers above are of all of them together
+    loading: LoadProgress | None = None  # how far the model is, while none of its engines is ready
+
+    @property
+    def state(self) -> str:
+        """Say whether it would answer now, or how far it is."""
+        loading = f"loading, {self.loading.in_words}" if self.loading else "not ready"
+        return "ready" if self.is_ready else loading
 
 
 class TuningStatus(msgspec.Struct, frozen=True):

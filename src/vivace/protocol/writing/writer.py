@@ -23,6 +23,7 @@ from vivace.protocol.shapes.events import (
     Extension,
     FunctionCall,
     IncompleteDetails,
+    LoadProgress,
     OutputItem,
     OutputItemInterrupted,
     Place,
@@ -42,6 +43,7 @@ from vivace.protocol.shapes.outcomes import (
     CallDone,
     CallInvalid,
     Ended,
+    ModelLoading,
     Outcome,
     Queued,
     ReasoningDelta,
@@ -187,10 +189,17 @@ class ResponseWriter:
         It leaves out what was asked, which may be megabytes and was sent at the beginning: everyone in the
         queue gets one whenever somebody leaves.
         """
-        whole = self._waiting(place)
-        assert isinstance(whole, ResponseQueued)
-        short = msgspec.structs.replace(whole.response, instructions=None, tools=[], text=None)
-        return msgspec.structs.replace(whole, response=short)
+        extension = Extension(queue=Place(place.position, place.estimate_s))
+        return self.number(ResponseQueued, response=self._short("queued", extension))
+
+    def _loading(self, progress: LoadProgress) -> AnyEvent:
+        extension = Extension(loading=progress)
+        return self.number(ResponseInProgress, response=self._short("in_progress", extension))
+
+    def _short(self, status: str, extension: Extension) -> Response:
+        """Return the response without what was asked: for events that come often."""
+        whole = self.response(status, vivace=extension)
+        return msgspec.structs.replace(whole, instructions=None, tools=[], text=None)
 
     def _going(self) -> AnyEvent:
         return self.number(ResponseInProgress, response=self.response("in_progress"))
@@ -220,6 +229,8 @@ class ResponseWriter:
                 yield from self._lose(text)
             case Queued():
                 yield self._moved(outcome)
+            case ModelLoading(progress=progress):
+                yield self._loading(progress)
             case Started():
                 yield self._going()
             case Ended():

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from vivace.protocol.shapes.events import AnyEvent, Response, ResponseQueued, Terminal
+from vivace.protocol.shapes.events import AnyEvent, Response, ResponseInProgress, ResponseQueued, Terminal
 from vivace.protocol.shapes.outcomes import Broken
 from vivace.protocol.shapes.refusal import INTERNAL, mistake
 from vivace.protocol.writing.writer import ResponseWriter
@@ -79,7 +79,9 @@ class BackgroundResponse:
                 event = await self._service.commit(
                     self.turn, event, lines if self.turn.request.stream else b""
                 )
-            if isinstance(event, ResponseQueued):  # it has only the place
+            if (
+                isinstance(event, ResponseQueued | ResponseInProgress) and event.response.vivace
+            ):  # only that is new
                 self.response = msgspec.structs.replace(self.response, vivace=event.response.vivace)
             else:
                 self.response = getattr(event, "response", self.response)
