@@ -130,7 +130,7 @@ def needs_model(command: list[str]) -> bool:
 
 
 def install_beside(steps: Steps, python: Path, constraints: Path, wanted: list[str]) -> None:
-    """Start to install all that need not wait for the compiler. What fails here is said by the last pip."""
+    """Start to install all that need not wait for the compiler. What fails is done by the last pip."""
     rest = [line for line in wanted if not line.startswith(PACKAGE)]
     command = [*pip(python), "install", "--prefer-binary", "-c", str(constraints), *rest, *PACKAGE_NEEDS]
     steps.start_beside("Installing Python packages", "packages", command, collected_fraction(constraints))
@@ -160,10 +160,15 @@ def requirements(pyproject: Path, *, with_dev: bool) -> list[str]:
 
 
 def install_packages(steps: Steps, python: Path, wheel: Path, constraints: Path, wanted: list[str]) -> None:
-    """Install our own wheel first, by force: an older build of the same version would otherwise stay."""
-    steps.finish("packages")
+    """Install our own wheel first, by force: an older build of the same version would otherwise stay.
+
+    The rest is there already if all went well beside the compiler; pip takes seconds to find that out.
+    """
+    has_rest = steps.finish("packages")
     command = [*pip(python), "install", "--no-deps", "--force-reinstall", str(wheel)]
     steps.run(f"Installing {PACKAGE}", command)
+    if has_rest:
+        return
     command = [*pip(python), "install", "--prefer-binary", "-c", str(constraints), *wanted]
     steps.run("Installing Python packages", command, collected_fraction(constraints))
 

@@ -83,6 +83,7 @@ class Steps:
         )
         self.is_terminal = sys.stderr.isatty()
         self._beside: list[Command] = []
+        self._done_beside: set[str] = set()  # the words of those that ended well
         self._selector = selectors.DefaultSelector()
         self._tenths = 0
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -121,11 +122,15 @@ class Steps:
         started.word = word
         self._beside.append(started)
 
-    def finish(self, word: str) -> None:
-        """Wait for what was started beside as `word`, if it still runs; show it like a step."""
+    def finish(self, word: str) -> bool:
+        """Wait for what was started beside as `word`, if it still runs; show it like a step.
+
+        Return whether it was started and ended well.
+        """
         for beside in [each for each in self._beside if each.word == word]:
             self._tell(beside.title)
             self._follow(beside)
+        return word in self._done_beside
 
     def end_all(self) -> None:
         """End what still runs beside."""
@@ -180,6 +185,7 @@ class Steps:
                     self._selector.unregister(key.fileobj)
                     if command in self._beside:
                         self._beside.remove(command)
+                        self._done_beside |= {command.word} if command.ended_well else set()
                         self._close(command)
             self._draw(current)
 

@@ -1,5 +1,6 @@
 """Shared by all tests: the tier of each, settings in a folder of their own, and the small real model."""
 
+import functools
 import gc
 import os
 import signal
@@ -50,34 +51,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     followed by one that computes, so that no core has nothing to do.
     """
     thorough.deselect(config, items)
-    for item in items:
-        tier = _tier(item)
+    tiers = {item: _tier(item) for item in items}
+    for item, tier in tiers.items():
         item.add_marker(tier)
         if tier != "unit":
             item.add_marker("no_cover")
-    slow = [
-        list(dict.fromkeys(item.path for item in items if part in item.path.parts))
-        for part in ("e2e", "cuda")
-    ]
-    places = {path: place for files in slow for place, path in enumerate(files)}
+    files = dict.fromkeys(item.path for item in items)
+    slow = [[path for path in files if part in path.parts] for part in ("e2e", "cuda")]
+    places = {path: place for paths in slow for place, path in enumerate(paths)}
     behind = len(places)
-    items.sort(key=lambda item: (_is_unit(item), places.get(item.path, behind)))
+    items.sort(key=lambda item: (tiers[item] == "unit", places.get(item.path, behind)))
 
 
 def _tier(item: pytest.Item) -> str:
-    marked = [tier for tier in ("unit", "served", "computed") if item.get_closest_marker(tier)]
-    if marked:
-        return marked[0]
-    place = item.path.relative_to(REPOSITORY / "tests").as_posix()
-    fitting = [folder for folder in TIERS if place.startswith(f"{folder}/")]
-    if fitting:
-        return TIERS[max(fitting, key=len)]
+    marked = next((mark.name for mark in item.iter_markers() if mark.name in set(TIERS.values())), None)
+    if tier := marked or _tier_of_folder(item.path):
+        return tier
     needed = [tier for name, tier in FIXTURES.items() if name in getattr(item, "fixturenames", ())]
     return needed[-1] if needed else "unit"
 
 
-def _is_unit(item: pytest.Item) -> bool:
-    return item.get_closest_marker("unit") is not None
+@functools.cache
+def _tier_of_folder(file: Path) -> str | None:
+    place = file.relative_to(REPOSITORY / "tests").as_posix()
+    fitting = [folder for folder in TIERS if place.startswith(f"{folder}/")]
+    return TIERS[max(fitting, key=len)] if fitting else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

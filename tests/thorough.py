@@ -27,7 +27,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only a thorough run takes, unless this is one."""
     if config.getoption("--thorough"):
         return
-    left_out = [item for item in items if item.get_closest_marker(MARK)]
+    left_out = {item: None for item in items if item.get_closest_marker(MARK)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker(MARK)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]

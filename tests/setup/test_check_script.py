@@ -1,5 +1,7 @@
 """./check, and the files that the set-up is keyed to."""
 
+import contextlib
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -10,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests import REPOSITORY
-from tests.setup.fake_machine import FakeMachine
+from tests.setup.fake_machine import HANG_S, FakeMachine, wait_until
 
 sys.path.insert(0, str(REPOSITORY / "setup"))
 
@@ -75,6 +77,39 @@ def test_check_goes_on_after_a_failure_and_fails(machine: FakeMachine) -> None:
     assert result.returncode == 1
     assert "FAILED   format (ruff)" in result.stdout
     assert machine.calls("-m pytest")
+
+
+def test_types_are_checked_beside_the_tests(machine: FakeMachine) -> None:
+    """Tests begin before it is known whether the types hold; what was found is shown, and the whole fails."""
+    (machine.fake / "fail-types").write_text("x.py:1: error: not a str\n")
+    machine.hold("types")
+    script = machine.begin(script="check")
+    wait_until(lambda: bool(machine.calls("-m pytest")))
+    machine.let_go("types")
+    output, _ = script.communicate(timeout=HANG_S)
+    assert script.returncode == 1
+    assert "FAILED   types (mypy)" in output
+    assert output.count("not a str") == 1
+
+
+def test_ctrl_c_ends_the_checker_of_types_too(machine: FakeMachine) -> None:
+    """Nothing of a check goes on in the background."""
+    machine.hold("types")
+    machine.hold("tests")
+    script = machine.begin(script="check")
+    machine.wait_for("types")
+    machine.wait_for("tests")
+    machine.press_ctrl_c(script)
+    script.communicate(timeout=HANG_S)
+    assert script.returncode == 130
+    wait_until(lambda: not is_running(script.pid), 15)  # by itself it ends after 30
+
+
+def is_running(group: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, 0)
+        return True
+    return False
 
 
 def test_check_adds_the_development_packages(machine: FakeMachine) -> None:

@@ -94,6 +94,16 @@ def test_the_set_up_waits_for_the_model(machine: FakeMachine) -> None:
     assert "  Fetching the model …" in errors
 
 
+def test_packages_that_failed_beside_the_compiler_are_installed_after_it(machine: FakeMachine) -> None:
+    """pip is asked for them a second time only then: it takes seconds to find that all is there."""
+    (machine.fake / "fail-install-once").write_text("no network\n")
+    assert machine.start("x").stdout == "<x>\n"
+    beside, wheel, after = machine.calls(" install ")
+    assert "websockets" in beside
+    assert wheel.endswith(".whl")
+    assert "websockets" in after
+
+
 def test_a_model_that_cannot_be_fetched_does_not_stop_the_set_up(machine: FakeMachine) -> None:
     """The command itself tries again, and says what is wrong."""
     (machine.fake / "fail-prefetch").write_text("no network\n")
@@ -183,7 +193,7 @@ def test_two_first_starts_at_once(machine: FakeMachine) -> None:
     machine.let_go("install")
     assert first.communicate(timeout=HANG_S)[0] == "<first>\n"
     assert second.communicate(timeout=HANG_S)[0] == "<second>\n"
-    assert len(machine.calls(" install ")) == 3  # packages beside the compiler, the wheel, and what is left
+    assert len(machine.calls(" install ")) == 2  # packages beside the compiler, then the wheel
 
 
 @pytest.mark.parametrize(
