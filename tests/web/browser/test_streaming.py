@@ -30,7 +30,7 @@ PIECES = (
 DRAWN = """async number => {
   const text = () => {
     const blocks = document.querySelectorAll(`[aria-label='Turn ${number}'] .prose > *`);
-    return [...blocks].map(each => `${each.tagName} ${each.textContent}\n`).join('');
+    return [...blocks].map(each => each.tagName === 'HR' ? '***' : each.textContent).join('');
   };
   let same = 0;
   for (let last = ''; same < 3; same = text() === last ? same + 1 : 0) {
@@ -65,7 +65,7 @@ def test_pieces_are_drawn_as_the_whole(opened: "Page", host: ScriptedHost) -> No
 
 
 def shown(page: "Page", number: int) -> str:
-    """Return what an answer that has ended consists of: a rule has no words, but it is drawn."""
+    """Return the words of an answer that has ended, and its rules; only turns near the end are in the page."""
     page.wait_for_selector(f"[aria-label='Turn {number}']")
     page.locator(".stop").wait_for(state="detached")
     return " ".join(page.evaluate(DRAWN, number).split())
