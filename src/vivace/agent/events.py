@@ -31,7 +31,7 @@ from vivace.agent.talk_events import (
     EditsUndone,
     FacesChanged,
     ModelChanged,
-    ModelLoading,
+    ModelProgress,
     NoteAdded,
     OptionsChanged,
     PromptWarmed,
@@ -97,7 +97,7 @@ AgentEvent = (
     | TurnEnded
     | QueueChanged
     | PromptWarmed
-    | ModelLoading
+    | ModelProgress
     | CompactionStarted
     | Compacted
     | CompactionUndone

@@ -8,7 +8,7 @@ from typing import Literal
 
 from vivace.agent.options import Options
 from vivace.agent.turn_events import TurnStatus
-from vivace.protocol.shapes.events import LoadProgress
+from vivace.protocol.shapes.events import WaitProgress
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,24 @@ class PromptWarmed:
 
 
 @dataclass(frozen=True)
-class ModelLoading:
-    """Something that was asked waits for its model to be loaded. Told often, and not kept."""
+class ModelProgress:
+    """Something that was asked waits for its model to be loaded or to read. Told often, and not kept."""
 
-    progress: LoadProgress | None  # None: it is loaded
+    progress: WaitProgress | None  # None: no longer
 
     @property
     def in_words(self) -> str:
         """Say what is waited for; "" if nothing is."""
         if self.progress is None:
             return ""
+        if self.progress.stage == "reading":
+            return f"reading: {self.progress.amount}"
         name = self.progress.model.rpartition("/")[2]  # of a file without its folder
-        return f"loading {name}: {self.progress.in_words}"
+        return f"loading {name}: {self.progress.amount}"
+
+    @property
+    def is_loading(self) -> bool:
+        return self.progress is not None and self.progress.stage == "loading"
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
-from vivace.agent.talk_events import ModelLoading
+from vivace.agent.talk_events import ModelProgress
 from vivace.client.responses import ResponsesClient
-from vivace.client.turn import OnLoading
+from vivace.client.turn import OnProgress
 from vivace.client.warm import ensure_server
 from vivace.config import Settings
 from vivace.errors import ServerGone
 from vivace.protocol.rundir import news_file
-from vivace.protocol.shapes.events import LoadProgress
+from vivace.protocol.shapes.events import WaitProgress
 
 T = TypeVar("T")
 
@@ -31,21 +31,21 @@ def with_model(
     `presenter` is shown how far the model is while it is loaded.
     """
 
-    def tell_loading(progress: LoadProgress | None) -> None:
+    def tell_progress(progress: WaitProgress | None) -> None:
         if presenter:
-            presenter.show(ModelLoading(progress))
+            presenter.show(ModelProgress(progress))
 
     try:
-        return asyncio.run(_connected(settings, work, tell_loading))
+        return asyncio.run(_connected(settings, work, tell_progress))
     except ServerGone:
         _note("The server went away; trying once more.")
-        return asyncio.run(_connected(settings, work, tell_loading))
+        return asyncio.run(_connected(settings, work, tell_progress))
 
 
-async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]], on_loading: OnLoading) -> T:
+async def _connected(settings: Settings, work: Callable[[Model], Awaitable[T]], on_progress: OnProgress) -> T:
     _tell_news(settings)
     address = ensure_server(settings, _note)
-    async with ResponsesClient(address, on_loading) as client:
+    async with ResponsesClient(address, on_progress) as client:
         return await work(Model(client, settings.model))
 
 

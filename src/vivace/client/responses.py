@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from vivace.client.socket import Address, ResponsesSocket, open_socket
-from vivace.client.turn import OnLoading, Turn
+from vivace.client.turn import OnProgress, Turn
 from vivace.protocol.shapes.events import AnyEvent, Response
 
 MAX_AGE_S = 55 * 60.0
@@ -23,11 +23,11 @@ MAX_AGE_S = 55 * 60.0
 
 class ResponsesClient:
     def __init__(
-        self, address: Address, on_loading: OnLoading = lambda _: None, *, max_age_s: float = MAX_AGE_S
+        self, address: Address, on_progress: OnProgress = lambda _: None, *, max_age_s: float = MAX_AGE_S
     ) -> None:
-        """`on_loading` is called as long as a turn waits for its model to be loaded, then with None."""
+        """`on_progress` is called as long as a turn waits for its model to be loaded, then with None."""
         self._address = address
-        self._on_loading = on_loading
+        self._on_progress = on_progress
         self._max_age_s = max_age_s
         self._socket: ResponsesSocket | None = None
         self._retired: list[ResponsesSocket] = []  # too old for new turns; some still run
@@ -81,7 +81,7 @@ class ResponsesClient:
             if socket:
                 self._retired.append(socket)
             self._socket = None
-            self._socket = await open_socket(self._address, self._on_loading)
+            self._socket = await open_socket(self._address, self._on_progress)
             return self._socket
 
     async def _close_retired(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from vivace.client.turn import OnLoading, Turn
+from vivace.client.turn import OnProgress, Turn
 from vivace.client.websocket import HandshakeRefused, WebSocket
 from vivace.errors import RequestRefused, ServerGone
 from vivace.protocol.shapes.events import AnyEvent
@@ -51,8 +51,8 @@ class Lane:
 
 
 class ResponsesSocket:
-    def __init__(self, on_loading: OnLoading = lambda _: None) -> None:
-        self._on_loading = on_loading
+    def __init__(self, on_progress: OnProgress = lambda _: None) -> None:
+        self._on_progress = on_progress
         self.opened_at = time.monotonic()
         self.is_open = True
         self._connection = WebSocket(self._read, self._on_lost)
@@ -81,7 +81,7 @@ class ResponsesSocket:
             check_lane(lane)
         if len(msgspec.json.encode(request)) > MAX_BODY_BYTES - 1024:  # refused there without naming its lane
             raise RequestRefused("The request is too large.", code="request_too_large", status=413)
-        turn = Turn(request, lane, self._send, self._on_loading)
+        turn = Turn(request, lane, self._send, self._on_progress)
         self._lanes.setdefault(lane, Lane()).waiting.append(turn)
         self._advance(lane)
         return turn
@@ -148,9 +148,9 @@ class ResponsesSocket:
             lane.waiting.clear()
 
 
-async def open_socket(address: Address, on_loading: OnLoading = lambda _: None) -> ResponsesSocket:
-    """Return a socket to this server. `on_loading` is told while a turn waits for its model."""
-    socket = ResponsesSocket(on_loading)
+async def open_socket(address: Address, on_progress: OnProgress = lambda _: None) -> ResponsesSocket:
+    """Return a socket to this server. `on_progress` is told while a turn waits for its model."""
+    socket = ResponsesSocket(on_progress)
     await socket.open(address)
     return socket
 

@@ -16,7 +16,6 @@ import msgspec
 from vivace.errors import RequestRefused, ServerGone, VivaceError
 from vivace.protocol.shapes.events import (
     AnyEvent,
-    LoadProgress,
     OutputTextDelta,
     ReasoningTextDelta,
     Response,
@@ -29,12 +28,13 @@ from vivace.protocol.shapes.events import (
     SteerFailed,
     SteerPending,
     Terminal,
+    WaitProgress,
 )
 from vivace.protocol.shapes.refusal import ErrorFrame
 
 Send = Callable[[dict[str, Any]], None]
 
-OnLoading = Callable[[LoadProgress | None], None]  # None: the model is loaded, or nobody waits for it
+OnProgress = Callable[[WaitProgress | None], None]  # None: the answer begins, or nobody waits for it
 
 Joinable = OutputTextDelta | ReasoningTextDelta
 
@@ -55,15 +55,15 @@ class Turn:
         request: dict[str, Any],
         lane: str | None,
         send: Send,
-        on_loading: OnLoading = lambda _: None,
+        on_progress: OnProgress = lambda _: None,
     ) -> None:
         self.lane = lane
         self.response_id: str | None = None  # of the response that runs, or ran last
         self.is_over = False  # no event comes any more
         self._request = request
         self._send = send
-        self._on_loading = on_loading
-        self._is_loading = False  # it was told last that the model is not loaded yet
+        self._on_progress = on_progress
+        self._is_waiting = False  # it was told last what it waits for
         self._buffer: deque[AnyEvent] = deque()
         self._changed = asyncio.Event()  # set by everything that happens; `_until` clears it
         self._error: VivaceError | None = None
@@ -181,7 +181,7 @@ class Turn:
             case ResponseCreated(response=response):
                 self._on_created(response.id)
             case ResponseInProgress(response=response):
-                self._tell_loading(response.vivace.loading if response.vivace else None)
+                self._tell_progress(response.vivace.progress if response.vivace else None)
             case SteerAccepted() | SteerPending() | SteerFailed():
                 self._on_steer(message)
                 is_for_reader &= message.steer.id is not None  # or else `steer` raises it
@@ -206,17 +206,17 @@ class Turn:
     def end(self, error: VivaceError | None) -> None:
         """Note that no event follows. What is in the buffer is still read first."""
         self.is_over = True
-        self._tell_loading(None)
+        self._tell_progress(None)
         self._error = self._error or error
         self._is_running = False
         self._changed.set()
         while self._asked:
             _reject(self._asked.popleft(), error or ServerGone("The turn ended before it was steered."))
 
-    def _tell_loading(self, progress: LoadProgress | None) -> None:
-        if progress or self._is_loading:
-            self._is_loading = progress is not None
-            self._on_loading(progress)
+    def _tell_progress(self, progress: WaitProgress | None) -> None:
+        if progress or self._is_waiting:
+            self._is_waiting = progress is not None
+            self._on_progress(progress)
 
     def _on_created(self, response_id: str) -> None:
         self.response_id = response_id

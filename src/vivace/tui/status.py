@@ -30,12 +30,12 @@ class Status:
     tasks: int = 0  # in the background, that are not over
     others: tuple[str, ...] = ()  # faces that have the same conversation open
     hint: str = ""  # what a key would do now
-    loading: str = ""  # in words, while something waits for its model to be loaded
+    progress: str = ""  # in words, while something waits for its model to be loaded or to read
 
     @property
     def doing(self) -> str:
         """Return what goes on; "" when it is the user's turn."""
-        return self.loading or self.activity
+        return self.progress or self.activity
 
     def parts(self) -> list[tuple[int, str]]:
         """Return the parts from left to right, each with its rank: what has the highest goes first."""

@@ -22,7 +22,7 @@ from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.talk_events import (
     FacesChanged,
     ModelChanged,
-    ModelLoading,
+    ModelProgress,
     OptionsChanged,
     PromptWarmed,
     Renamed,
@@ -45,7 +45,7 @@ class Broadcast:
         self.epoch = secrets.token_hex(6)
         self.seq = 0
         self.on_change: Callable[[], None] = lambda: None  # what every face shows of it is another
-        self.loading = ""  # in words, while something waits for its model to be loaded
+        self.progress = ""  # in words, while something waits for its model to be loaded or to read
         self.listeners: dict[Listener, None] = {}
         self.questions = Questions(self.tell)
         self._kept: deque[EventFrame] = deque(maxlen=KEPT_EVENTS)
@@ -62,8 +62,8 @@ class Broadcast:
                 self._grow(event)
             case PromptWarmed(warm_tokens=warm, prompt_tokens=prompt):
                 self.tell(LiveWarm(warm_tokens=warm, prompt_tokens=prompt))
-            case ModelLoading():
-                self.loading = event.in_words
+            case ModelProgress():
+                self.progress = event.in_words
                 self.on_change()
             case OptionsChanged() | ModelChanged() | Renamed() | FacesChanged():
                 for record in records_of(event):

@@ -107,7 +107,7 @@ class LiveConversation:
             policy=policies[0] if policies else "other",
             approval=next(word for word, approval in APPROVALS.items() if approval == self.talk.approval),
             faces=len(self.broadcast.listeners) + len(self.talk.others),
-            activity=self._activity or self.broadcast.loading,
+            activity=self._activity or self.broadcast.progress,
             window_tokens=self._window_tokens,
             title=self.talk.title,
         )

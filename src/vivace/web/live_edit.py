@@ -17,7 +17,7 @@ from vivace.agent.edits.scope import checked_instruction
 from vivace.agent.effort import DEFAULT_EFFORT
 from vivace.agent.events import AgentEvent
 from vivace.agent.memory.opening import memory_for
-from vivace.agent.talk_events import ModelLoading
+from vivace.agent.talk_events import ModelProgress
 from vivace.agent.turn_events import Abandoned, Failed
 from vivace.config import Settings
 from vivace.errors import BadRequest, TurnFault, VivaceError, WriteProblem
@@ -47,8 +47,8 @@ class EditBroadcast(Broadcast):
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case ModelLoading():
-                self.say(event.in_words)
+            case ModelProgress(is_loading=is_loading):
+                self.say(event.in_words if is_loading else "")  # reading takes no notification
                 return
             case DiffGrew(delta=delta):
                 self.chars += len(delta)
@@ -144,7 +144,7 @@ class LiveEdit:
 
     async def _run(self) -> EditEnded:
         connection = Connection(self._settings, starts_server=False)
-        connection.on_loading = lambda progress: self.broadcast.show(ModelLoading(progress))
+        connection.on_progress = lambda progress: self.broadcast.show(ModelProgress(progress))
         try:
             while True:
                 self._working = asyncio.create_task(self._attempt(connection))

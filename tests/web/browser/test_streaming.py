@@ -65,7 +65,7 @@ def test_pieces_are_drawn_as_the_whole(opened: "Page", host: ScriptedHost) -> No
 
 
 def shown(page: "Page", number: int) -> str:
-    """Return the words of an answer that has ended, and its rules; only turns near the end are in the page."""
+    """Return the words and rules of an answer that has ended; only turns near the end are in the page."""
     page.wait_for_selector(f"[aria-label='Turn {number}']")
     page.locator(".stop").wait_for(state="detached")
     return " ".join(page.evaluate(DRAWN, number).split())

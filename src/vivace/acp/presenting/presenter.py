@@ -136,10 +136,10 @@ class AcpPresenter:
                 self._updates.say_line(gone if why == "server_gone" else "")
             case turn_events.SteerQueued():
                 self._updates.say_line("The answer was over: your message comes next.")
-            case talk_events.ModelLoading(progress=progress):
-                if progress and not self._is_loading:
+            case talk_events.ModelProgress(is_loading=is_loading):
+                if is_loading and not self._is_loading:
                     self._note(event.in_words)
-                self._is_loading = progress is not None
+                self._is_loading = is_loading
             case turn_events.CodeRead() | turn_events.MemoryUsed():
                 self._note(event.in_words)
             case turn_events.Retold(left_out=left_out) if left_out:

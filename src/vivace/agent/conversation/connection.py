@@ -12,18 +12,18 @@ from typing import Any
 from vivace.agent.model import Model, Tier
 from vivace.client import warm
 from vivace.client.responses import ResponsesClient
-from vivace.client.turn import OnLoading, Turn
+from vivace.client.turn import OnProgress, Turn
 from vivace.client.warm import Progress, ServerAddress
 from vivace.config import Settings
 from vivace.errors import LimitReached, ServerGone
-from vivace.protocol.shapes.events import LoadProgress
+from vivace.protocol.shapes.events import WaitProgress
 
 
 class LimitedClient(ResponsesClient):
     """A client that refuses to begin more than a number of turns."""
 
-    def __init__(self, address: ServerAddress, on_loading: OnLoading, max_turns: int) -> None:
-        super().__init__(address, on_loading)
+    def __init__(self, address: ServerAddress, on_progress: OnProgress, max_turns: int) -> None:
+        super().__init__(address, on_progress)
         self._max_turns = max_turns
         self._begun = 0
 
@@ -57,7 +57,7 @@ class Connection:
         self._client: ResponsesClient | None = None
         self._windows: dict[str, int] = {}  # tokens, by model
         self._opening = asyncio.Lock()
-        self.on_loading: OnLoading = self._say_loading  # a conversation shows it instead
+        self.on_progress: OnProgress = self._say_progress  # a conversation shows it instead
         self._is_loading = False
         self._closings = 0  # so far: one that is being opened meanwhile is closed again
 
@@ -67,7 +67,7 @@ class Connection:
             if self._client is None:
                 closings = self._closings
                 address = await asyncio.to_thread(self._address)
-                limit, tell = self._max_turns, self._tell_loading
+                limit, tell = self._max_turns, self._tell_progress
                 client = (
                     ResponsesClient(address, tell) if limit is None else LimitedClient(address, tell, limit)
                 )
@@ -78,14 +78,15 @@ class Connection:
                 self._client = client
             return self._client
 
-    def _tell_loading(self, progress: LoadProgress | None) -> None:
-        self.on_loading(progress)
+    def _tell_progress(self, progress: WaitProgress | None) -> None:
+        self.on_progress(progress)
 
-    def _say_loading(self, progress: LoadProgress | None) -> None:
+    def _say_progress(self, progress: WaitProgress | None) -> None:
         """Say once that the model is being loaded."""
-        if progress and not self._is_loading:
-            self._progress(f"Loading {progress.model}: {progress.in_words}…")
-        self._is_loading = progress is not None
+        is_loading = progress is not None and progress.stage == "loading"
+        if progress and is_loading and not self._is_loading:
+            self._progress(f"Loading {progress.model}: {progress.amount}…")
+        self._is_loading = is_loading
 
     def _address(self) -> ServerAddress:
         if self._starts_server:

@@ -45,7 +45,7 @@ from vivace.agent.talk_events import (
     EditsUndone,
     FacesChanged,
     ModelChanged,
-    ModelLoading,
+    ModelProgress,
     NoteAdded,
     OptionsChanged,
     Renamed,
@@ -84,7 +84,7 @@ class Conversation(Talk):
         self._journal.heal()
         self._work = TurnWork(history, connection, self._presenter, self._journal, files)
         self._prefiller = Prefiller(connection, self._presenter, history.id)
-        connection.on_loading = lambda progress: self._show(ModelLoading(progress))
+        connection.on_progress = lambda progress: self._show(ModelProgress(progress))
         self._is_idle = asyncio.Event()  # set while no turn runs
         self._is_idle.set()
         self._is_closing = False

@@ -31,7 +31,7 @@ from vivace.agent.model import Model
 from vivace.agent.permissions.decision import Need, ReadPath, Situation, WritePath, decide
 from vivace.agent.permissions.paths import locate
 from vivace.agent.permissions.policy import Policy, project_policy
-from vivace.agent.talk_events import ModelLoading
+from vivace.agent.talk_events import ModelProgress
 from vivace.agent.tools.base import Arguments, schema_of
 from vivace.agent.turn_events import AnswerGrew
 from vivace.config import Settings
@@ -62,7 +62,7 @@ class OwnTools:
         self._folder = folder
         self._loop = asyncio.get_running_loop()
         self._connection = Connection(settings, self._say_from_thread)
-        self._connection.on_loading = lambda progress: self._say(ModelLoading(progress).in_words)
+        self._connection.on_progress = lambda progress: self._say(ModelProgress(progress).in_words)
         self._is_model_here = False
         self._calls: list[Say] = []  # that are under way: all wait for the same model
         self._fetching = asyncio.Lock()

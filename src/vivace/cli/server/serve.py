@@ -161,7 +161,7 @@ def _show(found: "ServerStatus", token_file: str, log_file: str) -> None:
 
 def _engine(engine: "OneEngine", place: str) -> str:
     if engine.pid is None:
-        return f"loading, {engine.loading.in_words}" if engine.loading else "not running"
+        return f"loading, {engine.loading.amount}" if engine.loading else "not running"
     state = "" if engine.is_ready else "does not answer"
     use = (
         f"{engine.sessions} sessions, {engine.kv_tokens} of {engine.kv_cells} KV tokens, {engine.turns} turns"

@@ -25,7 +25,7 @@ from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
 from vivace.agent.loop import steps
 from vivace.agent.loop.steps import AnyStep
-from vivace.agent.talk_events import CompactionStarted, ModelLoading
+from vivace.agent.talk_events import CompactionStarted, ModelProgress
 from vivace.agent.tools.bounded import printable
 from vivace.agent.turn_events import (
     Abandoned,
@@ -84,10 +84,10 @@ class HeadlessPresenter:
                 self.progress(f"{went}{said}; this is the answer from its beginning.")
             case Retold(left_out=left_out) if left_out:
                 self.progress(event.in_words)
-            case ModelLoading(progress=progress):
-                if progress and not self._is_loading:
+            case ModelProgress(is_loading=is_loading):
+                if is_loading and not self._is_loading:
                     self.progress(f"({event.in_words})")
-                self._is_loading = progress is not None
+                self._is_loading = is_loading
             case CompactionStarted():
                 self.progress("The conversation is nearly full and is summarised.")
             case EditPlanned(units=units):

@@ -28,7 +28,7 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
-from vivace.agent.talk_events import ModelLoading
+from vivace.agent.talk_events import ModelProgress
 from vivace.agent.turn_events import (
     AnswerGrew,
     Failed,
@@ -51,8 +51,8 @@ class JsonPresenter:
                     for each in units
                 ]
                 _emit("planned", units=steps)
-            case ModelLoading(progress=progress) if progress:
-                _emit("loading", **msgspec.structs.asdict(progress))
+            case ModelProgress(progress=progress) if progress:
+                _emit("progress", **msgspec.structs.asdict(progress))
             case MemoryUsed(files=files, notes=notes):
                 _emit("memory", files=[file.shown for file in files], notes=notes, problem=event.problem)
             case UnitLeft(path=path, unit=unit, problem=problem):

@@ -32,7 +32,7 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.events import AgentEvent
-from vivace.agent.talk_events import ModelLoading
+from vivace.agent.talk_events import ModelProgress
 from vivace.agent.turn_events import (
     AnswerGrew,
     AnswerStarted,
@@ -56,7 +56,7 @@ class TerminalPresenter:
         self._times: TimesMeasured | None = None  # shown at the end, below what came of the edit
 
     def show(self, event: AgentEvent) -> None:
-        if isinstance(event, ModelLoading):
+        if isinstance(event, ModelProgress):
             self._spinner.reason = event.in_words
             return
         self._spinner.stop()

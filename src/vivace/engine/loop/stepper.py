@@ -32,9 +32,10 @@ from vivace.engine.runners.base import (
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.turns.generate import GenerateTurn
 from vivace.engine.turns.turn import Turn
-from vivace.engine.wire.frames import Failed, Finished, Stats, StatsReply, ToEngine, Tokens
+from vivace.engine.wire.frames import Failed, Finished, Reading, Stats, StatsReply, ToEngine, Tokens
 from vivace.errors import ContextOverflow, VivaceError
 
+READING_EVERY_S = 0.5  # a prompt that is read sooner needs no word
 NO_ROWS: Logits = np.empty((0, 0), np.float32)
 Arrivals = Callable[[], Sequence[ToEngine] | None]  # frames that wait; None if nobody listens any more
 
@@ -338,7 +339,17 @@ class Stepper:
         turn.busy_s += time.perf_counter() - begun
         if reason:
             self.finish(turn, reason)
+        elif turn.tells_reading and turn.is_prefilling and session.pending:
+            self._tell_reading(turn)
         return None
+
+    def _tell_reading(self, turn: Turn) -> None:
+        """Tell how far the turn's prompt is read, now and then."""
+        now = time.perf_counter()
+        if now - max(turn.started, turn.reading_told) >= READING_EVERY_S:
+            turn.reading_told = now
+            read = max(0, turn.new_tokens - turn.session.pending)
+            self._sender.send(Reading(turn.id, read, turn.new_tokens))
 
     def finish(self, turn: Turn, reason: str) -> None:
         scores = turn.scores if reason == "scored" else []

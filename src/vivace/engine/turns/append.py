@@ -8,6 +8,7 @@ from vivace.engine.wire.frames import Append
 
 class AppendTurn(Turn):
     needs_row = False
+    tells_reading = False
 
     def __init__(self, work: Append, session: Session) -> None:
         super().__init__(work, session)

@@ -24,6 +24,7 @@ class Turn:
     )
     is_at_next_token = False  # its next pass has one token, the last that it has said
     steps_ahead = 0  # that a runner may begin beyond its next pass
+    tells_reading = True  # somebody waits for what it says
     is_drafting = False  # its next pass should verify a draft, also where several turns share one
 
     def __init__(self, work: Append | Generate | Score, session: Session) -> None:
@@ -34,6 +35,7 @@ class Turn:
         self.received = time.perf_counter()
         self.committed_before = 0  # the session's length without this turn
         self.started = self.first_token = self.last_token = 0.0
+        self.reading_told = 0.0  # when it was last told how far the prompt is read
         self.served_at = 0  # in ticks of the scheduler
         self.restore_s = self.prefill_s = self.runner_s = self.busy_s = self.draft_s = self.grammar_s = 0.0
         self.cached_tokens = self.restored_tokens = self.new_tokens = self.output_tokens = self.steps = 0

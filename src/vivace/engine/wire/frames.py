@@ -182,6 +182,14 @@ class Tokens(Frame):
     logprobs: list[PositionLogprobs] = []  # one a token, if log-probabilities were asked for
 
 
+class Reading(Frame):
+    """How far a long prompt is read. Comes about twice a second, before the turn's first `Tokens`."""
+
+    turn: str
+    read_tokens: int  # of those whose KV was not there
+    total_tokens: int
+
+
 class Waterfall(msgspec.Struct, frozen=True):
     """Where a turn's time went, as the engine saw it."""
 
@@ -234,7 +242,7 @@ class StatsReply(Frame):
 
 
 ToEngine = Open | Append | Generate | Score | Interrupt | Rewind | Fork | Park | Close | Stats
-FromEngine = Loading | Ready | Tokens | Finished | Failed | StatsReply
+FromEngine = Loading | Ready | Reading | Tokens | Finished | Failed | StatsReply
 
 
 class FrameError(ValueError):

@@ -3,7 +3,7 @@
 Owns shapes only. `writer` decides which event comes when.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -114,18 +114,22 @@ class Place(msgspec.Struct, frozen=True):
     estimate_s: float  # until it begins, in seconds
 
 
-class LoadProgress(msgspec.Struct, frozen=True):
-    """How far a model is loaded."""
+class WaitProgress(msgspec.Struct, frozen=True):
+    """How far that is which a response waits for before it says anything."""
 
+    stage: Literal["loading", "reading"]  # the model's files, in bytes; or the prompt, in tokens
     model: str
-    read_bytes: int  # of its files
-    total_bytes: int
+    done: int
+    total: int
 
     @property
-    def in_words(self) -> str:
-        unit, name = (1e9, "GB") if self.total_bytes >= 1e9 else (1e6, "MB")
-        digits = 1 if self.total_bytes < 10 * unit else 0
-        return f"{self.read_bytes / unit:.{digits}f} of {self.total_bytes / unit:.{digits}f} {name}"
+    def amount(self) -> str:
+        """Return how much of how much."""
+        if self.stage == "reading":
+            return f"{self.done:,} of {self.total:,} tokens"
+        unit, name = (1e9, "GB") if self.total >= 1e9 else (1e6, "MB")
+        digits = 1 if self.total < 10 * unit else 0
+        return f"{self.done / unit:.{digits}f} of {self.total / unit:.{digits}f} {name}"
 
 
 class Extension(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,7 +137,7 @@ class Extension(msgspec.Struct, frozen=True, omit_defaults=True):
 
     waterfall: Waterfall | None = None  # of a response that is over
     queue: Place | None = None  # of a response that waits
-    loading: LoadProgress | None = None  # of a response whose model is not loaded yet
+    progress: WaitProgress | None = None  # of a response whose model is loaded first, or whose prompt is long
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,9 +199,9 @@ class ResponseQueued(_Whole, frozen=True, tag="response.queued"):
 
 
 class ResponseInProgress(_Whole, frozen=True, tag="response.in_progress"):
-    """It is made now. With `response.vivace.loading` its model is loaded first; without it, no longer.
+    """It is made now. `response.vivace.progress`, if it is there, says what it waits for before it speaks.
 
-    One with `loading` leaves out what was asked.
+    One with `progress` leaves out what was asked; one without it follows when the wait is over.
     """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from vivace.protocol.shapes.events import LoadProgress, Usage, Waterfall
+from vivace.protocol.shapes.events import Usage, WaitProgress, Waterfall
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -17,10 +17,10 @@ class Queued(msgspec.Struct, frozen=True):
     estimate_s: float
 
 
-class ModelLoading(msgspec.Struct, frozen=True):
-    """The turn waits for its model. Comes again as more of it is read; `Started` follows the last one."""
+class ModelProgress(msgspec.Struct, frozen=True):
+    """The turn waits for its model, or until its prompt is read. `Started` follows the last one."""
 
-    progress: LoadProgress
+    progress: WaitProgress
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -86,5 +86,5 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 TextOutcome = TextDelta | ReasoningDelta | CallDelta
-Outcome = Queued | ModelLoading | Started | TextOutcome | CallBegun | CallDone | CallInvalid | Ended | Broken
+Outcome = Queued | ModelProgress | Started | TextOutcome | CallBegun | CallDone | CallInvalid | Ended | Broken
 Terminal = Ended | Broken

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from vivace.protocol.shapes.events import LoadProgress
+from vivace.protocol.shapes.events import WaitProgress
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class OneEngine(msgspec.Struct, frozen=True):
     sessions: int = 0
     kv_tokens: int = 0
     kv_cells: int = 0
-    loading: LoadProgress | None = None
+    loading: WaitProgress | None = None
 
 
 class EngineStatus(msgspec.Struct, frozen=True):
@@ -52,12 +52,12 @@ class EngineStatus(msgspec.Struct, frozen=True):
     parked_memory_bytes: int = 0  # KV of idle sessions in host memory, for a GPU
     loaded: list[str] = []  # all models in memory, the one used last first
     engines: list[OneEngine] = []  # of the model; the numbers above are of all of them together
-    loading: LoadProgress | None = None  # how far the model is, while none of its engines is ready
+    loading: WaitProgress | None = None  # how far the model is, while none of its engines is ready
 
     @property
     def state(self) -> str:
         """Say whether it would answer now, or how far it is."""
-        loading = f"loading, {self.loading.in_words}" if self.loading else "not ready"
+        loading = f"loading, {self.loading.amount}" if self.loading else "not ready"
         return "ready" if self.is_ready else loading
 
 

@@ -23,7 +23,6 @@ from vivace.protocol.shapes.events import (
     Extension,
     FunctionCall,
     IncompleteDetails,
-    LoadProgress,
     OutputItem,
     OutputItemInterrupted,
     Place,
@@ -35,6 +34,7 @@ from vivace.protocol.shapes.events import (
     ResponseIncomplete,
     ResponseInProgress,
     ResponseQueued,
+    WaitProgress,
 )
 from vivace.protocol.shapes.outcomes import (
     Broken,
@@ -43,7 +43,7 @@ from vivace.protocol.shapes.outcomes import (
     CallDone,
     CallInvalid,
     Ended,
-    ModelLoading,
+    ModelProgress,
     Outcome,
     Queued,
     ReasoningDelta,
@@ -192,8 +192,8 @@ class ResponseWriter:
         extension = Extension(queue=Place(place.position, place.estimate_s))
         return self.number(ResponseQueued, response=self._short("queued", extension))
 
-    def _loading(self, progress: LoadProgress) -> AnyEvent:
-        extension = Extension(loading=progress)
+    def _waiting_for(self, progress: WaitProgress) -> AnyEvent:
+        extension = Extension(progress=progress)
         return self.number(ResponseInProgress, response=self._short("in_progress", extension))
 
     def _short(self, status: str, extension: Extension) -> Response:
@@ -229,8 +229,8 @@ class ResponseWriter:
                 yield from self._lose(text)
             case Queued():
                 yield self._moved(outcome)
-            case ModelLoading(progress=progress):
-                yield self._loading(progress)
+            case ModelProgress(progress=progress):
+                yield self._waiting_for(progress)
             case Started():
                 yield self._going()
             case Ended():

@@ -114,8 +114,8 @@ class ScreenPresenter:
             case talk_events.PromptWarmed(warm_tokens=warm, prompt_tokens=whole):
                 self._status.warm_percent = round(100 * warm / whole) if whole else None
                 self._on_change()
-            case talk_events.ModelLoading():
-                self._status.loading = event.in_words
+            case talk_events.ModelProgress():
+                self._status.progress = event.in_words
                 self._on_change()
             case _:
                 self._show_step(event)

@@ -20,7 +20,7 @@ from vivace.agent.edits.proposal import Reject
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.permissions.modes import mode_named
-from vivace.agent.talk_events import FacesChanged, OptionsChanged, PromptWarmed
+from vivace.agent.talk_events import FacesChanged, ModelProgress, OptionsChanged, PromptWarmed
 from vivace.agent.turn_events import Abandoned, TurnEnded
 from vivace.errors import ConversationBusy, NothingToUndo
 
@@ -37,6 +37,20 @@ async def test_what_one_face_says_the_other_sees(share: Share, face: Face, other
     assert other.said == face.said == "Hello there." * 2
     await agree(held, attached, other)
     assert (held.is_held, attached.is_held) == (True, False)
+
+
+async def test_both_faces_are_told_how_far_a_long_prompt_is_read(
+    share: Share, face: Face, other: Face
+) -> None:
+    """The same words in both, and none any more when the answer begins."""
+    held, _ = await share(prefill_token_ms=1.0, pass_tokens=64).pair(face, other)
+    await held.send("What is this? " * 100)
+    await other.until(lambda: bool(other.seen(TurnEnded)))
+    *reading, last = [event.in_words for event in other.seen(ModelProgress)]
+    assert last == ""
+    assert reading
+    assert all(words.startswith("reading: ") for words in reading)
+    assert [*reading, last] == [event.in_words for event in face.seen(ModelProgress)]
 
 
 async def test_each_face_knows_who_else_is_there(share: Share, face: Face, other: Face) -> None:

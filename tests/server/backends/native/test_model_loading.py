@@ -1,4 +1,4 @@
-"""Whoever waits for a model that is being loaded is told how far it is, on every route."""
+"""Whoever waits for a model that is being loaded, or that reads, is told how far it is, on every route."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from tests.server.serving import fetch, script, send
 from tests.server.talking import talking
 from vivace.client.responses import ResponsesClient
 from vivace.config import Settings
-from vivace.protocol.shapes.events import LoadProgress
+from vivace.protocol.shapes.events import OutputTextDelta, WaitProgress
 
 GB = 1_000_000_000
 
@@ -28,21 +28,21 @@ class Weights:
     def read(self, gigabytes: int) -> None:
         os.truncate(self._file, gigabytes * GB)  # a hole: nothing is on the disk
 
-    def progress(self, gigabytes: int) -> LoadProgress:
-        return LoadProgress(self.model, gigabytes * GB, 20 * GB)
+    def progress(self, gigabytes: int) -> WaitProgress:
+        return WaitProgress("loading", self.model, gigabytes * GB, 20 * GB)
 
 
 def with_quick_model(settings: Settings, folder: Path) -> Settings:
     return settings.having(model=script(folder, "quick", replies={"": "quick"}), max_models=2)
 
 
-async def loading(inside: Inside) -> LoadProgress | None:
+async def loading(inside: Inside) -> WaitProgress | None:
     return (await inside.native.status()).loading
 
 
 async def test_a_turn_tells_how_far_its_model_is(settings: Settings, tmp_path: Path) -> None:
     """The client hears more and more, then that it is loaded. The status says the same."""
-    weights, told = Weights(tmp_path), list[LoadProgress | None]()
+    weights, told = Weights(tmp_path), list[WaitProgress | None]()
     async with (
         served_here(with_quick_model(settings, tmp_path)) as inside,
         ResponsesClient(inside.address, told.append) as client,
@@ -66,7 +66,7 @@ async def test_a_turn_tells_how_far_its_model_is(settings: Settings, tmp_path: P
 
 async def test_a_turn_that_is_left_waits_no_more(settings: Settings, tmp_path: Path) -> None:
     """Cancelled while its model is loaded: the client is told that nobody waits."""
-    weights, told = Weights(tmp_path), list[LoadProgress | None]()
+    weights, told = Weights(tmp_path), list[WaitProgress | None]()
     async with (
         served_here(with_quick_model(settings, tmp_path)) as inside,
         ResponsesClient(inside.address, told.append) as client,
@@ -87,7 +87,7 @@ async def test_events_that_come_often_are_small(settings: Settings, tmp_path: Pa
         await talker.create(model=weights.model, input="hi", instructions="Be brief.")
         event = await talker.until(lambda event: "vivace" in event.get("response", {}))
         assert event["type"] == "response.in_progress"
-        assert event["response"]["vivace"]["loading"]["read_bytes"] == 12 * GB
+        assert event["response"]["vivace"]["progress"]["done"] == 12 * GB
         assert event["response"]["instructions"] is None
         weights.read(20)
         await talker.ended()
@@ -131,9 +131,29 @@ async def test_a_background_response_says_it(settings: Settings, tmp_path: Path)
 
         while "vivace" not in (found := await asyncio.to_thread(now)):
             pass
-        assert found["vivace"]["loading"]["total_bytes"] == 20 * GB
+        assert found["vivace"]["progress"]["total"] == 20 * GB
         assert found["instructions"] == "Be brief."
         weights.read(20)
         while (found := await asyncio.to_thread(now))["status"] != "completed":
             pass
-        assert "loading" not in found["vivace"]
+        assert "progress" not in found["vivace"]
+
+
+async def test_a_long_prompt_tells_how_far_it_is_read(settings: Settings, tmp_path: Path) -> None:
+    """More and more of it, and nothing any more when the answer begins."""
+    model = script(tmp_path, "reader", replies={"": "ok"}, prefill_token_ms=1.0, pass_tokens=64)
+    told: list[WaitProgress | None] = []
+    async with (
+        served_here(settings.having(model=model)) as inside,
+        ResponsesClient(inside.address, told.append) as client,
+    ):
+        async with client.turn({"input": "long " * 300}) as turn:
+            async for event in turn:
+                if isinstance(event, OutputTextDelta):
+                    assert told[-1] is None
+        *reading, last = told
+        assert last is None
+        assert reading
+        assert [each.done for each in reading if each] == sorted({each.done for each in reading if each})
+        assert {(each.stage, each.model) for each in reading if each} == {("reading", model)}
+        assert all(1500 <= each.total < 2500 > each.done for each in reading if each)

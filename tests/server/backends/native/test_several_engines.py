@@ -142,7 +142,7 @@ async def test_the_death_of_one_does_not_touch_the_other(settings: Settings, tmp
         assert (up.pid, up.is_ready, up.turns) == (alive, True, 1)
         assert (coming.pid, coming.is_ready) == (None, False)
         assert coming.loading is not None
-        assert coming.loading.read_bytes == gate // 2
+        assert coming.loading.done == gate // 2
         os.truncate(weights, gate)
         await until(lambda: len(homes(inside)) == 2)
         said = turn.output_tokens

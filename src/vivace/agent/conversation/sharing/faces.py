@@ -19,7 +19,7 @@ from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.agent.sandbox.plain import Terminal, run_plainly
 from vivace.agent.sandbox.run import Limits, Outcome
-from vivace.agent.talk_events import FacesChanged, ModelLoading, PromptWarmed, SideEnded, SideStarted
+from vivace.agent.talk_events import FacesChanged, ModelProgress, PromptWarmed, SideEnded, SideStarted
 from vivace.agent.turn_events import TurnEnded, TurnStarted
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Faces:
             self._running -= 1
         if self._running <= 0:
             self._rest()
-        elif self.name and not isinstance(event, ModelLoading):
+        elif self.name and not isinstance(event, ModelProgress):
             self.since_rest.append(event)
 
     def _rest(self) -> None:

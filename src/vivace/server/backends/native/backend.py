@@ -17,7 +17,7 @@ from vivace.config import Settings
 from vivace.engine.wire.frames import Failed, Finished, StatsReply
 from vivace.errors import RequestRefused, VivaceError
 from vivace.models import store
-from vivace.protocol.shapes.events import LoadProgress
+from vivace.protocol.shapes.events import WaitProgress
 from vivace.protocol.shapes.refusal import Refusal, mistake, model_not_found, previous_not_found
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.status import EngineStatus, OneEngine
@@ -164,7 +164,7 @@ class NativeBackend:
         except VivaceError as error:
             log.warning("%s is not loaded: %s", self._settings.model, error.message)
 
-    def _tell_loading(self, progress: LoadProgress) -> None:
+    def _tell_loading(self, progress: WaitProgress) -> None:
         for turn in self._turns:
             if turn.model == progress.model:
                 turn.tell_loading(progress)

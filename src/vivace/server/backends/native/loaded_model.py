@@ -20,7 +20,7 @@ from vivace.models.families.base import Family
 from vivace.models.families.choose import family_for
 from vivace.models.families.infill import InfillTokens, infill_tokens
 from vivace.models.tokenizer import SCRIPTED, Tokenizer, load_tokenizer
-from vivace.protocol.shapes.events import LoadProgress
+from vivace.protocol.shapes.events import WaitProgress
 from vivace.protocol.shapes.refusal import Refusal, model_not_found
 from vivace.server.backends.native.engines.group import EngineGroup, Seat
 from vivace.server.backends.native.engines.process import EngineProcess
@@ -33,7 +33,7 @@ from vivace.server.watch.metrics import Metrics
 MAX_OPEN_SESSIONS = 32
 PARKING_S = 10.0  # for an engine that ends to put the KV of idle sessions on disk
 
-OnLoading = Callable[[LoadProgress], None]
+OnLoading = Callable[[WaitProgress], None]
 
 
 def find_model(settings: Settings, name: str) -> Path | None:
@@ -86,12 +86,12 @@ class LoadedModel:
         return any(process.ready.result().device != "cpu" for process in self.engines.processes)
 
     @property
-    def loading(self) -> LoadProgress | None:
+    def loading(self) -> WaitProgress | None:
         """Return how far the model is loaded; None where it answers, or nothing is known."""
         return self.progress(self.engines.loading)
 
-    def progress(self, news: Loading | None) -> LoadProgress | None:
-        return LoadProgress(self.name, news.read_bytes, news.total_bytes) if news else None
+    def progress(self, news: Loading | None) -> WaitProgress | None:
+        return WaitProgress("loading", self.name, news.read_bytes, news.total_bytes) if news else None
 
     def _take_loading(self, _: Loading) -> None:
         if progress := self.loading:

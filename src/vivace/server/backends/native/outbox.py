@@ -13,7 +13,7 @@ from vivace.protocol.shapes.outcomes import (
     Broken,
     CallDelta,
     Ended,
-    ModelLoading,
+    ModelProgress,
     Outcome,
     Queued,
     ReasoningDelta,
@@ -77,7 +77,7 @@ class Outbox:
         if type(last) is not type(outcome):
             return False
         match outcome:
-            case Queued() | ModelLoading():
+            case Queued() | ModelProgress():
                 self._waiting[-1] = outcome  # where it stood in between is of no use
             case TextDelta(delta=delta, logprobs=logprobs):
                 self._more.append(delta)

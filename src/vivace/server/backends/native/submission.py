@@ -16,6 +16,7 @@ from vivace.engine.wire.frames import (
     Finished,
     Generate,
     Interrupt,
+    Reading,
     Rewind,
     Sampling,
     Score,
@@ -57,6 +58,8 @@ class Submission:
             self._leave(frame)
         elif self.end.done():
             return
+        elif isinstance(frame, Reading):
+            self._turn.tell_reading(frame)
         elif not isinstance(frame, Tokens):
             self.end.set_result(frame)
         else:
@@ -90,7 +93,7 @@ class Submission:
     def _leave(self, frame: TurnFrame | None) -> None:
         """Let go of the session: the engine answers again or is dead, and may have more than the log."""
         session = self.session
-        if session.writer is not self or isinstance(frame, Tokens):
+        if session.writer is not self or isinstance(frame, Tokens | Reading):
             return
         if isinstance(frame, Finished):
             self._process.send(Rewind(session.name, len(session.log)))

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from vivace.engine.wire.frames import Finished, PositionLogprobs
+from vivace.engine.wire.frames import Finished, PositionLogprobs, Reading
 from vivace.engine.wire.frames import Waterfall as EngineWaterfall
 from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import (
     InputTokensDetails,
-    LoadProgress,
     OutputTokensDetails,
     Usage,
+    WaitProgress,
     Waterfall,
 )
 from vivace.protocol.shapes.outcomes import (
@@ -27,7 +27,7 @@ from vivace.protocol.shapes.outcomes import (
     CallDone,
     CallInvalid,
     Ended,
-    ModelLoading,
+    ModelProgress,
     Outcome,
     Queued,
     ReasoningDelta,
@@ -82,7 +82,7 @@ class NativeTurn:
         self._task: asyncio.Task[None] | None = None
         self._stop: Callable[[], object] | None = None  # makes whoever works on it stop
         self._pause: Callable[[], object] | None = None  # makes the engine stop, for the turn to go on there
-        self._loading: LoadProgress | None = None  # what was told last of its model's load
+        self._progress: WaitProgress | None = None  # what was told last that it waits for
         self.received = time.perf_counter()
         self.submitted = self.first_token = 0.0
         self.is_over = False
@@ -103,9 +103,7 @@ class NativeTurn:
 
         `pause` is what is called when the turn is to go on with other tokens than the engine's.
         """
-        if self._loading:
-            self._loading = None
-            self._outbox.put(Started())
+        self._end_wait()
         self._pause = pause
         self.submitted = self.submitted or time.perf_counter()
         if self.watch:
@@ -117,11 +115,22 @@ class NativeTurn:
         self._pause = None
         self._stop = self._task.cancel if self._task else None
 
-    def tell_loading(self, progress: LoadProgress) -> None:
+    def tell_loading(self, progress: WaitProgress) -> None:
         """Put out how far its model is loaded, while no engine works on the turn."""
-        if self._pause is None and not self.is_over and progress != self._loading:
-            self._loading = progress
-            self._outbox.put(ModelLoading(progress))
+        if self._pause is None and not self.is_over and progress != self._progress:
+            self._progress = progress
+            self._outbox.put(ModelProgress(progress))
+
+    def tell_reading(self, news: Reading) -> None:
+        """Put out how far its prompt is read, unless it has said something: then that is read once more."""
+        if not self.first_token:
+            self._progress = WaitProgress("reading", self.model, news.read_tokens, news.total_tokens)
+            self._outbox.put(ModelProgress(self._progress))
+
+    def _end_wait(self) -> None:
+        if self._progress:
+            self._progress = None
+            self._outbox.put(Started())
 
     def work_in(self, session: Session, *, follows: bool) -> None:
         """Work in this session until the turn is over. `follows`: its log begins with that of `previous`."""
@@ -203,6 +212,7 @@ class NativeTurn:
         assert decoder is not None
         if not self.first_token:
             self.first_token = time.perf_counter()
+            self._end_wait()
         delta = None if logprobs else decoder.decode_plain(tokens)
         if delta is not None:
             self._outbox.offer(delta, self._taker)  # before the books: the client waits for it

@@ -19,7 +19,7 @@ from vivace.errors import RequestRefused
 from vivace.protocol.chat.requests import in_chat_words, parse_chat
 from vivace.protocol.chat.writer import ChatWriter
 from vivace.protocol.shapes.events import ResponseFailed, Terminal
-from vivace.protocol.shapes.outcomes import Broken, Ended, ModelLoading, Outcome, Queued, Started
+from vivace.protocol.shapes.outcomes import Broken, Ended, ModelProgress, Outcome, Queued, Started
 from vivace.protocol.shapes.refusal import ErrorAnswer, Refusal, body_of, mistake
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.writing.writer import ResponseWriter
@@ -133,7 +133,7 @@ class ChatStream(Response):
         loop = asyncio.get_running_loop()
         end = loop.time() + self._patience_s
         opening: list[Outcome] = []
-        while not opening or isinstance(opening[-1], Queued | ModelLoading | Started):
+        while not opening or isinstance(opening[-1], Queued | ModelProgress | Started):
             outcome = await self._listener.next(end - loop.time())
             if outcome is None:
                 break
@@ -164,8 +164,8 @@ class ChatStream(Response):
         match outcome:
             case Queued():
                 return _queue_comment(outcome)
-            case ModelLoading(progress=progress):
-                return f": loading {progress.model}, {progress.in_words}\n\n".encode()
+            case ModelProgress(progress=progress):
+                return f": {progress.stage} {progress.model}, {progress.amount}\n\n".encode()
             case Broken():
                 return _framed(ErrorAnswer(body_of(_error_of(outcome))))
             case Ended():

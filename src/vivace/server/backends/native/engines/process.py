@@ -19,6 +19,7 @@ from vivace.engine.wire.frames import (
     Finished,
     FromEngine,
     Loading,
+    Reading,
     Ready,
     Stats,
     StatsReply,
@@ -36,7 +37,7 @@ LOADING_S = 1800.0  # and so is one that is never done
 
 log = logging.getLogger(__name__)
 
-TurnFrame = Tokens | Finished | Failed
+TurnFrame = Reading | Tokens | Finished | Failed
 Handler = Callable[[TurnFrame | None], None]  # None: the engine has died
 
 
@@ -172,6 +173,9 @@ class EngineProcess:
                     handler(frame)
                 elif isinstance(frame, Failed):
                     log.error("the engine refused a frame: %s", frame.message)
+            case Reading(turn=turn):
+                if handler := self._handlers.get(turn):
+                    handler(frame)
             case StatsReply():
                 waiting = self._stats.popleft()
                 if not waiting.done():
