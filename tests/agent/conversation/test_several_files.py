@@ -106,6 +106,10 @@ async def test_a_named_file_that_is_not_there_is_made(begin: Begin, face: Face, 
         ("add a function to shop.py", []),
         ("fix the bug in slug.py", []),
         ("create no/where/slug.py", []),
+        ("create docs.md about it", ["docs.md"]),
+        ("make TodoList.add refuse an empty title", []),
+        ("create user.name if it is missing", []),
+        ("make slug.py faster", []),
     ],
 )
 def test_which_files_are_to_be_made(shop: Path, instruction: str, names: list[str]) -> None:

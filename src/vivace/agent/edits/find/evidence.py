@@ -22,7 +22,8 @@ _THINGS = (
     r"|subclass|constructor)"
 )
 _ADDING = re.compile(
-    r"\b(add|create|write|implement|introduce|define|new|extract|generate|insert|make an?)\b", re.I
+    r"(?<![\w.])(add|create|write|implement|introduce|define|new|extract|generate|insert|make an?)\b(?!\()",
+    re.I,  # a method `Tasks.add` or `add()` adds nothing
 )
 _NEW = re.compile(
     rf"\b(add|create|write|implement|define)\b (an?|another|one|two)? ?(new )?{_THINGS}\b", re.I
