@@ -30,7 +30,7 @@ def test_an_edit_and_the_status_say_how_far_the_model_is(home: Home, weights: Pa
     terminal = Terminal(home, "edit", "task.py:show", "shout", "--yes")
     terminal.wait_for("loading script.json: 12 of 20 GB")
     assert "(loading, 12 of 20 GB)" in home.run("status").out
-    assert home.status()["engine"]["loading"]["read_bytes"] == 12_000_000_000
+    assert home.status()["engine"]["loading"]["done"] == 12_000_000_000
     os.truncate(weights, 13_000_000_000)
     terminal.wait_for("loading script.json: 13 of 20 GB")
     os.truncate(weights, SIZE)
@@ -46,11 +46,9 @@ def test_a_program_reads_it_as_events(home: Home, weights: Path) -> None:
         events = []
         for line in process.stdout:
             events.append(json.loads(line))
-            if events[-1]["type"] == "loading":
+            if events[-1]["type"] == "progress":
                 os.truncate(weights, SIZE)
-    assert (events[1]["type"], events[1]["read_bytes"], events[1]["total_bytes"]) == (
-        "loading",
-        12_000_000_000,
-        SIZE,
-    )
+    told = events[1]
+    assert (told["type"], told["stage"]) == ("progress", "loading")
+    assert (told["done"], told["total"]) == (12_000_000_000, SIZE)
     assert events[-1]["type"] == "written"
