@@ -1,10 +1,13 @@
-"""The command line of every Python child process.
+"""The command line of every Python child process, and how one becomes nobody's child.
 
 Owns one rule: a child runs with `-P`, so that a module in the folder where the user works (say, `socket.py`)
-can neither break it nor pose as the standard library. Does not start anything.
+can neither break it nor pose as the standard library. Does not start any.
 """
 
+import contextlib
+import os
 import sys
+from collections.abc import Callable
 
 
 def python_command(*arguments: str) -> list[str]:
@@ -15,3 +18,26 @@ def python_command(*arguments: str) -> list[str]:
 def module_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module so."""
     return python_command("-m", module, *arguments)
+
+
+def detach() -> Callable[[], None]:
+    """Go on in a fork of this process, which must have one thread. Return what lets the first one end.
+
+    Editors that end a program end all that descends from it. The fork does so only until the first process
+    ends: when it is told, with exit code 0; or with the fork, and as that did.
+    """
+    reading, writing = os.pipe()
+    if fork := os.fork():
+        os.close(writing)
+        if os.read(reading, 1):
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+        os._exit(code if code >= 0 else 128 - code)
+    os.close(reading)
+
+    def tell() -> None:
+        with contextlib.suppress(BrokenPipeError):  # it was killed
+            os.write(writing, b".")
+        os.close(writing)
+
+    return tell

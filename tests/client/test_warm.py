@@ -1,6 +1,8 @@
 """The warm server of this user: found, started, replaced, stopped."""
 
 import json
+import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -77,7 +79,25 @@ def test_files_are_for_the_user_alone(start: Start, model: str) -> None:
     assert stat.S_IMODE(settings.run_dir.stat().st_mode) == 0o700
     assert stat.S_IMODE(settings.token_file.stat().st_mode) == 0o600
     file = json.loads(server_file(settings).read_text())
-    assert set(file) == {"pid", "port", "version", "started"}
+    assert set(file) == {"pid", "port", "version", "started", "starter"}
+
+
+@pytest.mark.skipif(not shutil.which("ps"), reason="needs ps")
+def test_a_server_descends_from_nobody(settings: Settings, model: str) -> None:
+    """An editor that ends our program with all that descends from it leaves the server to the others."""
+    settings = settings.having(model=model)
+    address = ensure_server(settings)
+    until(lambda: os.getpid() not in ancestors(address.pid))
+    assert stop_server(settings) == address.pid
+
+
+def ancestors(pid: int) -> list[int]:
+    lines = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True).splitlines()
+    parents = dict(tuple(map(int, line.split())) for line in lines)
+    found: list[int] = []
+    while pid := parents.get(pid, 0):
+        found.append(pid)
+    return found
 
 
 def test_idle_server_leaves(start: Start, model: str) -> None:

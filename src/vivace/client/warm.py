@@ -124,12 +124,12 @@ def stop_server(settings: Settings, *, is_hurried: bool = False) -> int | None:
     return pid
 
 
-def _usable(settings: Settings, progress: Progress, own_pid: int = 0) -> ServerAddress | None:
-    """Return the running server if it has our version or is ours. Stop one of another version."""
+def _usable(settings: Settings, progress: Progress, starter: int = -1) -> ServerAddress | None:
+    """Return the running server if it has our version or we started it. Stop one of another version."""
     if not (found := find_server(settings)):
         return None
     file, health = found
-    if health.version != __version__ and file.pid != own_pid:
+    if health.version != __version__ and file.starter != starter:
         progress(f"Replacing the server of version {health.version}…")
         stop_server(settings)
         return None
@@ -137,12 +137,15 @@ def _usable(settings: Settings, progress: Progress, own_pid: int = 0) -> ServerA
 
 
 def _spawn(settings: Settings) -> "subprocess.Popen[bytes]":
-    """Start a server that outlives us: its own session, no terminal, output to the log."""
+    """Start a server that outlives us: its own session, no terminal, output to the log.
+
+    What is returned ends when the server is ready, so that nobody finds it among our descendants.
+    """
     names = [name for name in settings.__struct_fields__ if name != "upstreams"]  # which may hold keys
     values = {name: _plain(getattr(settings, name)) for name in names}
     with _open_log(settings) as output:
         return subprocess.Popen(
-            module_command("vivace.server", msgspec.json.encode(values).decode()),
+            module_command("vivace.server", msgspec.json.encode(values).decode(), "--detached"),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -19,6 +19,7 @@ class ServerFile(msgspec.Struct, frozen=True):
     port: int
     version: str
     started: float  # seconds since the epoch
+    starter: int = 0  # the pid of the process that it was forked from; 0: none
 
 
 def lock_file(settings: Settings) -> Path:

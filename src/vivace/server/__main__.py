@@ -1,24 +1,32 @@
 """The server in the background, as `client.warm` starts it.
 
-    python -m vivace.server '{"model": …}'
+    python -m vivace.server '{"model": …}' [--detached]
 
-The argument is settings as JSON. Finding another server of this user in place is no failure: it leaves
-quietly, and the client that started it uses the other one.
+The argument is settings as JSON. Detached, it serves in a fork, and the process that was started ends when
+that accepts connections. Finding another server of this user in place is no failure: it leaves quietly, and
+the client that started it uses the other one.
 """
 
+import os
 import sys
 
 import msgspec
 
+from vivace.child_python import detach
 from vivace.config import load_settings
 from vivace.errors import DONE, FAILED, VivaceError
 from vivace.server.instance import acquire_instance, bind
 
+DETACHED = "--detached"
+
 
 def main() -> int:
+    starter, on_started = 0, lambda: None
+    if sys.argv[2:] == [DETACHED]:
+        starter, on_started = os.getpid(), detach()
     try:
         settings = load_settings().having(**msgspec.json.decode(sys.argv[1], type=dict))
-        instance = acquire_instance(settings)
+        instance = acquire_instance(settings, starter)
         if instance is None:
             return DONE
         from vivace.server.process import run_server  # after the lock: 150 ms of imports
@@ -27,7 +35,7 @@ def main() -> int:
         start_logging(settings.log_format)
         listener = bind(settings.port, or_another=True)
         idle_s = settings.idle_minutes * 60
-        run_server(settings, instance, listener, on_started=lambda: None, idle_s=idle_s)
+        run_server(settings, instance, listener, on_started=on_started, idle_s=idle_s)
     except VivaceError as error:
         print(f"{error.message} {error.hint}".rstrip(), file=sys.stderr)
         return error.exit_code or FAILED

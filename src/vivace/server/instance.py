@@ -21,14 +21,16 @@ from vivace.protocol.rundir import HOST, ServerFile, lock_file, server_file
 class Instance:
     """Held by the one server. Ends with the process, or with `release`."""
 
-    def __init__(self, settings: Settings, descriptor: int) -> None:
+    def __init__(self, settings: Settings, descriptor: int, starter: int) -> None:
         self._path = server_file(settings)
         self._descriptor = descriptor
+        self._starter = starter
 
     def announce(self, port: int) -> None:
         """Say where we are, now that we accept connections."""
         aside = self._path.with_name(f".server-{os.getpid()}.json")
-        aside.write_bytes(msgspec.json.encode(ServerFile(os.getpid(), port, __version__, time.time())))
+        file = ServerFile(os.getpid(), port, __version__, time.time(), self._starter)
+        aside.write_bytes(msgspec.json.encode(file))
         aside.replace(self._path)
 
     def release(self) -> None:
@@ -37,8 +39,11 @@ class Instance:
         os.close(self._descriptor)
 
 
-def acquire_instance(settings: Settings) -> Instance | None:
-    """Acquire the right to be this user's server. Return None if another process has it."""
+def acquire_instance(settings: Settings, starter: int = 0) -> Instance | None:
+    """Acquire the right to be this user's server. Return None if another process has it.
+
+    `starter`: the pid of the process that this one was forked from.
+    """
     try:
         settings.run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         settings.run_dir.chmod(0o700)
@@ -53,7 +58,7 @@ def acquire_instance(settings: Settings) -> Instance | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
-    return Instance(settings, descriptor)
+    return Instance(settings, descriptor, starter)
 
 
 def bind(port: int, *, or_another: bool) -> socket.socket:
