@@ -56,7 +56,7 @@ def record(settings: Settings, folder: Path, scene: Scene) -> Recording:
     file = work / EXAMPLE.name
     shutil.copy(EXAMPLE, file)
     old = file.read_bytes()
-    environment = _environment(settings)
+    environment = environment_of(settings)
     warm.ensure_server(settings)
     moments: dict[str, float] = {}
     load = os.getloadavg()[0]
@@ -98,7 +98,8 @@ def _behind(text: str, mark: str) -> str:
     return text.partition(mark)[2].partition("\n")[2]
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def environment_of(settings: Settings) -> dict[str, str]:
+    """Return the environment in which the program has these settings and no others."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VIVACE_", "XDG_"))}
     kept.pop("NO_COLOR", None)
     given = {
