@@ -4,7 +4,8 @@
     PATH="FOLDER/node_modules/.bin:$PATH" .venv/bin/python docs/recording/acpx.py
 
 Types two commands of acpx in a terminal (tmux): a question and an edit of examples/todo.py, then shows what
-has changed. The screens are its own, at their true times; a wait that is played faster says so. Needs tmux, acpx and its Node.js.
+has changed. The screens are its own, at their true times; a wait that is played faster says so. Needs tmux,
+acpx and its Node.js.
 """
 
 import argparse

@@ -93,7 +93,7 @@ def test_a_server_descends_from_nobody(settings: Settings, model: str) -> None:
 
 def ancestors(pid: int) -> list[int]:
     lines = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True).splitlines()
-    parents = dict(tuple(map(int, line.split())) for line in lines)
+    parents = {int(child): int(parent) for child, parent in map(str.split, lines)}
     found: list[int] = []
     while pid := parents.get(pid, 0):
         found.append(pid)

@@ -40,8 +40,8 @@ def paths_to_make(instruction: str, folder: Path) -> list[Path]:
     for match in _PATH.finditer(instruction):
         path, before = folder / match[1], instruction[: match.start()]
         is_meant = _MADE.search(before) or (match[2] in _CODE and _WRITTEN_INTO.search(before))
-        is_meant = is_meant and match[2] in _CODE | _TEXT  # `Tasks.add` is a method
-        if is_meant and path.parent.is_dir() and not path.exists():
+        is_file = match[2] in _CODE | _TEXT  # `Tasks.add` is a method
+        if is_file and is_meant and path.parent.is_dir() and not path.exists():
             found.append(path)
     return list(dict.fromkeys(found))
 
