@@ -64,7 +64,7 @@ case "$*" in
     *ruff*format*) word=format ;;
     *mypy) word=types ;;
     *version_info*) word=version ;;
-    *pytest*) word=tests ;;
+    *"-m pytest"*) word=tests ;;
     *) word=other ;;
 esac
 [ ! -e "$fake/slow-$word" ] || touch "$fake/in-$word"
