@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -18,7 +17,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests.server.serving import fetch, script, until, until_ready
+from tests.server.serving import ancestors, fetch, script, until, until_ready
 from vivace import __version__
 from vivace.cli.server import serve as commands
 from vivace.client import warm
@@ -82,22 +81,12 @@ def test_files_are_for_the_user_alone(start: Start, model: str) -> None:
     assert set(file) == {"pid", "port", "version", "started", "starter"}
 
 
-@pytest.mark.skipif(not shutil.which("ps"), reason="needs ps")
 def test_a_server_descends_from_nobody(settings: Settings, model: str) -> None:
     """An editor that ends our program with all that descends from it leaves the server to the others."""
     settings = settings.having(model=model)
     address = ensure_server(settings)
     until(lambda: os.getpid() not in ancestors(address.pid))
     assert stop_server(settings) == address.pid
-
-
-def ancestors(pid: int) -> list[int]:
-    lines = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True).splitlines()
-    parents = {int(child): int(parent) for child, parent in map(str.split, lines)}
-    found: list[int] = []
-    while pid := parents.get(pid, 0):
-        found.append(pid)
-    return found
 
 
 def test_idle_server_leaves(start: Start, model: str) -> None:

@@ -2,10 +2,14 @@
 
 import http.client
 import json
+import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from vivace.client import warm
 from vivace.client.warm import ServerAddress
@@ -25,6 +29,18 @@ def script(folder: Path, name: str = "script", **fields: Any) -> str:
 
 HANG_S = 120.0  # for what never comes; a busy machine may be ten times slower than an idle one
 _connections: list[http.client.HTTPConnection] = []
+
+
+def ancestors(pid: int) -> list[int]:
+    """Return the process's parent, the parent of that, and so on."""
+    if not shutil.which("ps"):
+        pytest.skip("needs ps")
+    lines = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid="], text=True).splitlines()
+    parents = {int(child): int(parent) for child, parent in map(str.split, lines)}
+    found: list[int] = []
+    while pid := parents.get(pid, 0):
+        found.append(pid)
+    return found
 
 
 def until(ask: Callable[[], T], timeout_s: float = HANG_S) -> T:

@@ -10,7 +10,7 @@ from tests.agent.loop.working import call
 from tests.agent.tasks.conftest import Start
 from tests.agent.tasks.tasking import seen, wait_for
 from tests.sandboxes import needs_sandbox
-from tests.server.serving import until
+from tests.server.serving import ancestors, until
 from vivace.agent.loop.steps import ApprovalAsked, CallEnded, Steered, TextGrew
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.tasks import control
@@ -44,7 +44,7 @@ def test_a_task_is_stopped_and_goes_on(start: Start) -> None:
     until(lambda: seen(task, TextGrew))
     pid = task.pid()
     assert pid is not None
-    assert os.getsid(pid) == pid
+    assert os.getsid(pid) != os.getsid(0)
     with pytest.raises(TaskBusy):
         control.resume_task(settings, task)
     control.stop_task(task)
@@ -52,6 +52,15 @@ def test_a_task_is_stopped_and_goes_on(start: Start) -> None:
     control.resume_task(settings, task)
     until(lambda: len(seen(task, RunnerBegan)) == 2)
     assert wait_for(task, "running").reason == "stopped"
+
+
+def test_a_task_descends_from_nobody(start: Start) -> None:
+    """An editor that ends our program with all that descends from it leaves the task alone."""
+    _, task = start(LONG, step_ms=20)
+    pid = task.pid()
+    assert pid is not None
+    assert os.getpid() not in ancestors(pid)
+    control.stop_task(task)
 
 
 def test_a_question_waits_for_an_answer(start: Start) -> None:

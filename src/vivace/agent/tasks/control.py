@@ -226,7 +226,10 @@ def _delete(task: TaskFolder) -> None:
 
 
 def _spawn(settings: Settings, task: TaskFolder, lock: int) -> None:
-    """Start the process of a task, which outlives us and holds the lock from its first instant."""
+    """Start the process of a task, which outlives us and holds the lock from its first instant.
+
+    Return when the lock's file says which it is.
+    """
     values = {name: _plain(getattr(settings, name)) for name in settings.__struct_fields__}
     with task.output_file.open("ab") as output:
         child = subprocess.Popen(
@@ -238,11 +241,10 @@ def _spawn(settings: Settings, task: TaskFolder, lock: int) -> None:
             pass_fds=[lock],
             cwd="/",
         )
-    task.write_pid(lock, child.pid)
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError), child.stdin as pipe:  # not on the command line: there are keys
         pipe.write(msgspec.json.encode(values))
-    child.returncode = child.poll() or 0  # it is to outlive us: Popen shall not warn of that
+    child.wait()
 
 
 def _plain(value: object) -> object:

@@ -3,51 +3,30 @@
     python -m vivace.agent.tasks.process FOLDER LOCK < settings.json
 
 LOCK is the file descriptor that holds the task's lock, which the parent took: so no second process can begin
-in between. Owns that every end is in the log, also one that nobody expected. Does not own the work
-(`working`).
+in between. The work is done in a fork, and the process that was started ends as soon as the lock's file names
+that: an editor that ends all that descends from it leaves the task alone. Owns the fork and the lock. Does
+not own what runs in it (`running`).
 """
 
-import asyncio
-import logging
 import os
 import sys
-from pathlib import Path
 
-import msgspec
-
-from vivace.agent.conversation.transcript.schema import Error
-from vivace.agent.loop.steps import TaskEnded
-from vivace.agent.tasks.log import TaskLog
-from vivace.agent.tasks.store import TaskFolder
-from vivace.agent.tasks.working import TaskWork
-from vivace.config import load_settings
-from vivace.errors import FAILED, VivaceError
-
-log = logging.getLogger("vivace.agent.tasks")
+from vivace.agent.tasks.lock import write_holder
+from vivace.child_python import detach
 
 
 def main() -> int:
-    folder, lock = TaskFolder(Path(sys.argv[1])), int(sys.argv[2])
+    lock = int(sys.argv[2])
     os.set_inheritable(lock, False)
+    let_starter_go = detach()
+    write_holder(lock)
+    let_starter_go()
+    from vivace.agent.tasks.running import run  # after the fork: nobody waits for half a second of imports
+
     try:
-        values = msgspec.json.decode(sys.stdin.buffer.read(), type=dict)
-        return asyncio.run(TaskWork(folder, load_settings().having(**values)).run()).exit_code
-    except Exception as error:  # the boundary of the process: it says why, and ends
-        log.error("the task broke off", exc_info=error)
-        _end(folder, error)
-        return error.exit_code if isinstance(error, VivaceError) else FAILED
+        return run(sys.argv[1], sys.stdin.buffer.read())
     finally:
         os.close(lock)  # others need not wait for the interpreter to end
-
-
-def _end(folder: TaskFolder, error: Exception) -> None:
-    """Write the end into the log, if the log can be written at all."""
-    if isinstance(error, VivaceError):
-        told = Error(code=error.code, message=error.message, hint=error.hint)
-    else:
-        told = Error(code="failed", message=f"The task broke off ({type(error).__name__}: {error}).")
-    with TaskLog(folder.log_file) as opened:
-        opened.append(TaskEnded(reason="failed", exit_code=FAILED, error=told))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.tasks.lock import read_holder
 from vivace.agent.tasks.log import read_lines
 from vivace.agent.tasks.records import Line, TaskQueued
 from vivace.agent.tasks.state import TaskState, state_of
@@ -129,17 +130,9 @@ class TaskFolder:
         finally:
             os.close(fd)
 
-    def write_pid(self, lock: int, pid: int) -> None:
-        """Write down which process the lock was given to."""
-        os.pwrite(lock, f"{pid}\n".encode(), 0)
-
     def pid(self) -> int | None:
         """Return the process that holds the lock, or None if none does."""
-        if not self.is_running():
-            return None
-        with suppress(OSError, ValueError):
-            return int(self._lock_file.read_text("ascii"))
-        return None
+        return read_holder(self._lock_file) if self.is_running() else None
 
     def delete(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

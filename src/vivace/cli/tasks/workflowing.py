@@ -20,6 +20,7 @@ from vivace.agent.loop.steps import AnyStep, ApprovalAsked, TaskEnded, TaskStart
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks.control import start_task
+from vivace.agent.tasks.lock import write_holder
 from vivace.agent.tasks.log import LogFace, TaskLog
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tools.bounded import printable
@@ -105,7 +106,7 @@ def _go_on(
 ) -> int:
     lock = folder.take_lock()
     try:
-        folder.write_pid(lock, os.getpid())
+        write_holder(lock)
         return asyncio.run(_run(settings, folder, root, title, policy, limits, TaskFace(output_format)))
     finally:
         os.close(lock)

@@ -1,0 +1,43 @@
+"""A task's run in its own process: the settings that it was given, the work, and an end in the log.
+
+Owns that every end is in the log, also one that nobody expected. Does not own the process (`process`) nor the
+work (`working`).
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import msgspec
+
+from vivace.agent.conversation.transcript.schema import Error
+from vivace.agent.loop.steps import TaskEnded
+from vivace.agent.tasks.log import TaskLog
+from vivace.agent.tasks.store import TaskFolder
+from vivace.agent.tasks.working import TaskWork
+from vivace.config import load_settings
+from vivace.errors import FAILED, VivaceError
+
+log = logging.getLogger("vivace.agent.tasks")
+
+
+def run(path: str, settings: bytes) -> int:
+    """Do the task of this folder with these settings. Return the exit code."""
+    folder = TaskFolder(Path(path))
+    try:
+        values = msgspec.json.decode(settings, type=dict)
+        return asyncio.run(TaskWork(folder, load_settings().having(**values)).run()).exit_code
+    except Exception as error:  # the boundary of the process: it says why, and ends
+        log.error("the task broke off", exc_info=error)
+        _end(folder, error)
+        return error.exit_code if isinstance(error, VivaceError) else FAILED
+
+
+def _end(folder: TaskFolder, error: Exception) -> None:
+    """Write the end into the log, if the log can be written at all."""
+    if isinstance(error, VivaceError):
+        told = Error(code=error.code, message=error.message, hint=error.hint)
+    else:
+        told = Error(code="failed", message=f"The task broke off ({type(error).__name__}: {error}).")
+    with TaskLog(folder.log_file) as opened:
+        opened.append(TaskEnded(reason="failed", exit_code=FAILED, error=told))
