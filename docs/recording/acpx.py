@@ -14,17 +14,16 @@ import platform
 import shlex
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from picture import draw, timeline
-from record import EXAMPLE, environment_of
+from record import EXAMPLE, environment_of, with_own_server
 from terminal import Frame, RecordedTerminal
 
 from vivace.child_python import module_command
 from vivace.client import warm
-from vivace.config import Settings, load_settings
+from vivace.config import Settings
 
 OUT = Path(__file__).parents[1] / "guides"
 COLUMNS, ROWS = 104, 45
@@ -93,13 +92,11 @@ def main() -> None:
     missing = [name for name in ("tmux", "acpx") if shutil.which(name) is None]
     if missing:
         sys.exit(f"The recording needs {' and '.join(missing)}.")
-    own = load_settings().having(model=given.model)
-    with tempfile.TemporaryDirectory() as name:
-        settings = own.having(state_dir=Path(name) / "state", port=0, tune="never")
-        try:
-            write(record(settings, Path(name), Scene()), given.out, settings.model)
-        finally:
-            warm.stop_server(settings)
+
+    def play(settings: Settings, folder: Path) -> None:
+        write(record(settings, folder, Scene()), given.out, settings.model)
+
+    with_own_server(given.model, play)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,6 +142,17 @@ def as_text(recording: Recording, title: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def with_own_server(model: str | None, work: Callable[[Settings, Path], None]) -> None:
+    """Do the work with a folder and settings of its own, and stop the server that it started."""
+    own = load_settings().having(model=model)
+    with tempfile.TemporaryDirectory() as name:
+        settings = own.having(state_dir=Path(name) / "state", port=0, tune="never")
+        try:
+            work(settings, Path(name))
+        finally:
+            warm.stop_server(settings)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--model")
@@ -148,13 +160,11 @@ def main() -> None:
     given = parser.parse_args()
     if shutil.which("tmux") is None:
         sys.exit("The recording needs tmux.")
-    own = load_settings().having(model=given.model)
-    with tempfile.TemporaryDirectory() as name:
-        settings = own.having(state_dir=Path(name) / "state", port=0, tune="never")
-        try:
-            write(record(settings, Path(name), Scene()), given.out, settings.model)
-        finally:
-            warm.stop_server(settings)
+
+    def play(settings: Settings, folder: Path) -> None:
+        write(record(settings, folder, Scene()), given.out, settings.model)
+
+    with_own_server(given.model, play)
 
 
 if __name__ == "__main__":

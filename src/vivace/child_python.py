@@ -1,7 +1,8 @@
 """The command line of every Python child process, and how one becomes nobody's child.
 
-Owns one rule: a child runs with `-P`, so that a module in the folder where the user works (say, `socket.py`)
-can neither break it nor pose as the standard library. Does not start any.
+Owns a rule: a child runs with `-P`, so that a module in the folder where the user works (say, `socket.py`)
+can neither break it nor pose as the standard library. And the fork that lets a server or a task outlive
+whoever started it. Does not start anything.
 """
 
 import contextlib
@@ -23,8 +24,8 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def detach() -> Callable[[], None]:
     """Go on in a fork of this process, which must have one thread. Return what lets the first one end.
 
-    Editors that end a program end all that descends from it. The fork does so only until the first process
-    ends: when it is told, with exit code 0; or with the fork, and as that did.
+    Some clients end a program with all that descends from it. The fork descends from that only until the
+    first process ends: when it is told, with exit code 0; or with the fork, and as that did.
     """
     reading, writing = os.pipe()
     if fork := os.fork():

@@ -25,7 +25,7 @@ class ResponsesClient:
     def __init__(
         self, address: Address, on_progress: OnProgress = lambda _: None, *, max_age_s: float = MAX_AGE_S
     ) -> None:
-        """`on_progress` is called as long as a turn waits for its model to be loaded, then with None."""
+        """`on_progress` is called as a turn waits for its model to be loaded or to read, then with None."""
         self._address = address
         self._on_progress = on_progress
         self._max_age_s = max_age_s

@@ -4,7 +4,7 @@
 
 LOCK is the file descriptor that holds the task's lock, which the parent took: so no second process can begin
 in between. The work is done in a fork, and the process that was started ends as soon as the lock's file names
-that: an editor that ends all that descends from it leaves the task alone. Owns the fork and the lock. Does
+that: a client that ends all that descends from it leaves the task alone. Owns the fork and the lock. Does
 not own what runs in it (`running`).
 """
 
