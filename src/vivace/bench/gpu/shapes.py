@@ -28,7 +28,7 @@ from vivace.engine.runners.base import Runner
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
 from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
 from vivace.engine.speculation.costs import StepCosts
-from vivace.engine.wire.frames import Frame, FromEngine, Generate, Sampling
+from vivace.engine.wire.frames import Append, Frame, FromEngine, Generate, Sampling
 from vivace.errors import VivaceError
 
 if TYPE_CHECKING:
@@ -137,10 +137,12 @@ def play_edits(bench: GpuBench, vocab: int, sizes: Sizes) -> list[Edit]:
     for number, changes in enumerate(COMMITS[: sizes.edits]):
         prompt, max_tokens = bench.text(sizes.context, 211 * number), new_tokens(changes)
         with bench.session() as session:
+            # As `measure_edits` will: a last token that was read with the others may say something else.
+            bench.engine.run(Append(session, "", prompt[:-1]))
             work = Generate(
                 session,
                 "",
-                prompt,
+                prompt[-1:],
                 max_tokens=max_tokens,
                 sampling=bench.edit_sampling,
                 use_drafts=False,
@@ -157,8 +159,9 @@ def measure_runner(
     """Measure what one user sees: decoding, first tokens, played edits. `costs` are measured if None."""
     vocab = runner.info.vocab_size
     material = Material("played", random_tokens(vocab, 3 * max(*sizes.new_tokens, sizes.context)), [], [])
+    costs = costs or runner.known_costs()
     bench = GpuBench(
-        LocalEngine(runner, costs or runner.known_costs()),
+        LocalEngine(runner, dict(costs)),
         material,
         decoded=sizes.decoded,
         rounds=sizes.rounds,
@@ -167,7 +170,12 @@ def measure_runner(
     decode = {str(sizes.context): measure_decode(bench, sizes.context)}
     first = {str(count): measure_first_token(bench, count) for count in sizes.new_tokens}
     material.edits.extend(play_edits(bench, vocab, sizes))
-    return {"decode": decode, "first_token_ms": first, "edits": measure_edits(bench) | {"played": PLAYED}}
+    return {
+        "costs_ms": {str(tokens): ms for tokens, ms in costs.items()},
+        "decode": decode,
+        "first_token_ms": first,
+        "edits": measure_edits(bench) | {"played": PLAYED},
+    }
 
 
 def run_shape_bench(

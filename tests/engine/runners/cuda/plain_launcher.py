@@ -176,16 +176,17 @@ class PlainLauncher(PlainExperts):
             state[launches.ACTIVE] = int(token not in stops.tolist())
 
     def _place(
-        self, state: Tensor, rows: Tensor, rotation: Tensor, pages: Tensor, q: Tensor, kv: Tensor, *norm: Any
+        self, state: Tensor, rows: Tensor, rotation: Tensor, pages: Tensor, kv: Tensor, *norm: Any
     ) -> None:
         shape, start, count = self._shape, int(state[launches.POSITION]), int(state[launches.COUNT])
-        split = rows[:count].reshape(count, -1, 128).float()
+        lying = rows[:count].view(count, -1, 128)
+        split = lying.float()
         heads = shape.heads + shape.kv_heads
         if norm:
             counts = torch.tensor([shape.heads, shape.kv_heads])
             split[:, :heads] = reference.norm(split[:, :heads], norm[0].repeat_interleave(counts, 0), norm[1])
         turned = reference.rotate(split[:, :heads], rotation[start : start + count])
-        q[:count].copy_(turned[:, : shape.heads].reshape(count, *q.shape[1:]))
+        lying[:, :heads] = turned.to(rows.dtype)
         for token in range(count):
             kept = torch.stack([turned[token, shape.heads :], split[token, heads:]])
             write_row(kv[pages[(start + token) // 64]], (start + token) % 64, kept)

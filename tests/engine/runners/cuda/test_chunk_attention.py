@@ -60,7 +60,7 @@ def assert_attends(view: reference.View, case: tuple[int, int, int, int, int], s
         kv[pages[at // 64], :, :, at % 64] = rows[:, at]
     state = torch.zeros(STATE_WORDS, dtype=torch.int32)
     state[POSITION], state[COUNT] = start, count
-    q = torch.randn(size, heads, 128).to(DTYPE)
+    q = torch.randn(size, heads + 2 * kv_heads, 128).to(DTYPE)[:, :heads]  # k and v lie between its rows
     q[count:] = NAN
     mixed = torch.full((size, heads * 128), NAN, dtype=DTYPE, device=DEVICE)
     attention = ChunkAttention(shape, [size], torch.device(DEVICE))

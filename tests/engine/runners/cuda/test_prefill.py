@@ -16,6 +16,7 @@ from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
+from vivace.engine.runners.cuda.prefill import chunks  # noqa: E402
 from vivace.engine.runners.cuda.prefill.chunks import FP8, SIZES, chunk_at  # noqa: E402
 from vivace.engine.runners.cuda.runner import prefill_class  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import Dense  # noqa: E402
@@ -45,17 +46,18 @@ def run(bed: Bed, kernel: str, size: Size, *arguments: object) -> None:
 
 
 def test_place(seed: int) -> None:
-    """q is turned, k and v go to their pages; rows behind the last token are written nowhere."""
+    """q and k are turned, k and v go to their pages; rows behind the last token stay as they are."""
     bed = make(seed)
     start, count = 50, 30
     bed.at(start, count)
     rows = torch.randn(count + 5, 8, 128, device=bed.device).to(torch.bfloat16)
-    q = poisoned(bed, count + 5, 4, 128)
-    place = (bed.buffers.state, rows, bed.model.rotation, bed.buffers.pages, q, bed.buffers.kv[0])
-    run(bed, "place", Size((count + 5, 1, 1), 256, 1, 0), *place)
+    before = rows.clone()
     turned = reference.rotate(rows[:count, :6].float(), bed.model.rotation[start : start + count])
-    assert distance(q[:count], turned[:, :4]) < CLOSE
-    assert bool(q[count:].isnan().all())
+    place = (bed.buffers.state, rows, bed.model.rotation, bed.buffers.pages, bed.buffers.kv[0])
+    run(bed, "place", Size((count + 5, 1, 1), 256, 1, 0), *place)
+    assert distance(rows[:count, :6], turned) < CLOSE
+    assert torch.equal(rows[count:], before[count:])
+    assert torch.equal(rows[:, 6:], before[:, 6:])
     assert distance(bed.kv_rows(0, start + count)[start:], turned[:, 4:]) < CLOSE
     assert torch.equal(bed.kv_rows(1, start + count)[start:], rows[:count, 6:].float())
     assert int((~bed.buffers.kv.isnan()).sum()) == 2 * count * bed.shape.kv_heads * 128
@@ -127,6 +129,30 @@ def test_chunks_get_smaller_as_the_past_gets_longer(position: int) -> None:
     size = chunk_at(position, SIZES)
     assert size in SIZES
     assert size >= chunk_at(position + 4096, SIZES)
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 127, 128])
+@pytest.mark.parametrize("norms", [False, True], ids=["Qwen2", "Qwen3"])
+def test_a_first_chunk_needs_no_pages(
+    norms: bool, count: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attention of a prompt's first tokens, from where they lie: the same logits, and the same KV."""
+    shape = replace(CHUNKS, qkv_bias=not norms, qk_norm=norms)
+    bed = Bed(shape, 16, 1, seed)
+    text = torch.randint(0, shape.vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    found, kept = [], []
+    for least in (1, chunks.LEAST_FIRST):
+        monkeypatch.setattr(chunks, "LEAST_FIRST", least)
+        bed.buffers.kv.zero_()
+        launcher = (Module if bed.device == "cuda" else Emulator)(bed.plan)
+        reader = prefill_class(shape, "bf16")(
+            bed.model, bed.dense, bed.buffers.kv, bed.buffers.pages, launcher
+        )
+        reader.warm_up()
+        found.append(reader.run(text, 0, 1, None))
+        kept.append(bed.kv_rows(0, count))
+    assert distance(*found) < CLOSE
+    assert distance(*kept) < CLOSE
 
 
 def without_matrices(dense: Dense) -> Dense:

@@ -19,7 +19,7 @@ MOST_TOKENS = 8  # of a group
 GROUP_WORDS = 2 + MOST_TOKENS  # at most
 TILES = 4  # between two meetings of a block's warps
 SUM_THREADS = 256
-# Of a module for groups. Not measured yet.
+# Of a module for groups.
 GROUPED: dict[str, Any] = {"tiles_at_once": 2, "keep_registers": 24}
 
 
@@ -29,11 +29,12 @@ def group_plan(plan: Plan) -> Plan:
     assert 1 < size <= MOST_TOKENS
     one, group = (Plan(plan.shape, plan.bits, n, plan.blocks, kv_bits=plan.kv_bits) for n in (1, size))
     warps = one.tuned.expert_part_warps  # a token's sums depend on it
-    return replace(group, tuning=replace(group.tuned, expert_group=size, expert_part_warps=warps, **GROUPED))
+    tuned = replace(group.tuned, expert_group=size, serves_groups=True, expert_part_warps=warps, **GROUPED)
+    return replace(group, tuning=tuned)
 
 
 def is_for_groups(plan: Plan) -> bool:
-    return bool(plan.shape.experts) and plan.tuned.expert_group == plan.tokens and not plan.is_batch
+    return plan.tuned.serves_groups
 
 
 def group_macros(plan: Plan) -> dict[str, int]:

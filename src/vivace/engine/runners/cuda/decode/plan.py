@@ -93,7 +93,7 @@ class Plan:
         """Return the tuning with rings as deep as shared memory allows. Depth changes no arithmetic."""
         tuning = self._with_small_rings(self._with_down_split(self.tuning or self._default()))
         for name, count in (
-            ("up", lambda t: self._product_bytes(self.shape.hidden, 8, t.up_stages, t.up_group)),
+            ("up", self._up_bytes),
             ("head", self._head_bytes),
             ("down", self._down_bytes),
         ):
@@ -118,6 +118,31 @@ class Plan:
         for key, least in (("o_stages", 2), ("o_tiles", 2), ("o_stages", 1), ("o_tiles", 1)):
             while self._out_bytes(tuning) > SHARED_BYTES and getattr(tuning, key) > least:
                 tuning = replace(tuning, **{key: getattr(tuning, key) // 2})
+        return self._in_one_wave(tuning)
+
+    def _in_one_wave(self, tuning: Tuning) -> Tuning:
+        """Return the tuning with as many tiles a block as make all blocks of qkv and out run at once.
+
+        With many tokens a block has a multiprocessor for itself: one block too many takes twice the time. It
+        stays as it is where that leaves no room for two tiles of a ring.
+        """
+        if self.tokens < 8:
+            return tuning
+        for name, rows, count in (
+            ("qkv", self.shape.qkv_rows, self._qkv_bytes),
+            ("o", self.shape.hidden, self._out_bytes),
+        ):
+            tiles, stages = f"{name}_tiles", f"{name}_stages"
+            wished = -(-rows // 8 // self.blocks)
+            if name == "qkv" and self.shape.qk_norm:  # the blocks of a head are a cluster
+                wished = next((each for each in (4, 8, HEAD_TILES) if each >= wished), HEAD_TILES)
+            if wished <= getattr(tuning, tiles) or (name == "qkv" and self.kv_bits == 8):
+                continue
+            for depth in (getattr(tuning, stages), 2):
+                wider = replace(tuning, **{tiles: wished, stages: min(depth, getattr(tuning, stages))})
+                if count(wider) <= SHARED_BYTES:
+                    tuning = wider
+                    break
         return tuning
 
     def _trims(self, name: str) -> tuple[tuple[str, int, int], ...]:
@@ -226,40 +251,29 @@ class Plan:
         clusters = -(-shape.hidden // 8 // self._down_tiles(split))  # no more than that many tiles each need
         splits = parts * tuned.attention_cluster
 
-        def product(tiles: int, blocks: int, k: int, stages: int, group: int, warps: int = 8) -> Size:
-            shared_bytes = self._product_bytes(k, warps, stages, group)
-            return Size((min(blocks, tiles), token_tiles, 1), warps * 32 + 32, 1, shared_bytes)
+        def product(blocks: int, warps: int, shared_bytes: int, cluster: int = 1) -> Size:
+            return Size((blocks, token_tiles, 1), warps * 32 + 32, cluster, shared_bytes)
 
-        head_tiles = -(-shape.vocab // 8)
+        # The blocks of a head are a cluster where they share the head's norm.
+        qkv_cluster = HEAD_TILES // tuned.qkv_tiles if shape.qk_norm else 1
 
         return {
             "embed": Size((self.tokens, 1, 1), 256, 1, 0),
-            "qkv": self._qkv_size(product(shape.qkv_rows // 8, shape.qkv_rows // 8 // tuned.qkv_tiles,
-                                          shape.hidden, tuned.qkv_stages, tuned.qkv_tiles,
-                                          shape.hidden_warps)),
+            "qkv": product(-(-shape.qkv_rows // 8 // tuned.qkv_tiles), shape.hidden_warps,
+                           self._qkv_bytes(tuned), qkv_cluster),
             "attention": Size((shape.kv_heads * splits, 1, self._attention_depth),
                               tuned.attention_warps * 32, tuned.attention_cluster, self._attention_bytes),
-            "out_projection": product(shape.hidden // 8, shape.hidden // 8 // tuned.o_tiles,
-                                      shape.attention_width, tuned.o_stages, tuned.o_tiles),
-            "gate_up": product(2 * shape.ffn // 8, self.blocks, shape.hidden, tuned.up_stages,
-                               tuned.up_group),
-            "down_projection": Size((clusters * split, token_tiles, 1), warps * 32 + 32, split,
-                                    self._down_bytes(tuned)),
-            "head": Size((min(self.blocks, head_tiles), token_tiles, 1), shape.hidden_warps * 32 + 32, 1,
-                         self._head_bytes(tuned)),
+            "out_projection": product(-(-shape.hidden // 8 // tuned.o_tiles), 8, self._out_bytes(tuned)),
+            "gate_up": product(min(self.blocks, 2 * shape.ffn // 8), 8, self._up_bytes(tuned)),
+            "down_projection": product(clusters * split, warps, self._down_bytes(tuned), split),
+            "head": product(min(self.blocks, -(-shape.vocab // 8)), shape.hidden_warps,
+                            self._head_bytes(tuned)),
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
             "row": Size((self.tokens, 1, 1), 256, 1, 64),
             "place": Size((self.tokens, 1, 1), 256, 1, place_bytes(shape)),
             "row_parts": Size((self.tokens, self._down_parts[0], 1), 256, 1, 64),
             "pick": Size((self.tokens, PICK_BLOCKS, 1), 256, 1, 2048),
         }  # fmt: skip
-
-    def _qkv_size(self, size: Size) -> Size:
-        """Return the launch with the blocks of a head as a cluster where they share the head's norm."""
-        if not self.shape.qk_norm:
-            return size
-        cluster = HEAD_TILES // self.tuned.qkv_tiles
-        return replace(size, cluster=cluster, shared_bytes=self._qkv_bytes(self.tuned))
 
     def _down_tiles(self, split: int) -> int:
         """Return the tiles of one cluster."""
@@ -282,10 +296,17 @@ class Plan:
         """Return the shared memory of a product and of the squares of a head, where it has a norm."""
         inbox = HEAD_TILES * self.tile_tokens * 4 + 16 if self.shape.qk_norm else 0
         warps = self.shape.hidden_warps
-        return self._product_bytes(self.shape.hidden, warps, tuning.qkv_stages, tuning.qkv_tiles) + inbox
+        product = self._product_bytes(
+            self.shape.hidden, warps, tuning.qkv_stages, tuning.qkv_tiles, is_one_group=self.tokens >= 8
+        )
+        return product + inbox
 
     def _out_bytes(self, tuning: Tuning) -> int:
-        return self._product_bytes(self.shape.attention_width, 8, tuning.o_stages, tuning.o_tiles)
+        width, is_one_group = self.shape.attention_width, self.tokens >= 8
+        return self._product_bytes(width, 8, tuning.o_stages, tuning.o_tiles, is_one_group=is_one_group)
+
+    def _up_bytes(self, tuning: Tuning) -> int:
+        return self._product_bytes(self.shape.hidden, 8, tuning.up_stages, tuning.up_group)
 
     def _head_bytes(self, tuning: Tuning) -> int:
         bits = max(self.bits, 8)
@@ -327,13 +348,25 @@ class Plan:
         return 4 * self._attention_tiles * tile + 16
 
     def _product_bytes(
-        self, slice_columns: int, warps: int, stages: int, group: int, parts: int = 1, *, bits: int = 0
+        self,
+        slice_columns: int,
+        warps: int,
+        stages: int,
+        group: int,
+        parts: int = 1,
+        *,
+        bits: int = 0,
+        is_one_group: bool = False,
     ) -> int:
-        """Return the shared memory of a `Product`: ring, activations, sums, scratch and barriers."""
+        """Return the shared memory of a `Product`: ring, activations, sums, scratch and barriers.
+
+        One group of tiles needs room for its sums once. With few tokens it has room for two all the same: so
+        the kernels that wait beside each other were measured.
+        """
         ring = stages * tile_bytes(slice_columns, bits or self.bits)
         row = slice_columns + 32 if self.bits <= 8 else 2 * slice_columns + 64
         activations = self.tile_tokens * (2 if self.bits <= 8 else 1) * row
-        sums = 2 * group * warps * self.tile_tokens * 8 * 4
+        sums = (1 if is_one_group else 2) * group * warps * self.tile_tokens * 8 * 4
         return (
             ring
             + activations

@@ -50,6 +50,7 @@ class Tuning:
     expert_up_blocks: int = 2  # of gate and up, that have room for their registers
     expert_early_x: bool = False  # whether x is staged while the router computes
     expert_group: int = 0  # most tokens for which an expert's weights are read once; 0: for each one
+    serves_groups: bool = False  # of the module that has the kernels of such groups
     expert_later_kb: int = 0  # of what the next layer reads first, brought to L2 while the router computes
 
 
@@ -121,16 +122,16 @@ def batch_tuning(bits: int, rows: int) -> Tuning:
     )
 
 
-# Tokens of a group of one expert, in passes of so many tokens (`decode/expert_groups.py`). Right on the
-# emulator; not timed on a GPU yet, so no pass has any.
-EXPERT_GROUPS: dict[int, int] = {}
+# Tokens of a group of one expert, in passes of so many tokens (`decode/expert_groups.py`). For gpt-oss, where
+# 16 tokens choose 64 times among 32 experts. Of the 128 of Qwen3-Coder-30B-A3B too few are chosen twice.
+EXPERT_GROUPS = {4: 2, 8: 4, 16: 4}
 
 
 def default_tuning(shape: Shape, bits: int, tokens: int, *, is_batch: bool) -> Tuning:
     """Return the tuning of a pass that nobody has chosen one for."""
     if is_batch or tokens > 1:
         several = batch_tuning(bits, tokens) if is_batch else verify_tuning(bits, tokens)
-        return replace(several, expert_group=EXPERT_GROUPS.get(tokens, 0) if shape.experts else 0)
+        return replace(several, expert_group=EXPERT_GROUPS.get(tokens, 0) if shape.oss else 0)
     is_large = shape.hidden >= LARGE_HIDDEN and bits in LARGE_TUNINGS
     one = LARGE_TUNINGS[bits] if is_large else TUNINGS[bits]
     # Of Qwen3-Coder-30B-A3B in 4 bits: 160 blocks of qkv run at once, 320 do not: 1442 → 1348 µs a step.

@@ -78,28 +78,38 @@ KERNEL(256, 4) add_norm_fp8(float* x, const u32* delta, const Float2* gain, u16*
         y8[(u64)blockIdx.x * (HIDDEN / 2) + threadIdx.x + 256 * j] = pack_fp8(row[j].x * to_fp8, row[j].y * to_fp8);
 }
 
+// silu(gate) * up of 8 columns
+DEVICE void silu_eight(const Words4& gate, const Words4& up, float* out) {
+    UNROLL for (int e = 0; e < 4; e++) {
+        float a = bf16_low(gate.w[e]), b = bf16_high(gate.w[e]);
+        out[2 * e] = divide(a, 1.0f + exp2_fast(-LOG2_E * a)) * bf16_low(up.w[e]);
+        out[2 * e + 1] = divide(b, 1.0f + exp2_fast(-LOG2_E * b)) * bf16_high(up.w[e]);
+    }
+}
+
 // silu(gate) * up = h8 * scale; one block a row
-KERNEL(256, 2) silu_product_fp8(const u32* rows, u16* h8, float* scale) {
+KERNEL(256, 2) silu_product_fp8(const Words4* rows, u64* h8, float* scale) {
     SHARED_MEMORY(shared);
-    const int pairs = (FFN / 2 + 255) / 256;
-    const u32* gates = rows + (u64)blockIdx.x * FFN;
-    Float2 row[pairs];
+    const int eights = FFN / 8, each = (eights + 255) / 256;
+    const Words4* gates = rows + (u64)blockIdx.x * 2 * eights;
+    float row[each][8];
     float most = 0.0f;
-    UNROLL for (int j = 0; j < pairs; j++) {
+    UNROLL for (int j = 0; j < each; j++) {
         int at = threadIdx.x + 256 * j;
-        if (at >= FFN / 2) continue;
-        u32 gate = gates[at], up = gates[at + FFN / 2];
-        float a = bf16_low(gate), b = bf16_high(gate);
-        row[j] = {divide(a, 1.0f + exp2_fast(-LOG2_E * a)) * bf16_low(up),
-                  divide(b, 1.0f + exp2_fast(-LOG2_E * b)) * bf16_high(up)};
-        most = greater(most, greater(magnitude(row[j].x), magnitude(row[j].y)));
+        if (at >= eights) continue;
+        silu_eight(gates[at], gates[at + eights], row[j]);
+        UNROLL for (int e = 0; e < 8; e++) most = greater(most, magnitude(row[j][e]));
     }
     most = block_most(most, (float*)shared);
     float to_fp8 = most > 0.0f ? divide(FP8_MOST, most) : 0.0f;
     if (threadIdx.x == 0) scale[blockIdx.x] = most * (1.0f / FP8_MOST);
-    UNROLL for (int j = 0; j < pairs; j++) {
+    UNROLL for (int j = 0; j < each; j++) {
         int at = threadIdx.x + 256 * j;
-        if (at < FFN / 2) h8[(u64)blockIdx.x * (FFN / 2) + at] = pack_fp8(row[j].x * to_fp8, row[j].y * to_fp8);
+        if (at >= eights) continue;
+        u64 packed = 0;
+        UNROLL for (int e = 0; e < 4; e++)
+            packed |= (u64)pack_fp8(row[j][2 * e] * to_fp8, row[j][2 * e + 1] * to_fp8) << 16 * e;
+        h8[(u64)blockIdx.x * eights + at] = packed;
     }
 }
 
@@ -108,62 +118,68 @@ KERNEL(256, 4) silu_product(const Words4* rows, Words4* h, int tokens) {
     u64 i = (u64)blockIdx.x * 256 + threadIdx.x, eights = FFN / 8;
     if (i >= (u64)tokens * eights) return;
     u64 at = i / eights * 2 * eights + i % eights;
-    Words4 gate = rows[at], up = rows[at + eights], out;
-    UNROLL for (int e = 0; e < 4; e++) {
-        float a = bf16_low(gate.w[e]), b = bf16_high(gate.w[e]);
-        out.w[e] = pack_bf16(divide(a, 1.0f + exp2_fast(-LOG2_E * a)) * bf16_low(up.w[e]),
-                             divide(b, 1.0f + exp2_fast(-LOG2_E * b)) * bf16_high(up.w[e]));
-    }
+    float row[8];
+    Words4 out;
+    silu_eight(rows[at], rows[at + eights], row);
+    UNROLL for (int e = 0; e < 4; e++) out.w[e] = pack_bf16(row[2 * e], row[2 * e + 1]);
     h[i] = out;
 }
 
-// Norm (QK_NORM) and rotation of q and k, and k and v into their pages. rows [tokens][HEADS + 2 * KV_HEADS][HEAD_DIM] of
-// bf16, bias added; `head_gain` has two gains of a head's dimensions, q's and k's; one block a token
-KERNEL(256, 1)
-place(const State* state, const u16* rows, const Float2* rotation, const int* pages, u16* q, Kv* kv PLACE_GAIN) {
+// Norm (QK_NORM) and rotation of q and k where they lie, and k and v into their pages. rows [tokens][HEADS + 2 * KV_HEADS]
+// [HEAD_DIM] of bf16, bias added; `head_gain` has two gains of a head's dimensions, q's and k's; one block a token. In 8
+// bits k is in its page alone.
+KERNEL(256, 1) place(const State* state, u16* rows, const Float2* rotation, const int* pages, Kv* kv PLACE_GAIN) {
     int token = blockIdx.x, at = load_fresh(&state->position) + token;
     const int heads = HEADS + 2 * KV_HEADS, half = HEAD_DIM / 2;
     if (token >= load_fresh(&state->count)) return;
+    u16* own = rows + (u64)token * heads * HEAD_DIM;
 #if QK_NORM
     SHARED_MEMORY(shared);
     float* squares = (float*)shared;
     square_heads(squares, [&](int head, int low) {
-        const u16* row = rows + ((u64)token * heads + head) * HEAD_DIM;
+        const u16* row = own + head * HEAD_DIM;
         return Float2{bf16_low(row[low]), bf16_low(row[low + half])};
     });
 #endif
-    for (int i = threadIdx.x; i < heads * half; i += 256) {
-        int head = i / half, low = i % half;
-        const u16* row = rows + ((u64)token * heads + head) * HEAD_DIM;
-        float a = bf16_low(row[low]), b = bf16_low(row[low + half]);
+    auto turned = [&](int head, int low, float a, float b) {  // both halves of a pair; v stays as it is
+        if (head >= HEADS + KV_HEADS) return Float2{a, b};
 #if QK_NORM
-        if (head < HEADS + KV_HEADS) {
-            const float* gain = head_gain + (head < HEADS ? 0 : HEAD_DIM);
-            float unit = head_unit(squares + head * HEAD_TILES, 1, epsilon);
-            a = normalised(a, unit, gain[low]);
-            b = normalised(b, unit, gain[low + half]);
-        }
+        const float* gain = head_gain + (head < HEADS ? 0 : HEAD_DIM);
+        float unit = head_unit(squares + head * HEAD_TILES, 1, epsilon);
+        a = normalised(a, unit, gain[low]);
+        b = normalised(b, unit, gain[low + half]);
 #endif
-        if (head < HEADS + KV_HEADS) {
-            Float2 turned = turned_by(rotation[(u64)at * half + low], a, b);
-            a = turned.x, b = turned.y;
+        return turned_by(rotation[(u64)at * half + low], a, b);
+    };
+    int page = pages[at / PAGE_TOKENS], slot = at % PAGE_TOKENS;
+    for (int i = threadIdx.x; i < (KV_BITS == 8 ? HEADS : heads) * half / 8; i += 256) {  // 8 pairs
+        int head = i / (half / 8), low = i % (half / 8) * 8;
+        Words4* first = (Words4*)(own + head * HEAD_DIM + low);
+        Words4* second = (Words4*)(own + head * HEAD_DIM + low + half);
+        Words4 lows = *first, highs = *second;
+        UNROLL for (int e = 0; e < 4; e++) {
+            Float2 one = turned(head, low + 2 * e, bf16_low(lows.w[e]), bf16_low(highs.w[e]));
+            Float2 two = turned(head, low + 2 * e + 1, bf16_high(lows.w[e]), bf16_high(highs.w[e]));
+            lows.w[e] = pack_bf16(one.x, two.x);
+            highs.w[e] = pack_bf16(one.y, two.y);
         }
-        int is_value = head >= HEADS + KV_HEADS, kv_head = (head - HEADS) % KV_HEADS;
-#if KV_BITS == 8
-        if (head >= HEADS) {  // as all of this warp
-            int page = pages[at / PAGE_TOKENS], slot = at % PAGE_TOKENS;
-            keep_group(a, b, low % 8, kv + byte_row(page, is_value, kv_head, slot) + low / 8 * 16,
-                       (u16*)(kv + scale_at(page, is_value, kv_head, slot, low / 8)));
-            continue;
-        }
-        u16* out = q + ((u64)token * HEADS + head) * HEAD_DIM;
-#else
-        u16* out = head < HEADS ? q + ((u64)token * HEADS + head) * HEAD_DIM
-                                : kv + kv_row(pages[at / PAGE_TOKENS], is_value, kv_head, at % PAGE_TOKENS);
+        if (head < HEADS + KV_HEADS) *first = lows, *second = highs;
+#if KV_BITS != 8
+        if (head < HEADS) continue;
+        u16* out = kv + kv_row(page, head >= HEADS + KV_HEADS, (head - HEADS) % KV_HEADS, slot) + low;
+        *(Words4*)out = lows;
+        *(Words4*)(out + half) = highs;
 #endif
-        out[low] = (u16)pack_bf16(a, 0.0f);
-        out[low + half] = (u16)pack_bf16(b, 0.0f);
     }
+#if KV_BITS == 8
+    for (int i = HEADS * half + threadIdx.x; i < heads * half; i += 256) {
+        int head = i / half, low = i % half, is_value = head >= HEADS + KV_HEADS, kv_head = (head - HEADS) % KV_HEADS;
+        const u16* row = own + head * HEAD_DIM;
+        Float2 pair = turned(head, low, bf16_low(row[low]), bf16_low(row[low + half]));
+        keep_group(pair.x, pair.y, low % 8, kv + byte_row(page, is_value, kv_head, slot) + low / 8 * 16,
+                   (u16*)(kv + scale_at(page, is_value, kv_head, slot, low / 8)));
+    }
+#endif
 }
 
 #if KV_BITS == 8

@@ -23,7 +23,9 @@ template <> struct SumOf<8> { typedef int Type; };
 template <int WIDTH, int COUNT> struct GroupsOf { typedef Int4Weights<COUNT> Type; };
 template <int COUNT> struct GroupsOf<MXFP4, COUNT> { typedef Mxfp4Weights<COUNT> Type; };
 
-template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int WIDTH = BITS> struct Product {
+// With ALL a block has no more tiles than a group.
+template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int WIDTH = BITS, bool ALL = false>
+struct Product {
     typedef typename SumOf<WIDTH>::Type Sum;
     static const int THREADS = WARPS * 32;                   // that compute
     static const int SLICE = K / SPLIT;                      // columns of W in one block
@@ -38,11 +40,11 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
     // So many tiles at once: while one waits for shared memory or the tensor core, another goes on.
     static const int WISH = COLUMN_TILES > 1 ? 2 : TILES_AT_ONCE, MOST = RING::SLOT_COUNT;
     static const int AT_ONCE = WISH < GROUP ? (WISH < MOST ? WISH : MOST) : (GROUP < MOST ? GROUP : MOST);
-    static const int TOGETHER = GROUP - GROUP % AT_ONCE;     // tiles between two meetings of the warps
+    static const int TOGETHER = ALL ? GROUP : GROUP - GROUP % AT_ONCE;  // tiles between two meetings of the warps
 
     RING ring;
     u8* x;             // [COLUMNS][ROW_BYTES]
-    float* sums;       // [2][GROUP][WARPS][TILE_TOKENS][TILE_ROWS]
+    float* sums;       // [2][GROUP][WARPS][TILE_TOKENS][TILE_ROWS]; with ALL once
     float* scratch;    // [2 * THREADS]
     float* scale;      // [TILE_TOKENS][PARTS] of a token's integers
     const u8* weights; // this block's slice of its first tile
@@ -52,7 +54,7 @@ template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int
     DEVICE Product(RING ring, const u8* all_weights, int tiles, int block, int blocks, int split) : ring(ring) {
         x = ring.after();
         sums = (float*)(x + COLUMNS * ROW_BYTES);
-        scratch = sums + 2 * SUMS;
+        scratch = sums + (ALL ? 1 : 2) * SUMS;
         scale = scratch + 2 * THREADS;
         first = (int)((long long)tiles * block / blocks);
         count = (int)((long long)tiles * (block + 1) / blocks) - first;

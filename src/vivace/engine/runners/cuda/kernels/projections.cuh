@@ -12,8 +12,8 @@ typedef TileRing<GATE_UP, HIDDEN, UP_STAGES> UpRing;
 typedef TileRing<DOWN, DOWN_COLUMNS / DOWN_SPLIT, DOWN_STAGES, DOWN_WARPS> DownRing;
 #endif
 typedef TileRing<HEAD, HIDDEN, HEAD_STAGES, HIDDEN_WARPS, HEAD_BITS> HeadRing;
-typedef Product<QkvRing, HIDDEN, 1, HIDDEN_WARPS, QKV_TILES> QkvProduct;
-typedef Product<OutRing, HEADS * HEAD_WIDTH, 1, 8, O_TILES> OutProduct;
+typedef Product<QkvRing, HIDDEN, 1, HIDDEN_WARPS, QKV_TILES, 1, BITS, true> QkvProduct;
+typedef Product<OutRing, HEADS * HEAD_WIDTH, 1, 8, O_TILES, 1, BITS, true> OutProduct;
 #if !EXPERTS
 typedef Product<UpRing, HIDDEN, 1, 8, UP_GROUP> UpProduct;
 typedef Product<DownRing, DOWN_COLUMNS, DOWN_SPLIT, DOWN_WARPS, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
@@ -49,16 +49,17 @@ struct HeadSquares {
         barriers_ready();
         cluster_sync();  // all blocks are there to be written to
     }
-    DEVICE void normalise(const QkvItem& item, float& a, float& b, float epsilon) {
-        float own = tile_squares(a, b);
+    DEVICE void send(const QkvItem& item, Float2 v) {
+        float own = tile_squares(v.x, v.y);
         int tile = (QKV_CLUSTER > 1 ? cluster_rank() : 0) * QKV_TILES + item.slot;
         if (item.slot < QKV_TILES)
             for (int rank = item.r; rank < QKV_CLUSTER; rank += 4)
                 cluster_send(squares + tile * TILE_TOKENS + item.token, rank, own, all_here);
+    }
+    DEVICE void normalise(const QkvItem& item, Float2& v, float epsilon) {
         barrier_wait(all_here, 0);
         float unit = head_unit(squares + item.token, TILE_TOKENS, epsilon);
-        a = normalised(a, unit, item.gain[0]);
-        b = normalised(b, unit, item.gain[1]);
+        v = {normalised(v.x, unit, item.gain[0]), normalised(v.y, unit, item.gain[1])};
     }
 };
 #endif
@@ -68,8 +69,8 @@ KERNEL(HIDDEN_WARPS * 32 + 32, NEIGHBOURS(2))
 qkv(const Place* state, const float* x, const float* gain, const u8* weights, const float* scales, const float* bias,
     const Float2* rotation, const int* pages, u16* q, Kv* kv, float epsilon HEAD_GAIN) {
     SHARED_MEMORY(shared);
-    static_assert(QKV_TILES * TILE_TOKENS * 4 <= 256, "one item a thread");
-    static_assert(QkvProduct::TOGETHER == QKV_TILES, "all tiles between two meetings");
+    const int each = (QKV_TILES * TILE_TOKENS * 4 + 255) / 256;  // items of a thread
+    static_assert(each == 1 || KV_BITS == 16, "a group of dimensions is of one round of items");
     const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_SLOTS;
     int token0 = blockIdx.y * 16;
     QkvProduct product(QkvRing(shared), weights, tiles, blockIdx.x, gridDim.x, 0);
@@ -80,18 +81,21 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
     if (product.ring.is_fetcher()) return product.keep_full();
     Float2 gains[QkvProduct::PAIRS];
     product.load_gain(gain, gains);
-    QkvItem item = {};
+    QkvItem items[each] = {};
+    UNROLL for (int i = 0; i < each; i++) {
+        QkvItem& item = items[i];
+        int number = threadIdx.x + 256 * i;
 #if KV_BITS == 8
-    static_assert(QKV_TILES % 2 == 0, "two tiles are a group of dimensions");
-    item.slot = threadIdx.x / (TILE_TOKENS * 8) * 2 + threadIdx.x / 4 % 2;
-    item.token = threadIdx.x / 8 % TILE_TOKENS;
+        static_assert(QKV_TILES % 2 == 0, "two tiles are a group of dimensions");
+        item.slot = number / (TILE_TOKENS * 8) * 2 + number / 4 % 2;
+        item.token = number / 8 % TILE_TOKENS;
 #else
-    item.slot = threadIdx.x / (TILE_TOKENS * 4);
-    item.token = threadIdx.x / 4 % TILE_TOKENS;
+        item.slot = number / (TILE_TOKENS * 4);
+        item.token = number / 4 % TILE_TOKENS;
 #endif
-    item.r = threadIdx.x % 4;
-    item.is_real = item.slot < product.count && IS_REAL(state, token0, item.token);
-    if (item.is_real) {
+        item.r = number % 4;
+        item.is_real = (each == 1 || threadIdx.x < 256) && item.slot < product.count && IS_REAL(state, token0, item.token);
+        if (!item.is_real) continue;
         int tile = product.first + item.slot, head = tile / HEAD_SLOTS, low = tile % HEAD_SLOTS * 4 + item.r;
         int row = tile * TILE_ROWS + item.r, at = POSITION_OF(state, token0, item.token);
         UNROLL for (int e = 0; e < 2; e++) {
@@ -120,47 +124,36 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
     product.ring.wait();
     product.normalise(x + (u64)token0 * HIDDEN, gains, epsilon);
     product.run([&](int, int, const float* group) {
+        Float2 pairs[each] = {};
+        UNROLL for (int i = 0; i < each; i++) {
+            const QkvItem& item = items[i];
+            if (item.is_real)
+                pairs[i] = {product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0],
+                            product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1]};
+        }
 #if QK_NORM
-        float a = 0.0f, b = 0.0f;
-        if (item.is_real) {
-            a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
-            b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
+        warp_sync();
+        if (product.first / HEAD_TILES < HEADS + KV_HEADS) {  // all of the block
+            UNROLL for (int i = 0; i < each; i++) heads.send(items[i], pairs[i]);
+            UNROLL for (int i = 0; i < each; i++) heads.normalise(items[i], pairs[i], epsilon);
         }
-        warp_sync();
-        if (product.first / HEAD_TILES < HEADS + KV_HEADS) heads.normalise(item, a, b, epsilon);  // all of the block
-        Float2 turned = turned_by(item.turn, a, b);
-        if (item.turns) a = turned.x, b = turned.y;
-#if KV_BITS == 8
-        warp_sync();
-        if (product.first / HEAD_TILES >= HEADS)
-            return keep_group(a, b, item.slot % 2 * 4 + item.r, item.group, item.group_scale);
 #endif
-        if (!item.is_real) return;
-        item.out[0] = (u16)pack_bf16(a, 0.0f);
-        item.out[HEAD_DIM / 2] = (u16)pack_bf16(b, 0.0f);
-        return;
-#else
+        UNROLL for (int i = 0; i < each; i++) {
+            const QkvItem& item = items[i];
+            Float2 v = pairs[i];
+            if (item.turns) v = turned_by(item.turn, v.x, v.y);
 #if KV_BITS == 8
-        if (product.first / HEAD_SLOTS >= HEADS) {  // all of the block is in one head
-            float a = 0.0f, b = 0.0f;
-            if (item.is_real) {
-                a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
-                b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
-                Float2 turned = turned_by(item.turn, a, b);
-                if (item.turns) a = turned.x, b = turned.y;
-            }
             warp_sync();
-            return keep_group(a, b, item.slot % 2 * 4 + item.r, item.group, item.group_scale);
+            if (product.first / HEAD_SLOTS >= HEADS) {  // all of the block is in one head
+                keep_group(v.x, v.y, item.slot % 2 * 4 + item.r, item.group, item.group_scale);
+                continue;
+            }
+#endif
+            if (!item.is_real) continue;
+            item.out[0] = (u16)pack_bf16(v.x, 0.0f);
+            item.out[HEAD_DIM / 2] = (u16)pack_bf16(v.y, 0.0f);
+            if (HEAD_WIDTH < HEAD_DIM) item.out[HEAD_WIDTH / 2] = item.out[HEAD_DIM / 2 + HEAD_WIDTH / 2] = 0;
         }
-#endif
-        if (!item.is_real) return;
-        float a = product.sum(group, item.slot, item.token, item.r) * item.scale[0] + item.bias[0];
-        float b = product.sum(group, item.slot, item.token, item.r + 4) * item.scale[1] + item.bias[1];
-        Float2 turned = turned_by(item.turn, a, b);
-        item.out[0] = (u16)pack_bf16(item.turns ? turned.x : a, 0.0f);
-        item.out[HEAD_DIM / 2] = (u16)pack_bf16(item.turns ? turned.y : b, 0.0f);
-        if (HEAD_WIDTH < HEAD_DIM) item.out[HEAD_WIDTH / 2] = item.out[HEAD_DIM / 2 + HEAD_WIDTH / 2] = 0;
-#endif
     });
 }
 
@@ -211,7 +204,6 @@ DEVICE void stage_parts(OutProduct& product, const float* part, const Float2* pa
 KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_stats, int parts, const u8* weights,
                                           const float* scales, float* x BIAS) {
     SHARED_MEMORY(shared);
-    static_assert(OutProduct::TOGETHER == O_TILES, "all tiles between two meetings");
     const int all_items = O_TILES * TILE_TOKENS * TILE_ROWS, items = (all_items + 255) / 256;  // of a thread
     int token0 = blockIdx.y * 16;
     OutProduct product(OutRing(shared), weights, HIDDEN / TILE_ROWS, blockIdx.x, gridDim.x, 0);

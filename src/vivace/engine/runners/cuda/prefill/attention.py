@@ -42,7 +42,7 @@ class ChunkAttention:
     def run(
         self,
         state: torch.Tensor,
-        q: torch.Tensor,  # [size, heads, 128]
+        q: torch.Tensor,  # [size, heads, 128]; other rows may lie between these
         kv: torch.Tensor,  # one layer's: [pages, 2, kv_heads, 64, 128]
         pages: torch.Tensor,
         mixed: torch.Tensor,  # [size, heads * 128]
@@ -54,8 +54,8 @@ class ChunkAttention:
         splits = splits_for(size, heads)
         tiles = TensorDescriptor.from_tensor(kv.view(-1, HEAD_DIM), [PAGE_TOKENS, HEAD_DIM])
         _attend[(-(-size // ROWS), heads, splits)](
-            *(state, q, tiles, pages, mixed, self._parts, self._weights, sinks, size, view.scale * LOG2_E),
-            *(heads, kv_heads, ROWS, splits, view.window, has_sinks),
+            *(state, q, q.stride(0), tiles, pages, mixed, self._parts, self._weights, sinks, size),
+            *(view.scale * LOG2_E, heads, kv_heads, ROWS, splits, view.window, has_sinks),
             num_warps=WARPS,
             num_stages=STAGES,
         )
@@ -100,7 +100,7 @@ def _some_pages(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _attend(  # type: ignore[no-untyped-def]
-    state, q, tiles, pages, mixed, parts, part_weights, sinks, size, scale,
+    state, q, q_stride, tiles, pages, mixed, parts, part_weights, sinks, size, scale,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
     WINDOW: tl.constexpr, HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
@@ -113,7 +113,9 @@ def _attend(  # type: ignore[no-untyped-def]
     rows, dims = row0 + tl.arange(0, ROWS), tl.arange(0, _DIM)
     is_real = rows < count
     places = (rows[:, None] * HEADS + head) * _DIM + dims[None, :]
-    queries = tl.load(q + places, mask=is_real[:, None], other=0.0)
+    queries = tl.load(
+        q + rows[:, None] * q_stride + head * _DIM + dims[None, :], mask=is_real[:, None], other=0.0
+    )
     length = start + tl.minimum(row0 + ROWS, count)
     all_pages = tl.cdiv(length, _PAGE)
     begin = tl.maximum(0, start + row0 + 1 - WINDOW) // _PAGE if WINDOW else 0
