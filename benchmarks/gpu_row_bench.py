@@ -5,7 +5,6 @@ Owns the weights, the compiled variants of a pass, and where every sequence stan
 
 import contextlib
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,10 +18,9 @@ from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import DecodeRow, SamplingSpec, Span
 from vivace.engine.runners.cuda.decode.graphs import Launcher
-from vivace.engine.runners.cuda.decode.plan import Plan, down_columns
+from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Modules
 from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B as SHAPE
-from vivace.engine.runners.cuda.rows import launches, product
 from vivace.engine.runners.cuda.rows.passes import RowInput, batch_plans
 from vivace.engine.runners.cuda.runner import CudaRunner
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights
@@ -62,23 +60,6 @@ def length_of(seq: int, context: int) -> int:
     return context + seq * 37 % 100
 
 
-def compile_products() -> None:
-    """Compile the products while the weights are made. What fails here is shown where it is used."""
-    columns, down = SHAPE.hidden, Plan(SHAPE, 8, 64, is_batch=True).down_slices
-    for rows in (64, 32):
-        for name, count in (("gate_up", 2 * SHAPE.ffn), ("down", columns), ("qkv", SHAPE.qkv_rows)):
-            tile = product.tile_for(name, rows)
-            wide, slices = (down_columns(SHAPE), down[1]) if name == "down" else (columns, launches.SLICES)
-            blocks = wide // (down[0] if name == "down" else 1) // slices // product.BLOCK
-            with contextlib.suppress(Exception):
-                product._multiply.warmup(
-                    *(torch.int8, torch.int8, torch.float32, count, rows, wide, slices, blocks, tile.rows),
-                    grid=(1, 1),
-                    num_warps=tile.warps,
-                    num_stages=tile.stages,
-                )
-
-
 class Bench:
     def __init__(self) -> None:
         begun = time.monotonic()
@@ -88,15 +69,12 @@ class Bench:
         self.base = {plan.tokens: plan for plan in plans}
         modules.compile([Plan(SHAPE, 8, 1, blocks), *plans, *(self.variant(*cut) for cut in CUTS)])
         self._modules, self._loaded = modules, dict[Plan, Launcher]()
-        tiles = threading.Thread(target=compile_products)
-        tiles.start()
         plain = random_weights(SHAPE, 1, "cuda")
         model, dense = build_model(SHAPE, plain, 8, "cuda", 4096)
         self.runner = CudaRunner(
             "random", model, dense, Letters(), bits=8, context_tokens=64 * 2048, blocks=blocks,
             make_launcher=self.load, max_rows=MOST,
         )  # fmt: skip
-        tiles.join()
         self.runner._kv.normal_()
         self.passes = self.runner._row_passes
         self.tokens: dict[int, int] = {}

@@ -174,7 +174,7 @@ def measure_runner(
         "costs_ms": {str(tokens): ms for tokens, ms in costs.items()},
         "decode": decode,
         "first_token_ms": first,
-        "edits": measure_edits(bench) | {"played": PLAYED},
+        "edits": measure_edits(bench, has_first_token=False) | {"played": PLAYED},
     }
 
 

@@ -199,10 +199,18 @@ class PlainLauncher(PlainExperts):
         x.copy_(table[tokens[: len(x)].long()].float())
 
     def _add_norm(
-        self, x: Tensor, delta: Tensor, has_delta: int, gain: Tensor, y: Tensor, epsilon: float
+        self,
+        x: Tensor,
+        delta: Tensor,
+        has_delta: int,
+        row_scale: Tensor,
+        column_scale: Tensor,
+        gain: Tensor,
+        y: Tensor,
+        epsilon: float,
     ) -> None:
         if has_delta:
-            x += delta.float()
+            x += delta.float() * (row_scale[: len(x)].view(-1, 1) * column_scale.view(1, -1)[:, : x.shape[1]])
         y.copy_(reference.norm(x, gain, epsilon).to(torch.bfloat16))
 
     def _silu_product(self, rows: Tensor, h: Tensor, tokens: int) -> None:

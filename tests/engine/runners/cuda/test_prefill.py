@@ -65,13 +65,17 @@ def test_place(seed: int) -> None:
 
 @pytest.mark.parametrize("has_delta", [True, False])
 def test_add_norm(has_delta: bool, seed: int) -> None:
-    """The residual is added in fp32, and the norm is of the sum."""
+    """The residual is added in fp32 and in its unit, and the norm is of the sum."""
     bed = make(seed)
     x = torch.randn(3, 512, device=bed.device) * 40
     delta = torch.randn(3, 512, device=bed.device).to(torch.bfloat16)
-    y, wanted = poisoned(bed, 3, 512), x + delta.float() if has_delta else x.clone()
+    rows, columns = torch.rand(3, device=bed.device), torch.rand(512, device=bed.device)
+    y, wanted = poisoned(bed, 3, 512), x.clone()
+    if has_delta:
+        wanted += delta.float() * rows[:, None] * columns
     gain = bed.dense[0].ffn_gain
-    run(bed, "add_norm", Size((3, 1, 1), 256, 1, 32), x, delta, int(has_delta), gain, y, 1e-6)
+    added = (delta, int(has_delta), rows, columns)
+    run(bed, "add_norm", Size((3, 1, 1), 256, 1, 32), x, *added, gain, y, 1e-6)
     assert torch.allclose(x, wanted)
     assert distance(y, reference.norm(wanted, gain, 1e-6)) < CLOSE
 

@@ -7,21 +7,23 @@ KERNEL(256, 1) read_tokens(const int* tokens, const u32* table, float* x) {
     embed_row(table, load_fresh(tokens + blockIdx.x), x + (u64)blockIdx.x * HIDDEN);
 }
 
-// x += delta (unless it is the first layer's), y = rms_norm(x) * gain; one block a row
-KERNEL(256, 4) add_norm(float* x, const u32* delta, int has_delta, const Float2* gain, u32* y, float epsilon) {
+// x += delta * its row's scale * its column's (unless it is the first layer's), y = rms_norm(x) * gain; one block a row
+KERNEL(256, 4) add_norm(float* x, const u32* delta, int has_delta, const float* row_scale, const Float2* column_scale,
+                        const Float2* gain, u32* y, float epsilon) {
     SHARED_MEMORY(shared);
     float* squares = (float*)shared;  // [8]
     const int pairs = (HIDDEN + 511) / 512;
     auto is_there = [](int j) { return HIDDEN % 512 == 0 || threadIdx.x + 256 * j < HIDDEN / 2; };
     Float2 row[pairs];
-    float mine = 0.0f;
+    float mine = 0.0f, scale = has_delta ? row_scale[blockIdx.x] : 0.0f;
     UNROLL for (int j = 0; j < pairs; j++) {
         if (!is_there(j)) continue;
         u64 at = (u64)blockIdx.x * (HIDDEN / 2) + threadIdx.x + 256 * j;
         row[j] = *((Float2*)x + at);
         if (has_delta) {
             u32 more = delta[at];
-            row[j] = {row[j].x + bf16_low(more), row[j].y + bf16_high(more)};
+            Float2 unit = column_scale[threadIdx.x + 256 * j];
+            row[j] = {row[j].x + bf16_low(more) * (scale * unit.x), row[j].y + bf16_high(more) * (scale * unit.y)};
             *((Float2*)x + at) = row[j];
         }
         mine += squared(row[j]);
@@ -88,7 +90,7 @@ DEVICE void silu_eight(const Words4& gate, const Words4& up, float* out) {
 }
 
 // silu(gate) * up = h8 * scale; one block a row
-KERNEL(256, 2) silu_product_fp8(const Words4* rows, u64* h8, float* scale) {
+KERNEL(256, 3) silu_product_fp8(const Words4* rows, u64* h8, float* scale) {
     SHARED_MEMORY(shared);
     const int eights = FFN / 8, each = (eights + 255) / 256;
     const Words4* gates = rows + (u64)blockIdx.x * 2 * eights;

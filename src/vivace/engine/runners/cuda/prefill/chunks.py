@@ -39,9 +39,10 @@ TOKEN_KEYS = 9_000
 MAX_KEYS = 130_000_000  # of all tokens of a chunk
 AHEAD_KEYS = MAX_KEYS // 2  # up to so many a second segment is begun before the first has ended
 TAIL = SIZES[0]  # tokens of a chunk that the last layer is computed for: logits are wanted of no more
-LEAST_FIRST = 1024  # tokens from which on a prompt's first chunk has another attention
+LEAST_FIRST = 2048  # tokens from which on a prompt's first chunk has another attention
 UNPACKING_BLOCKS = 264  # for each head's keys or values
 
+Scales = tuple[torch.Tensor, torch.Tensor]  # of rows, of columns
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, View], None]
 
 
@@ -100,6 +101,8 @@ class Prefill:
 
         self._x = zeros(shape.hidden, torch.float32)
         self._y, self._delta = zeros(shape.hidden), zeros(shape.hidden)
+        ones = torch.ones(max(most, shape.hidden), device=kv.device)
+        self._in_its_unit: Scales = (ones, ones)
         self._rows = zeros((shape.heads + 2 * shape.kv_heads) * HEAD_DIM)  # q, k, v
         self._mixed = zeros(shape.heads * HEAD_DIM)
         self._gate_up, self._h = zeros(2 * shape.ffn), zeros(shape.ffn)
@@ -190,18 +193,22 @@ class Prefill:
         for index in self._layers(segment):
             self._decoder_layer(index, size, is_first)
         if segment == self.segments - 1:
-            self._add_norm(model.final_gain, min(TAIL, size), has_delta=shape.layers > 0)
+            self._add_norm(model.final_gain, min(TAIL, size), self._left_by(shape.layers - 1))
 
     def _layers(self, segment: int) -> Iterator[int]:
-        count = len(self._dense)
-        yield from range(count * segment // self.segments, count * (segment + 1) // self.segments)
+        """Yield the layers of a segment: one of the first, which the host has started soon."""
+        rest, others = len(self._dense) - 1, self.segments - 1
+        if segment == 0:
+            yield 0
+        else:
+            yield from range(1 + rest * (segment - 1) // others, 1 + rest * segment // others)
 
     def _weights(self, index: int) -> Dense:
         return self._dense[index]
 
     def _decoder_layer(self, index: int, size: int, is_first: bool) -> None:
         layer, kv, shape = self._weights(index), self._kv[index], self._model.shape
-        self._add_norm(layer.attention_gain, size, has_delta=index > 0)
+        self._add_norm(layer.attention_gain, size, self._left_by(index - 1))
         _matmul(self._y[:size], layer.qkv, self._rows[:size], layer.dense_bias)
         gain = (layer.head_gain, shape.norm_epsilon) if shape.qk_norm else ()
         one = Size((size, 1, 1), 256, 1, place_bytes(shape))
@@ -248,16 +255,21 @@ class Prefill:
 
     def _feed_forward(self, index: int, size: int) -> None:
         layer, shape = self._weights(index), self._model.shape
-        self._add_norm(layer.ffn_gain, size, has_delta=True)
+        self._add_norm(layer.ffn_gain, size, self._in_its_unit)
         _matmul(self._y[:size], layer.gate_up, self._gate_up[:size])
         launch_size = Size((-(-size * shape.ffn // 8 // 256), 1, 1), 256, 1, 0)
         self._launch("silu_product", launch_size, self._gate_up[:size], self._h[:size], size)
         _matmul(self._h[:size], layer.down, self._delta[:size])
 
-    def _add_norm(self, gain: torch.Tensor, size: int, *, has_delta: bool) -> None:
-        rows = Size((size, 1, 1), 256, 1, 32)
-        epsilon = self._model.shape.norm_epsilon
-        self._launch("add_norm", rows, self._x, self._delta, int(has_delta), gain, self._y, epsilon)
+    def _left_by(self, index: int) -> Scales | None:
+        """Return the unit of what a layer has left in `delta`, or None if there is no such layer."""
+        return self._in_its_unit if index >= 0 else None
+
+    def _add_norm(self, gain: torch.Tensor, size: int, delta_scales: Scales | None) -> None:
+        rows, epsilon = Size((size, 1, 1), 256, 1, 32), self._model.shape.norm_epsilon
+        scales = delta_scales or self._in_its_unit
+        added = (self._delta, int(delta_scales is not None), *scales)
+        self._launch("add_norm", rows, self._x, *added, gain, self._y, epsilon)
 
     def _launch(self, kernel: str, size: Size, *arguments: torch.Tensor | int | float) -> None:
         self._launcher.run(Launch(kernel, size, arguments, overlaps=False))
@@ -326,10 +338,11 @@ class Fp8Prefill(Prefill):
         self._y8 = torch.zeros(most, shape.hidden, dtype=FP8, device=kv.device)
         self._h8 = torch.zeros(most, shape.ffn, dtype=FP8, device=kv.device)
         self._scale = torch.zeros(most, 1, device=kv.device)
+        self._one = torch.ones(1, 1, device=kv.device)
 
     def _feed_forward(self, index: int, size: int) -> None:
         gain, epsilon = self._dense[index].ffn_gain, self._model.shape.norm_epsilon
-        (gate_up, up_scale), (down, down_scale) = self._weights8[index]
+        (gate_up, up_scale), (down, _) = self._weights8[index]
         y8, h8, scale, rows = (
             self._y8[:size],
             self._h8[:size],
@@ -339,7 +352,11 @@ class Fp8Prefill(Prefill):
         self._launch("add_norm_fp8", rows, self._x, self._delta, gain, y8, scale, epsilon)
         self._multiply(y8, gate_up, scale, up_scale, self._gate_up[:size])
         self._launch("silu_product_fp8", rows, self._gate_up[:size], h8, scale)
-        self._multiply(h8, down, scale, down_scale, self._delta[:size])
+        # The scales are multiplied by where the product is added: so 1,024 tokens take 21 µs in place of 27.
+        self._multiply(h8, down, self._one, self._one, self._delta[:size])
+
+    def _left_by(self, index: int) -> Scales | None:
+        return (self._scale, self._weights8[index][1][1]) if index >= 0 else None
 
     def _multiply(
         self,

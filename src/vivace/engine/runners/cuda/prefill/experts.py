@@ -36,7 +36,7 @@ class ExpertPrefill(Prefill):
 
     def _feed_forward(self, index: int, size: int) -> None:
         layer, shape = self._model.layers[index], self._model.shape
-        self._add_norm(layer.ffn_gain, size, has_delta=True)
+        self._add_norm(layer.ffn_gain, size, self._in_its_unit)
         self._widen(layer.gate_up, self._wide_up, paired_rows=shape.expert_ffn)
         self._widen(layer.down, self._wide_down, paired_rows=0)
         # The scores come from x in fp32, as in decode, and not from y, which is rounded.

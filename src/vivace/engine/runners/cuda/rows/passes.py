@@ -228,4 +228,5 @@ class RowPasses:
         else:
             from vivace.engine.runners.cuda.rows.product import multiply, tile_for
 
-            multiply(*launch[1:], tile_for(launch.name, launch.digits.shape[1]))
+            _, rows, columns = launch.digits.shape
+            multiply(*launch[1:], tile_for(launch.name, rows, columns, launch.sums.shape[2]))

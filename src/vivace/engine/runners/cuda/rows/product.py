@@ -25,7 +25,8 @@ class Tile(NamedTuple):
 
     rows: int = 64  # of the weights
     warps: int = 4
-    stages: int = 3
+    stages: int = 3  # slices at once
+    blocks: int = 0  # blocks of 64 columns at once, in place of slices
 
 
 TILES = {  # by what is multiplied and rows, as measured on an H200 (docs/gpu-notes.md)
@@ -35,12 +36,23 @@ TILES = {  # by what is multiplied and rows, as measured on an H200 (docs/gpu-no
     ("down", 64): Tile(64, 4, 3),
     ("qkv", 32): Tile(16, 4, 3),
     ("out", 32): Tile(16, 4, 3),
-    ("gate_up", 32): Tile(64, 4, 3),
+    ("gate_up", 32): Tile(64, 4, blocks=4),
     ("down", 32): Tile(64, 4, 3),
+}
+LARGE_COLUMNS = 3072
+LARGE_TILES = {  # of models as wide as the 7B, where digits are as much to read as weights
+    "qkv": Tile(64, 4, 3),
+    "out": Tile(32, 4, 3),
+    "gate_up": Tile(128, 4, blocks=4),
+    "down": Tile(128, 8, blocks=4),
+    "head": Tile(128, 4, blocks=4),
 }
 
 
-def tile_for(name: str, rows: int) -> Tile:
+def tile_for(name: str, rows: int, columns: int, outputs: int) -> Tile:
+    """Return the tile for so many rows, columns of the weights and rows of the weights."""
+    if min(columns, outputs) >= LARGE_COLUMNS:
+        return LARGE_TILES[name]
     return TILES.get((name, rows)) or TILES.get((name, 64)) or Tile()
 
 
@@ -64,16 +76,16 @@ def multiply(
 
 
 def launch(digits: torch.Tensor, weights: torch.Tensor, sums: torch.Tensor, cut: Cut, tile: Tile) -> None:
-    """Bring whole slices at once, or blocks of one, where there is no room for two slices."""
+    """Bring whole slices at once, or blocks of one, where that is quicker or there is no room for slices."""
     _, rows, columns = digits.shape
     count, blocks = sums.shape[2], cut.columns // BLOCK
     stages = stages_for(tile, rows, cut.columns)
-    has_room = stages > 1
+    has_room = stages > 1 and not tile.blocks
     _multiply[(triton.cdiv(count, tile.rows), cut.parts)](
         *(digits, weights, sums, count),
         *(rows, columns, cut.slices, blocks, tile.rows, has_room),
         num_warps=tile.warps,
-        num_stages=stages if has_room else BLOCK_STAGES,
+        num_stages=stages if has_room else tile.blocks or BLOCK_STAGES,
     )
 
 
