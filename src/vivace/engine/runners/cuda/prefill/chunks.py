@@ -303,13 +303,11 @@ def attend_first(rows: torch.Tensor, shape: Shape, scale: float) -> torch.Tensor
     It needs no pages, so it can be cuDNN's: 124 µs for 4,096 tokens of 12 heads on an H200, where ours takes
     167. Tokens behind the last one are seen by none before them.
     """
-    parts = rows.transpose(0, 1)[None].split([shape.heads, shape.kv_heads, shape.kv_heads], dim=1)
-    if rows.is_cuda:
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            mixed = scaled_dot_product_attention(*parts, is_causal=True, scale=scale, enable_gqa=True)
-    else:
-        wide = [part.float() for part in parts]
-        mixed = scaled_dot_product_attention(*wide, is_causal=True, scale=scale, enable_gqa=True)
+    heads, keys = shape.heads, shape.heads + shape.kv_heads
+    lying = (rows if rows.is_cuda else rows.float()).transpose(0, 1)[None]
+    q, k, v = lying[:, :heads], lying[:, heads:keys], lying[:, keys:]
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION if rows.is_cuda else SDPBackend.MATH):
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
     return mixed[0].transpose(0, 1).reshape(len(rows), -1).to(rows.dtype)
 
 
