@@ -29,6 +29,19 @@ def test_rows_that_save_little_are_not_taken() -> None:
     assert costs == FEW
 
 
+def test_a_draft_that_no_decode_pass_has_room_for_is_rows() -> None:
+    """What is shorter stays where it is quicker."""
+    choice, costs = choose_passes(FEW, {64: 7.0}, {32: 6.0, 64: 8.1})
+    assert choice.rows_from == 33
+    assert costs == FEW | {64: 8.1}
+
+
+def test_all_wide_passes_are_taken_from_the_first_that_is_quicker() -> None:
+    choice, costs = choose_passes(FEW, {}, {32: 3.0, 64: 4.0})
+    assert choice.rows_from == 9
+    assert costs == FEW | {32: 3.0, 64: 4.0}
+
+
 def test_rows_are_all_that_a_long_draft_has() -> None:
     """Of a model whose decode passes end at 8 tokens; up to there they are quicker."""
     choice, costs = choose_passes({1: 3.8, 8: 7.6}, {}, {32: 9.0})

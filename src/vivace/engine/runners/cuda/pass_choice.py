@@ -24,17 +24,19 @@ class PassChoice(NamedTuple):
 def choose_passes(few: Costs, many: Costs, rows: Costs) -> tuple[PassChoice, Costs]:
     """Return the choice, and what spans cost then.
 
-    `few` are decode passes, `many` prefills, `rows` the smallest wide pass, if there is one. A prefill never
-    looks cheaper than a decode pass: it gives no row of logits for each token.
+    `few` are decode passes, `many` prefills, `rows` the wide passes that there are. A prefill never looks
+    cheaper than a decode pass: it gives no row of logits for each token.
     """
     most_few = max(few)
     most = most_few
     if many:  # it may be quicker than a pass over a few of its tokens
         most = max(size for size in few if size == 1 or few[size] <= many[min(many)])
     costs = few | {size: max(ms, few[most_few]) for size, ms in many.items()}
-    for wide, ms in rows.items():
+    rows_from = NEVER
+    for wide, ms in sorted(rows.items()):
         slower = [size for size in few if ms < ROWS_SAVE * few[size]]
-        if slower or wide > most_few:
-            fewer = [size for size in few if size < min(slower, default=wide)]
-            return PassChoice(most, max(fewer) + 1), costs | {wide: ms}
-    return PassChoice(most), costs
+        if rows_from == NEVER and (slower or wide > most_few):
+            rows_from = max(size for size in few if size < min(slower, default=wide)) + 1
+        if rows_from != NEVER:
+            costs[wide] = ms
+    return PassChoice(most, rows_from), costs

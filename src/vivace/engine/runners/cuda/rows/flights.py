@@ -68,25 +68,27 @@ class Flights:
     def verify(self, row: DecodeRow, least: int, while_running: WhileRunning) -> list[int]:
         """Return what one row and its draft say, in a pass of at least so many rows."""
         self.drop_all()
-        flight = self._start_from_host([row], least)
+        assert row.sampling is not None
+        tokens = (row.token, *row.draft)
+        number = self._passes.start_draft(row.seq, row.start, tokens, row.sampling, least)
         while_running()
-        return _verified(self._passes.collect(flight.number, flight.size), row.draft)
+        return _verified(self._passes.collect(number, len(tokens)), row.draft)
 
-    def _start_from_host(self, rows: Sequence[DecodeRow], least: int = 0) -> Flight:
+    def _start_from_host(self, rows: Sequence[DecodeRow]) -> Flight:
         inputs = [
             RowInput(row.seq, row.start + place, token, row.sampling, drafted=place)
             for row in rows
             for place, token in enumerate((row.token, *row.draft))
         ]
-        return self._start(inputs, rows, least)
+        return self._start(inputs, rows)
 
-    def _start(self, inputs: Sequence[RowInput], rows: Sequence[DecodeRow], least: int = 0) -> Flight:
+    def _start(self, inputs: Sequence[RowInput], rows: Sequence[DecodeRow]) -> Flight:
         each, index = {}, 0
         for row in rows:
             each[row.seq] = (index, row)
             index += 1 + len(row.draft)
         logits = [row.seq for row in rows if row.sampling is None]
-        return Flight(self._passes.start(inputs, least), each, len(inputs), logits)
+        return Flight(self._passes.start(inputs), each, len(inputs), logits)
 
     def _start_next(
         self, rows: Sequence[DecodeRow], places: Sequence[int | None], has_room: HasRoom

@@ -31,8 +31,11 @@ from vivace.engine.runners.cuda.rows.launches import (
     MAX_LOGITS,
     MAX_ROWS,
     PAGES,
+    POSITION,
     RING_WORDS,
+    ROW_PARTS,
     ROW_WORDS,
+    TOKEN,
     RowLaunch,
     make_row_buffers,
     row_launches,
@@ -81,7 +84,7 @@ class RowPasses:
         self._plans = {plan.tokens: plan for plan in plans}
         self.sizes = list(self._plans)  # a pass has as many rows: those that nobody needs are padding
         self.max_rows = max(self.sizes, default=0)
-        self.wide_rows = min((plan.tokens for plan in plans if plan.is_wide), default=0)  # 0: there are none
+        self.wide_sizes = [plan.tokens for plan in plans if plan.is_wide]
         self._launchers: dict[int, Launcher] = {}
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
@@ -94,9 +97,11 @@ class RowPasses:
         self._buffers = make_row_buffers(model.shape, kv, pages, self._ring, blocks, is_wide=is_wide)
         # Two: the copy of one may not have happened when the next is written.
         self._staging = [self._host((MAX_ROWS * ROW_WORDS,), torch.int32) for _ in range(2)]
+        self._staging_words = [each.numpy().reshape(-1, ROW_WORDS) for each in self._staging]
         self._staging_bytes = [each.numpy().view(np.uint8).data for each in self._staging]
         self._logits = self._host((2 * MAX_LOGITS, model.shape.vocab), torch.float32)
         self._logits_copied: list[torch.cuda.Event | None] = [None, None]
+        self._every_row = np.arange(MAX_ROWS, dtype=np.int32)
         self._number = 0
 
     def _host(self, size: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -126,14 +131,9 @@ class RowPasses:
         target = self._buffers.pages[seq, first : len(table)]
         self.enqueue(lambda: target.copy_(source, non_blocking=True))
 
-    def start(self, rows: Sequence[RowInput], least: int = 0) -> int:
-        """Start a pass of at least so many rows. Return its number.
-
-        Before a third one, the first must have been collected.
-        """
-        self._number = number = self._number % MAX_PASS_NUMBER + 1
-        size = next(size for size in self._plans if size >= max(len(rows), least))
-        plan = self._plans[size]
+    def start(self, rows: Sequence[RowInput]) -> int:
+        """Start a pass. Return its number. Before a third one, the first must have been collected."""
+        number, size, plan = self._next_pass(len(rows))
         most = max(plan.parts_for(row.position + 1) for row in rows)
         self._prepare(size, most)
         self._write(number, size, plan, rows)
@@ -141,6 +141,35 @@ class RowPasses:
         if count := sum(row.sampling is None for row in rows):
             self._copy_logits(number, count)
         return number
+
+    def start_draft(
+        self, seq: int, start: int, tokens: Sequence[int], sampling: SamplingSpec, least: int = 0
+    ) -> int:
+        """Start a pass over a token and its draft alone. Return its number.
+
+        As `start` with a row for each, but nothing of 64 rows is done one by one: the device waits for it.
+        """
+        count = len(tokens)
+        number, size, plan = self._next_pass(max(count, least))
+        most = plan.parts_for(start + count)
+        self._prepare(size, most)
+        words, stride = self._staging_words[number % 2], self._buffers.pages.shape[1]
+        alike = (start, start, seq * stride, 0, number, most, *_words_of(sampling), count, 0, 0)
+        words[:count] = np.frombuffer(ROW.pack(*alike), np.int32)
+        words[:count, POSITION] += self._every_row[:count]
+        words[:count, TOKEN] = tokens
+        if plan.parts_for(start + 1) != most:
+            words[:count, ROW_PARTS] = [plan.parts_for(start + place + 1) for place in range(count)]
+        words[count:size] = np.frombuffer(self._padding(number), np.int32)
+        self._enqueue_inputs(number, size)
+        self._replay(size, most)
+        return number
+
+    def _next_pass(self, least: int) -> tuple[int, int, Plan]:
+        """Return the number of the next pass, its rows and its plan."""
+        self._number = self._number % MAX_PASS_NUMBER + 1
+        size = next(size for size in self._plans if size >= least)
+        return self._number, size, self._plans[size]
 
     def _copy_logits(self, number: int, count: int) -> None:
         first = number % 2 * MAX_LOGITS
@@ -159,8 +188,7 @@ class RowPasses:
         return found
 
     def _write(self, number: int, size: int, plan: Plan, rows: Sequence[RowInput]) -> None:
-        staging, stride = self._staging[number % 2], self._buffers.pages.shape[1]
-        view = self._staging_bytes[number % 2]
+        view, stride = self._staging_bytes[number % 2], self._buffers.pages.shape[1]
         logits_at = 1 + number % 2 * MAX_LOGITS
         for index, (seq, position, token, asked, source, drafted) in enumerate(rows):
             sampling, logits_row = (asked, 0) if asked else (GREEDY, logits_at)
@@ -168,13 +196,19 @@ class RowPasses:
             ROW.pack_into(
                 view, index * ROW.size, position, position - drafted, seq * stride,
                 token if source is None else -1 - source, number, plan.parts_for(position + 1),
-                sampling.seed & 0xFFFFFFFF, sampling.seed >> 32 & 0xFFFFFFFF, sampling.temperature,
-                len(rows), logits_row, 0,
+                *_words_of(sampling), len(rows), logits_row, 0,
             )  # fmt: skip
-        padding = ROW.pack(0, 0, -1, 0, number, 0, 0, 0, 0.0, 0, 0, 0)  # its word goes to this pass's ring
+        padding = self._padding(number)
         for index in range(len(rows), size):
             view[index * ROW.size : (index + 1) * ROW.size] = padding
-        inputs = self._buffers.inputs[: size * ROW_WORDS]
+        self._enqueue_inputs(number, size)
+
+    def _padding(self, number: int) -> bytes:
+        """Return a row that nobody needs. Its word goes to this pass's ring."""
+        return ROW.pack(0, 0, -1, 0, number, 0, 0, 0, 0.0, 0, 0, 0)
+
+    def _enqueue_inputs(self, number: int, size: int) -> None:
+        inputs, staging = self._buffers.inputs[: size * ROW_WORDS], self._staging[number % 2]
         self.enqueue(lambda: inputs.copy_(staging[: size * ROW_WORDS], non_blocking=True))
 
     def collect(self, number: int, rows: int) -> list[int]:
@@ -230,3 +264,7 @@ class RowPasses:
 
             _, rows, columns = launch.digits.shape
             multiply(*launch[1:], tile_for(launch.name, rows, columns, launch.sums.shape[2]))
+
+
+def _words_of(sampling: SamplingSpec) -> tuple[int, int, float]:
+    return sampling.seed & 0xFFFFFFFF, sampling.seed >> 32 & 0xFFFFFFFF, sampling.temperature

@@ -11,6 +11,10 @@ from typing import NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from triton.language.extra.cuda import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    gdc_launch_dependents,
+    gdc_wait,
+)
 
 from vivace.engine.runners.cuda.rows.launches import Cut
 
@@ -30,9 +34,9 @@ class Tile(NamedTuple):
 
 
 TILES = {  # by what is multiplied and rows, as measured on an H200 (docs/gpu-notes.md)
-    ("qkv", 64): Tile(32, 4, 3),
-    ("out", 64): Tile(32, 4, 3),
-    ("gate_up", 64): Tile(64, 4, 2),
+    ("qkv", 64): Tile(32, 4, blocks=8),
+    ("out", 64): Tile(32, 4, blocks=4),
+    ("gate_up", 64): Tile(64, 8, blocks=4),
     ("down", 64): Tile(64, 4, 3),
     ("qkv", 32): Tile(16, 4, 3),
     ("out", 32): Tile(16, 4, 3),
@@ -41,19 +45,23 @@ TILES = {  # by what is multiplied and rows, as measured on an H200 (docs/gpu-no
 }
 LARGE_COLUMNS = 3072
 LARGE_TILES = {  # of models as wide as the 7B, where digits are as much to read as weights
-    "qkv": Tile(64, 4, 3),
-    "out": Tile(32, 4, 3),
-    "gate_up": Tile(128, 4, blocks=4),
-    "down": Tile(128, 8, blocks=4),
-    "head": Tile(128, 4, blocks=4),
+    ("qkv", 64): Tile(32, 4, blocks=4),
+    ("out", 64): Tile(32, 4, 3),
+    ("gate_up", 64): Tile(64, 4, blocks=4),
+    ("down", 64): Tile(128, 4, blocks=4),
+    ("head", 64): Tile(64, 4, blocks=4),
+    ("qkv", 32): Tile(64, 4, 3),
+    ("out", 32): Tile(32, 4, 3),
+    ("gate_up", 32): Tile(128, 4, blocks=4),
+    ("down", 32): Tile(128, 8, blocks=4),
+    ("head", 32): Tile(128, 4, blocks=4),
 }
 
 
 def tile_for(name: str, rows: int, columns: int, outputs: int) -> Tile:
     """Return the tile for so many rows, columns of the weights and rows of the weights."""
-    if min(columns, outputs) >= LARGE_COLUMNS:
-        return LARGE_TILES[name]
-    return TILES.get((name, rows)) or TILES.get((name, 64)) or Tile()
+    tiles = LARGE_TILES if min(columns, outputs) >= LARGE_COLUMNS else TILES
+    return tiles.get((name, rows)) or Tile()
 
 
 def stages_for(tile: Tile, rows: int, columns: int) -> int:
@@ -81,11 +89,13 @@ def launch(digits: torch.Tensor, weights: torch.Tensor, sums: torch.Tensor, cut:
     count, blocks = sums.shape[2], cut.columns // BLOCK
     stages = stages_for(tile, rows, cut.columns)
     has_room = stages > 1 and not tile.blocks
+    overlaps = {"launch_pdl": True} if digits.is_cuda else {}
     _multiply[(triton.cdiv(count, tile.rows), cut.parts)](
         *(digits, weights, sums, count),
-        *(rows, columns, cut.slices, blocks, tile.rows, has_room),
+        *(rows, columns, cut.slices, blocks, tile.rows, has_room, digits.is_cuda),
         num_warps=tile.warps,
         num_stages=stages if has_room else tile.blocks or BLOCK_STAGES,
+        **overlaps,
     )
 
 
@@ -107,9 +117,12 @@ def plain_sums(digits: torch.Tensor, weights: torch.Tensor, cut: Cut) -> torch.T
 def _multiply(  # type: ignore[no-untyped-def]
     digits, weights, sums, count,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLICES: tl.constexpr, BLOCKS: tl.constexpr,
-    TILE: tl.constexpr, BY_SLICES: tl.constexpr,
+    TILE: tl.constexpr, BY_SLICES: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     """Sum one part of the columns for TILE rows of the weights and all rows of the digits."""
+    if OVERLAPS:  # begun before the kernel that writes the digits has ended
+        gdc_wait()
+        gdc_launch_dependents()
     part = tl.program_id(1)
     n = tl.program_id(0) * TILE + tl.arange(0, TILE)
     k = tl.arange(0, 64)
