@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 from tests.engine.fixtures import PAYING, keep_torch_off_amx  # noqa: E402
 from tests.engine.runners.cuda.plain_launcher import PlainLauncher  # noqa: E402
 from vivace.bench.gpu.peer import measure_peers, transformers_config  # noqa: E402
-from vivace.bench.gpu.played import COMMITS, new_tokens, old_text  # noqa: E402
+from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_text  # noqa: E402
 from vivace.bench.gpu.shapes import (  # noqa: E402
     Sizes,
     known_names,
@@ -50,10 +50,10 @@ def test_a_shape_is_measured_through_the_engine(shape: Shape, bits: int) -> None
     assert found["decode"]["96"]["tokens"] == 12
     assert found["decode"]["96"]["tokens_per_s"] > 0
     assert set(found["first_token_ms"]) == {"64", "128"}
-    edits = found["edits"]
-    assert edits["identical"] == 1.0
-    assert edits["tokens"] == new_tokens(COMMITS[0])
-    assert "Played" in edits["played"]
+    for edits, changes in ((found["edits"], COMMITS[0]), (found["answers"], ANSWERS[0])):
+        assert edits["identical"] == 1.0
+        assert edits["tokens"] == new_tokens(changes)
+        assert "Played" in edits["played"]
 
 
 def test_a_played_edit_is_drafted_and_sometimes_wrong() -> None:
@@ -65,6 +65,16 @@ def test_a_played_edit_is_drafted_and_sometimes_wrong() -> None:
     assert edits["draft_rejected"] > 0
     assert kept / 2 < edits["draft_accepted"] <= kept
     assert edits["tokens_per_pass"] > 1.5
+
+
+def test_an_answer_that_changes_nothing_is_drafted_whole() -> None:
+    """What is played is what the model says when it is measured: no draft of it is wrong."""
+    runner = random_runner(DENSE, 8, 1024, "bf16", PlainLauncher)
+    answers = measure_runner(runner, SMALL, PAYING)["answers"]
+    runner.close()
+    assert ANSWERS[0] == (Change(98),)
+    assert answers["draft_rejected"] == 0
+    assert answers["draft_accepted"] > 80
 
 
 def test_the_old_text_lacks_what_was_added_and_has_what_was_removed() -> None:
@@ -87,12 +97,14 @@ def test_the_table_says_what_was_played_and_who_is_missing() -> None:
         "decode": {"1024": {"tokens_per_s": 640.0}},
         "first_token_ms": {"1024": 12.5},
         "edits": edits,
+        "answers": edits | {"tokens_per_s": 1200.0},
         "passes": {"8": {"us": 2379.0, "tokens_per_s": 3362.0}},
     }
     peers = {"vllm": {"missing": "No module named 'vllm'"}}
     text = shape_table({"shape": "tiny", "gpu": {"name": "H200"}, "4-bit": part, "peers": peers})
     assert "4-bit  decode at 1,024: 640 tok/s" in text
-    assert "edits, drafts on (played): 900 tok/s, 6.2 tokens a pass" in text
+    assert "edits, drafts on (played, authors' text): 900 tok/s, 6.2 tokens a pass" in text
+    assert "edits, drafts on (played, a model's text): 1200 tok/s" in text
     assert "first token of 1,024: 12.5 ms" in text
     assert "a pass of 8: 2379 µs" in text
     assert "vllm: No module named 'vllm'" in text

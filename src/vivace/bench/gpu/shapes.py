@@ -4,8 +4,8 @@
 
 is the same without the command line's packages. Time does not depend on what the weights are, but what a
 model says does: random weights cannot edit, so edits are played. A text that the model will say is given to
-it as its prediction, changed as 12 real commits change theirs (`played`), and the report says so. Owns the
-random runner and the report; what is measured is `measures`', and for other programs `peer`'s.
+it as its prediction, changed as real commits and a real model change theirs (`played`), and the report says
+so. Owns the random runner and the report; what is measured is `measures`', and for other programs `peer`'s.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from vivace.bench.gpu.device import describe_gpu, describe_versions
 from vivace.bench.gpu.material import Edit, Material
 from vivace.bench.gpu.measures import GpuBench, measure_decode, measure_edits, measure_first_token
 from vivace.bench.gpu.peer import CONTEXT, measure_peers
-from vivace.bench.gpu.played import COMMITS, new_tokens, old_text
+from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_text
 from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 CELLS = 16 * 1024
 PLAYED = (
     "Played: random weights cannot edit. The text that the model says (sampled, so that it does not repeat "
-    f"itself) is its prediction, with the changes of {len(COMMITS)} real commits taken back."
+    f"itself) is its prediction, with changes taken back: those of {len(COMMITS)} real commits as their "
+    f"authors wrote them, and of {len(ANSWERS)} as Qwen2.5-Coder-1.5B writes them."
 )
 
 
@@ -131,11 +132,11 @@ def random_tokens(vocab: int, count: int) -> list[int]:
     return [(at * 7919 + at * at * 31) % vocab for at in range(count)]
 
 
-def play_edits(bench: GpuBench, vocab: int, sizes: Sizes) -> list[Edit]:
-    """Return edits whose prediction is what the model says, with the changes of a commit taken back."""
+def play_edits(bench: GpuBench, vocab: int, context: int, texts: Sequence[Sequence[Change]]) -> list[Edit]:
+    """Return edits whose prediction is what the model says, with the changes of a text taken back."""
     edits = []
-    for number, changes in enumerate(COMMITS[: sizes.edits]):
-        prompt, max_tokens = bench.text(sizes.context, 211 * number), new_tokens(changes)
+    for number, changes in enumerate(texts):
+        prompt, max_tokens = bench.text(context, 211 * number), new_tokens(changes)
         with bench.session() as session:
             # As `measure_edits` will: a last token that was read with the others may say something else.
             bench.engine.run(Append(session, "", prompt[:-1]))
@@ -169,13 +170,15 @@ def measure_runner(
     )
     decode = {str(sizes.context): measure_decode(bench, sizes.context)}
     first = {str(count): measure_first_token(bench, count) for count in sizes.new_tokens}
-    material.edits.extend(play_edits(bench, vocab, sizes))
-    return {
+    report = {
         "costs_ms": {str(tokens): ms for tokens, ms in costs.items()},
         "decode": decode,
         "first_token_ms": first,
-        "edits": measure_edits(bench, has_first_token=False) | {"played": PLAYED},
     }
+    for name, texts in (("edits", COMMITS), ("answers", ANSWERS)):
+        material.edits[:] = play_edits(bench, vocab, sizes.context, texts[: sizes.edits])
+        report[name] = measure_edits(bench, has_first_token=False) | {"played": PLAYED}
+    return report
 
 
 def run_shape_bench(
@@ -218,12 +221,13 @@ def shape_table(report: dict[str, Any]) -> str:
         part = report[bits]
         for context, found in part["decode"].items():
             lines.append(f"{bits:>6}  decode at {int(context):,}: {found['tokens_per_s']:.0f} tok/s")
-        edits = part["edits"]
-        lines.append(
-            f"{bits:>6}  edits, drafts on (played): {edits['tokens_per_s']:.0f} tok/s, "
-            f"{edits['tokens_per_pass']:.1f} tokens a pass; "
-            f"without: {edits['without_drafts_tokens_per_s']:.0f} tok/s"
-        )
+        for key, whose in (("edits", "authors'"), ("answers", "a model's")):
+            edits = part[key]
+            lines.append(
+                f"{bits:>6}  edits, drafts on (played, {whose} text): {edits['tokens_per_s']:.0f} tok/s, "
+                f"{edits['tokens_per_pass']:.1f} tokens a pass; "
+                f"without: {edits['without_drafts_tokens_per_s']:.0f} tok/s"
+            )
         for count, ms in part["first_token_ms"].items():
             lines.append(f"{bits:>6}  first token of {int(count):,}: {ms:.1f} ms")
         for tokens, found in part["passes"].items():
