@@ -10,7 +10,12 @@ from tests.engine.runners.cuda.bed import NAN  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER  # noqa: E402
 from tests.engine.runners.cuda.expert_bed import ExpertBed, some_x  # noqa: E402
 from tests.engine.runners.cuda.test_experts import EIGHT, FOUR  # noqa: E402
-from vivace.engine.runners.cuda.decode.expert_groups import LIST_WORDS, group_plan, most_groups  # noqa: E402
+from vivace.engine.runners.cuda.decode.expert_groups import (  # noqa: E402
+    LIST_WORDS,
+    group_plan,
+    is_for_groups,
+    most_groups,
+)
 from vivace.engine.runners.cuda.decode.plan import Plan  # noqa: E402
 from vivace.engine.runners.cuda.model import mixture  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
@@ -37,8 +42,20 @@ def test_in_groups_as_alone(shape: Shape, bits: int, size: int, seed: int) -> No
     x[3] = x[0] * 1.5  # the same experts, as a token that is repeated
     x[7:10] = x[1]
     alone = torch.cat([bed.run(x[i : i + 1], 1) for i in range(len(x))])
-    assert torch.equal(bed.run(x, 16, expert_group=size), alone)
+    for tokens in (16, 32):
+        assert torch.equal(bed.run(x, tokens, expert_group=size), alone)
     assert torch.equal(bed.run(x[[7, 0]], 2, expert_group=size), alone[[7, 0]])
+
+
+def test_a_pass_as_large_as_its_groups_has_kernels_of_its_own(seed: int) -> None:
+    """Its module is not the groups', though both are compiled for as many tokens."""
+    plan = Plan(FOUR, 8, 4)
+    plan = replace(plan, tuning=replace(plan.tuned, expert_group=4))
+    assert is_for_groups(group_plan(plan))
+    assert not is_for_groups(plan)
+    bed, x = ExpertBed(FOUR, 8, seed), some_x(FOUR, 4, seed)
+    alone = torch.cat([bed.run(x[i : i + 1], 1) for i in range(4)])
+    assert torch.equal(bed.run(x, 4, expert_group=4), alone)
 
 
 def groups_of(bed: ExpertBed, size: int) -> list[tuple[int, list[int]]]:

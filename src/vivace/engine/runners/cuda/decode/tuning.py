@@ -124,16 +124,18 @@ def batch_tuning(bits: int, rows: int) -> Tuning:
     )
 
 
-# Tokens of a group of one expert, in passes of so many tokens (`decode/expert_groups.py`). For gpt-oss, where
-# 16 tokens choose 64 times among 32 experts. Of the 128 of Qwen3-Coder-30B-A3B too few are chosen twice.
-EXPERT_GROUPS = {4: 2, 8: 4, 16: 4}
+# Tokens of a group of one expert, in passes of so many tokens (`decode/expert_groups.py`), as measured: of
+# gpt-oss, where 16 tokens choose 64 times among 32 experts, and of Qwen3-Coder-30B-A3B, which has 128.
+OSS_GROUPS = {4: 2, 8: 4, 16: 4, 32: 8}
+EXPERT_GROUPS = {16: 4, 32: 4}
 
 
 def default_tuning(shape: Shape, bits: int, tokens: int, *, is_batch: bool) -> Tuning:
     """Return the tuning of a pass that nobody has chosen one for."""
     if is_batch or tokens > 1:
         several = batch_tuning(bits, tokens) if is_batch else verify_tuning(bits, tokens)
-        return replace(several, expert_group=EXPERT_GROUPS.get(tokens, 0) if shape.oss else 0)
+        groups = OSS_GROUPS if shape.oss else EXPERT_GROUPS if shape.experts else {}
+        return replace(several, expert_group=groups.get(tokens, 0))
     is_large = shape.hidden >= LARGE_HIDDEN and bits in LARGE_TUNINGS
     one = LARGE_TUNINGS[bits] if is_large else TUNINGS[bits]
     # Of Qwen3-Coder-30B-A3B in 4 bits: 160 blocks of qkv run at once, 320 do not: 1442 → 1348 µs a step.
