@@ -12,6 +12,7 @@ Tensor = torch.Tensor
 class PlainExperts:
     _plan: Plan
     _rows: dict[int, Tensor]
+    _chosen: tuple[Tensor, Tensor]  # how many tokens there are, and their scores
 
     def _experts(self, tiles: Tensor, scales: Tensor, columns: int, order: Tensor | None = None) -> Tensor:
         """All experts' matrices [experts, rows, columns], in their own order of rows."""
@@ -52,14 +53,51 @@ class PlainExperts:
     def _expert_down(
         self, count: Tensor, h: Tensor, scores: Tensor, tiles: Tensor, scales: Tensor, x: Tensor
     ) -> None:
+        for token in range(int(count[0])):
+            x[token] += self._mixed(token, h, scores, tiles, scales)
+
+    def _mixed(self, token: int, h: Tensor, scores: Tensor, tiles: Tensor, scales: Tensor) -> Tensor:
         shape = self._plan.shape
         matrices = self._experts(tiles, scales, shape.expert_ffn)
         width = shape.experts_per_token * shape.expert_ffn
+        experts, shares = mixture.choose_experts(scores[token : token + 1], shape.experts_per_token)
+        inner = h.view(-1)[token * width : (token + 1) * width].view(-1, shape.expert_ffn)
+        return shares[0] @ torch.einsum("erc,ec->er", matrices[experts[0]], inner)
+
+    # In groups: what `choose_experts` is told is all that the others need. Of what a token's experts make,
+    # the first place has the sum.
+
+    def _choose_experts(
+        self, count: Tensor, scores: Tensor, _tokens: int, _groups: Tensor, _shares: Tensor
+    ) -> None:
+        self._chosen = count, scores
+
+    def _group_gate_up(
+        self,
+        _groups: Tensor,
+        x: Tensor,
+        gain: Tensor,
+        tiles: Tensor,
+        scales: Tensor,
+        h: Tensor,
+        epsilon: float,
+    ) -> None:
+        count, scores = self._chosen
+        self._expert_gate_up(count, x, gain, scores, tiles, scales, h, epsilon)
+
+    def _group_down(
+        self, _groups: Tensor, h: Tensor, _shares: Tensor, tiles: Tensor, scales: Tensor, made: Tensor
+    ) -> None:
+        count, scores = self._chosen
         for token in range(int(count[0])):
-            experts, shares = mixture.choose_experts(scores[token : token + 1], shape.experts_per_token)
-            inner = h.view(-1)[token * width : (token + 1) * width].view(-1, shape.expert_ffn)
-            made = torch.einsum("erc,ec->er", matrices[experts[0]], inner)
-            x[token] += shares[0] @ made
+            self._by_token(made)[token, 0] = self._mixed(token, h, scores, tiles, scales)
+
+    def _sum_experts(self, count: Tensor, made: Tensor, x: Tensor) -> None:
+        for token in range(int(count[0])):
+            x[token] += self._by_token(made)[token, 0]
+
+    def _by_token(self, made: Tensor) -> Tensor:
+        return made.view(-1, self._plan.shape.experts_per_token, self._plan.shape.hidden)
 
     def _widen(
         self, tiles: Tensor, scales: Tensor, out: Tensor, _tiles: int, columns: int, paired_rows: int

@@ -58,7 +58,7 @@ def test_groups_have_room(name: str, size: int) -> None:
             assert blocks * launch.threads <= 2048
 
 
-@pytest.mark.parametrize("tokens", [2, 4, 8, 16])
+@pytest.mark.parametrize("tokens", [2, 4, 8])  # more have groups
 def test_every_token_has_blocks_of_its_own(tokens: int) -> None:
     """In passes of several tokens all blocks are on the GPU at once, two of them on a multiprocessor."""
     plan = Plan(KNOWN_SHAPES["qwen3-coder-30b-a3b"], 4, 1)
