@@ -48,7 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     The other tiers run much of their code in processes that are not traced. Several workers end at about the
     same time if what is quick comes last. First come files that wait for programs and downloads, each
-    followed by one that computes, so that no core has nothing to do.
+    followed by one that computes, so that no core has nothing to do. Before all of them come those that fork
+    hundreds of times: a worker that has run for minutes has ten times the memory to copy.
     """
     thorough.deselect(config, items)
     tiers = {item: _tier(item) for item in items}
@@ -60,7 +61,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [[path for path in files if part in path.parts] for part in ("e2e", "cuda")]
     places = {path: place for paths in slow for place, path in enumerate(paths)}
     behind = len(places)
-    items.sort(key=lambda item: (tiers[item] == "unit", places.get(item.path, behind)))
+    forking = {item.path for item in items if item.get_closest_marker("forks")}
+    items.sort(
+        key=lambda item: (
+            item.path not in forking,
+            tiers[item] == "unit",
+            places.get(item.path, behind),
+        )
+    )
 
 
 def _tier(item: pytest.Item) -> str:

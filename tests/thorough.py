@@ -8,9 +8,10 @@ import pytest
 from hypothesis import settings
 
 MARK = "thorough"
+THOROUGH_EXAMPLES = 1000
 # No deadlines: a busy machine is no fault of the code.
 settings.register_profile("usual", max_examples=100, deadline=None)
-settings.register_profile(MARK, max_examples=1000, deadline=None)
+settings.register_profile(MARK, max_examples=THOROUGH_EXAMPLES, deadline=None)
 
 
 def choose(config: pytest.Config) -> None:
@@ -18,9 +19,9 @@ def choose(config: pytest.Config) -> None:
     settings.load_profile(MARK if config.getoption("--thorough") else "usual")
 
 
-def examples(usual: int) -> int:
-    """Return how many examples a property with settings of its own is tried with."""
-    return usual * settings.default.max_examples // 100
+def examples(usual: int, times: int = 10) -> int:
+    """Return how many examples a property with settings of its own is tried with; so many times in a night."""
+    return usual * (times if settings.default.max_examples == THOROUGH_EXAMPLES else 1)
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:

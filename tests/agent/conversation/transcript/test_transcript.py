@@ -113,6 +113,7 @@ def test_a_cut_file_loses_only_its_last_line(tmp_path: Path, cut: int) -> None:
     assert list(read_records(file)) == [*TURN[:whole], TURN[1]]
 
 
+@pytest.mark.forks
 def test_a_kill_at_any_line_keeps_what_was_told(tmp_path: Path) -> None:
     """After kill -9 anywhere in an append, every line that was reported written is in the file, and whole."""
     step, is_over = 0, False

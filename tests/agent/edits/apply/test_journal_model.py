@@ -239,8 +239,9 @@ class JournalMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+@pytest.mark.forks
 @pytest.mark.usefixtures("no_fsync")
 def test_the_journal_does_what_the_model_says() -> None:
     """Files and standing entries are as the model says, after every step of any sequence."""
-    chosen = settings(max_examples=examples(30), stateful_step_count=20)
+    chosen = settings(max_examples=examples(20, times=15), stateful_step_count=20)
     run_state_machine_as_test(JournalMachine, settings=chosen)  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ from vivace.agent.edits.apply.journal import Change, Entry, Journal
 from vivace.agent.edits.apply.source import new_source, read_source
 from vivace.errors import WriteProblem
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
+pytestmark = [pytest.mark.usefixtures("no_fsync"), pytest.mark.forks]
 
 Contents = tuple[bytes | None, ...]
 OLD: Contents = (b"one\r\ntwo\n", b"\xef\xbb\xbfthree", None)

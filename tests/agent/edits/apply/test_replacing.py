@@ -151,6 +151,7 @@ def test_file_size_limit_leaves_the_file(on_disk: Write) -> None:
     assert left_overs(source.path.parent) == []
 
 
+@pytest.mark.forks
 def test_killed_anywhere_leaves_old_or_new(on_disk: Write) -> None:
     """A kill before any line of the writer leaves the old file or the new one, and the next write sweeps."""
     old, new = b"old\n" * 100, b"new\n" * 200
