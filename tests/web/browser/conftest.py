@@ -36,15 +36,21 @@ def page(chromium: "Browser") -> Iterator["Page"]:
     """A page that fails the test if the console has an error, a script fails or the policy is broken."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
+    problems = watch(page)
+    yield page
+    context.close()
+    assert not problems
+
+
+def watch(page: "Page") -> list[str]:
+    """Return a list that all will be in that goes wrong on the page."""
     page.set_default_timeout(20_000)
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(f"{error.message}\n{error.stack}"))
     page.on(
         "console", lambda said: problems.append(f"{said.text} {said.location}") if is_problem(said) else None
     )
-    yield page
-    context.close()
-    assert not problems
+    return problems
 
 
 def is_problem(said: "ConsoleMessage") -> bool:
