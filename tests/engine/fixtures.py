@@ -7,6 +7,7 @@ place without one. Tests that hold for both take the fixture `fixture`.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -98,25 +99,31 @@ def cuda_fixture(
     keep_torch_off_amx()
     torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
     from tests.engine.runners.cuda.plain_launcher import PlainLauncher
-    from vivace.engine.runners.cuda.model.shape import Shape
     from vivace.engine.runners.cuda.runner import CudaRunner
-    from vivace.engine.runners.cuda.weights.build import build_model, random_weights
 
     torch.set_num_threads(1)  # small products on a busy machine: threads only wait for each other
     is_real = torch.cuda.is_available()
-    words, device = ByteTokenizer(), "cuda" if is_real else "cpu"
-    shape = Shape(2, 512, 512, 4, 2, 256 + len(ByteTokenizer.CONTROLS), CONTEXT_TOKENS)
-    plain = random_weights(shape, seed)
-    # A model that says letters, never ends by itself and does not only repeat its last token.
-    plain["lm_head.weight"] = random_weights(shape, seed + 1)["embed_tokens.weight"] * 0.4
-    plain["lm_head.weight"][:32] = plain["lm_head.weight"][127:] = 0.0
-    model, dense = build_model(shape, plain, bits, device, CONTEXT_TOKENS)
+    words = ByteTokenizer()
+    model, dense = _random_model(bits, seed, "cuda" if is_real else "cpu")
     # Plain torch has no large products, so there are few rows.
     plain_options = {"make_launcher": PlainLauncher, "blocks": 5, "max_rows": 16}
     options: dict[str, Any] = {} if is_real else plain_options
     options |= {"bits": bits, "kv_bits": kv_bits}
     runner = CudaRunner("random", model, dense, words, context_tokens=context_tokens, **options)
     return RunnerFixture("cuda", runner, words, runner.close)
+
+
+@lru_cache(maxsize=2)
+def _random_model(bits: int, seed: int, device: str) -> tuple[Any, Any]:
+    """Return a model that says letters, never ends by itself and does not only repeat its last token."""
+    from vivace.engine.runners.cuda.model.shape import Shape
+    from vivace.engine.runners.cuda.weights.build import build_model, random_weights
+
+    shape = Shape(2, 512, 512, 4, 2, 256 + len(ByteTokenizer.CONTROLS), CONTEXT_TOKENS)
+    plain = random_weights(shape, seed)
+    plain["lm_head.weight"] = random_weights(shape, seed + 1)["embed_tokens.weight"] * 0.4
+    plain["lm_head.weight"][:32] = plain["lm_head.weight"][127:] = 0.0
+    return build_model(shape, plain, bits, device, CONTEXT_TOKENS)
 
 
 def keep_torch_off_amx() -> None:

@@ -27,8 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
 
 
+@pytest.fixture(scope="module")
+def module_seed() -> int:
+    return random.randrange(1 << 30)
+
+
 @pytest.fixture
-def seed() -> int:
-    value = random.randrange(1 << 30)
-    print(f"seed {value}")
-    return value
+def seed(module_seed: int) -> int:
+    """One for a module's tests: those of a shape share its random weights, which take longer than a pass."""
+    print(f"seed {module_seed}")
+    return module_seed

@@ -24,8 +24,8 @@ NAN = float("nan")
 CASES = [  # heads, heads of keys, start, count, size; the last one is so large that its keys are not split
     (4, 2, 0, 1, 64),
     (2, 1, 0, 64, 64),
-    (4, 2, 37, 70, 128),
-    (3, 3, 63, 65, 128),
+    (4, 2, 37, 50, 64),
+    (2, 2, 63, 65, 128),
     (2, 1, 517, 70, 256),
     (12, 2, 100, 150, 1088),
 ]

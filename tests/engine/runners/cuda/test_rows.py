@@ -21,7 +21,7 @@ from vivace.engine.runners.cuda.weights.build import build_model, random_weights
 pytestmark = pytest.mark.skipif(
     not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
 )
-SHAPE = Shape(2, 512, 1792, 4, 2, 640, 512)  # two layers: the second one's keys depend on all kernels
+SHAPE = Shape(2, 512, 1280, 4, 2, 640, 512)  # two layers: the second one's keys depend on all kernels
 LENGTHS = (70, 141, 30, 20)  # one part of the attention, several, one page; and one for the host
 DRAFTED = (61, 132, 30, 20)  # a draft crosses into a new page; another, to where the attention has two parts
 CONTEXT = 512

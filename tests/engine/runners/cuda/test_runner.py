@@ -1,6 +1,7 @@
 """The runner behind the seam: plain torch's tokens, however a text is cut, forked or streamed."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 
@@ -10,12 +11,14 @@ np = pytest.importorskip("numpy")
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from vivace.engine.runners.base import KVFull, SamplingSpec, Span, Stopped  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import Model  # noqa: E402
 from vivace.engine.runners.cuda.decode.tuning import TUNINGS  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
+from vivace.engine.runners.cuda.model.reference import StateDict  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
-from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
+from vivace.engine.runners.cuda.weights.build import Dense, build_model, random_weights  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
@@ -31,12 +34,17 @@ class Letters:
         return bytes([token % 256])
 
 
+@lru_cache(maxsize=2)
+def make_weights(bits: int, seed: int, device: str) -> tuple[StateDict, Model, list[Dense]]:
+    plain = random_weights(SHAPE, seed, device)
+    return (plain, *build_model(SHAPE, plain, bits, device, 512))
+
+
 class Case:
     def __init__(self, bits: int, seed: int, blocks: int = 5) -> None:
         is_real = torch.cuda.is_available()
         device = "cuda" if is_real else "cpu"
-        self.plain = random_weights(SHAPE, seed, device)
-        self.model, dense = build_model(SHAPE, self.plain, bits, device, 512)
+        self.plain, self.model, dense = make_weights(bits, seed, device)
         self.runner = CudaRunner(
             "test", self.model, dense, Letters(), bits=bits, context_tokens=512,
             make_launcher=Module if is_real else Emulator, blocks=132 if is_real else blocks,
