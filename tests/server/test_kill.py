@@ -25,7 +25,7 @@ from vivace.client import warm
 from vivace.client.warm import ServerAddress, ensure_server
 from vivace.config import Settings
 
-ROUNDS = examples(8)
+ROUNDS = examples(5, times=16)
 GONE = (ConnectionClosed, InvalidHandshake, OSError, http.client.HTTPException, EOFError)
 
 

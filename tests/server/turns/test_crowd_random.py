@@ -22,7 +22,7 @@ from tests.server.talking import ENDS, Event, Talker, check_numbers, talking
 from tests.thorough import MARK
 from vivace.config import Settings
 
-SOCKETS, ACTS, WORDS = 64, 4, 16
+SOCKETS, ACTS, WORDS = 64, 3, 16
 THOROUGH = [pytest.param(seed, 8, marks=getattr(pytest.mark, MARK)) for seed in range(1, 6)]
 FAULTS = ("A pass of", "could not do a turn", "hole in the KV", "Traceback")  # in the engine's words
 

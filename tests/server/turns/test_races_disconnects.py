@@ -1,4 +1,4 @@
-"""Two thousand clients that just go: in line, in prefill, in decode, in the middle of a call."""
+"""Clients that just go: in line, in prefill, in decode, in the middle of a call."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from vivace.client import warm
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 
-COUNT, AT_ONCE = examples(300), 25
+COUNT, AT_ONCE = examples(150, times=20), 25
 CALL = 'Look. <tool_call>\n{"name": "look", "arguments": {"at": "' + "far " * 100 + '"}}</tool_call>'
 PLACE = {"properties": {"at": {"type": "string"}}, "required": ["at"], "additionalProperties": False}
 LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"} | PLACE}

@@ -225,7 +225,7 @@ def check_texts(heard: list[Event]) -> None:
 
 
 @given(steps=some.lists(step, min_size=4, max_size=24))
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=examples(30, times=20), suppress_health_check=list(HealthCheck), print_blob=True)
 def test_any_order_of_requests_and_aborts(stage: Stage, steps: list[Step]) -> None:
     """Whatever two clients do to their lanes, and whenever they go: each request has its one answer."""
     stage.run(play(stage.inside, steps))
