@@ -20,7 +20,7 @@ def choose(config: pytest.Config) -> None:
 
 
 def examples(usual: int, times: int = 10) -> int:
-    """Return how many examples a property with settings of its own is tried with; so many times in a night."""
+    """Return how many examples a property has that has its own settings: `times` as many at night."""
     return usual * (times if settings.default.max_examples == THOROUGH_EXAMPLES else 1)
 
 
