@@ -144,8 +144,9 @@ class Passes:
         if table == self._table:
             return pages
         self._table = list(table)
-        self._page_staging.numpy()[: len(table)] = table
-        self.enqueue(lambda: pages.copy_(self._page_staging[: len(table)], non_blocking=True))
+        source = self._page_staging[: len(table)]
+        source.numpy()[:] = table
+        self.enqueue(lambda: pages.copy_(source, non_blocking=True))
         return pages
 
     def write(
