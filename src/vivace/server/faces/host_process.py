@@ -25,6 +25,8 @@ STOP_S = 5.0
 POLL_S = 0.02
 MAX_PATH_BYTES = 100  # a Unix socket's name may have about as many
 
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
 log = logging.getLogger(__name__)
 
 
@@ -40,14 +42,22 @@ class HostProcess:
             self._aside = tempfile.mkdtemp(prefix="vivace-")  # for nobody else, as mkdtemp makes it
             self._socket_file = Path(self._aside) / "faces.sock"
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self) -> Connection:
         """Return a connection to the host. Start it if it does not run."""
         async with self._starting:
             if self._is_closed:
                 raise StartError("The server is ending.")
-            if self._process is None or self._process.returncode is not None:
+            if self._is_running and (connection := await self._connection()):
+                return connection
+            if not self._is_running:  # or it has just died, which was noticed meanwhile
                 await self._start()
-            return await self._connected()
+                if connection := await self._connection():
+                    return connection
+            raise StartError("The face host did not start.", f"See {self._settings.run_dir / 'server.log'}.")
+
+    @property
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     async def _start(self) -> None:
         self._socket_file.unlink(missing_ok=True)
@@ -65,23 +75,22 @@ class HostProcess:
             await self._process.stdin.drain()
         log.info("face host started (pid %d)", self._process.pid)
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect as soon as it listens."""
-        assert self._process is not None
+    async def _connection(self) -> Connection | None:
+        """Connect as soon as it listens. Return None if it ends, or does not listen in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_S
-        while loop.time() < deadline and self._process.returncode is None:
+        while loop.time() < deadline and self._is_running:
             try:
                 return await asyncio.open_unix_connection(str(self._socket_file))
             except (FileNotFoundError, ConnectionRefusedError):
                 await asyncio.sleep(POLL_S)
-        raise StartError("The face host did not start.", f"See {self._settings.run_dir / 'server.log'}.")
+        return None
 
     async def close(self) -> None:
         """End the host and wait for that. Conversations are kept in their transcripts."""
         self._is_closed = True
         async with self._starting:
-            if self._process is not None and self._process.returncode is None:
+            if self._process is not None and self._is_running:
                 await self._end(self._process)
         self._socket_file.unlink(missing_ok=True)
         if self._aside:
