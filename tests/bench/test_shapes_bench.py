@@ -1,6 +1,8 @@
 """`vivace bench gpu --shape` without a GPU: a tiny shape with random weights, in plain torch."""
 
+import functools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -41,12 +43,18 @@ def _few_threads() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize(("shape", "bits"), [(DENSE, 8), (DENSE, 4), (MIXED, 8)])
-def test_a_shape_is_measured_through_the_engine(shape: Shape, bits: int) -> None:
-    """Decoding, first tokens and edits get figures; a played edit says the same with drafts and without."""
+@functools.lru_cache  # some seconds each
+def measured(shape: Shape, bits: int) -> dict[str, Any]:
     runner = random_runner(shape, bits, 1024, "bf16", PlainLauncher)
     found = measure_runner(runner, SMALL, PAYING)
     runner.close()
+    return found
+
+
+@pytest.mark.parametrize(("shape", "bits"), [(DENSE, 8), (DENSE, 4), (MIXED, 8)])
+def test_a_shape_is_measured_through_the_engine(shape: Shape, bits: int) -> None:
+    """Decoding, first tokens and edits get figures; a played edit says the same with drafts and without."""
+    found = measured(shape, bits)
     assert found["decode"]["96"]["tokens"] == 12
     assert found["decode"]["96"]["tokens_per_s"] > 0
     assert set(found["first_token_ms"]) == {"64", "128"}
@@ -58,9 +66,7 @@ def test_a_shape_is_measured_through_the_engine(shape: Shape, bits: int) -> None
 
 def test_a_played_edit_is_drafted_and_sometimes_wrong() -> None:
     """Most of what a commit keeps is accepted, what it changes is not, and a pass says several tokens."""
-    runner = random_runner(DENSE, 8, 1024, "bf16", PlainLauncher)
-    edits = measure_runner(runner, SMALL, PAYING)["edits"]
-    runner.close()
+    edits = measured(DENSE, 8)["edits"]
     kept = sum(change.kept for change in COMMITS[0])
     assert edits["draft_rejected"] > 0
     assert kept / 2 < edits["draft_accepted"] <= kept
@@ -69,9 +75,7 @@ def test_a_played_edit_is_drafted_and_sometimes_wrong() -> None:
 
 def test_an_answer_that_changes_nothing_is_drafted_whole() -> None:
     """What is played is what the model says when it is measured: no draft of it is wrong."""
-    runner = random_runner(DENSE, 8, 1024, "bf16", PlainLauncher)
-    answers = measure_runner(runner, SMALL, PAYING)["answers"]
-    runner.close()
+    answers = measured(DENSE, 8)["answers"]
     assert ANSWERS[0] == (Change(98),)
     assert answers["draft_rejected"] == 0
     assert answers["draft_accepted"] > 80
