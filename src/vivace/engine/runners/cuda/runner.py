@@ -1,9 +1,9 @@
 """The runner for one NVIDIA GPU, with our own kernels.
 
 Owns the KV pool, the pages of each sequence and which path a span takes: up to 32 tokens in one captured
-pass, more through the dense prefill. Spans of one call run one after the other: a pass over a few tokens
-is bound by the weights it reads, and the engine batches only where candidates are scored. Does not own
-scheduling.
+pass, a longer draft as rows of one, a longer prompt through the dense prefill. Spans of one call run one
+after the other: a pass over a few tokens is bound by the weights it reads, and the engine batches only where
+candidates are scored. Does not own scheduling.
 """
 
 import hashlib
