@@ -73,10 +73,8 @@ class AcceptanceRates:
     def estimate(self, source: DraftSource, match_length: int, count: int) -> list[float]:
         """Return the acceptance rate of each of the next `count` tokens, if all before it are accepted."""
         start, factors = min(match_length, MATCH_LENGTHS[-1]), self._factors
-        return [
-            (odds := prior * factors[group]) / (1.0 + odds)
-            for prior, group in _TABLE[source][start : start + count]
-        ]
+        odds = [prior * factors[group] for prior, group in _TABLE[source][start : start + count]]
+        return [each / (1.0 + each) for each in odds]
 
     def update(self, source: DraftSource, match_length: int, right: int, *, was_wrong: bool) -> None:
         """Learn that `right` tokens were right after a match, and whether a wrong one followed."""

@@ -30,17 +30,12 @@ class StepCosts:
         assert all(size > 0 and ms > 0 for size, ms in points.items())
         self._sizes = sorted(points)
         self._seen = [points[size] for size in self._sizes]
+        self._ms = _rising(self._seen)
         self._estimated = set(estimated)
-        self._update()
 
     def ms(self, tokens: int) -> float:
         """Return the cost of a pass, interpolated between measured sizes and extrapolated beyond the last."""
-        known = self._known.get(tokens)
-        return _on_line(self._sizes, self._ms, tokens) if known is None else known
-
-    def _update(self) -> None:
-        self._ms = _rising(self._seen)
-        self._known = dict(zip(self._sizes, self._ms, strict=True))
+        return _on_line(self._sizes, self._ms, tokens)
 
     @property
     def estimated(self) -> list[int]:
@@ -55,7 +50,7 @@ class StepCosts:
         for at in map(self._sizes.index, self._estimated):
             nearest = min(measured, key=lambda i: self._factor(i, self._sizes[at]))
             self._seen[at] = self._seen[nearest] * SHAPE[self._sizes[at]] / SHAPE[self._sizes[nearest]]
-        self._update()
+        self._ms = _rising(self._seen)
 
     def observe(self, tokens: int, ms: float) -> None:
         """Move the nearest size a little towards a pass over `tokens` that took `ms`; at first all the way.
@@ -64,10 +59,7 @@ class StepCosts:
         by a factor of 2 is followed within about 60 passes. Costs may have steps between the sizes (16 rows
         of a matrix unit), so ignore a pass whose size is far from all of them.
         """
-        nearest = bisect.bisect_left(self._sizes, tokens)
-        is_past = nearest == len(self._sizes)
-        if is_past or (nearest and self._factor(nearest - 1, tokens) <= self._factor(nearest, tokens)):
-            nearest -= 1
+        nearest = min(range(len(self._sizes)), key=lambda i: self._factor(i, tokens))
         if self._factor(nearest, tokens) > _NEAREST:
             return
         seen, size = self._seen[nearest], self._sizes[nearest]
@@ -76,7 +68,7 @@ class StepCosts:
         else:
             error = ms / seen * self.ms(size) / self.ms(tokens) - 1.0
             self._seen[nearest] = seen * (1.0 + _RATE * min(max(error, -_TRUST), _TRUST))
-            self._update()
+            self._ms = _rising(self._seen)
 
     def _factor(self, index: int, tokens: int) -> float:
         return max(tokens / self._sizes[index], self._sizes[index] / tokens)

@@ -71,6 +71,7 @@ qkv(const Place* state, const float* x, const float* gain, const u8* weights, co
     SHARED_MEMORY(shared);
     const int each = (QKV_TILES * TILE_TOKENS * 4 + 255) / 256;  // items of a thread
     static_assert(each == 1 || KV_BITS == 16, "a group of dimensions is of one round of items");
+    static_assert(each == 1 || !QK_NORM || HIDDEN_WARPS == 8, "every item of a head is sent once");
     const int tiles = (HEADS + 2 * KV_HEADS) * HEAD_SLOTS;
     int token0 = blockIdx.y * 16;
     QkvProduct product(QkvRing(shared), weights, tiles, blockIdx.x, gridDim.x, 0);
