@@ -55,3 +55,22 @@ def test_there_is_one_place_that_builds_a_childs_command() -> None:
         if spellings.search(file.read_text("utf-8"))
     }
     assert found <= {"src/vivace/child_python.py"}
+
+
+def test_what_was_printed_goes_out_before_an_end_at_once() -> None:
+    """A buffered line arrives, the code is told, and nothing that waits for the interpreter's end runs."""
+    program = (
+        "import atexit; from vivace.child_python import exit_at_once; "
+        "atexit.register(print, 'taken apart'); print('said'); exit_at_once(7)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "said\n", "")
+
+
+def test_an_end_at_once_does_not_mind_that_its_reader_has_left() -> None:
+    program = (
+        "import os, sys; from vivace.child_python import exit_at_once; reading, writing = os.pipe(); "
+        "os.close(reading); sys.stdout = os.fdopen(writing, 'w'); print('said'); exit_at_once(7)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (7, "")

@@ -1,14 +1,15 @@
-"""The command line of every Python child process, and how one becomes nobody's child.
+"""The command line of every Python child process, how one becomes nobody's child, and how one ends.
 
 Owns a rule: a child runs with `-P`, so that a module in the folder where the user works (say, `socket.py`)
 can neither break it nor pose as the standard library. And the fork that lets a server or a task outlive
-whoever started it. Does not start anything.
+whoever started it. And an end that does not take the interpreter apart. Does not start anything.
 """
 
 import contextlib
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 
 def python_command(*arguments: str) -> list[str]:
@@ -42,3 +43,14 @@ def detach() -> Callable[[], None]:
         os.close(writing)
 
     return tell
+
+
+def exit_at_once(code: int) -> NoReturn:
+    """End this process. What was printed goes out; the rest must have been closed.
+
+    Without it Python frees everything that was imported: 50 ms for an engine, 70 for a server.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # its reader has left; it is closed
+            stream.flush()
+    os._exit(code)

@@ -12,7 +12,7 @@ import sys
 
 import msgspec
 
-from vivace.child_python import detach
+from vivace.child_python import detach, exit_at_once
 from vivace.config import load_settings
 from vivace.errors import DONE, FAILED, VivaceError
 from vivace.server.instance import acquire_instance, bind
@@ -43,4 +43,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_at_once(main())

@@ -4,7 +4,6 @@ Each is one library that the engine loads beside llama.cpp's own, in a folder of
 CPU's build is never touched. Owns the folders' layout. Does not build (`building`) or load (`runners.ggml`).
 """
 
-import importlib.metadata
 import platform
 import sys
 from pathlib import Path
@@ -29,9 +28,11 @@ class BuiltBackend(msgspec.Struct, frozen=True):
 
 def llama_version() -> str:
     """Return the version of the installed llama.cpp; "" if there is none."""
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms: not before it is asked for
+
     try:
-        return importlib.metadata.version("llama_cpp_python")
-    except importlib.metadata.PackageNotFoundError:
+        return version("llama_cpp_python")
+    except PackageNotFoundError:
         return ""
 
 

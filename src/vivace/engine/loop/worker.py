@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from vivace.child_python import exit_at_once
 from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.link import Link
@@ -131,4 +132,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_at_once(main())

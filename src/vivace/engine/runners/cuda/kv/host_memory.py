@@ -57,7 +57,7 @@ class HostMemory:
         self._lock, self._slabs = lock, list[mmap.mmap]()
         self._growing, self._is_closed = threading.Lock(), False
         self._growth: Future[None] | None = None
-        self._grower = ThreadPoolExecutor(1, thread_name_prefix="kv-memory")  # joined at the process's end
+        self._grower = ThreadPoolExecutor(1, thread_name_prefix="kv-memory")  # left to the process's end
         self._grow_ahead()
 
     @property
