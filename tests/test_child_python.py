@@ -63,7 +63,10 @@ def test_what_was_printed_goes_out_before_an_end_at_once() -> None:
         "import atexit; from vivace.child_python import exit_at_once; "
         "atexit.register(print, 'taken apart'); print('said'); exit_at_once(7)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    buffered = os.environ | {"PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=buffered, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (7, "said\n", "")
 
 
