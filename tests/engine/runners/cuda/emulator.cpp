@@ -26,7 +26,7 @@ const char* problem;
 u64 moves;
 static u64 launches;
 static Place round_end; // where all fibers that can run have run once
-static Fiber* last;
+static Fiber *first, *last;
 static int unfinished;
 static void (*body)(const void*);
 static const void* given;
@@ -41,16 +41,32 @@ struct Stack {
     u8 memory[1 << 16];
 };
 
-// Go on with the next fiber that does not wait, from `fiber` on. The one that yields jumps to it by itself.
+static Warp& warp_of(const Fiber* fiber) { return fiber->block->warps[fiber->thread.x / 32]; }
+
+// Go on with the next fiber that does not wait, from `fiber` on. The one that yields jumps to it by itself. A warp whose
+// lanes have met goes on at once, up to `ROUNDS` times: its 32 stacks are in the cache then, those of all warps are not.
+static const int ROUNDS = 64;
+static int met, rounds; // the meetings of the warp that runs, and how often it went on
 [[noreturn, gnu::noinline]] static void run_next(Fiber* fiber) {
-    for (; fiber != last; fiber++)
+    for (;; fiber++) {
+        if (fiber == last || !(fiber->thread.x & 31)) {
+            int meetings = fiber == first ? met : warp_of(fiber - 1).barrier.generation;
+            if (meetings != met && ++rounds < ROUNDS) {
+                met = meetings;
+                fiber -= 32;
+            } else {
+                if (fiber == last) JUMP_TO(round_end);
+                met = warp_of(fiber).barrier.generation;
+                rounds = 0;
+            }
+        }
         if (!fiber->done && (!fiber->awaited || *fiber->awaited != fiber->seen)) {
             now = fiber;
             if (fiber->stack->started) JUMP_TO(fiber->stack->place);
             fiber->stack->started = true;
             setcontext(&fiber->stack->context);
         }
-    JUMP_TO(round_end);
+    }
 }
 void yield_fiber() {
     if (!SET_PLACE(now->stack->place)) run_next(now + 1);
@@ -166,11 +182,12 @@ static void run_cluster(std::vector<Group*>& blocks, int threads) {
             fiber.stack = stack_of(fibers.size());
             fibers.push_back(fiber);
         }
-    last = fibers.data() + fibers.size();
+    first = fibers.data();
+    last = first + fibers.size();
     unfinished = fibers.size();
     while (unfinished) {
         u64 moves_before = moves;
-        if (!SET_PLACE(round_end)) run_next(fibers.data());
+        if (!SET_PLACE(round_end)) run_next(first);
         // In every other launch nothing arrives before all wait for something.
         bool is_time = launches % 2 || moves == moves_before;
         for (size_t i = is_time ? under_way.size() / 3 + 1 : 0; i; i--) land_one();
