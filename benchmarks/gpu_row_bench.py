@@ -21,7 +21,7 @@ from vivace.engine.runners.cuda.decode.graphs import Launcher
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Modules
 from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B as SHAPE
-from vivace.engine.runners.cuda.rows.passes import RowInput, batch_plans
+from vivace.engine.runners.cuda.rows.passes import PassKind, RowInput, batch_plans
 from vivace.engine.runners.cuda.runner import CudaRunner
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights
 
@@ -145,7 +145,8 @@ class Bench:
         self.passes.collect(self.passes.start(inputs), users)
         size = next(size for size in self.passes._plans if size >= users)
         plan = self.passes._plans[size]
-        graph = self.passes._graphs[size, max(plan.parts_for(row.position + 1) for row in inputs)]
+        parts = max(plan.parts_for(row.position + 1) for row in inputs)
+        graph = self.passes._graphs[PassKind(size, parts)]
         found = []
         for _ in range(3):
             begin, end = Event(enable_timing=True), Event(enable_timing=True)  # type: ignore[no-untyped-call,unused-ignore]

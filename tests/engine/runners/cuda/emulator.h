@@ -158,6 +158,15 @@ inline u32 transpose_8x8(u32 pair) {
     for (int e = 0; e < 2; e++) half[e] = (u16)(seen<u32>(lanes, (2 * t + e) * 4 + (g >> 1)) >> 16 * (g & 1));
     return half[0] | (u32)half[1] << 16;
 }
+inline void load_transposed(const Words4* row, u32 out[4]) {
+    if ((uintptr_t)row % 16) problem = "a row is not aligned";
+    auto lanes = show((u64)row);
+    int g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
+    for (int m = 0; m < 4; m++) {
+        out[m] = 0;
+        for (int e = 0; e < 2; e++) out[m] |= (u32)((const u16*)seen<u64>(lanes, 8 * m + 2 * t + e))[g] << 16 * e;
+    }
+}
 
 template <class T> T load_fresh(const T* p) { return *p; }
 inline void prefetch_l2(const void*) {}

@@ -1,6 +1,6 @@
 """Which kind of pass a span takes, by what passes cost."""
 
-from vivace.engine.runners.cuda.pass_choice import MOST_CONTEXT_OF_ROWS, NEVER, choose_passes
+from vivace.engine.runners.cuda.pass_choice import NEVER, OWN_READING, SHARED_READING, choose_passes
 
 FEW = {1: 2.0, 2: 2.2, 4: 2.4, 8: 2.9, 16: 4.5, 32: 7.9}
 
@@ -20,13 +20,22 @@ def test_a_draft_is_rows_from_where_that_is_quicker() -> None:
     assert costs[32] == 3.0
     assert choice.are_rows_quicker(0, 9)
     assert not choice.are_rows_quicker(0, 8)
-    assert not choice.are_rows_quicker(MOST_CONTEXT_OF_ROWS + 1, 32)
+    assert not choice.are_rows_quicker(OWN_READING.context + 1, 32)
 
 
 def test_rows_that_save_little_are_not_taken() -> None:
     choice, costs = choose_passes(FEW, {}, {32: 6.0})
     assert choice.rows_from == NEVER
     assert costs == FEW
+
+
+def test_rows_that_share_what_they_read_may_save_less() -> None:
+    """And do so in a longer context."""
+    choice, costs = choose_passes(FEW, {}, {32: 7.0}, SHARED_READING)
+    assert choice.rows_from == 17
+    assert costs == FEW | {32: 7.0}
+    assert choice.are_rows_quicker(OWN_READING.context + 1, 32)
+    assert not choice.are_rows_quicker(SHARED_READING.context + 1, 32)
 
 
 def test_a_draft_that_no_decode_pass_has_room_for_is_rows() -> None:

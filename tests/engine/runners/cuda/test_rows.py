@@ -12,9 +12,13 @@ from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from tests.engine.runners.cuda.test_runner import Letters, some  # noqa: E402
 from vivace.engine.runners.base import DecodeRow, Logits, SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.decode import tuning  # noqa: E402
+from vivace.engine.runners.cuda.decode.graphs import Launcher  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.pass_choice import PassChoice  # noqa: E402
+from vivace.engine.runners.cuda.rows import passes  # noqa: E402
+from vivace.engine.runners.cuda.rows.launches import RowLaunch  # noqa: E402
+from vivace.engine.runners.cuda.rows.passes import RowPasses  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights  # noqa: E402
 
@@ -218,6 +222,7 @@ def test_who_joins_is_in_the_next_pass(seed: int) -> None:
 def test_a_draft_is_verified_as_rows_with_the_same_result(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Right, wrong in its middle, across a page and to where the attention has two parts: tokens and KV."""
     monkeypatch.setattr(tuning, "WIDE_ROWS", 4)
+    monkeypatch.setitem(tuning.DRAFTS, 8, (1, 1))
     played = Played(make_runner(8, seed), seed, DRAFTED)
     runner, sampling = played.runner, SamplingSpec(60.0, seed)
     played.begin()
@@ -236,3 +241,34 @@ def test_a_draft_is_verified_as_rows_with_the_same_result(seed: int, monkeypatch
             (plain, kept), (rows, kept_by_rows) = found
             assert plain == rows == right[1 : 1 + len(rows)]
             assert torch.equal(kept, kept_by_rows)
+
+
+@pytest.mark.usefixtures("is_soon_cut")
+@pytest.mark.parametrize("start", [3, 70, 141, 300])
+def test_rows_of_a_draft_share_what_they_read(start: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a page, over ranks, over two parts, with two runs for one rank: the same tokens and KV."""
+    monkeypatch.setattr(tuning, "WIDE_ROWS", 4)
+    monkeypatch.setitem(tuning.DRAFTS, 8, (1, 1))
+    runner, sampling, tokens = make_runner(8, seed), SamplingSpec(60.0, seed), some(7, seed + 1)
+    runner.forward([Span(0, 0, some(start, seed))])
+    found, kernels, run_launch = [], list[str](), RowPasses._run_launch
+
+    def run(self: RowPasses, launcher: Launcher, launch: RowLaunch) -> None:
+        kernels.append(launch[0])
+        run_launch(self, launcher, launch)
+
+    monkeypatch.setattr(RowPasses, "_run_launch", run)
+    for most_parts in (0, 4):
+        monkeypatch.setattr(passes, "MOST_DRAFT_PARTS", most_parts)
+        kernels.clear()
+        runner.trim(0, start)
+        runner._reserve_row(0, start, len(tokens))
+        number = runner._row_passes.start_draft(0, start, tokens, sampling)
+        said = runner._row_passes.collect(number, len(tokens))
+        assert ("merge_ranks" in kernels) == (most_parts > 0)
+        pages = torch.tensor(runner._pages.table(0))
+        at = torch.arange(start, start + len(tokens))
+        found.append((said, runner._kv[:, pages[at // 64], :, :, at % 64].view(torch.uint8).cpu().clone()))
+    (alone, kept), (shared, kept_by_shared) = found
+    assert alone == shared
+    assert torch.equal(kept, kept_by_shared)

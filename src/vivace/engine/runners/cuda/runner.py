@@ -37,7 +37,12 @@ from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.kv.host_tier import HostTier
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
-from vivace.engine.runners.cuda.pass_choice import PassChoice, choose_passes
+from vivace.engine.runners.cuda.pass_choice import (
+    OWN_READING,
+    SHARED_READING,
+    PassChoice,
+    choose_passes,
+)
 from vivace.engine.runners.cuda.prefill.chunks import PREFILLS, Prefill
 from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
 from vivace.engine.runners.cuda.prefill.packed import PackedPrefill
@@ -284,7 +289,8 @@ class CudaRunner:
         sizes = [size for size in PREFILL_SIZES if max(few) < size <= limit]
         many = {size: self._measured(self._pass_ms, size) for size in sizes}
         rows = {size: self._measured(self._row_pass_ms, size) for size in wide if size <= limit}
-        self._choice, costs = choose_passes(few, many, rows)
+        kind = SHARED_READING if self._row_passes.shares_reading else OWN_READING
+        self._choice, costs = choose_passes(few, many, rows, kind)
         return costs
 
     def known_row_costs(self) -> dict[int, float]:

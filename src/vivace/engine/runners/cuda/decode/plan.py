@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from vivace.engine.runners.cuda.decode.tuning import Tuning, default_tuning
-from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
 BATCH_ROWS = (2, 4, 8, 16, 32, 64)  # of passes over several sequences
@@ -174,8 +174,7 @@ class Plan:
 
     @cached_property
     def _most_parts(self) -> int:
-        cluster = self.tuned.attention_cluster * self.tuned.attention_ranks
-        room = 2 * self.blocks // (self.shape.kv_heads * cluster)  # two blocks each
+        room = 2 * self.blocks // (self.shape.kv_heads * self.all_ranks)  # two blocks each
         return max((parts for parts in PARTS if parts <= room), default=1)
 
     @cached_property
@@ -239,6 +238,7 @@ class Plan:
             "TILES_AT_ONCE": tuned.tiles_at_once, "STATS_STRIDE": STATS_WORDS // 2,
             "ATTENTION_WARPS": tuned.attention_warps, "ATTENTION_CLUSTER": tuned.attention_cluster,
             "ATTENTION_TILES": self._attention_tiles, "BATCH": int(self.is_batch),
+            "DRAFT_TILES": self.draft_tiles, "DRAFT_BLOCKS": tuned.draft_blocks,
             "WIDE": int(self.is_wide), "ATTENTION_RANKS": tuned.attention_ranks,
             "EARLY_BLOCKS": tuned.early_blocks, "QK_NORM": int(shape.qk_norm),
             "HEAD_WIDTH": shape.head_width, "HIDDEN_WARPS": shape.hidden_warps, "OSS": int(bool(shape.oss)),
@@ -263,6 +263,9 @@ class Plan:
                            self._qkv_bytes(tuned), qkv_cluster),
             "attention": Size((shape.kv_heads * splits, 1, self._attention_depth),
                               tuned.attention_warps * 32, tuned.attention_cluster, self._attention_bytes),
+            "draft_attention": self._draft_size(parts),
+            "merge_ranks": Size((self.tokens, parts, shape.kv_heads),
+                                32 * shape.heads // shape.kv_heads, 1, 0),
             "out_projection": product(-(-shape.hidden // 8 // tuned.o_tiles), 8, self._out_bytes(tuned)),
             "gate_up": product(min(self.blocks, 2 * shape.ffn // 8), 8, self._up_bytes(tuned)),
             "down_projection": product(clusters * split, warps, self._down_bytes(tuned), split),
@@ -346,6 +349,24 @@ class Plan:
         ranks = self.tuned.attention_ranks
         tile = scores + ranks * rows * HEAD_DIM + ranks * self.tuned.attention_cluster * rows * 2
         return 4 * self._attention_tiles * tile + 16
+
+    @property
+    def draft_tiles(self) -> int:
+        """Return how many tiles of a draft's rows share a block's reading, or 0 if they do not."""
+        is_served = self.is_wide and self.kv_bits == 16 and 16 * self.tuned.attention_warps == PAGE_TOKENS
+        return self.tuned.draft_tiles if is_served else 0
+
+    @property
+    def all_ranks(self) -> int:
+        """Return how many ranks have a share of each part of the attention."""
+        return self.tuned.attention_cluster * self.tuned.attention_ranks
+
+    def _draft_size(self, parts: int) -> Size:
+        """Return the size of `draft_attention`, whose blocks keep a run of keys and values."""
+        tiles, shape = max(1, self.draft_tiles), self.shape
+        row_tiles = -(-self.tokens * shape.heads // shape.kv_heads // 16)
+        grid = (shape.kv_heads * parts * self.all_ranks, 1, -(-row_tiles // tiles))
+        return Size(grid, 32 * tiles, 1, 2 * PAGE_TOKENS * HEAD_DIM * 2)
 
     def _product_bytes(
         self,

@@ -35,6 +35,9 @@ class Tuning:
     early_blocks: int = 1  # in a batch: runs of positions that are brought to L2 before the wait
     is_wide: bool = False  # in a batch: large products, and what stands between them is done once
     attention_tiles: int = 1  # of 16 rows that share a reading of keys and values; no more than there are
+    # In a batch whose rows are one draft (kernels/draft_attention.cuh):
+    draft_tiles: int = 0  # of 16 rows, that share a block's reading; 0: no row shares any
+    draft_blocks: int = 1  # on a multiprocessor, that must have room for their registers
     # (tokens of context, clusters): up to this context as many clusters share a key head.
     attention_parts: tuple[tuple[int, int], ...] = ((1024, 1), (2048, 2), (10240, 4))
     tiles_at_once: int = 2  # that a warp multiplies: half a ring, for the other half to come meanwhile
@@ -111,16 +114,22 @@ def verify_tuning(bits: int, tokens: int) -> Tuning:
 RANKS = {2: 1, 4: 2, 8: 2, 16: 4, 32: 4, 64: 8}
 
 
+DRAFTS = {32: (6, 1), 64: (6, 2)}  # `draft_tiles` and `draft_blocks` of passes of so many rows
+
+
 def batch_tuning(bits: int, rows: int) -> Tuning:
     """Return the tuning of passes over several sequences. No field changes what a row's numbers are."""
     tuning = verify_tuning(bits, rows)
     ranks = min(RANKS[rows], max(1, tuning.attention_cluster // 2))
+    tiles, blocks = DRAFTS.get(rows, (0, 1))
     return replace(
         tuning,
         attention_cluster=tuning.attention_cluster // ranks,
         attention_ranks=ranks,
         attention_tiles=1,
         is_wide=bits == 8 and rows >= WIDE_ROWS,
+        draft_tiles=tiles,
+        draft_blocks=blocks,
     )
 
 

@@ -16,6 +16,7 @@
 #if OSS
 #define REACH , int reach
 #define REACH_OF , window ? window : 1 << 30
+#define GIVE_REACH , reach
 #define IS_SEEN(at, last) ((at) <= (last) && (at) > (last) - reach)
 #define FIRST_RUN(run, splits, position) first_run(run, splits, window ? (position) - window + 1 : 0)
 DEVICE int first_run(int run, int splits, int from) {
@@ -25,8 +26,9 @@ DEVICE int first_run(int run, int splits, int from) {
 #else
 #define REACH
 #define REACH_OF
+#define GIVE_REACH
 #define IS_SEEN(at, last) ((at) <= (last))
-#define FIRST_RUN(run, splits, position) run
+#define FIRST_RUN(run, splits, position) (run)
 #endif
 
 struct Part {
@@ -50,6 +52,30 @@ DEVICE void score_block(const Block& block, const u32 q[HALVES][4][4], float* sc
                 {s[half][2 * row], s[half][2 * row + 1]};
 }
 
+// Softmax so far of one row over all positions of the block, whose scores are of this lane's pairs of positions. Return
+// what the results until then are multiplied by.
+DEVICE float soften(Float2 s[BLOCK_TOKENS / 8], u32 p[BLOCK_TOKENS / 8], float& most, float& sum, int first, int last,
+                    float scale, bool is_first REACH) {
+    int t = threadIdx.x & 3;
+    float peak = most, keep = 1.0f;
+    UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
+        int at = first + 8 * n + 2 * t;
+        s[n].x = IS_SEEN(at, last) ? s[n].x * scale : minus_infinity();
+        s[n].y = IS_SEEN(at + 1, last) ? s[n].y * scale : minus_infinity();
+        peak = greater(peak, greater(s[n].x, s[n].y));
+    }
+    peak = greater(peak, shuffle_xor(peak, 1));
+    peak = greater(peak, shuffle_xor(peak, 2));
+    if (!is_first) keep = exp2_fast(most - peak), sum *= keep;
+    most = peak;
+    UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
+        s[n] = {exp2_fast(s[n].x - peak), exp2_fast(s[n].y - peak)};
+        sum += s[n].x + s[n].y;
+        p[n] = pack_bf16(s[n].x, s[n].y);
+    }
+    return keep;
+}
+
 // Softmax so far over all positions of the block, then the weighted values in this warp's dimensions.
 DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int first, const int last[HALVES],
                         float scale, bool is_first REACH) {
@@ -57,28 +83,12 @@ DEVICE void weigh_block(Part& part, const Block& block, const float* scores, int
     u32 p[HALVES][BLOCK_TOKENS / 8];
     UNROLL for (int row = 0; row < HALVES; row++) {
         Float2 s[BLOCK_TOKENS / 8];
-        float peak = part.most[row];
-        UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
+        UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++)
             s[n] = *(const Float2*)(scores + (g + 8 * row) * SCORE_ROW + 8 * n + 2 * t);
-            int at = first + 8 * n + 2 * t;
-            s[n].x = IS_SEEN(at, last[row]) ? s[n].x * scale : minus_infinity();
-            s[n].y = IS_SEEN(at + 1, last[row]) ? s[n].y * scale : minus_infinity();
-            peak = greater(peak, greater(s[n].x, s[n].y));
-        }
-        peak = greater(peak, shuffle_xor(peak, 1));
-        peak = greater(peak, shuffle_xor(peak, 2));
-        if (!is_first) {
-            float keep = exp2_fast(part.most[row] - peak);
-            part.sum[row] *= keep;
+        float keep = soften(s, p[row], part.most[row], part.sum[row], first, last[row], scale, is_first GIVE_REACH);
+        if (!is_first)
             UNROLL for (int j = 0; j < VALUE_REGISTERS; j++)
                 part.o[j][2 * row] *= keep, part.o[j][2 * row + 1] *= keep;
-        }
-        part.most[row] = peak;
-        UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
-            s[n] = {exp2_fast(s[n].x - peak), exp2_fast(s[n].y - peak)};
-            part.sum[row] += s[n].x + s[n].y;
-            p[row][n] = pack_bf16(s[n].x, s[n].y);
-        }
     }
     UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n += 2)
         UNROLL for (int j = 0; j < VALUE_REGISTERS; j++)

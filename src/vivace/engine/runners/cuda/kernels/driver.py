@@ -25,9 +25,10 @@ from vivace.errors import StartError
 
 PARTS = (
     *("common", "kv", "heads", "ring", "int4", "mxfp4", "product", "projections"),
-    *("experts", "expert_groups", "block", "attention", "row_attention", "head", "wide"),
+    *("experts", "expert_groups", "block", "attention", "row_attention", "draft_attention", "head", "wide"),
 )
 DECODE_KERNELS = ("embed", "qkv", "attention", "out_projection", "head", "choose")
+DRAFT_KERNELS = ("draft_attention", "merge_ranks")
 FEED_FORWARD_KERNELS = ("gate_up", "down_projection")
 PREFILL_KERNELS = (
     *("read_tokens", "add_norm", "silu_product", "place", "widen"),
@@ -46,7 +47,7 @@ _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 def kernels(plan: Plan) -> tuple[str, ...]:
     """Return the kernels of a plan's module. Those of prefill are in the module for one token."""
     if plan.is_wide:
-        return WIDE_KERNELS
+        return WIDE_KERNELS + (DRAFT_KERNELS if plan.draft_tiles else ())
     decode = DECODE_KERNELS + (() if plan.shape.experts else FEED_FORWARD_KERNELS)
     if is_for_groups(plan):
         return ("router", *GROUP_KERNELS)

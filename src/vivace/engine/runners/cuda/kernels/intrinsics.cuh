@@ -83,6 +83,13 @@ DEVICE u32 transpose_8x8(u32 pair) {
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
     return turned;
 }
+// Four 8x8 matrices out of shared memory: each of 8 lanes names a row of 16 bytes. Lane (g, t) gets elements 2t, 2t+1 of
+// column g of each.
+DEVICE void load_transposed(const Words4* row, u32 out[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
+}
 
 // ---- global memory. Activations change between kernels that overlap: they must never be served from L1.
 DEVICE float load_fresh(const float* p) { return __ldcg(p); }

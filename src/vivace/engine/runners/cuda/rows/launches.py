@@ -40,6 +40,7 @@ MAX_ROWS = BATCH_ROWS[-1]
 MAX_LOGITS = 16  # rows of a pass whose logits the host may have: 12 µs over the bus for each
 RING_WORDS = MAX_ROWS  # of each of two rings
 WIDE_OVERLAPS = True  # whether what follows a large product is launched before that has ended
+MOST_DRAFT_PARTS = 4  # of the attention, where a draft's rows share what they read: up to 10k tokens
 SLICES = 8  # of the columns of all products but the last of a layer
 
 
@@ -77,6 +78,8 @@ class RowBuffers:
     q: torch.Tensor
     part: torch.Tensor
     part_stats: torch.Tensor
+    rank: torch.Tensor  # what each rank of the attention has found of a draft's rows
+    rank_stats: torch.Tensor
     h: torch.Tensor
     scores: torch.Tensor  # of the experts
     routed: Routed
@@ -89,12 +92,13 @@ class RowBuffers:
 
 
 def make_row_buffers(
-    shape: Shape, kv: torch.Tensor, pages: torch.Tensor, ring: torch.Tensor, blocks: int, *, is_wide: bool
+    shape: Shape, kv: torch.Tensor, pages: torch.Tensor, ring: torch.Tensor, blocks: int, plans: list[Plan]
 ) -> RowBuffers:
     def zeros(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.zeros(size, dtype=dtype, device=kv.device)
 
-    most, wide = MAX_ROWS, MAX_ROWS if is_wide else 0
+    most, wide = MAX_ROWS, MAX_ROWS if any(plan.is_wide for plan in plans) else 0
+    ranks = max((plan.all_ranks * MOST_DRAFT_PARTS for plan in plans if plan.draft_tiles), default=0)
     widest = max(down_columns(shape), shape.hidden, shape.heads * HEAD_DIM)
     outputs = max(2 * shape.ffn, -(-shape.vocab // 8) * 8, 8 * shape.hidden, shape.qkv_rows)
     return RowBuffers(
@@ -107,6 +111,8 @@ def make_row_buffers(
         q=zeros(most, shape.heads, HEAD_DIM, dtype=torch.bfloat16),
         part=zeros(PARTS[-1] * most, shape.heads, HEAD_DIM),
         part_stats=zeros(PARTS[-1] * most, shape.heads, STATS_WORDS),
+        rank=zeros(ranks * most, shape.heads, HEAD_DIM),
+        rank_stats=zeros(ranks * most, shape.heads, 2),
         h=zeros(most, down_columns(shape)),
         scores=zeros(most, shape.experts),
         routed=make_routed(shape, most, kv.device),
@@ -119,11 +125,19 @@ def make_row_buffers(
     )
 
 
-def row_launches(plan: Plan, model: Model, buffers: RowBuffers, parts: int) -> Iterator[RowLaunch]:
-    """Yield the launches of a pass. `parts` is the most that the attention of one of its rows has."""
+def row_launches(
+    plan: Plan, model: Model, buffers: RowBuffers, parts: int, *, is_draft: bool = False
+) -> Iterator[RowLaunch]:
+    """Yield the launches of a pass. `parts` is the most that the attention of one of its rows has.
+
+    `is_draft`: all rows are a token of one sequence and its draft, with the same parts.
+    """
     b, size = buffers, plan.sizes(parts)
     yield Launch("embed", size["embed"], (b.inputs, b.chosen, model.embedding, b.x), overlaps=False)
-    yield from _wide(plan, model, b, parts) if plan.is_wide else _narrow(plan, model, b, parts)
+    if plan.is_wide:
+        yield from _wide(plan, model, b, parts, is_draft=is_draft)
+    else:
+        yield from _narrow(plan, model, b, parts)
     blocks = PICK_BLOCKS if plan.is_wide else size["head"].grid[0]
     yield Launch("choose", size["choose"], (b.inputs, b.best_score, b.best_token, blocks, b.chosen, b.ring,
                                             RING_WORDS))  # fmt: skip
@@ -168,8 +182,9 @@ def _attention(plan: Plan, layer: Layer, b: RowBuffers, kv: torch.Tensor, parts:
 class _Wide:
     """The launches between large products: each finds the sums of the one before."""
 
-    def __init__(self, plan: Plan, model: Model, b: RowBuffers, parts: int) -> None:
+    def __init__(self, plan: Plan, model: Model, b: RowBuffers, parts: int, *, is_draft: bool) -> None:
         self._plan, self._model, self._b, self._parts = plan, model, b, parts
+        self._is_draft = is_draft
         self._shape, self._size = plan.shape, plan.sizes(parts)
         self._rows = plan.tokens
         # Blocks that share a row read the scale of its sums and write those of its digits: not in one place.
@@ -199,13 +214,22 @@ class _Wide:
         sums = b.sums[: parts * self._rows * count].view(parts, self._rows, count)
         return WideProduct(name, digits, matrix.tiles, sums, Cut(parts, slices, columns // parts // slices))
 
+    def _attend(self, layer: Layer, kv: torch.Tensor) -> Iterator[Launch]:
+        if not self._is_draft:
+            yield _attention(self._plan, layer, self._b, kv, self._parts)
+            return
+        b, found = self._b, (self._b.rank, self._b.rank_stats)
+        seen = (b.inputs, b.q, kv, b.pages, self._parts)
+        yield self.launch("draft_attention", "draft_attention", *seen, *found, *view_of(self._shape, layer))
+        yield self.launch("merge_ranks", "merge_ranks", b.inputs, *found, b.part, b.part_stats)
+
     def layer(self, layer: Layer, kv: torch.Tensor) -> Iterator[RowLaunch]:
         b, shape, one = self._b, self._shape, (1, SLICES)
         yield self.product("qkv", layer.qkv, shape.hidden, one)
         placing = (layer.qkv.scales, layer.bias, self._model.rotation, b.pages, b.q, kv)
         gain = (*head_gain(shape, layer), shape.norm_epsilon) if shape.qk_norm else ()
         yield self.launch("place_rows", "place", b.inputs, b.sums, b.scales, *placing, *gain)
-        yield _attention(self._plan, layer, b, kv, self._parts)
+        yield from self._attend(layer, kv)
         mixed = (b.part, b.part_stats, self._parts, b.digits, b.scales)
         yield self.launch("stage_parts_of_rows", "row", *mixed)
         yield self.product("out", layer.out, shape.heads * HEAD_DIM, one)
@@ -216,8 +240,8 @@ class _Wide:
         yield self.product("down", layer.down, self._plan.down_columns, self._plan.down_slices)
 
 
-def _wide(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[RowLaunch]:
-    wide = _Wide(plan, model, b, parts)
+def _wide(plan: Plan, model: Model, b: RowBuffers, parts: int, *, is_draft: bool) -> Iterator[RowLaunch]:
+    wide = _Wide(plan, model, b, parts, is_draft=is_draft)
     before: Layer | None = None
     for index, layer in enumerate(model.layers):
         yield wide.after_down(before, layer.attention_gain)

@@ -30,6 +30,7 @@ from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.rows.launches import (
     MAX_LOGITS,
     MAX_ROWS,
+    MOST_DRAFT_PARTS,
     PAGES,
     POSITION,
     RING_WORDS,
@@ -67,6 +68,14 @@ def batch_plans(shape: Shape, bits: int, blocks: int, kv_bits: int, most: int = 
     return [plan for plan in plans if plan.tokens <= most and plan.shared_bytes <= SHARED_BYTES]
 
 
+class PassKind(NamedTuple):
+    """What a captured pass is for."""
+
+    size: int  # its rows
+    parts: int  # the most that the attention of one of them has
+    is_draft: bool = False  # whether they are of one sequence, and have the same parts
+
+
 class RowPasses:
     def __init__(
         self,
@@ -85,16 +94,16 @@ class RowPasses:
         self.sizes = list(self._plans)  # a pass has as many rows: those that nobody needs are padding
         self.max_rows = max(self.sizes, default=0)
         self.wide_sizes = [plan.tokens for plan in plans if plan.is_wide]
+        self.shares_reading = any(plan.draft_tiles for plan in plans)  # by the rows of a draft
         self._launchers: dict[int, Launcher] = {}
-        self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[PassKind, torch.cuda.CUDAGraph] = {}
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
         pages = torch.zeros(sequences, max_pages, dtype=torch.int32, device=kv.device)
         self._tables: list[list[int]] = [[] for _ in range(sequences)]  # as the device has them
         self._page_staging = self._host((sequences, max_pages), torch.int32)
         self._ring = self._host((2 * RING_WORDS,), torch.int64)
         self._ring_words = self._ring.numpy()
-        is_wide = any(plan.is_wide for plan in self._plans.values())
-        self._buffers = make_row_buffers(model.shape, kv, pages, self._ring, blocks, is_wide=is_wide)
+        self._buffers = make_row_buffers(model.shape, kv, pages, self._ring, blocks, plans)
         # Two: the copy of one may not have happened when the next is written.
         self._staging = [self._host((MAX_ROWS * ROW_WORDS,), torch.int32) for _ in range(2)]
         self._staging_words = [each.numpy().reshape(-1, ROW_WORDS) for each in self._staging]
@@ -134,10 +143,10 @@ class RowPasses:
     def start(self, rows: Sequence[RowInput]) -> int:
         """Start a pass. Return its number. Before a third one, the first must have been collected."""
         number, size, plan = self._next_pass(len(rows))
-        most = max(plan.parts_for(row.position + 1) for row in rows)
-        self._prepare(size, most)
+        kind = PassKind(size, max(plan.parts_for(row.position + 1) for row in rows))
+        self._prepare(kind)
         self._write(number, size, plan, rows)
-        self._replay(size, most)
+        self._replay(kind)
         if count := sum(row.sampling is None for row in rows):
             self._copy_logits(number, count)
         return number
@@ -151,18 +160,19 @@ class RowPasses:
         """
         count = len(tokens)
         number, size, plan = self._next_pass(max(count, least))
-        most = plan.parts_for(start + count)
-        self._prepare(size, most)
+        least_parts, most = plan.parts_for(start + 1), plan.parts_for(start + count)
+        kind = PassKind(size, most, is_draft=least_parts == most and self._shares_drafts(plan, most))
+        self._prepare(kind)
         words, stride = self._staging_words[number % 2], self._buffers.pages.shape[1]
         alike = (start, start, seq * stride, 0, number, most, *_words_of(sampling), count, 0, 0)
         words[:count] = np.frombuffer(ROW.pack(*alike), np.int32)
         words[:count, POSITION] += self._every_row[:count]
         words[:count, TOKEN] = tokens
-        if plan.parts_for(start + 1) != most:
+        if least_parts != most:
             words[:count, ROW_PARTS] = [plan.parts_for(start + place + 1) for place in range(count)]
         words[count:size] = np.frombuffer(self._padding(number), np.int32)
         self._enqueue_inputs(number, size)
-        self._replay(size, most)
+        self._replay(kind)
         return number
 
     def _next_pass(self, least: int) -> tuple[int, int, Plan]:
@@ -230,30 +240,37 @@ class RowPasses:
         """Capture every pass up to this context, so that no turn waits for it."""
         for size, plan in self._plans.items():
             for parts in sorted({plan.parts_for(length) for length in range(1, most_tokens + 1, 64)}):
-                self._prepare(size, parts)
+                self._prepare(PassKind(size, parts))
+                if self._shares_drafts(plan, parts):
+                    self._prepare(PassKind(size, parts, is_draft=True))
 
-    def _prepare(self, size: int, parts: int) -> None:
+    def _shares_drafts(self, plan: Plan, parts: int) -> bool:
+        """Return whether the rows of a draft with these parts share what they read."""
+        return plan.draft_tiles > 0 and parts <= MOST_DRAFT_PARTS
+
+    def _prepare(self, kind: PassKind) -> None:
         """Capture a graph if need be. Its trial run has no real row, and its choices are put back."""
-        if not self._is_on_gpu or (size, parts) in self._graphs:
+        if not self._is_on_gpu or kind in self._graphs:
             return
         self.synchronize()
         chosen, ring = self._buffers.chosen.clone(), self._ring_words.copy()
         self._buffers.inputs.zero_().view(-1, ROW_WORDS)[:, PAGES] = -1
-        self._graphs[size, parts] = capture_work(functools.partial(self._run, size, parts), self._pool)
+        self._graphs[kind] = capture_work(functools.partial(self._run, kind), self._pool)
         self._buffers.chosen.copy_(chosen)
         self._ring_words[:] = ring  # a pass that nobody has collected yet
 
-    def _replay(self, size: int, parts: int) -> None:
+    def _replay(self, kind: PassKind) -> None:
         if self._is_on_gpu:
-            self._graphs[size, parts].replay()
+            self._graphs[kind].replay()
         else:
-            self.enqueue(functools.partial(self._run, size, parts))
+            self.enqueue(functools.partial(self._run, kind))
 
-    def _run(self, size: int, parts: int) -> None:
+    def _run(self, kind: PassKind) -> None:
+        size, parts, is_draft = kind
         plan = self._plans[size]
         if size not in self._launchers:
             self._launchers[size] = self._make_launcher(plan)
-        for launch in row_launches(plan, self._model, self._buffers, parts):
+        for launch in row_launches(plan, self._model, self._buffers, parts, is_draft=is_draft):
             self._run_launch(self._launchers[size], launch)
 
     def _run_launch(self, launcher: Launcher, launch: RowLaunch) -> None:
