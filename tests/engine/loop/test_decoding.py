@@ -47,7 +47,8 @@ def draw_turns(seed: int) -> list[Generate]:
         log = [chance.randrange(60) for _ in range(chance.randint(1, 80))]
         work = Generate("s", str(turn), log, max_tokens=chance.randint(1, 60))
         work.stop_tokens = [chance.randrange(60)] if chance.random() < 0.3 else []
-        work.stop = [chr(32 + chance.randrange(60))] if chance.random() < 0.3 else []
+        stop = [chance.randrange(60) for _ in range(chance.randint(1, 2))]
+        work.stop = ["".join(chr(32 + token) for token in stop)] if chance.random() < 0.5 else []
         work.use_drafts = chance.random() < 0.7
         turns.append(work)
     return turns
@@ -237,3 +238,20 @@ def test_a_drafted_end_need_not_be_in_the_kv() -> None:
             desk.finished("next")
             ended += 1
     assert ended
+
+
+def test_accepted_tokens_are_counted() -> None:
+    """Of a prediction that is right but for one token: what was drafted and said, and what was not said."""
+    plain, decoding = (Desk(runner, costs=PAYING) for runner in (HashRunner(4096, 64), DecodingRunner()))
+    plain.run(Open("s"), Generate("s", "t", [5, 4], max_tokens=40, use_drafts=False))
+    text = plain.tokens("t")
+    assert len(text) > 20
+    wrong = [*text[:12], (text[12] + 1) % 60, *text[13:]]
+    decoding.run(Open("s"), Generate("s", "t", [5, 4], max_tokens=40, prediction=wrong))
+    said, asked = decoding.finished("t").waterfall, decoding.runner.asked  # type: ignore[attr-defined]
+    assert decoding.tokens("t") == text
+    assert said.draft_accepted == len(text) - 1 - len(
+        asked
+    )  # a pass says one token more; the first has no pass
+    assert said.draft_accepted + said.draft_rejected == sum(tokens - 1 for tokens, _ in asked)
+    assert said.draft_rejected > 0

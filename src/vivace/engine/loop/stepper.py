@@ -83,6 +83,7 @@ class Stepper:
         self.plan_chunks()
         self.tokens_prefilled = self.tokens_generated = 0
         self._isolated: set[str] = set()  # turns of a pass that failed: each runs in passes of its own
+        self._observed: tuple[int, float] | None = None  # tokens and milliseconds of the last pass by itself
         self.stats_answered = 0  # how many of the `Stats` that wait were answered inside of a pass
 
     def plan_chunks(self) -> None:
@@ -156,7 +157,7 @@ class Stepper:
         (span,) = turn.spans(self._limit(turn))
         steps_ahead = min(turn.steps_ahead, self._scheduler.passes_in_a_row(turn) - 1)
         passed = time.perf_counter()
-        while_running = self._sender.flush
+        while_running = self._finish_last_pass
         try:
             said = self._sessions.with_room(
                 [session], lambda: runner.decode(span, sampling, steps_ahead, while_running), turn.claim
@@ -165,10 +166,18 @@ class Stepper:
             while_running()  # whatever became of this pass: the tokens before it were said
         spent_s = time.perf_counter() - passed
         if not steps_ahead:
-            self._costs.observe(len(span.tokens), spent_s * 1e3)
+            self._observed = (len(span.tokens), spent_s * 1e3)
         self._scheduler.count_pass(turn)
         turn.steps += 1
         self._apply(turn, len(span.tokens), said, spent_s, begun)
+
+    def _finish_last_pass(self) -> None:
+        """Do what of the last pass the device need not wait for: send its tokens, learn what it cost."""
+        self._sender.flush()
+        if self._observed:
+            tokens, ms = self._observed
+            self._observed = None
+            self._costs.observe(tokens, ms)
 
     def _shared_pass(self, lead: Turn, others: list[Turn], rows: RowDecoding) -> SharedPass | None:
         if not others or self._needs_own_pass(lead):

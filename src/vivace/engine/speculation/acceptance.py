@@ -4,7 +4,11 @@ Owns the prior acceptance rates and how a turn updates them. Does not find draft
 """
 
 import math
+from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 
 # A match counts as the longest of these lengths that it reaches.
 MATCH_LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
@@ -63,6 +67,18 @@ _TABLE = [
 ]
 
 
+def _rates(source: DraftSource, start: int, count: int, factors: Sequence[float]) -> list[float]:
+    odds = [prior * factors[group] for prior, group in _TABLE[source][start : start + count]]
+    return [each / (1.0 + each) for each in odds]
+
+
+@lru_cache(maxsize=512)
+def _yields(source: DraftSource, start: int, most: int, *factors: float) -> tuple[float, list[float]]:
+    """See `AcceptanceRates.yields`. While drafts are right, a turn's factors are at their highest."""
+    first, *later = _rates(source, start, most + 1, factors)
+    return first, list(accumulate(accumulate(later, mul), initial=1.0))
+
+
 class AcceptanceRates:
     """The priors, with the log-odds of each group shifted by what this turn has observed."""
 
@@ -72,9 +88,16 @@ class AcceptanceRates:
 
     def estimate(self, source: DraftSource, match_length: int, count: int) -> list[float]:
         """Return the acceptance rate of each of the next `count` tokens, if all before it are accepted."""
-        start, factors = min(match_length, MATCH_LENGTHS[-1]), self._factors
-        odds = [prior * factors[group] for prior, group in _TABLE[source][start : start + count]]
-        return [each / (1.0 + each) for each in odds]
+        return _rates(source, min(match_length, MATCH_LENGTHS[-1]), count, self._factors)
+
+    def yields(self, source: DraftSource, match_length: int, most: int) -> tuple[float, list[float]]:
+        """Return the acceptance rate of the next token, and what passes yield once it is known to be right.
+
+        That is: the tokens to expect of a pass with n drafts behind it, for n up to `most`. Not to be changed
+        by the caller.
+        """
+        start, (finding, following, remembering) = min(match_length, MATCH_LENGTHS[-1]), self._factors
+        return _yields(source, start, most, finding, following, remembering)
 
     def update(self, source: DraftSource, match_length: int, right: int, *, was_wrong: bool) -> None:
         """Learn that `right` tokens were right after a match, and whether a wrong one followed."""

@@ -31,11 +31,19 @@ class StepCosts:
         self._sizes = sorted(points)
         self._seen = [points[size] for size in self._sizes]
         self._ms = _rising(self._seen)
+        self._of_sizes: list[float] = []  # of SIZES; empty: to be looked up
         self._estimated = set(estimated)
 
     def ms(self, tokens: int) -> float:
         """Return the cost of a pass, interpolated between measured sizes and extrapolated beyond the last."""
         return _on_line(self._sizes, self._ms, tokens)
+
+    @property
+    def of_sizes(self) -> list[float]:
+        """Return the cost of a pass of each of SIZES. Not to be changed by the caller."""
+        if not self._of_sizes:
+            self._of_sizes = [self.ms(size) for size in SIZES]
+        return self._of_sizes
 
     @property
     def estimated(self) -> list[int]:
@@ -50,7 +58,7 @@ class StepCosts:
         for at in map(self._sizes.index, self._estimated):
             nearest = min(measured, key=lambda i: self._factor(i, self._sizes[at]))
             self._seen[at] = self._seen[nearest] * SHAPE[self._sizes[at]] / SHAPE[self._sizes[nearest]]
-        self._ms = _rising(self._seen)
+        self._ms, self._of_sizes = _rising(self._seen), []
 
     def observe(self, tokens: int, ms: float) -> None:
         """Move the nearest size a little towards a pass over `tokens` that took `ms`; at first all the way.
@@ -68,7 +76,7 @@ class StepCosts:
         else:
             error = ms / seen * self.ms(size) / self.ms(tokens) - 1.0
             self._seen[nearest] = seen * (1.0 + _RATE * min(max(error, -_TRUST), _TRUST))
-            self._ms = _rising(self._seen)
+            self._ms, self._of_sizes = _rising(self._seen), []
 
     def _factor(self, index: int, tokens: int) -> float:
         return max(tokens / self._sizes[index], self._sizes[index] / tokens)

@@ -76,17 +76,17 @@ class Drafter:
         tokens can then be drafted at the best price. So each accepted token is worth that price, and a draft
         must be worth more than its pass costs beyond a plain one.
         """
-        most = max(0, min(limit, len(candidate.tokens)))
-        first, *later = self._acceptance.estimate(candidate.source, candidate.match_length, most + 1)
-        # yields[n]: tokens to expect of a pass with n drafts once the first is known to be right
-        yields = list(accumulate(accumulate(later, mul), initial=1.0))
-        lengths = [size - 1 for size in SIZES if size <= most] + [most]
-        plain_ms, costs_ms = self._costs.ms(1), [self._costs.ms(length + 1) for length in lengths]
-        price_ms = min(ms / yields[length] for ms, length in zip(costs_ms, lengths, strict=True))
-        saved = [
-            (first * yields[n - 1] * price_ms - ms + plain_ms, n)
-            for ms, n in zip(costs_ms, lengths, strict=True)
-            if n > 0
-        ]
-        saved_ms, length = max(saved, default=(0.0, 0))
+        most = min(limit, len(candidate.tokens))
+        if most <= 0:
+            return 0, 0.0
+        first, yields = self._acceptance.yields(candidate.source, candidate.match_length, most)
+        of_sizes = self._costs.of_sizes
+        # By draft length: a pass has one token more. All but the last fill a size that is measured.
+        costs_ms = {size - 1: ms for size, ms in zip(SIZES, of_sizes, strict=True) if size <= most}
+        costs_ms[most] = self._costs.ms(most + 1)
+        price_ms = min(ms / yields[length] for length, ms in costs_ms.items())
+        plain_ms = costs_ms.pop(0, of_sizes[0])
+        saved_ms, length = max(
+            (first * yields[length - 1] * price_ms - ms + plain_ms, length) for length, ms in costs_ms.items()
+        )
         return length, saved_ms

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
+from vivace.engine.common_length import common_length
 from vivace.engine.kv.session import Session
 from vivace.engine.output.grammar import Constraint
 from vivace.engine.output.sampler import GREEDY_TEMPERATURE, Sampler
@@ -168,6 +169,11 @@ class GenerateTurn(Turn):
         draft, log = self._draft, self.session.log
         self.new_output, self.logprobs, self.rejected = [], [], len(draft)
         reason, accepted = "", 0
+        if isinstance(tokens, list) and self._goes_on_behind(tokens, draft):
+            log += tokens
+            self.new_output = tokens
+            self.output_tokens += len(tokens)
+            accepted, tokens = common_length(tokens, draft), ()
         for token in tokens:
             if self._device_sampling is None:
                 self._sampler.count_token(token)
@@ -183,6 +189,26 @@ class GenerateTurn(Turn):
         if drafter := self._drafter:
             self._count_draft(drafter, accepted)
         return reason
+
+    def _goes_on_behind(self, tokens: list[int], draft: list[int]) -> bool:
+        """Return whether all but the last are the draft's, and none of them ends the turn.
+
+        Only of a turn whose tokens the runner samples: the host need not look at each. Move on in what stop
+        strings are looked for in.
+        """
+        goes_on = (
+            self._device_sampling is not None
+            and tokens[:-1] == draft[: len(tokens) - 1]
+            and self._end_tokens.isdisjoint(tokens)
+            and self.output_tokens + len(tokens) < self._max_tokens
+            and len(self.session.log) + len(tokens) < self._limit_tokens
+        )
+        if goes_on and self._stops:
+            text = self._tail + b"".join(map(self._piece, tokens))
+            if any(stop in text for stop in self._stops):
+                return False
+            self._tail = text[-self._stop_tail :] if self._stop_tail else b""
+        return goes_on
 
     def _sample(self, row: Logits) -> int:
         """Choose one token from one row of logits."""
