@@ -45,10 +45,12 @@ class Turn:
             self.propose()
             self.say([token])
 
-    def play(self, output: Sequence[int], limit: int = 63) -> Played:
+    def play(self, output: Sequence[int], limit: int = 63, *, looks_ahead: bool = False) -> Played:
         done, drafts, accepted, ms = 0, [], [], 0.0
         while done < len(output):
             draft = self.propose(limit)
+            if looks_ahead:
+                self.drafter.look_ahead()
             rest = list(output[done : done + len(draft) + 1])
             right = 0
             while right < min(len(draft), len(rest) - 1) and draft[right] == rest[right]:

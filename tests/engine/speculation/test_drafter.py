@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.speculation.playing import CPU, GPU, Turn
+from vivace.engine.speculation import Drafter
 
 UNIT = list(range(1000, 1120))  # a prediction in which every token is unique
 
@@ -199,3 +200,28 @@ def test_an_offer_says_how_likely_each_token_is() -> None:
     assert tokens == UNIT[20:29]
     assert len(chances) == 9
     assert 1.0 > chances[0] > chances[-1] > 0.5
+
+
+near = st.lists(st.integers(0, 7), max_size=120)
+
+
+@given(prediction=near, log=near, output=near, limit=st.integers(1, 63))
+def test_looking_ahead_changes_no_draft(
+    prediction: list[int], log: list[int], output: list[int], limit: int
+) -> None:
+    """Whatever is said: the drafts are those that are found when they are needed."""
+    late, early = Turn(prediction, log, GPU), Turn(prediction, log, GPU)
+    assert late.play(output, limit) == early.play(output, limit, looks_ahead=True)
+    assert len(early.history) == len(log) + len(output)
+
+
+def test_a_draft_behind_one_that_was_right_is_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked for between the passes of a copy; but the first draft, while nothing runs."""
+    turn = Turn(UNIT, costs=GPU)
+    first = turn.propose()
+    turn.drafter.look_ahead()
+    turn.say(UNIT[: len(first) + 1])
+    monkeypatch.setattr(Drafter, "_find_candidates", None)
+    second = turn.propose()
+    assert first == UNIT[: len(first)] != []
+    assert second == UNIT[len(first) + 1 : len(first) + 1 + len(second)] != []

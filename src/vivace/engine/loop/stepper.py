@@ -157,13 +157,17 @@ class Stepper:
         (span,) = turn.spans(self._limit(turn))
         steps_ahead = min(turn.steps_ahead, self._scheduler.passes_in_a_row(turn) - 1)
         passed = time.perf_counter()
-        while_running = self._finish_last_pass
+
+        def while_running() -> None:
+            self._finish_last_pass()
+            turn.look_ahead()
+
         try:
             said = self._sessions.with_room(
                 [session], lambda: runner.decode(span, sampling, steps_ahead, while_running), turn.claim
             )
         finally:
-            while_running()  # whatever became of this pass: the tokens before it were said
+            self._finish_last_pass()  # whatever became of this pass: the tokens before it were said
         spent_s = time.perf_counter() - passed
         if not steps_ahead:
             self._observed = (len(span.tokens), spent_s * 1e3)

@@ -39,6 +39,7 @@ PRIORS: dict[DraftSource, tuple[float, ...]] = {
 # Groups whose rates move together: finding a place in the prediction, following it, matches in the log.
 _FINDING, _FOLLOWING, _REMEMBERING = range(3)
 _STEP = 0.7  # how far one fully unexpected token moves a group's log-odds
+_ROUNDED = 8  # parts of log-odds, to which they are rounded where drafts are chosen by them
 _LOWEST = -4.0
 _HIGHEST = (1.0, 0.0, 0.0)  # by group: raising the rates of long matches costs more than it gains
 
@@ -72,10 +73,10 @@ def _rates(source: DraftSource, start: int, count: int, factors: Sequence[float]
     return [each / (1.0 + each) for each in odds]
 
 
-@lru_cache(maxsize=512)
-def _yields(source: DraftSource, start: int, most: int, *factors: float) -> tuple[float, list[float]]:
-    """See `AcceptanceRates.yields`. While drafts are right, a turn's factors are at their highest."""
-    first, *later = _rates(source, start, most + 1, factors)
+@lru_cache(maxsize=2048)
+def _yields(source: DraftSource, start: int, most: int, *shifts: int) -> tuple[float, list[float]]:
+    """See `AcceptanceRates.yields`. Shifts are in parts of `_ROUNDED`."""
+    first, *later = _rates(source, start, most + 1, [math.exp(shift / _ROUNDED) for shift in shifts])
     return first, list(accumulate(accumulate(later, mul), initial=1.0))
 
 
@@ -85,6 +86,11 @@ class AcceptanceRates:
     def __init__(self) -> None:
         self._shifts = [0.0, 0.0, 0.0]
         self._factors = [1.0, 1.0, 1.0]  # exp of the shifts
+
+    def copy(self) -> "AcceptanceRates":
+        rates = AcceptanceRates()
+        rates._shifts, rates._factors = list(self._shifts), list(self._factors)
+        return rates
 
     def estimate(self, source: DraftSource, match_length: int, count: int) -> list[float]:
         """Return the acceptance rate of each of the next `count` tokens, if all before it are accepted."""
@@ -96,8 +102,8 @@ class AcceptanceRates:
         That is: the tokens to expect of a pass with n drafts behind it, for n up to `most`. Not to be changed
         by the caller.
         """
-        start, (finding, following, remembering) = min(match_length, MATCH_LENGTHS[-1]), self._factors
-        return _yields(source, start, most, finding, following, remembering)
+        rounded = [round(shift * _ROUNDED) for shift in self._shifts]  # so that they were often asked before
+        return _yields(source, min(match_length, MATCH_LENGTHS[-1]), most, *rounded)
 
     def update(self, source: DraftSource, match_length: int, right: int, *, was_wrong: bool) -> None:
         """Learn that `right` tokens were right after a match, and whether a wrong one followed."""

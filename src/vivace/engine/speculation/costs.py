@@ -31,7 +31,7 @@ class StepCosts:
         self._sizes = sorted(points)
         self._seen = [points[size] for size in self._sizes]
         self._ms = _rising(self._seen)
-        self._of_sizes: list[float] = []  # of SIZES; empty: to be looked up
+        self._has_sizes = self._sizes[: len(SIZES)] == list(SIZES)
         self._estimated = set(estimated)
 
     def ms(self, tokens: int) -> float:
@@ -40,10 +40,10 @@ class StepCosts:
 
     @property
     def of_sizes(self) -> list[float]:
-        """Return the cost of a pass of each of SIZES. Not to be changed by the caller."""
-        if not self._of_sizes:
-            self._of_sizes = [self.ms(size) for size in SIZES]
-        return self._of_sizes
+        """Return the cost of a pass of each of SIZES, and maybe more. Not to be changed by the caller."""
+        if self._has_sizes:
+            return self._ms
+        return [self.ms(size) for size in SIZES]
 
     @property
     def estimated(self) -> list[int]:
@@ -58,7 +58,7 @@ class StepCosts:
         for at in map(self._sizes.index, self._estimated):
             nearest = min(measured, key=lambda i: self._factor(i, self._sizes[at]))
             self._seen[at] = self._seen[nearest] * SHAPE[self._sizes[at]] / SHAPE[self._sizes[nearest]]
-        self._ms, self._of_sizes = _rising(self._seen), []
+        self._ms = _rising(self._seen)
 
     def observe(self, tokens: int, ms: float) -> None:
         """Move the nearest size a little towards a pass over `tokens` that took `ms`; at first all the way.
@@ -76,7 +76,7 @@ class StepCosts:
         else:
             error = ms / seen * self.ms(size) / self.ms(tokens) - 1.0
             self._seen[nearest] = seen * (1.0 + _RATE * min(max(error, -_TRUST), _TRUST))
-            self._ms, self._of_sizes = _rising(self._seen), []
+            self._ms = _rising(self._seen)
 
     def _factor(self, index: int, tokens: int) -> float:
         return max(tokens / self._sizes[index], self._sizes[index] / tokens)

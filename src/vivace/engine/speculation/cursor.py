@@ -5,16 +5,15 @@ the prediction, until the output has followed it elsewhere for PROVEN_MATCH toke
 move the search. Owns the position. Does not choose how many tokens to draft from it.
 """
 
+import bisect
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vivace.engine.common_length import common_length
 from vivace.engine.speculation.acceptance import PROVEN_MATCH, DraftSource
-from vivace.engine.speculation.suffix import MAX_PLACES, Places, Tokens
 
+MAX_PLACES = 64  # consider only the nearest of more places than this
 MAX_CURSOR_MATCH = 8  # longer matches count as this long
 NEAR_TOKENS = 4  # a place up to this far behind home counts as near
 DISTANCE_PRICE = 0.5  # tokens of match that doubling the distance from home costs
@@ -32,7 +31,9 @@ class DraftCandidate(NamedTuple):
 class Cursor:
     def __init__(self, prediction: Sequence[int]) -> None:
         self._tokens = list(prediction)
-        self._text: Tokens = np.array(self._tokens, np.int32)
+        self._places: dict[int, list[int]] = {}  # behind each token; ascending
+        for place, token in enumerate(self._tokens[:-1], 1):
+            self._places.setdefault(token, []).append(place)
         self._source = DraftSource.START
         self._home = self._at = self._match_length = 0
         self._is_lost = False
@@ -64,32 +65,22 @@ class Cursor:
 
     def _find(self, tail: Sequence[int]) -> None:
         """Move to the place whose match is the longest, less a price for its distance from home."""
-        places: Places = np.flatnonzero(self._text[:-1] == tail[-1]) + 1 if tail else np.empty(0, np.intp)
+        places = self._places.get(tail[-1], []) if tail else []
         if len(places) > MAX_PLACES:
-            first = int(np.searchsorted(places, self._home)) - MAX_PLACES // 2
+            first = bisect.bisect_left(places, self._home) - MAX_PLACES // 2
             places = places[max(0, min(first, len(places) - MAX_PLACES)) :][:MAX_PLACES]
-        if not len(places):
-            return
-        lengths, skipped = self._match_lengths(places, tail), places - self._home
-        best = int(np.argmax(lengths - _price(skipped)))
-        self._at, self._match_length = int(places[best]), int(lengths[best])
-        self._source = DraftSource.NEAR if 0 <= skipped[best] <= NEAR_TOKENS else DraftSource.FAR
-        self._is_lost = False
+        most = -math.inf
+        for place in places:
+            length, skipped = self._match_length_at(place, tail), place - self._home
+            worth = length - DISTANCE_PRICE * math.log2(1 + abs(skipped)) - BACKWARD_PRICE * (skipped < 0)
+            if worth > most:
+                most, self._at, self._match_length, self._is_lost = worth, place, length, False
+                self._source = DraftSource.NEAR if 0 <= skipped <= NEAR_TOKENS else DraftSource.FAR
 
-    def _match_lengths(self, places: Places, tail: Sequence[int]) -> Places:
-        """Return for each place how many tokens before it equal the end of `tail`: 1 to MAX_CURSOR_MATCH."""
-        lengths = np.ones(len(places), np.intp)
-        alive = np.arange(len(places))
-        for depth in range(1, min(MAX_CURSOR_MATCH, len(tail))):
-            alive = alive[places[alive] > depth]
-            alive = alive[self._text[places[alive] - 1 - depth] == tail[-1 - depth]]
-            if not len(alive):
-                break
-            lengths[alive] += 1
-        return lengths
-
-
-def _price(skipped: Places) -> NDArray[np.float64]:
-    """Return the tokens of match that a place must exceed for its distance; 0 at home."""
-    price = DISTANCE_PRICE * np.log2(1.0 + np.abs(skipped))
-    return np.where(skipped >= 0, price, price + BACKWARD_PRICE)
+    def _match_length_at(self, place: int, tail: Sequence[int]) -> int:
+        """Return how many tokens before a place equal the end of `tail`: 1 to MAX_CURSOR_MATCH."""
+        tokens, most = self._tokens, min(MAX_CURSOR_MATCH, len(tail), place)
+        length = 1
+        while length < most and tokens[place - 1 - length] == tail[-1 - length]:
+            length += 1
+        return length

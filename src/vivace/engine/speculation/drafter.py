@@ -1,12 +1,15 @@
 """Propose the draft for a turn's next pass: its tokens, and how many of them are worth verifying.
 
-Owns the choice between the prediction and the log, and the length of a draft. Does not own the log: after a
-pass the engine first extends `History`, then calls `observe` with the same tokens.
+Owns the choice between the prediction and the log, and the length of a draft; and the draft behind one that
+is still verified, if all of that should be right. Does not own the log: after a pass the engine first extends
+`History`, then calls `observe` with the same tokens.
 """
 
+import copy
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
+from typing import NamedTuple
 
 from vivace.engine.common_length import common_length
 from vivace.engine.speculation.acceptance import AcceptanceRates, DraftSource
@@ -17,8 +20,29 @@ from vivace.engine.speculation.suffix import History
 MAX_DRAFT_TOKENS = SIZES[-1] - 1  # a pass also has the log's last token
 
 
+class Proposed(NamedTuple):
+    """A draft that was proposed."""
+
+    limit: int
+    draft: list[int]
+    expected: list[int]  # the draft, and what the model adds to it if it goes on as it was found
+
+
+class Ahead(NamedTuple):
+    """What `observe` would learn, and `propose` return, if the draft that is verified is right."""
+
+    cursor: Cursor
+    acceptance: AcceptanceRates
+    candidates: list[DraftCandidate]
+    after: list[int]  # what was expected
+    proposed: Proposed
+
+
 class Drafter:
-    """One a turn. In a loop: `propose` or `offer`, a pass that verifies, `History.extend`, `observe`."""
+    """One a turn. In a loop: `propose` or `offer`, a pass that verifies, `History.extend`, `observe`.
+
+    While the pass runs there is time for `look_ahead`.
+    """
 
     def __init__(self, costs: StepCosts, history: History, prediction: Sequence[int] = ()) -> None:
         self._costs = costs
@@ -26,17 +50,41 @@ class Drafter:
         self._cursor = Cursor(prediction)
         self._acceptance = AcceptanceRates()
         self._candidates: list[DraftCandidate] = []
+        self._proposed: Proposed | None = None  # the last draft
+        self._ahead: Ahead | None = None
 
     def propose(self, limit: int) -> list[int]:
         """Return up to `limit` tokens to verify, or none if no draft is expected to save time."""
+        if self._proposed and self._proposed.limit == limit:  # found ahead
+            return self._proposed.draft
         self._candidates = self._find_candidates()
-        draft: list[int] = []
-        most_saved_ms = 0.0
+        self._proposed, most_saved_ms = None, 0.0
         for candidate in self._candidates:
             length, saved_ms = self._best_length(candidate, limit)
             if saved_ms > most_saved_ms:
-                draft, most_saved_ms = candidate.tokens[:length], saved_ms
-        return draft
+                tokens, most_saved_ms = candidate.tokens, saved_ms
+                self._proposed = Proposed(limit, tokens[:length], tokens[: length + 1])
+        return self._proposed.draft if self._proposed else []
+
+    def look_ahead(self) -> None:
+        """Find the draft behind the one that is being verified, as if all of it were right."""
+        proposed = self._proposed
+        if proposed is None or len(proposed.expected) == len(proposed.draft):
+            return
+        kept = self._cursor, self._acceptance, self._candidates
+        self._cursor, self._acceptance = copy.copy(self._cursor), self._acceptance.copy()
+        length = len(self._history)
+        self._history.extend(proposed.expected)
+        try:
+            self.observe(proposed.expected)
+            self.propose(proposed.limit)
+            if self._proposed:
+                self._ahead = Ahead(
+                    self._cursor, self._acceptance, self._candidates, proposed.expected, self._proposed
+                )
+        finally:
+            self._history.truncate(length)
+            (self._cursor, self._acceptance, self._candidates), self._proposed = kept, None
 
     def offer(self, limit: int) -> tuple[list[int], list[float]]:
         """Return the draft that promises the most tokens, and how likely all up to each of them are right."""
@@ -54,6 +102,10 @@ class Drafter:
 
         Candidates that were not proposed are judged too, so that their rates can recover.
         """
+        ahead, self._ahead, self._proposed = self._ahead, None, None
+        if ahead and ahead.after == tokens:
+            self._cursor, self._acceptance, self._candidates, _, self._proposed = ahead
+            return
         for source, match_length, expected in self._candidates:
             right = common_length(expected, tokens)
             is_wrong = right < min(len(expected), len(tokens))
@@ -62,10 +114,10 @@ class Drafter:
         self._cursor.follow(tokens)
 
     def _find_candidates(self) -> list[DraftCandidate]:
-        candidate = self._cursor.propose(self._history.tail(MAX_CURSOR_MATCH), MAX_DRAFT_TOKENS)
+        candidate = self._cursor.propose(self._history.tail(MAX_CURSOR_MATCH), MAX_DRAFT_TOKENS + 1)
         if candidate is not None and candidate.source in (DraftSource.START, DraftSource.FOLLOW):
             return [candidate]
-        tokens, match_length = self._history.find_continuation(MAX_DRAFT_TOKENS)
+        tokens, match_length = self._history.find_continuation(MAX_DRAFT_TOKENS + 1)
         remembered = [DraftCandidate(DraftSource.SUFFIX, match_length, tokens)] if tokens else []
         return [candidate, *remembered] if candidate is not None else remembered
 
@@ -82,7 +134,7 @@ class Drafter:
         first, yields = self._acceptance.yields(candidate.source, candidate.match_length, most)
         of_sizes = self._costs.of_sizes
         # By draft length: a pass has one token more. All but the last fill a size that is measured.
-        costs_ms = {size - 1: ms for size, ms in zip(SIZES, of_sizes, strict=True) if size <= most}
+        costs_ms = {size - 1: ms for size, ms in zip(SIZES, of_sizes, strict=False) if size <= most}
         costs_ms[most] = self._costs.ms(most + 1)
         price_ms = min(ms / yields[length] for length, ms in costs_ms.items())
         plain_ms = costs_ms.pop(0, of_sizes[0])

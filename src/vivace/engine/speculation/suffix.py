@@ -58,7 +58,7 @@ class History:
         places, length = longest_matches(text, self.tail(MAX_MATCH))
         if not len(places):
             return [], 0
-        roomy = places[: np.searchsorted(places, self._length - MIN_CONTINUATION, side="right")]
+        roomy = places[: places.searchsorted(self._length - MIN_CONTINUATION, side="right")]
         place = int(roomy[-1] if len(roomy) else places[0])
         following: list[int] = text[place : place + count].tolist()
         is_clear = bool((text[places] == text[place]).all())
@@ -69,7 +69,8 @@ def longest_matches(text: Tokens, tail: Sequence[int]) -> tuple[Places, int]:
     """Return the places in `text` behind the longest match of the end of `tail`, and its length."""
     places, length = _first_matches(text, tail)
     while len(places) > 1 and length < len(tail):
-        narrowed = places[np.searchsorted(places, length, side="right") :]  # the others begin too early
+        early = places.searchsorted(length, side="right") if places[0] <= length else 0
+        narrowed = places[early:]  # the others begin too early
         narrowed = narrowed[text[narrowed - 1 - length] == tail[-1 - length]]
         if not len(narrowed):
             break
@@ -98,5 +99,7 @@ def _first_matches(text: Tokens, tail: Sequence[int]) -> tuple[Places, int]:
 def _latest(mask: NDArray[np.bool_]) -> Places:
     """Return the last MAX_PLACES indices where `mask` is true."""
     start = max(0, len(mask) - SCAN_FACTOR * MAX_PLACES)
-    ends = np.flatnonzero(mask[start:]) + start
-    return (ends if start == 0 or len(ends) >= MAX_PLACES else np.flatnonzero(mask))[-MAX_PLACES:]
+    if start == 0:
+        return mask.nonzero()[0][-MAX_PLACES:]
+    ends = mask[start:].nonzero()[0] + start
+    return (ends if len(ends) >= MAX_PLACES else mask.nonzero()[0])[-MAX_PLACES:]

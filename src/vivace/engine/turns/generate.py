@@ -152,6 +152,10 @@ class GenerateTurn(Turn):
             self.grammar_s += time.perf_counter() - begun
         return draft
 
+    def look_ahead(self) -> None:
+        if self._drafter and self._draft:
+            self._drafter.look_ahead()
+
     def _ready_drafter(self) -> Drafter:
         if self._drafter is None:
             self._drafter = Drafter(self._costs, self.session.history(), self._work.prediction)

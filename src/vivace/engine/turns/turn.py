@@ -79,6 +79,9 @@ class Turn:
         if self.is_prefilling:
             self.prefill_s += spent_s
 
+    def look_ahead(self) -> None:
+        """Prepare the next pass while one is computed, as far as can be guessed. May be called again."""
+
     def end_pass(self) -> None:
         """Free what only the last pass needed. Called after every pass, aborted or not."""
 
