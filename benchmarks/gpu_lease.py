@@ -224,6 +224,14 @@ class Lease:
         self.found["team"] = report = run_team_bench(settings, counts)
         print(table(report), flush=True)
 
+    def stage_crowd(self) -> None:
+        """Let 64 sockets do as they like, and kill the engine."""
+        command = [sys.executable, str(ROOT / "benchmarks" / "gpu_crowd.py"), str(self._folder())]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        (self.out / "crowd.txt").write_text(done.stdout + done.stderr)
+        self.found["crowd"] = {"exit_code": done.returncode, "said": done.stdout.splitlines()}
+        print(done.stdout, done.stderr[-1500:], flush=True)
+
     def stage_steers(self) -> None:
         """Say how many interruptions are obeyed, with the GPU's weights."""
         self.found["steers"] = self._command("eval", "steers")
@@ -328,6 +336,7 @@ class Lease:
                 "tempos",
                 "users",
                 "team",
+                "crowd",
                 "steers",
                 "completions",
                 "four",
