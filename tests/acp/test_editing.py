@@ -139,7 +139,7 @@ async def test_a_growing_diff_is_whole_in_each_update(
 ) -> None:
     """Every update has the old lines that were passed and all new ones so far."""
     monkeypatch.setattr("vivace.acp.presenting.edit_call.GROWS_S", 0.0)
-    wire = await open_wire(EDITING)
+    wire = await open_wire(EDITING, step_ms=20)  # a slow machine may put quick ones together
     await wire.prompt("make @task.py:show shout")
     ((updates),) = wire.client.calls.values()
     texts = [each.content[0].new_text for each in updates if each.content]

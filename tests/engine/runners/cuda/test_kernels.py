@@ -75,6 +75,31 @@ def test_attention(tokens: int, start: int, parts: int, seed: int) -> None:
     assert distance(found[:tokens], wanted) < CLOSE
 
 
+@pytest.mark.parametrize(
+    ("tokens", "start", "parts", "tiles"), [(16, 130, 1, 2), (9, 1010, 2, 1), (13, 1140, 1, 3)]
+)
+def test_attention_of_a_draft(tokens: int, start: int, parts: int, tiles: int, seed: int) -> None:
+    """Rows that share what they read come out as those that do not, to the bit; padding is not written."""
+    found = []
+    for kernels, tuning in (
+        (["attention"], {"draft_tiles": 0}),
+        (["draft_attention", "merge_ranks"], {"draft_tiles": tiles}),
+    ):
+        bed = Bed(SMALL, 8, 16, seed, parts=parts, tuning=tuning)
+        bed.poison()
+        bed.fill_kv(start + tokens)
+        bed.buffers.q.normal_()
+        bed.at(start, tokens)
+        for kernel in kernels:
+            bed.launch(kernel)
+        found.append([each.view(torch.int32) for each in (bed.buffers.part, bed.buffers.part_stats)])
+    (part, stats), (shared_part, shared_stats) = found
+    assert torch.equal(shared_part[:parts, :tokens], part[:parts, :tokens])
+    if parts > 1:
+        assert torch.equal(shared_stats[:parts, :tokens, :, :2], stats[:parts, :tokens, :, :2])
+    assert shared_part[:, tokens:].view(torch.float32).isnan().all()
+
+
 @FORMATS
 @pytest.mark.parametrize("parts", [1, 2, 4, 8])
 def test_out_projection(bits: int, tokens: int, parts: int, seed: int) -> None:

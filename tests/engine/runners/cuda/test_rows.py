@@ -11,12 +11,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from tests.engine.runners.cuda.test_runner import Letters, some  # noqa: E402
 from vivace.engine.runners.base import DecodeRow, Logits, SamplingSpec, Span  # noqa: E402
-from vivace.engine.runners.cuda.decode import tuning  # noqa: E402
+from vivace.engine.runners.cuda.decode import plan, tuning  # noqa: E402
 from vivace.engine.runners.cuda.decode.graphs import Launcher  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.pass_choice import PassChoice  # noqa: E402
-from vivace.engine.runners.cuda.rows import passes  # noqa: E402
 from vivace.engine.runners.cuda.rows.launches import RowLaunch  # noqa: E402
 from vivace.engine.runners.cuda.rows.passes import RowPasses  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
@@ -222,7 +221,7 @@ def test_who_joins_is_in_the_next_pass(seed: int) -> None:
 def test_a_draft_is_verified_as_rows_with_the_same_result(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Right, wrong in its middle, across a page and to where the attention has two parts: tokens and KV."""
     monkeypatch.setattr(tuning, "WIDE_ROWS", 4)
-    monkeypatch.setitem(tuning.DRAFTS, 8, (1, 1))
+    monkeypatch.setitem(tuning.DRAFTS[8], 8, (1, 1))
     played = Played(make_runner(8, seed), seed, DRAFTED)
     runner, sampling = played.runner, SamplingSpec(60.0, seed)
     played.begin()
@@ -248,7 +247,7 @@ def test_a_draft_is_verified_as_rows_with_the_same_result(seed: int, monkeypatch
 def test_rows_of_a_draft_share_what_they_read(start: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a page, over ranks, over two parts, with two runs for one rank: the same tokens and KV."""
     monkeypatch.setattr(tuning, "WIDE_ROWS", 4)
-    monkeypatch.setitem(tuning.DRAFTS, 8, (1, 1))
+    monkeypatch.setitem(tuning.DRAFTS[8], 8, (1, 1))
     runner, sampling, tokens = make_runner(8, seed), SamplingSpec(60.0, seed), some(7, seed + 1)
     runner.forward([Span(0, 0, some(start, seed))])
     found, kernels, run_launch = [], list[str](), RowPasses._run_launch
@@ -259,7 +258,7 @@ def test_rows_of_a_draft_share_what_they_read(start: int, seed: int, monkeypatch
 
     monkeypatch.setattr(RowPasses, "_run_launch", run)
     for most_parts in (0, 4):
-        monkeypatch.setattr(passes, "MOST_DRAFT_PARTS", most_parts)
+        monkeypatch.setattr(plan, "MOST_DRAFT_PARTS", most_parts)
         kernels.clear()
         runner.trim(0, start)
         runner._reserve_row(0, start, len(tokens))

@@ -99,6 +99,8 @@ class Buffers:
     q: torch.Tensor
     part: torch.Tensor
     part_stats: torch.Tensor
+    rank: torch.Tensor  # what each rank of the attention has found, where rows share what they read
+    rank_stats: torch.Tensor
     h: torch.Tensor
     scores: torch.Tensor  # of the experts
     routed: Routed
@@ -117,6 +119,7 @@ def make_buffers(
     def zeros(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.zeros(size, dtype=dtype, device=device)
 
+    ranks = plan.rank_slots
     inputs = zeros(STATE_WORDS + tokens, dtype=torch.int32)  # one copy from the host fills state and tokens
     return Buffers(
         inputs=inputs,
@@ -127,6 +130,8 @@ def make_buffers(
         q=zeros(tokens, shape.heads, HEAD_DIM, dtype=torch.bfloat16),
         part=zeros(PARTS[-1], tokens, shape.heads, HEAD_DIM),
         part_stats=zeros(PARTS[-1], tokens, shape.heads, STATS_WORDS),
+        rank=zeros(ranks, tokens, shape.heads, HEAD_DIM),
+        rank_stats=zeros(ranks, tokens, shape.heads, 2),
         h=zeros(tokens, plan.down_columns),
         scores=zeros(tokens, shape.experts),
         routed=make_routed(shape, tokens, device),
@@ -214,8 +219,13 @@ def layer_launches(
     yield Launch("qkv", size["qkv"], (b.state, b.x, layer.attention_gain, *layer.qkv, layer.bias,
                                       model.rotation,
                                       b.pages, b.q, kv, epsilon, *head_gain(shape, layer)))  # fmt: skip
-    yield Launch("attention", size["attention"], (b.state, b.q, kv, b.pages, parts, b.part,
-                                                  b.part_stats, *view_of(shape, layer)))  # fmt: skip
+    seen, found = (b.state, b.q, kv, b.pages, parts), (b.part, b.part_stats)
+    if plan.shares_reading(parts):
+        ranks = (b.rank, b.rank_stats)
+        yield Launch("draft_attention", size["draft_attention"], (*seen, *ranks, *view_of(shape, layer)))
+        yield Launch("merge_ranks", size["merge_ranks"], (b.state, *ranks, *found))
+    else:
+        yield Launch("attention", size["attention"], (*seen, *found, *view_of(shape, layer)))
     yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x,
                                                             *out_bias(layer)))  # fmt: skip
     if shape.experts:

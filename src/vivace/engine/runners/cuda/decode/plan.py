@@ -15,6 +15,7 @@ from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
 BATCH_ROWS = (2, 4, 8, 16, 32, 64)  # of passes over several sequences
 PARTS = (1, 2, 4, 8)  # partial results of the attention that the out projection can combine
+MOST_DRAFT_PARTS = 4  # of those, where a draft's rows share what they read: up to 10k tokens
 STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, or all blocks queue for a few
 HEAD_TILES = HEAD_DIM // 8  # of one head of q, k or v
 PICK_BLOCKS = 16  # that share the head's rows of one token; the kernel `pick` has the same number
@@ -353,13 +354,25 @@ class Plan:
     @property
     def draft_tiles(self) -> int:
         """Return how many tiles of a draft's rows share a block's reading, or 0 if they do not."""
-        is_served = self.is_wide and self.kv_bits == 16 and 16 * self.tuned.attention_warps == PAGE_TOKENS
-        return self.tuned.draft_tiles if is_served else 0
+        is_one_draft = self.is_wide or not self.is_batch
+        is_served = (
+            self.kv_bits == 16 and 16 * self.tuned.attention_warps == PAGE_TOKENS and not self.shape.oss
+        )
+        return self.tuned.draft_tiles if is_one_draft and is_served else 0
+
+    def shares_reading(self, parts: int) -> bool:
+        """Return whether the rows of a draft with these parts of the attention share what they read."""
+        return self.draft_tiles > 0 and parts <= MOST_DRAFT_PARTS
 
     @property
     def all_ranks(self) -> int:
         """Return how many ranks have a share of each part of the attention."""
         return self.tuned.attention_cluster * self.tuned.attention_ranks
+
+    @property
+    def rank_slots(self) -> int:
+        """Return how many ranks leave what they find in memory, of all parts together."""
+        return self.all_ranks * MOST_DRAFT_PARTS if self.draft_tiles else 0
 
     def _draft_size(self, parts: int) -> Size:
         """Return the size of `draft_attention`, whose blocks keep a run of keys and values."""

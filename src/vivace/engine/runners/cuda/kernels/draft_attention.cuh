@@ -15,6 +15,14 @@ struct DraftPart {
     float most[2], sum[2];
 };
 
+// Tokens of the draft, with the one before it.
+DEVICE int count_of(const Place* place) {
+#if BATCH
+    if (load_fresh(&place->pages) < 0) return 0;
+#endif
+    return load_fresh(&place->count);
+}
+
 // Where a chunk of a row lies: four neighbours of two rows, and one chunk of eight rows, share no bank.
 DEVICE int chunk_at(int row, int chunk) { return row * ROW_CHUNKS + (chunk ^ ((row & 1) << 2 | (row >> 1 & 3))); }
 
@@ -71,7 +79,7 @@ DEVICE void attend_run(DraftPart& part, const Words4* run, const u32 q[2][4][4],
 
 // grid (KV_HEADS * parts * ALL_RANKS, 1, row tiles / DRAFT_TILES)
 KERNEL(DRAFT_TILES * 32, DRAFT_BLOCKS)
-draft_attention(const Row* rows, const u16* q, const Kv* kv, const int* pages, int parts, float* rank_out,
+draft_attention(const Place* place, const u16* q, const Kv* kv, const int* pages, int parts, float* rank_out,
                 Float2* rank_stats, float scale) {
     SHARED_MEMORY(shared);
     static_assert(BLOCK_TOKENS == PAGE_TOKENS && !OSS, "a run is a page");
@@ -80,13 +88,14 @@ draft_attention(const Row* rows, const u16* q, const Kv* kv, const int* pages, i
     int first_row = blockIdx.z * DRAFT_TILES * 16, row0 = first_row + (threadIdx.x >> 5) * 16;
     let_next_start();
     // The kernel before writes the new tokens' rows only: all older ones, and the places, may be read at once.
-    int position = load_fresh(&rows->position), count = load_fresh(&rows->count), length = position + count;
-    int pages_at = load_fresh(&rows->pages);
-    if (pages_at < 0 || first_row >= count * GROUP_HEADS || begin * BLOCK_TOKENS >= length) {
+    int position = load_fresh(&place->position), count = count_of(place), length = position + count;
+    if (first_row >= count * GROUP_HEADS || begin * BLOCK_TOKENS >= length) {
         wait_for_previous();
         return;
     }
-    pages += pages_at;
+#if BATCH
+    pages += load_fresh(&place->pages);
+#endif
     Words4* run = (Words4*)shared;                        // keys, values
     load_run(run, kv, pages, kv_head, begin, 0, position, length);
     for (int b = begin + splits; (b + 1) * BLOCK_TOKENS <= position; b += splits) expect_block(kv, pages, kv_head, b);
@@ -126,13 +135,13 @@ draft_attention(const Row* rows, const u16* q, const Kv* kv, const int* pages, i
 
 // What the ranks have found, put together as attention.cuh does. grid (tokens, parts, KV_HEADS), a warp for each head
 KERNEL(GROUP_HEADS * 32, 2)
-merge_ranks(const Row* rows, const float* rank_out, const Float2* rank_stats, float* part_out, Float2* part_stats) {
+merge_ranks(const Place* place, const float* rank_out, const Float2* rank_stats, float* part_out, Float2* part_stats) {
     int token = blockIdx.x, part = blockIdx.y, lane = threadIdx.x & 31;
     u64 row = (u64)token * HEADS + blockIdx.z * GROUP_HEADS + (threadIdx.x >> 5), every = (u64)TOKENS * HEADS;
     let_next_start();
-    int count = load_fresh(&rows->count), length = load_fresh(&rows->position) + count;
+    int count = count_of(place), length = load_fresh(&place->position) + count;
     wait_for_previous();
-    if (token >= count || load_fresh(&rows->pages) < 0) return;
+    if (token >= count) return;
     Float2 each[ALL_RANKS];
     Words4 found[ALL_RANKS];
     UNROLL for (int rank = 0; rank < ALL_RANKS; rank++) {

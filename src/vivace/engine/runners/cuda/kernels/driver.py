@@ -46,9 +46,10 @@ _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
 def kernels(plan: Plan) -> tuple[str, ...]:
     """Return the kernels of a plan's module. Those of prefill are in the module for one token."""
+    draft = DRAFT_KERNELS if plan.draft_tiles else ()
     if plan.is_wide:
-        return WIDE_KERNELS + (DRAFT_KERNELS if plan.draft_tiles else ())
-    decode = DECODE_KERNELS + (() if plan.shape.experts else FEED_FORWARD_KERNELS)
+        return WIDE_KERNELS + draft
+    decode = DECODE_KERNELS + draft + (() if plan.shape.experts else FEED_FORWARD_KERNELS)
     if is_for_groups(plan):
         return ("router", *GROUP_KERNELS)
     if plan.tokens > 1:

@@ -40,7 +40,6 @@ MAX_ROWS = BATCH_ROWS[-1]
 MAX_LOGITS = 16  # rows of a pass whose logits the host may have: 12 µs over the bus for each
 RING_WORDS = MAX_ROWS  # of each of two rings
 WIDE_OVERLAPS = True  # whether what follows a large product is launched before that has ended
-MOST_DRAFT_PARTS = 4  # of the attention, where a draft's rows share what they read: up to 10k tokens
 SLICES = 8  # of the columns of all products but the last of a layer
 
 
@@ -98,7 +97,7 @@ def make_row_buffers(
         return torch.zeros(size, dtype=dtype, device=kv.device)
 
     most, wide = MAX_ROWS, MAX_ROWS if any(plan.is_wide for plan in plans) else 0
-    ranks = max((plan.all_ranks * MOST_DRAFT_PARTS for plan in plans if plan.draft_tiles), default=0)
+    ranks = max((plan.rank_slots for plan in plans), default=0)
     widest = max(down_columns(shape), shape.hidden, shape.heads * HEAD_DIM)
     outputs = max(2 * shape.ffn, -(-shape.vocab // 8) * 8, 8 * shape.hidden, shape.qkv_rows)
     return RowBuffers(

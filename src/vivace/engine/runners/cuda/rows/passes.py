@@ -30,7 +30,6 @@ from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.rows.launches import (
     MAX_LOGITS,
     MAX_ROWS,
-    MOST_DRAFT_PARTS,
     PAGES,
     POSITION,
     RING_WORDS,
@@ -161,7 +160,7 @@ class RowPasses:
         count = len(tokens)
         number, size, plan = self._next_pass(max(count, least))
         least_parts, most = plan.parts_for(start + 1), plan.parts_for(start + count)
-        kind = PassKind(size, most, is_draft=least_parts == most and self._shares_drafts(plan, most))
+        kind = PassKind(size, most, is_draft=least_parts == most and plan.shares_reading(most))
         self._prepare(kind)
         words, stride = self._staging_words[number % 2], self._buffers.pages.shape[1]
         alike = (start, start, seq * stride, 0, number, most, *_words_of(sampling), count, 0, 0)
@@ -241,12 +240,8 @@ class RowPasses:
         for size, plan in self._plans.items():
             for parts in sorted({plan.parts_for(length) for length in range(1, most_tokens + 1, 64)}):
                 self._prepare(PassKind(size, parts))
-                if self._shares_drafts(plan, parts):
+                if plan.shares_reading(parts):
                     self._prepare(PassKind(size, parts, is_draft=True))
-
-    def _shares_drafts(self, plan: Plan, parts: int) -> bool:
-        """Return whether the rows of a draft with these parts share what they read."""
-        return plan.draft_tiles > 0 and parts <= MOST_DRAFT_PARTS
 
     def _prepare(self, kind: PassKind) -> None:
         """Capture a graph if need be. Its trial run has no real row, and its choices are put back."""
