@@ -1,5 +1,7 @@
 """Secrets that have a form are found in any text; other text stays as it is."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +92,28 @@ def test_a_long_hostile_text_costs_linear_time() -> None:
     """Beginnings of secrets without end, a million characters of them, are read through at once."""
     for begin in ("-----BEGIN PRIVATE KEY-----", "eyJ", "sk-", "://a:", "API_KEY=", "bearer ", 'password":"'):
         redact(begin * (200_000 // len(begin)))
+
+
+BEGIN, END = "-----BEGIN %sPRIVATE KEY-----", "-----END %sPRIVATE KEY-----"
+PIECES = [
+    BEGIN % "",
+    BEGIN % "RSA ",
+    END % "",
+    END % "RSA ",
+    "-----END ",
+    "KEY-----",
+    "x" * 9_990,
+    "y" * 11,
+    "\n",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_a_key_goes_to_its_end_or_to_the_texts(pieces: list[str]) -> None:
+    """Up to 20,000 characters long; as one expression says it, which takes too long for a hostile text."""
+    text = "".join(pieces)
+    key = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,20000}?(?:-----END [A-Z ]{0,30}KEY-----|\Z)"
+    assert redact(text) == re.sub(key, "[redacted:private-key]", text)
 
 
 def test_variables_that_may_be_secret_are_left_out() -> None:

@@ -8,11 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}KEY-----")
+MAX_KEY = 20_000  # characters between the two
 _PATTERNS: tuple[tuple[str, str], ...] = (
-    (
-        "private-key",
-        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,20000}?(?:-----END [A-Z ]{0,30}KEY-----|\Z)",
-    ),
     ("jwt", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
     ("vivace-key", r"\bvv_[A-Za-z0-9_-]{43,}"),
     ("api-key", r"\bsk-[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic and those like them
@@ -49,9 +48,30 @@ _KEPT_AS_THEY_ARE = ("variable", "setting")  # what stands before the value stay
 
 def redact(text: str) -> str:
     """Return the text with `[redacted:KIND]` in place of every secret that is found."""
+    text = _without_private_keys(text)
     for kind, pattern in _COMPILED:
         text = pattern.sub(_assigned if kind in _KEPT_AS_THEY_ARE else f"[redacted:{kind}]", text)
     return text
+
+
+def _without_private_keys(text: str) -> str:
+    """Return the text without keys that end, or that the text's end cuts off. Look at everything once."""
+    kept, at = [], 0
+    end = _KEY_ENDS.search(text)
+    for begin in _PRIVATE_KEY.finditer(text):
+        if begin.start() < at:
+            continue
+        if end and end.start() < begin.end():
+            end = _KEY_ENDS.search(text, begin.end())
+        if end and end.start() - begin.end() <= MAX_KEY:
+            stop = end.end()
+        elif len(text) - begin.end() <= MAX_KEY:
+            stop = len(text)
+        else:
+            continue
+        kept += [text[at : begin.start()], "[redacted:private-key]"]
+        at = stop
+    return "".join([*kept, text[at:]])
 
 
 def redact_values(value: Any) -> Any:
@@ -93,7 +113,6 @@ _NAMES = ("secret", "token", "password", "passwd", "api_key", "apikey", "access_
 MAX_WORD = 4096
 _BETWEEN_WORDS = re.compile(r"[\s\"'`<>(),;\[\]{}]")
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}(?:-----|-{0,4}\Z)")
-_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}KEY-----")
 # What may go on to be a secret although it has blanks in it, at the end of a text.
 _OPEN = re.compile(
     r"(?<![A-Z-])-{1,5}(?:B|BE|BEG|BEGI|BEGIN)?\Z"
