@@ -90,11 +90,31 @@ class PlainLauncher(PlainExperts):
             stats[:parts, ..., 0], stats[:parts, ..., 1], part[:parts] = NONE, 0.0, 0.0
             stats[0, ..., 0], stats[0, ..., 1] = 0.0, 1.0
             part = part[0]
+        self._attend(state, q, kv, pages, part)
+
+    def _attend(self, state: Tensor, q: Tensor, kv: Tensor, pages: Tensor, into: Tensor) -> None:
         for token, at, table in self._places(state, pages):
             length = at + 1
             held = read_pages(kv[table[: -(-length // 64)].long()]).float()  # [pages, 2, kv_heads, 64, 128]
             k, v = held.permute(1, 0, 3, 2, 4).reshape(2, -1, self._shape.kv_heads, 128)[:, :length]
-            part[token] = reference.attend(q[token : token + 1].float(), k, v, length - 1)[0]
+            into[token] = reference.attend(q[token : token + 1].float(), k, v, length - 1)[0]
+
+    def _draft_attention(
+        self, state: Tensor, q: Tensor, kv: Tensor, pages: Tensor, _parts: int, rank: Tensor, _stats: Tensor,
+        _scale: float,
+    ) -> None:  # fmt: skip
+        """The first rank finds all of it."""
+        self._attend(state, q, kv, pages, rank if self._plan.is_batch else rank[0])
+
+    def _merge_ranks(
+        self, _state: Tensor, rank: Tensor, _rank_stats: Tensor, part: Tensor, stats: Tensor
+    ) -> None:
+        if self._plan.is_batch:
+            part[: self._plan.tokens] = rank[: self._plan.tokens]
+        else:
+            stats[..., 0], stats[..., 1] = NONE, 0.0
+            stats[0, ..., 0], stats[0, ..., 1] = 0.0, 1.0
+            part[0], part[1:] = rank[0], 0.0
 
     def _out_projection(
         self, part: Tensor, _stats: Tensor, _parts: int, tiles: Tensor, scales: Tensor, x: Tensor
