@@ -59,6 +59,8 @@ async def _show_output(transcript: Transcript, command: str, process: asyncio.su
     finally:
         if process.returncode is None:
             await _end(process)
+        # What it has started may hold its output for longer. asyncio has no other name for letting go of it.
+        process._transport.close()  # type: ignore[attr-defined]
     transcript.touch()
 
 

@@ -1,6 +1,8 @@
 """Commands that open a list or run a program: model, theme, queue, diff, doctor, export, a side question."""
 
+import contextlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,15 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def held_files() -> list[str]:
+    """What this process has open."""
+    held = []
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the folder itself was open for a moment
+            held.append(str(each.readlink()))
+    return held
 
 
 async def test_the_list_of_models_is_filtered_and_left(open_screen: Open) -> None:
@@ -136,6 +147,25 @@ async def test_a_shell_command_ends_with_the_face(open_screen: Open, folder: Pat
         await screen.until(lambda: (folder / "pid").exists() and (folder / "pid").read_text(), "the command")
     pid = int((folder / "pid").read_text())
     await screen.until(lambda: not is_alive(pid), "its end")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+async def test_what_a_shell_command_has_started_holds_nothing_of_ours(
+    open_screen: Open, folder: Path
+) -> None:
+    """A program in a session of its own lives on with its output; the face has let go of that."""
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.say(
+            "!setsid sleep 1000 & echo $! > other; of=$(readlink /proc/$$/fd/1); echo $of > pipe; wait"
+        )
+        await screen.until(lambda: (folder / "pipe").exists() and (folder / "pipe").read_text(), "the pipe")
+    pipe, other = ((folder / name).read_text().strip() for name in ("pipe", "other"))
+    try:
+        assert pipe.startswith("pipe:")
+        await screen.until(lambda: pipe not in held_files(), "the end of its pipe")
+    finally:
+        os.kill(int(other), signal.SIGKILL)
 
 
 async def test_export_names_its_file_by_the_conversation(open_screen: Open, folder: Path) -> None:
