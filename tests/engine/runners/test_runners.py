@@ -113,7 +113,7 @@ def test_drafts_change_no_text(fixture: RunnerFixture, sampling: Sampling) -> No
     """With a prediction that is wrong in two places: the same tokens in fewer passes."""
     log = fixture.prompt("What does this do?\ndef total(prices): return sum(prices)")
     desk = fixture.desk(costs=PAYING)
-    wishes = {"max_tokens": 60, "sampling": sampling, "stop_tokens": [1]}
+    wishes = {"max_tokens": 48, "sampling": sampling, "stop_tokens": [1]}
     desk.run(Open("s"), Generate("s", "off", list(log), use_drafts=False, **wishes))  # type: ignore[arg-type]
     off = desk.tokens("off")
     prediction = [*off[:20], off[20] + 1, *off[21:40], *off[42:]]

@@ -73,7 +73,7 @@ def test_others_differ_from_the_first_and_are_less_likely_where_they_turn(
                     request.messages, max_tokens=request.max_tokens, stop=request.stop
                 )
             ]
-            answers = await write_others(model, request, "".join(parts), 3)
+            answers = await write_others(model, request, "".join(parts), 2)
             assert answers[0].nats_per_token < 0
             return [each.text for each in answers]
 

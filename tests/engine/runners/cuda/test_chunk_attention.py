@@ -27,7 +27,7 @@ CASES = [  # heads, heads of keys, start, count, size; the last one is so large 
     (4, 2, 37, 50, 64),
     (2, 2, 63, 65, 128),
     (2, 1, 517, 70, 256),
-    (12, 2, 100, 150, 1088),
+    (6, 2, 100, 150, 1088),
 ]
 
 

@@ -16,7 +16,7 @@ GUIDE = REPOSITORY / "docs" / "guides" / "openai-sdk.md"
 def test_the_guide_runs(start: Callable[..., Settings], smol: Path, tmp_path: Path) -> None:
     """All blocks as one program on a real model: it ends well, and says something in every part."""
     # So small a model may repeat itself to the end of its context: a short one, and either ending is good.
-    address = warm.ensure_server(start(model=str(smol), context_tokens=384))
+    address = warm.ensure_server(start(model=str(smol), context_tokens=336))
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     assert len(blocks) == 5
     program = tmp_path / "guide.py"
