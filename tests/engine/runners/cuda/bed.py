@@ -90,9 +90,10 @@ class Bed:
 
     def combine_parts(self) -> torch.Tensor:
         """The attention of all parts, weighed by what each says of itself; the only one says nothing."""
-        if self.parts == 1:
+        parts = launches.parts_of(self.model.layers[0], self.parts)
+        if parts == 1:
             return self.buffers.part[0]
-        stats, part = self.buffers.part_stats[: self.parts], self.buffers.part[: self.parts]
+        stats, part = self.buffers.part_stats[:parts], self.buffers.part[:parts]
         weight = stats[..., 1] * torch.exp2(stats[..., 0] - stats[..., 0].amax(0))
         return (part * (weight / weight.sum(0))[..., None]).sum(0)
 

@@ -13,7 +13,9 @@ from vivace.engine.runners.cuda.decode.plan import SHARED_BYTES, Plan, Size, til
 GROUP_KERNELS = ("choose_experts", "group_gate_up", "group_down", "sum_experts")
 CHOOSING_WARPS = 16  # the kernel has the same number
 UP_BLOCKS = 2  # of gate and up, that are on a multiprocessor at once
-DOWN_WARPS = 8  # of the blocks of down that are on a multiprocessor at once, that multiply
+# Warps that multiply, of the blocks of down that are on a multiprocessor at once, by tokens of a group: a pass
+# of 16 tokens of gpt-oss takes 2% less with 12 in place of 8, one of 32 9% more.
+DOWN_WARPS = {2: 12, 4: 12, 8: 8}
 LIST_WORDS = 4  # before the groups
 MOST_TOKENS = 8  # of a group
 GROUP_WORDS = 2 + MOST_TOKENS  # at most
@@ -65,7 +67,7 @@ def down_stages(plan: Plan) -> int:
 
 
 def _down_blocks(plan: Plan) -> int:
-    return -(-DOWN_WARPS // part_warps(plan))
+    return -(-DOWN_WARPS[plan.tokens] // part_warps(plan))
 
 
 def _fitting(plan: Plan, columns: int, warps: int, blocks: int, most: int) -> int:
@@ -84,7 +86,7 @@ def group_sizes(plan: Plan, tokens: int) -> dict[str, Size]:
     """Return the sizes of the launches for a pass of so many tokens; `plan` is `group_plan`'s."""
     shape, most = plan.shape, most_groups(plan, tokens)
     places = tokens * shape.experts_per_token
-    choosing = 4 * (CHOOSING_WARPS * shape.experts + 2 * places + shape.experts)
+    choosing = 4 * (CHOOSING_WARPS * shape.experts + 2 * places + 2 * shape.experts)
 
     def product(columns: int, warps: int, stages: int, blocks: int) -> Size:
         shared = plan._product_bytes(columns, warps, stages, TILES, bits=plan.expert_bits)

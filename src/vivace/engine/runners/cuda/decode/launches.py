@@ -207,6 +207,11 @@ def view_of(shape: Shape, layer: Layer) -> tuple[Argument, ...]:
     return shape.score_scale * LOG2_E, *oss
 
 
+def parts_of(layer: Layer, parts: int) -> int:
+    """Return the parts of a layer's attention in a pass: one cluster has all runs of a window at once."""
+    return 1 if layer.oss and layer.oss.window else parts
+
+
 def out_bias(layer: Layer) -> tuple[Argument, ...]:
     return (layer.oss.out_bias,) if layer.oss else ()
 
@@ -214,6 +219,7 @@ def out_bias(layer: Layer) -> tuple[Argument, ...]:
 def layer_launches(
     plan: Plan, layer: Layer, model: Model, buffers: Buffers, kv: torch.Tensor, parts: int
 ) -> Iterator[Launch]:
+    parts = parts_of(layer, parts)
     shape, size, b = plan.shape, plan.sizes(parts), buffers
     epsilon = shape.norm_epsilon
     yield Launch("qkv", size["qkv"], (b.state, b.x, layer.attention_gain, *layer.qkv, layer.bias,

@@ -19,16 +19,28 @@ struct ExpertGroup {
 };
 DEVICE ExpertGroup* groups_of(int* list) { return (ExpertGroup*)(list + 4); }
 
-// The groups of a pass, and the shares of all experts. One block: a warp finds the experts of a token, then a thread
-// gathers the places of an expert.
+// How many of the first `places` have chosen an expert.
+DEVICE int count_places(const int* expert, int places, int which) {
+    int count = 0;
+    for (int place = 0; place < places; place += 4) {
+        Words4 four = *(const Words4*)(expert + place);
+        UNROLL for (int i = 0; i < 4; i++) count += (int)four.w[i] == which && place + i < places;
+    }
+    return count;
+}
+
+// The groups of a pass, and the shares of all experts. One block: a warp finds the experts of a token, a thread counts an
+// expert's places, then a thread finds which of them its own place is, and so its group.
 KERNEL(CHOOSING_WARPS * 32, 1) choose_experts(const int* count, const float* scores, int tokens, int* list, float* shares) {
     SHARED_MEMORY(shared);
     static_assert(EXPERTS % 4 == 0 && EXPERTS <= CHOOSING_WARPS * 32, "an expert a thread");
+    static_assert(EXPERTS_PER_TOKEN % 4 == 0, "places are read four at a time");
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     float* own = (float*)shared + warp * EXPERTS;                      // [CHOOSING_WARPS][EXPERTS]
     int* expert = (int*)((float*)shared + CHOOSING_WARPS * EXPERTS);   // [tokens][EXPERTS_PER_TOKEN]
     float* score = (float*)(expert + tokens * EXPERTS_PER_TOKEN);      // of each
-    int* needed = (int*)(score + tokens * EXPERTS_PER_TOKEN);          // [EXPERTS] groups
+    int* found = (int*)(score + tokens * EXPERTS_PER_TOKEN);           // [EXPERTS] places
+    int* first = found + EXPERTS;                                      // [EXPERTS] group
     let_next_start();
     wait_for_previous();
     int real = load_fresh(count), places = real * EXPERTS_PER_TOKEN;
@@ -53,27 +65,23 @@ KERNEL(CHOOSING_WARPS * 32, 1) choose_experts(const int* count, const float* sco
         warp_sync();  // the scores are overwritten by those of another token
     }
     block_sync();
-    int found = 0, before = 0, mine = threadIdx.x;
+    int mine = threadIdx.x, before = 0;
+    if (mine < EXPERTS) found[mine] = count_places(expert, places, mine);
+    block_sync();
     if (mine < EXPERTS) {
-        for (int place = 0; place < places; place++) found += expert[place] == mine;
-        needed[mine] = (found + TOKENS - 1) / TOKENS;
+        UNROLL for (int i = 0; i < EXPERTS; i++) before += i < mine ? (found[i] + TOKENS - 1) / TOKENS : 0;
+        first[mine] = before;
+        if (mine == EXPERTS - 1) list[0] = before + (found[mine] + TOKENS - 1) / TOKENS;
     }
     block_sync();
-    if (mine >= EXPERTS) return;
-    for (int i = 0; i < mine; i++) before += needed[i];
-    if (mine == EXPERTS - 1) list[0] = before + needed[mine];
-    ExpertGroup* group = groups_of(list) + before;
-    int at = 0;
-    for (int place = 0; place < places && found; place++) {
-        if (expert[place] != mine) continue;
-        if (at == 0) {
-            group->expert = mine;
-            group->count = found < TOKENS ? found : TOKENS;
-            UNROLL for (int i = 0; i < TOKENS; i++) group->place[i] = place;
-        }
-        group->place[at] = place;
-        found--;
-        at = at + 1 == TOKENS ? (group++, 0) : at + 1;
+    for (int place = threadIdx.x; place < places; place += CHOOSING_WARPS * 32) {
+        int own = expert[place], rank = count_places(expert, place, own), left = found[own] - rank;
+        ExpertGroup* group = groups_of(list) + first[own] + rank / TOKENS;
+        group->place[rank % TOKENS] = place;
+        if (rank % TOKENS) continue;
+        group->expert = own;
+        group->count = left < TOKENS ? left : TOKENS;
+        UNROLL for (int i = 1; i < TOKENS; i++) if (i >= left) group->place[i] = place;
     }
 }
 

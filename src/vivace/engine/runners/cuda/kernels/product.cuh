@@ -217,7 +217,8 @@ struct Product {
     static const int KEPT = LOADS * COLUMN_TILES * X_BITS / 4 <= KEEP_REGISTERS ? LOADS : 0;  // else read for each tile
     static const bool IN_GROUPS = WIDTH == 4 || WIDTH == MXFP4;
     typedef typename GroupsOf<WIDTH, LOADS>::Type Groups;          // of 4-bit weights; their sums of activations: kept, too
-    static const int ADDED = WIDTH == 4 && Groups::PASSES * COLUMN_TILES <= 2 * KEEP_REGISTERS ? Groups::PASSES : 0;
+    static const int ADDED_MOST = WIDTH == MXFP4 && KEEP_REGISTERS < 32 ? 64 : 2 * KEEP_REGISTERS;
+    static const int ADDED = IN_GROUPS && Groups::PASSES * COLUMN_TILES <= ADDED_MOST ? Groups::PASSES : 0;
 
     DEVICE Right load_right(int i) {
         int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;

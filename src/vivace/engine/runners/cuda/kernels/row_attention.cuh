@@ -57,6 +57,9 @@ attention(const Row* rows, const u16* q, const Kv* kv, const int* all_pages, int
     int rank = ATTENTION_CLUSTER > 1 ? cluster_rank() : 0;
     if (!IS_LATE(ATTENTION)) let_next_start();
     int parts = load_fresh(&rows[token].parts), position = POSITION_OF(rows, 0, token), length = position + 1;
+#if OSS
+    parts = parts < most_parts ? parts : most_parts;         // a layer with a window has one
+#endif
     if (!IS_REAL(rows, 0, token)) return;                    // all blocks of the cluster, here and below
     if (own_part >= parts) {
         wait_for_previous();

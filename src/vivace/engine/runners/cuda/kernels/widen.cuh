@@ -54,8 +54,9 @@ KERNEL(256, 4) widen_mxfp4(const u8* tiles, const float*, u16* out, int tile_cou
     UNROLL for (int part = 0; part < 2; part++) {  // 32 columns each
         u32 digits = *(const u32*)(at + lane * 8 + 4 * part);
         float v[8], scale = 0.5f * float_of_bits((u32)at[256 + part * 8 + g] << 23);
+        u32 turned = digits ^ MXFP4_SIGNS, four[2] = {mxfp4_bytes(digits, turned), mxfp4_bytes(digits >> 16, turned >> 16)};
         UNROLL for (int e = 0; e < 8; e++)
-            v[e] = (float)(signed char)(mxfp4_bytes(digits >> 16 * (e / 4)) >> 8 * (e % 4) & 255) * scale;
+            v[e] = (float)((int)(four[e / 4] >> 8 * (e % 4) & 255) - MXFP4_ZERO) * scale;
         store_eight(out + row * columns + block * 64 + 32 * part + 8 * t, v);
     }
 }

@@ -20,6 +20,7 @@ from vivace.engine.runners.cuda.decode.launches import (
     head_gain,
     make_routed,
     out_bias,
+    parts_of,
     view_of,
 )
 from vivace.engine.runners.cuda.decode.plan import (
@@ -143,16 +144,17 @@ def row_launches(
 
 
 def _narrow(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[RowLaunch]:
-    size, epsilon = plan.sizes(parts), plan.shape.norm_epsilon
+    epsilon = plan.shape.norm_epsilon
     for index, layer in enumerate(model.layers):
-        kv = b.kv[index]
+        kv, own = b.kv[index], parts_of(layer, parts)
+        size = plan.sizes(own)
         # The kernels read rows and KV before they wait; so the first one begins with all of it final.
         yield Launch("qkv", size["qkv"], (b.inputs, b.x, layer.attention_gain, *layer.qkv, layer.bias,
                                           model.rotation, b.pages, b.q, kv, epsilon,
                                           *head_gain(plan.shape, layer)),
                      overlaps=index > 0)  # fmt: skip
-        yield _attention(plan, layer, b, kv, parts)
-        yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x,
+        yield _attention(plan, layer, b, kv, own)
+        yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, own, *layer.out, b.x,
                                                                 *out_bias(layer)))  # fmt: skip
         if plan.shape.experts:
             yield from expert_launches(
@@ -168,7 +170,8 @@ def _narrow(plan: Plan, model: Model, b: RowBuffers, parts: int) -> Iterator[Row
             continue
         yield Launch("gate_up", size["gate_up"], (b.x, layer.ffn_gain, *layer.gate_up, b.h, epsilon))
         yield Launch("down_projection", size["down_projection"], (b.h, *layer.down, b.x))
-    yield Launch("head", size["head"], (b.inputs, b.x, model.final_gain, *model.head, b.logits, b.best_score,
+    head = plan.sizes(1)["head"]
+    yield Launch("head", head, (b.inputs, b.x, model.final_gain, *model.head, b.logits, b.best_score,
                                         b.best_token, epsilon))  # fmt: skip
 
 
