@@ -18,7 +18,7 @@ import numpy as np
 
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.link import Link
-from vivace.engine.runners.base import DecodeRow, SamplingSpec, Span, WhileRunning
+from vivace.engine.runners.base import DecodeRow, SamplingSpec, ShouldStop, Span, WhileRunning
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Close, Finished, FromEngine, Generate, Open
 from vivace.testing.scripted import Script, ScriptedRunner
@@ -40,6 +40,11 @@ class TimedRunner(ScriptedRunner):
         self.sends: list[float] = []
 
     def _next(self, seq: int, held: list[int]) -> int:  # noqa: ARG002
+        return ord("a")
+
+    def prefill(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None) -> int:
+        del sampling
+        self.forward([span], should_stop)
         return ord("a")
 
     def decode(

@@ -32,7 +32,7 @@ def make_loud(runner: Runner) -> None:
 
         return call
 
-    for name in ("forward", "decode", "decode_rows"):
+    for name in ("forward", "prefill", "decode", "decode_rows"):
         if hasattr(runner, name) and name not in vars(runner):  # several desks may share a runner
             setattr(runner, name, loud(getattr(runner, name)))
 

@@ -10,6 +10,7 @@ from vivace.engine.runners.base import (
     KVFull,
     RowResult,
     SamplingSpec,
+    ShouldStop,
     Span,
     TellRead,
     WhileRunning,
@@ -24,6 +25,11 @@ class ScriptedRowsRunner(ScriptedRunner):
         super().__init__(script, tell)
         self.max_rows, self.max_logits_rows = script.rows, max(1, script.rows // LOGITS_SHARE)
         self._in_flight: dict[int, tuple[int, int]] = {}  # position and input of each sequence
+
+    def prefill(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None) -> int:
+        del sampling
+        (row,) = self.forward([span], should_stop)
+        return int(row.argmax())
 
     def decode(
         self, span: Span, sampling: SamplingSpec, steps_ahead: int, while_running: WhileRunning

@@ -5,10 +5,18 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.engine.desk import Desk
+from tests.engine.desk import CHUNK_TOKENS, Desk
 from tests.engine.fixtures import PAYING
 from tests.engine.hashing import END, HashRunner, next_token
-from vivace.engine.runners.base import Logits, SamplingSpec, ShouldStop, Span, WhileRunning
+from vivace.engine.runners.base import (
+    KVFull,
+    Logits,
+    SamplingSpec,
+    ShouldStop,
+    Span,
+    Stopped,
+    WhileRunning,
+)
 from vivace.engine.wire.frames import Generate, Interrupt, Open, Rewind, Sampling
 
 
@@ -18,7 +26,14 @@ class DecodingRunner(HashRunner):
     def __init__(self) -> None:
         super().__init__(4096, 64)
         self.asked: list[tuple[int, int]] = []
+        self.read: list[int] = []  # tokens of each prompt whose first token it chose
         self.noted: Callable[[], None] = lambda: None  # called when a pass is under way
+
+    def prefill(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None) -> int:
+        del sampling
+        self.read.append(len(span.tokens))
+        (row,) = self.forward([span], should_stop)
+        return int(row.argmax())
 
     def decode(
         self, span: Span, sampling: SamplingSpec, steps_ahead: int, while_running: WhileRunning
@@ -98,6 +113,53 @@ def test_what_needs_logits_gets_them() -> None:
         desk = Desk(runner)
         desk.run(Open("s"), Generate("s", "t", [1, 2, 3], max_tokens=5, sampling=sampling))
         assert bool(runner.asked) == is_decoded, sampling
+        assert runner.read == ([3] if is_decoded else []), sampling
+
+
+def test_the_first_token_is_chosen_with_the_end_of_the_prompt() -> None:
+    """The chunks before it ask for nothing, and a turn goes on from KV that is there already."""
+    runner = DecodingRunner()
+    desk = Desk(runner)
+    desk.run(Open("s"), Generate("s", "t", [7] * (CHUNK_TOKENS * 2 + 5), max_tokens=1))
+    assert runner.read == [5]
+    desk.run(Generate("s", "u", [], max_tokens=1))
+    assert runner.read == [5, 1]
+    assert len(desk.tokens("t") + desk.tokens("u")) == 2
+
+
+class Full(DecodingRunner):
+    """Has no room for a prompt beside another session's KV."""
+
+    def prefill(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None) -> int:
+        if sum(map(bool, self.kv.values())) > bool(self.kv.get(span.seq)):
+            raise KVFull
+        return super().prefill(span, sampling, should_stop)
+
+
+def test_a_prompt_whose_token_is_chosen_makes_room() -> None:
+    desk = Desk(Full())
+    desk.run(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=3))
+    desk.run(Open("r"), Generate("r", "u", [5, 6], max_tokens=3))
+    assert len(desk.tokens("u")) == 3
+
+
+def test_a_prompt_whose_token_is_chosen_can_be_stopped() -> None:
+    """The runner asks in the middle of it, finds the interrupt, and nothing of the pass is kept."""
+
+    class Long(DecodingRunner):
+        def prefill(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None) -> int:
+            if should_stop and should_stop():
+                raise Stopped
+            return super().prefill(span, sampling, should_stop)
+
+    runner = Long()
+    runner.info = runner.info._replace(can_stop=True)
+    desk = Desk(runner)
+    desk.give(Open("s"), Generate("s", "t", [7] * CHUNK_TOKENS, max_tokens=3))
+    desk.engine.step(lambda: [Interrupt("t")])
+    assert not runner.read
+    desk.run(Interrupt("t"))
+    assert desk.finished("t").reason == "interrupted"
 
 
 class Broken(DecodingRunner):
@@ -117,7 +179,7 @@ def test_tokens_are_sent_while_the_next_pass_runs() -> None:
     desk = Desk(runner)
     desk.give(Open("s"), Generate("s", "t", [1, 2, 4], max_tokens=6, use_drafts=False))
     desk.engine.step()
-    (first,) = desk.tokens("t")  # by the logits of the prompt: nothing to wait for
+    (first,) = desk.tokens("t")  # somebody waits for it, and nothing is under way
     desk.engine.step()
     assert desk.tokens("t") == [first]
     seen: list[int] = []

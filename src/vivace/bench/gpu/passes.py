@@ -79,7 +79,6 @@ def random_model(shape: Shape, bits: int, positions: int, device: torch.device |
         head=random_matrix(shape.vocab, shape.hidden, max(bits, 8), device),
         embedding=embedding,
         rotation=launches.rotation_table(shape, positions, device),
-        dense_head=embedding,
     )
 
 

@@ -122,6 +122,8 @@ class Sessions:
             self._runner.forward([probe])
             if isinstance(self._runner, DecodingRunner):
                 self._runner.trim(probe.seq, 0)
+                self._runner.prefill(probe, SamplingSpec(), None)
+                self._runner.trim(probe.seq, 0)
                 self._runner.decode(probe, SamplingSpec(), 0, lambda: None)
         except (KVFull, OutOfMemory):
             pass

@@ -293,18 +293,20 @@ class Stepper:
             self._isolated.add(turn.id)
             self._sessions.discard_kv(turn.session)
 
-    def _forward(self, batch: list[PassEntry], arrivals: Arrivals) -> Logits:
+    def _forward(self, batch: list[PassEntry], arrivals: Arrivals) -> Logits | list[int]:
+        """Return the rows that were wanted, or a prompt's first token where the runner samples it."""
         spans = [span for entry in batch for span in entry.spans]
         if not spans:
             return NO_ROWS
         turns = [entry.turn for entry in batch]
+        sessions, claim = [turn.session for turn in turns], turns[0].claim if len(batch) == 1 else None
         is_long = self._costs.ms(sum(entry.tokens for entry in batch)) > self._info.stoppable_ms
-        return self._sessions.forward(
-            [turn.session for turn in turns],
-            spans,
-            (lambda: self.should_stop(turns, arrivals())) if is_long else None,
-            turns[0].claim if len(batch) == 1 else None,
-        )
+        should_stop = (lambda: self.should_stop(turns, arrivals())) if is_long else None
+        sampling = turns[0].first_sampling
+        if not (self._decoder and len(batch) == 1 and spans[0].want and sampling):
+            return self._sessions.forward(sessions, spans, should_stop, claim)
+        decoder, (span,), first = self._decoder, spans, sampling
+        return [self._sessions.with_room(sessions, lambda: decoder.prefill(span, first, should_stop), claim)]
 
     def should_stop(self, running: list[Turn], frames: Sequence[ToEngine] | None) -> bool:
         """Return, in the middle of a pass, whether to give it up. If not, answer the `Stats` that wait.
@@ -346,7 +348,8 @@ class Stepper:
         self.tokens_generated += said
         self._scheduler.charge(turn, output_tokens=said)
         if said and isinstance(turn, GenerateTurn):
-            goes_on = isinstance(outcome, list) and not reason  # with `decode`, which has a moment for it
+            # With `decode`, which has a moment for it. The first token goes at once.
+            goes_on = isinstance(outcome, list) and said_before and not reason
             send = self._sender.hold if goes_on else self._sender.send
             send(Tokens(turn.id, turn.new_output, turn.logprobs))
         turn.busy_s += time.perf_counter() - begun

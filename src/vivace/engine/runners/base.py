@@ -137,6 +137,10 @@ class Runner(Protocol):
 class DecodingRunner(Runner, Protocol):
     """A runner that can sample tokens itself. The engine uses this for turns that need no logits."""
 
+    def prefill(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None) -> int:
+        """Compute a log's last tokens, as `forward` does. Return the token sampled behind them."""
+        ...
+
     def decode(
         self, span: Span, sampling: SamplingSpec, steps_ahead: int, while_running: WhileRunning
     ) -> list[int]:

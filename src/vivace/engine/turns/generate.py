@@ -113,6 +113,10 @@ class GenerateTurn(Turn):
         return self._device_sampling if self.is_at_next_token and self._constraint is None else None
 
     @property
+    def first_sampling(self) -> SamplingSpec | None:  # type: ignore[override]
+        return self._device_sampling if not self.output_tokens and self._constraint is None else None
+
+    @property
     def is_at_next_token(self) -> bool:  # type: ignore[override]
         return len(self.session.log) == self.session.kv + 1 and self.output_tokens > 0
 

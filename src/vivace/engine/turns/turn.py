@@ -22,6 +22,7 @@ class Turn:
     device_sampling: SamplingSpec | None = (
         None  # how a runner may choose its next tokens itself; None: it needs the logits
     )
+    first_sampling: SamplingSpec | None = None  # the same of its first token, which a prompt's pass gives
     is_at_next_token = False  # its next pass has one token, the last that it has said
     steps_ahead = 0  # that a runner may begin beyond its next pass
     tells_reading = True  # somebody waits for what it says

@@ -49,7 +49,7 @@ class ExpertBed:
         own = {"ffn_gain": self.gain, **self.packed._asdict()}
         self.layer = Layer(**{name: own.get(name, nothing) for name in Layer._fields})  # the rest is not read
         empty = torch.zeros(0, device=DEVICE)
-        self.model = Model(shape, [self.layer], self.gain, nothing, empty, empty, empty)
+        self.model = Model(shape, [self.layer], self.gain, nothing, empty, empty)
         self.scores = torch.empty(0)
         self.routed: Routed | None = None
 

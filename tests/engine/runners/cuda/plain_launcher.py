@@ -224,13 +224,13 @@ class PlainLauncher(PlainExperts):
         delta: Tensor,
         has_delta: int,
         row_scale: Tensor,
-        column_scale: Tensor,
+        unit: float,
         gain: Tensor,
         y: Tensor,
         epsilon: float,
     ) -> None:
         if has_delta:
-            x += delta.float() * (row_scale[: len(x)].view(-1, 1) * column_scale.view(1, -1)[:, : x.shape[1]])
+            x += delta.float() * (row_scale[: len(x)].view(-1, 1) * unit)
         y.copy_(reference.norm(x, gain, epsilon).to(torch.bfloat16))
 
     def _silu_product(self, rows: Tensor, h: Tensor, tokens: int) -> None:

@@ -10,6 +10,7 @@ np = pytest.importorskip("numpy")
 
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
+from vivace.engine.output.sampler import Sampler  # noqa: E402
 from vivace.engine.runners.base import KVFull, SamplingSpec, Span, Stopped  # noqa: E402
 from vivace.engine.runners.cuda.decode.launches import Model  # noqa: E402
 from vivace.engine.runners.cuda.decode.tuning import TUNINGS  # noqa: E402
@@ -19,6 +20,7 @@ from vivace.engine.runners.cuda.model.reference import StateDict  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import Dense, build_model, random_weights  # noqa: E402
+from vivace.engine.wire.frames import Sampling  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
@@ -58,6 +60,32 @@ class Case:
 
 def some(count: int, seed: int) -> list[int]:
     return [int(t) for t in np.random.default_rng(seed).integers(0, SHAPE.vocab, count)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("count", [1, 9, 90], ids=["a token", "a pass", "a prompt"])
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_a_prompts_token_is_that_of_its_logits(bits: int, count: int, temperature: float, seed: int) -> None:
+    """The device chooses behind a prompt as the host would, of any length, and the KV is the same."""
+    runner, text = Case(bits, seed).runner, some(20 + count, seed)
+    for seq in (0, 1):
+        runner.forward([Span(seq, 0, text[:20])])
+    sampler = Sampler(Sampling(temperature=temperature, seed=seed), [])
+    (row,) = runner.forward([Span(0, 20, text[20:], want=1)])
+    wanted = sampler.sample(row, len(text))
+    assert runner.prefill(Span(1, 20, text[20:], want=1), SamplingSpec(temperature, seed)) == wanted
+    after = [runner.forward([Span(seq, len(text), [5], want=1)]).copy() for seq in (0, 1)]
+    assert np.array_equal(*after)
+
+
+def test_a_prompt_that_is_stopped_leaves_no_page(seed: int) -> None:
+    runner, text = Case(8, seed).runner, some(90, seed)
+    for count in (9, 90):
+        with pytest.raises(Stopped):
+            runner.prefill(Span(0, 0, text[:count], want=1), SamplingSpec(), lambda: True)
+    with pytest.raises(KVFull):
+        runner.prefill(Span(0, 0, some(600, seed), want=1), SamplingSpec())
+    runner.prefill(Span(1, 0, some(512, seed), want=1), SamplingSpec())  # all that there is
 
 
 @pytest.mark.parametrize("bits", [8, 16])

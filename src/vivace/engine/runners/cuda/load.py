@@ -119,8 +119,7 @@ def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
     layers = shape.parameters - 2 * table
     own = shape.expert_parameters if shape.oss else 0  # in MXFP4
     packed = own * 17 // 32 + ((layers - own) * 9 // 16 if bits == 4 else (layers - own) * bits // 8)
-    head = table * (2 if bits == 16 else 1)  # packed, besides the embedding and a head that is not tied
-    tables = (2 if shape.tied_head else 4) * table
+    tables = table * (4 if bits == 16 else 3)  # the embedding in bf16, and the head as it is packed
     inner = 0 if shape.experts else shape.layers * 3 * shape.ffn * shape.hidden
     attention = (layers - shape.expert_parameters) * HEAD_DIM // shape.head_width  # in rows of 128
     copies = {
@@ -128,7 +127,7 @@ def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
         "bf16": 2 * attention + 2 * shape.expert_parameters // shape.layers,
         "fp8": 2 * attention + 2 * shape.expert_parameters // shape.layers + inner,
     }
-    return packed + head + tables + copies[prefill] + RESERVE_BYTES
+    return packed + tables + copies[prefill] + RESERVE_BYTES
 
 
 def with_prefill(options: GpuOptions, shape: "Shape", free_bytes: int) -> GpuOptions:

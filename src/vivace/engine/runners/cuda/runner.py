@@ -9,7 +9,7 @@ candidates are scored. Does not own scheduling.
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -55,6 +55,8 @@ SEQUENCES = 128  # twice the rows of the largest pass: for sessions that are idl
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
 MAX_PINNED_ROWS = 64  # rows of logits in pinned memory; more are copied slower
 MARK_BYTES = 16  # at the beginning of saved KV: whose it is
+
+T = TypeVar("T")
 
 
 class Vocabulary(Protocol):
@@ -108,6 +110,7 @@ class CudaRunner:
         self._vocabulary = vocabulary
         rows = torch.empty(MAX_PINNED_ROWS, shape.vocab, dtype=torch.float32)
         self._rows = rows.pin_memory() if device.type == "cuda" else rows
+        self._no_rows = torch.empty(0, shape.vocab, device=device)
         self.info = ModelInfo(
             name=name,
             context_tokens=pages * PAGE_TOKENS,
@@ -133,14 +136,26 @@ class CudaRunner:
         self._decoder = SequenceDecoder(self._passes, self._pages)
 
     def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
+        def run() -> list[Logits]:
+            found = [self._forward_span(span, should_stop).copy() for span in spans[:-1]]
+            return [*found, self._forward_span(spans[-1], should_stop)]  # in place: valid until the next call
+
+        found = self._with_pages(spans, run)
+        return np.concatenate(found) if len(found) > 1 else found[0]
+
+    def prefill(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None = None) -> int:
+        """Compute a span and sample behind it. See `base.DecodingRunner`."""
+        return self._with_pages([span], lambda: self._sample_behind(span, sampling, should_stop))
+
+    def _with_pages(self, spans: Sequence[Span], run: Callable[[], T]) -> T:
+        """Return what `run` returns, which computes the spans: all of them or none."""
         self._decoder.synchronize()
         try:
-            for span in spans:  # all or nothing: pages first
+            for span in spans:
                 self._flights.forget(span.seq)
                 self._host.arrive(span.seq)
                 self._pages.reserve(span.seq, span.start, span.start + len(span.tokens))
-            found = [self._forward_span(span, should_stop).copy() for span in spans[:-1]]
-            found.append(self._forward_span(spans[-1], should_stop))  # in place: valid until the next call
+            found = run()
         except (KVFull, Stopped, torch.OutOfMemoryError) as error:
             self._passes.synchronize()  # what was begun writes to pages that are free in a moment
             for span in spans:
@@ -151,15 +166,32 @@ class CudaRunner:
             raise
         for span in spans:
             self._lengths[span.seq] = span.start + len(span.tokens)
-        return np.concatenate(found) if len(found) > 1 else found[0]
+        return found
+
+    def _sample_behind(self, span: Span, sampling: SamplingSpec, should_stop: ShouldStop | None) -> int:
+        self._passes.set_page_table(self._pages.table(span.seq))
+        tokens, start, at, choice = span.tokens, span.start, 0, -1
+        if self._is_prompt(span):
+            x = self._prefill.run(tokens, start, 1, should_stop)
+            return self._passes.sample_behind(x, start + len(tokens) - 1, sampling)
+        while at < len(tokens):
+            if should_stop and should_stop():
+                raise Stopped
+            alike = self._passes.same_split_length(start + at, len(tokens) - at)
+            *_, choice = self._passes.sample(tokens[at : at + alike], start + at, sampling, lambda: None)
+            at += alike
+        return choice
+
+    def _is_prompt(self, span: Span) -> bool:
+        return len(span.tokens) > self._choice.most_decoded and span.want <= 1
 
     def _forward_span(self, span: Span, should_stop: ShouldStop | None) -> Logits:
         """Compute one span. Rows that verify a draft come from decode passes, so that they never differ."""
         self._passes.set_page_table(self._pages.table(span.seq))
         few, count = self._passes.sizes[-1], len(span.tokens)
-        if count > self._choice.most_decoded and span.want <= 1:
-            rows = self._prefill.run(span.tokens, span.start, span.want, should_stop)
-            return self._to_host(rows)
+        if self._is_prompt(span):
+            x = self._prefill.run(span.tokens, span.start, span.want, should_stop)
+            return self._to_host(self._passes.logits_behind(x) if span.want else self._no_rows)
         found: list[Logits] = []
         at = max(0, count - max(span.want, few))
         if at:

@@ -35,6 +35,7 @@ from vivace.engine.runners.cuda.decode.launches import (
     Launch,
     Model,
     embedding,
+    ending_launches,
     make_buffers,
     pass_launches,
 )
@@ -198,6 +199,25 @@ class Passes:
         while_running()
         for index in range(len(tokens)):
             yield self.wait_for(index, self._number + 1)
+
+    def logits_behind(self, x: torch.Tensor) -> torch.Tensor:
+        """Start the end of a pass for a token whose layers another pass has computed. Return [1, vocab]."""
+        return self._end(x, 0, GREEDY).logits
+
+    def sample_behind(self, x: torch.Tensor, position: int, sampling: SamplingSpec) -> int:
+        """Return the token that is sampled behind the one at `position`, which `x` is of."""
+        self.clear_ring(1)
+        self._number = self._number % MAX_PASS_NUMBER + 1
+        self._end(x, position, sampling)
+        return self.wait_for(0, self._number + 1)
+
+    def _end(self, x: torch.Tensor, position: int, sampling: SamplingSpec) -> Buffers:
+        chosen = self.pass_of_size(1)
+        self.write(chosen, position, [0], sampling, step=self._number)
+        self.enqueue(lambda: chosen.buffers.x.copy_(x))
+        for launch in ending_launches(chosen.plan, self._model, chosen.buffers, streams=False):
+            self.enqueue(functools.partial(chosen.launcher.run, launch._replace(overlaps=False)))
+        return chosen.buffers
 
     def _prepared(self, tokens: int, start: int) -> Pass:
         chosen = self.pass_of_size(next(each for each in self.sizes if each >= tokens))

@@ -66,7 +66,6 @@ class Model(NamedTuple):
     head: Matrix
     embedding: torch.Tensor  # [vocab, hidden] bf16
     rotation: torch.Tensor  # [positions, 64, 2] cosine and sine
-    dense_head: torch.Tensor  # [vocab, hidden] bf16, for a prefill's last rows; often the embedding itself
 
 
 class Routed(NamedTuple):
@@ -291,13 +290,19 @@ def pass_launches(
     plan: Plan, model: Model, buffers: Buffers, *, parts: int, streams: bool
 ) -> Iterator[Launch]:
     """Yield the launches of a pass. A stream's step finds x written by the step before it."""
-    b, size = buffers, plan.sizes(parts)
+    b = buffers
     if not streams:
         yield embedding(plan, model, buffers)
     for index, layer in enumerate(model.layers):
         for launch in layer_launches(plan, layer, model, buffers, b.kv[index], parts):
             # The kernels read state and KV before they wait; so the first one begins with all of it final.
             yield launch._replace(overlaps=index > 0 or launch.kernel != "qkv")
+    yield from ending_launches(plan, model, b, streams=streams)
+
+
+def ending_launches(plan: Plan, model: Model, buffers: Buffers, *, streams: bool) -> Iterator[Launch]:
+    """Yield what follows the last layer: the logits of x, and the choice of the next tokens."""
+    b, size = buffers, plan.sizes(1)
     yield Launch("head", size["head"], (b.state, b.x, model.final_gain, *model.head, b.logits, b.best_score,
                                         b.best_token, plan.shape.norm_epsilon))  # fmt: skip
     yield Launch("choose", size["choose"], (b.state, b.best_score, b.best_token, size["head"].grid[0],

@@ -41,8 +41,12 @@ AHEAD_KEYS = MAX_KEYS // 2  # up to so many a second segment is begun before the
 TAIL = SIZES[0]  # tokens of a chunk that the last layer is computed for: logits are wanted of no more
 LEAST_FIRST = 2048  # tokens from which on a prompt's first chunk has another attention
 UNPACKING_BLOCKS = 264  # for each head's keys or values
+# Tokens from which on gate and up are quicker with scales of rows and columns: 1,024 take 44.8 µs in place of
+# 47.8, 4,096 174 in place of 196, but 256 take 17 and not 12.
+LEAST_SCALED = 768
+SILU_THREADS = 288  # of a row, in 8-bit floats; the kernel has the same number
 
-Scales = tuple[torch.Tensor, torch.Tensor]  # of rows, of columns
+Scales = tuple[torch.Tensor, float]  # of rows, and of all
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, View], None]
 
 
@@ -101,8 +105,7 @@ class Prefill:
 
         self._x = zeros(shape.hidden, torch.float32)
         self._y, self._delta = zeros(shape.hidden), zeros(shape.hidden)
-        ones = torch.ones(max(most, shape.hidden), device=kv.device)
-        self._in_its_unit: Scales = (ones, ones)
+        self._in_its_unit: Scales = (torch.ones(most, device=kv.device), 1.0)
         self._rows = zeros((shape.heads + 2 * shape.kv_heads) * HEAD_DIM)  # q, k, v
         self._mixed = zeros(shape.heads * HEAD_DIM)
         self._gate_up, self._h = zeros(2 * shape.ffn), zeros(shape.ffn)
@@ -113,9 +116,9 @@ class Prefill:
     def run(
         self, tokens: Sequence[int], start: int, want: int, should_stop: ShouldStop | None
     ) -> torch.Tensor:
-        """Put tokens into the pages of their sequence. Return logits [want, vocab] of the last ones.
+        """Put tokens into the pages of their sequence. Return what the head reads of the last `want` of them.
 
-        `want` is at most TAIL.
+        That is [want, hidden], before the final norm; `want` is at most TAIL.
         """
         at, chunk = 0, tokens[:0]
         while at < len(tokens):
@@ -128,7 +131,7 @@ class Prefill:
             at += len(chunk)
         last = min(TAIL, len(chunk))
         assert want <= last
-        return self._logits(self._y[last - want : last])
+        return self._x[last - want : last]
 
     def warm_up(self) -> None:
         """Capture every size. The input has no tokens, so nothing is written to the KV."""
@@ -274,12 +277,6 @@ class Prefill:
     def _launch(self, kernel: str, size: Size, *arguments: torch.Tensor | int | float) -> None:
         self._launcher.run(Launch(kernel, size, arguments, overlaps=False))
 
-    def _logits(self, y: torch.Tensor) -> torch.Tensor:
-        head = self._model.dense_head
-        logits = torch.empty(len(y), len(head), dtype=y.dtype, device=y.device)
-        _matmul(y, head, logits)
-        return logits.float()
-
 
 def _matmul(
     rows: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, bias: torch.Tensor | None = None
@@ -336,46 +333,44 @@ class Fp8Prefill(Prefill):
         self._y8 = torch.zeros(most, shape.hidden, dtype=FP8, device=kv.device)
         self._h8 = torch.zeros(most, shape.ffn, dtype=FP8, device=kv.device)
         self._scale = torch.zeros(most, 1, device=kv.device)
-        self._one = torch.ones(1, 1, device=kv.device)
+        self._ones = torch.ones(max(most, 2 * shape.ffn), 1, device=kv.device)
 
     def _feed_forward(self, index: int, size: int) -> None:
         gain, epsilon = self._dense[index].ffn_gain, self._model.shape.norm_epsilon
-        (gate_up, up_scale), (down, _) = self._weights8[index]
-        y8, h8, scale, rows = (
-            self._y8[:size],
-            self._h8[:size],
-            self._scale[:size],
-            Size((size, 1, 1), 256, 1, 64),
-        )
-        self._launch("add_norm_fp8", rows, self._x, self._delta, gain, y8, scale, epsilon)
-        self._multiply(y8, gate_up, scale, up_scale, self._gate_up[:size])
-        self._launch("silu_product_fp8", rows, self._gate_up[:size], h8, scale)
-        # The scales are multiplied by where the product is added: so 1,024 tokens take 21 µs in place of 27.
-        self._multiply(h8, down, self._one, self._one, self._delta[:size])
+        (gate_up, up_unit), (down, _) = self._weights8[index]
+        y8, h8, scale = self._y8[:size], self._h8[:size], self._scale[:size]
+        norm, silu = (Size((size, 1, 1), threads, 1, 64) for threads in (256, SILU_THREADS))
+        # Scales are multiplied by where a product is read: so the down projection of 1,024 tokens takes 21
+        # µs, with scales of its own 26.
+        self._launch("add_norm_fp8", norm, self._x, self._delta, gain, y8, scale, epsilon)
+        self._multiply(y8, gate_up, self._gate_up[:size])
+        self._launch("silu_product_fp8", silu, self._gate_up[:size], h8, scale, up_unit)
+        self._multiply(h8, down, self._delta[:size])
 
     def _left_by(self, index: int) -> Scales | None:
-        return (self._scale, self._weights8[index][1][1]) if index >= 0 else None
+        return (self._scale, self._weights8[index][1][1]) if index >= 0 else None  # row's scales, down's unit
 
-    def _multiply(
-        self,
-        rows: torch.Tensor,
-        weight: torch.Tensor,
-        scale: torch.Tensor,
-        weight_scale: torch.Tensor,
-        out: torch.Tensor,
-    ) -> None:
-        if rows.is_cuda:
-            torch._scaled_mm(
-                rows, weight.T, scale, weight_scale, out_dtype=out.dtype, use_fast_accum=True, out=out
-            )
-        else:
-            out.copy_((rows.float() * scale) @ (weight.float() * weight_scale.T).T)
+    def _multiply(self, rows: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the product of both as they are: every scale is 1.
+
+        Scales of all rows and columns lead torch to another kernel than one for all.
+        """
+        if not rows.is_cuda:
+            out.copy_(rows.float() @ weight.float().T)
+            return
+        has_many = len(rows) >= LEAST_SCALED and len(weight) > weight.shape[1]
+        left, right = (self._ones[: len(each)] if has_many else self._ones[:1] for each in (rows, weight))
+        torch._scaled_mm(rows, weight.T, left, right.T, out_dtype=out.dtype, use_fast_accum=True, out=out)
 
 
-def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows as 8-bit floats, and their scales as [1, rows]."""
-    scale = weight.float().abs().amax(dim=1).clamp(min=1e-12) / 448.0
-    return (weight.float() / scale[:, None]).to(FP8), scale[None].contiguous()
+def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """Return a matrix as 8-bit floats, and their unit.
+
+    Rows need none of their own: a float of 8 bits is as exact at a 30,000th of its largest. The 1.5B's gate,
+    up and down lose 2.6% either way.
+    """
+    unit = max(weight.abs().max().item(), 1e-12) / 448.0
+    return (weight.float() / unit).to(FP8), unit
 
 
 PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill}  # and "packed": `packed`

@@ -160,7 +160,6 @@ def build_model(
         head=pack(head, max(bits, 8)),
         embedding=embedding,
         rotation=rotation_table(shape, positions, device, yarn_factor, factors),
-        dense_head=head,
     )
     return model, kept
 
