@@ -92,6 +92,8 @@ inline float magnitude(float a) { return __builtin_fabsf(a); }
 inline int round_to_int(float x) { return (int)__builtin_nearbyintf(x); }
 inline float greater(float a, float b) { return a > b ? a : b; }
 inline float rsqrt_fast(float x) { return 1.0f / __builtin_sqrtf(x); }
+inline u32 shared_address(const void* p) { return (u32)(u64)p; }
+inline float one_if_greater(float a, float b) { return a > b ? 1.0f : 0.0f; }
 inline float log_exact(float x) { return __builtin_logf(x); }
 inline float log_one_plus(float x) { return __builtin_log1pf(x); }
 inline float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }

@@ -72,11 +72,11 @@ def test_add_norm(has_delta: bool, seed: int) -> None:
     rows = torch.rand(3, device=bed.device)
     y, wanted = poisoned(bed, 3, 512), x.clone()
     if has_delta:
-        wanted += delta.float() * rows[:, None] * 0.7
+        wanted += delta.float() * (rows[:, None] * 0.7)
     gain = bed.dense[0].ffn_gain
     added = (delta, int(has_delta), rows, 0.7)
     run(bed, "add_norm", Size((3, 1, 1), 256, 1, 32), x, *added, gain, y, 1e-6)
-    assert torch.allclose(x, wanted)
+    assert torch.allclose(x, wanted, atol=1e-5)
     assert distance(y, reference.norm(wanted, gain, 1e-6)) < CLOSE
 
 

@@ -32,6 +32,7 @@ SEVERAL: dict[str, Any] = {
     "expert_blocks": 2,
     "expert_up_kb": 74,
     "expert_down_stages": 3,
+    "expert_down_registers": 88,
     "tiles_at_once": 4,
 }
 

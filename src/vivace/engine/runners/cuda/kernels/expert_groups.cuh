@@ -51,14 +51,8 @@ KERNEL(CHOOSING_WARPS * 32, 1) choose_experts(const int* count, const float* sco
         if (lane < EXPERTS_PER_TOKEN) chosen[lane] = 0, its[lane] = 0.0f;
         warp_sync();
         for (int i = lane; i < EXPERTS; i += 32) {
-            int better = 0;
-            float mine = own[i];
-            UNROLL for (int j = 0; j < EXPERTS; j += 4) {
-                Float4 other = *(const Float4*)(own + j);
-                better += Choice::is_ahead(other.x, j, mine, i) + Choice::is_ahead(other.y, j + 1, mine, i);
-                better += Choice::is_ahead(other.z, j + 2, mine, i) + Choice::is_ahead(other.w, j + 3, mine, i);
-            }
-            if (better < EXPERTS_PER_TOKEN && mine == mine) chosen[better] = i, its[better] = mine;
+            int better = count_ahead<1>(own, i, 0);
+            if (better < EXPERTS_PER_TOKEN && own[i] == own[i]) chosen[better] = i, its[better] = own[i];
         }
         warp_sync();
         if (lane < EXPERTS_PER_TOKEN) shares[token * EXPERTS_PER_TOKEN + lane] = share_of(its, lane);

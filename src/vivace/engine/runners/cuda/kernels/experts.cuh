@@ -94,38 +94,52 @@ DEVICE float share_of(const float* score, int which) {
     return divide(own, total);
 }
 
-// The experts of one token, the best first; of equal ones the lower number is the better. In shared memory.
+// The number below a score.
+DEVICE float next_below(float score) {
+    int bits = (int)bits_of_float(score);
+    return float_of_bits(score > 0.0f ? bits - 1 : score < 0.0f ? bits + 1 : 0x80000001u);
+}
+
+// How many are ahead of expert i: with a higher score, or the same and a lower number. Of every STEP-th four from `first` on.
+template <int STEP> DEVICE int count_ahead(const float* scores, int i, int first) {
+    float own = scores[i], below = next_below(own), ahead = 0.0f;
+    int before = i - 4 * first - 3;
+    UNROLL for (int j = 0; j < EXPERTS; j += 4 * STEP) {
+        float least = j < before ? below : own;
+        Float4 other = *(const Float4*)(scores + 4 * first + j);
+        ahead += (one_if_greater(other.x, least) + one_if_greater(other.y, least)) +
+                 (one_if_greater(other.z, least) + one_if_greater(other.w, least));
+    }
+    int same = 0;  // before it among its own four
+    if (i / 4 % STEP == first) UNROLL for (int e = 0; e < 3; e++) same += e < i % 4 && scores[i / 4 * 4 + e] == own;
+    return (int)ahead + same;
+}
+
+// The experts of one token, the best first. In shared memory.
 struct Choice {
     float* scores;  // [EXPERTS]
     int* expert;    // [EXPERTS_PER_TOKEN]
     float* score;   // of each; once they are shares, its part of the sum
 
     DEVICE Choice(float* shared) {
-        scores = (float*)(((u64)shared + 15) / 16 * 16);
+        scores = shared + (16 - shared_address(shared) % 16) % 16 / 4;
         expert = (int*)(scores + EXPERTS);
         score = (float*)(expert + EXPERTS_PER_TOKEN);
     }
-    // Every expert counts those that are better than it. Where scores are no numbers it is the first expert: a padded row
-    // may hold anything, and must read from somewhere. `meet` is the meeting of all who call.
+    // Where scores are no numbers it is the first expert: a padded row may hold anything, and must read from somewhere.
+    // `meet` is the meeting of all who call.
     template <class Meet> DEVICE void find(const float* from, int threads, Meet meet) {
         static_assert(EXPERTS % 16 == 0, "whole warps compare, four scores at a time");
         for (int i = threadIdx.x; i < EXPERTS; i += threads) scores[i] = load_fresh(from + i);
         if (threadIdx.x < EXPERTS_PER_TOKEN) expert[threadIdx.x] = 0, score[threadIdx.x] = 0.0f;
         meet();
         for (int item = threadIdx.x; item < 2 * EXPERTS; item += threads) {  // two threads share the others
-            int i = item / 2, better = 0;
-            float own = scores[i];
-            UNROLL for (int k = 0; k < EXPERTS / 2; k += 4) {
-                int j = 2 * k + item % 2 * 4;
-                Float4 other = *(const Float4*)(scores + j);
-                better += is_ahead(other.x, j, own, i) + is_ahead(other.y, j + 1, own, i);
-                better += is_ahead(other.z, j + 2, own, i) + is_ahead(other.w, j + 3, own, i);
-            }
+            int i = item / 2, better = count_ahead<2>(scores, i, item % 2);
             better += shuffle_xor(better, 1);
-            if (item % 2 == 0 && better < EXPERTS_PER_TOKEN && own == own) expert[better] = i, score[better] = own;
+            if (item % 2 == 0 && better < EXPERTS_PER_TOKEN && scores[i] == scores[i])
+                expert[better] = i, score[better] = scores[i];
         }
     }
-    DEVICE static int is_ahead(float a, int i, float b, int j) { return a > b || (a == b && i < j); }
 };
 #endif
 

@@ -25,26 +25,24 @@ struct Added { int x[COLUMN_TILES]; };                 // sums of SHARE groups' 
 
 template <int COUNT> struct Int4Weights {                    // COUNT groups of a row
     static const int PASSES = (COUNT + SHARE - 1) / SHARE;
-    static const int CHAINS = PASSES > 2 ? 1 : SHARE;  // tensor-core steps of a pass that need not wait for each other
 
     DEVICE static u32 step_and_zero(const u8* tile, int group) {
         return *(const u16*)(tile + group / 2 * BLOCK_BYTES + 256 + (group % 2 * 8 + (threadIdx.x >> 2 & 7)) * 2);
     }
 
-    // This lane's group of a pass, from both digits. In the columns of other groups a sum is 0, so all are added.
-    DEVICE static int joined(const int c[CHAINS][COLUMN_TILES][4], int n, int tile) {
-        int high = 0, low = 0;
-        UNROLL for (int s = 0; s < CHAINS; s++) high += c[s][n][2 * tile], low += c[s][n][2 * tile + 1];
-        return 256 * high + low;
+    // This lane's group of a pass, from both digits. The tensor core adds the groups of a pass: in the columns of others
+    // a sum is 0.
+    DEVICE static int joined(const int c[COLUMN_TILES][4], int n, int tile) {
+        return 256 * c[n][2 * tile] + c[n][2 * tile + 1];
     }
 
     // The activations of a pass: ones on the left add them up, right where they are needed.
     template <class RightOf> DEVICE static Added add(int pass, RightOf right_of) {
-        int c[CHAINS][COLUMN_TILES][4] = {};
+        int c[COLUMN_TILES][4] = {};
         UNROLL for (int i = pass * SHARE; i < (pass + 1) * SHARE && i < COUNT; i++) {
             Right right = right_of(i);
             UNROLL for (int n = 0; n < COLUMN_TILES; n++)
-                mma_u8(c[i % CHAINS][n], ONES, ONES, ONES, ONES, right.b[n][0], right.b[n][1]);
+                mma_u8(c[n], ONES, ONES, ONES, ONES, right.b[n][0], right.b[n][1]);
         }
         Added out;
         UNROLL for (int n = 0; n < COLUMN_TILES; n++) out.x[n] = joined(c, n, 0);
@@ -59,14 +57,14 @@ template <int COUNT> struct Int4Weights {                    // COUNT groups of 
         int lane = threadIdx.x & 31, own = SHARE > 1 ? lane % 4 / TILE_TOKENS : 0;
         float sums[4 / SHARE][COLUMN_TILES][2] = {};
         UNROLL for (int pass = 0; pass < PASSES; pass++) {
-            int c[CHAINS][COLUMN_TILES][4] = {};
+            int c[COLUMN_TILES][4] = {};
             UNROLL for (int i = pass * SHARE; i < (pass + 1) * SHARE && i < COUNT; i++) {
                 Words2 a = *(const Words2*)(upper + i / 2 * BLOCK_BYTES + lane * 8);
                 Words2 b = *(const Words2*)(lower + i / 2 * BLOCK_BYTES + lane * 8);
                 u32 half = i % 2 ? HIGH_HALVES : LOW_HALVES;
                 Right right = right_of(i);
                 UNROLL for (int n = 0; n < COLUMN_TILES; n++)
-                    mma_u8(c[i % CHAINS][n], a.w[0] & half, b.w[0] & half, a.w[1] & half, b.w[1] & half, right.b[n][0],
+                    mma_u8(c[n], a.w[0] & half, b.w[0] & half, a.w[1] & half, b.w[1] & half, right.b[n][0],
                            right.b[n][1]);
             }
             int group = pass * SHARE + own < COUNT ? pass * SHARE + own : COUNT - 1;  // past the end sums are 0

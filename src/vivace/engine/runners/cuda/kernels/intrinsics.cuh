@@ -30,6 +30,11 @@ DEVICE float rsqrt_fast(float x) { float y; asm("rsqrt.approx.ftz.f32 %0, %1;" :
 DEVICE float magnitude(float a) { return fabsf(a); }
 DEVICE int round_to_int(float x) { return __float2int_rn(x); }
 DEVICE float greater(float a, float b) { return fmaxf(a, b); }
+DEVICE float one_if_greater(float a, float b) {  // else 0
+    float one;
+    asm("set.gt.f32.f32 %0, %1, %2;" : "=f"(one) : "f"(a), "f"(b));
+    return one;
+}
 DEVICE float log_exact(float x) { return logf(x); }
 DEVICE float log_one_plus(float x) { return log1pf(x); }
 DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }

@@ -19,7 +19,6 @@ DEVICE u32 mxfp4_bytes(u32 digits, u32 turned) {
 
 template <int COUNT> struct Mxfp4Weights {           // COUNT groups of a row
     static const int PASSES = (COUNT + SHARE - 1) / SHARE;
-    static const int CHAINS = Int4Weights<COUNT>::CHAINS;
 
     // What the 140 adds to a pass.
     template <class RightOf> DEVICE static Added add(int pass, RightOf right_of) {
@@ -39,7 +38,7 @@ template <int COUNT> struct Mxfp4Weights {           // COUNT groups of a row
         int lane = threadIdx.x & 31, own = SHARE > 1 ? lane % 4 / TILE_TOKENS : 0;
         float sums[4 / SHARE][COLUMN_TILES][2] = {};
         UNROLL for (int pass = 0; pass < PASSES; pass++) {
-            int c[CHAINS][COLUMN_TILES][4] = {};
+            int c[COLUMN_TILES][4] = {};
             UNROLL for (int i = pass * SHARE; i < (pass + 1) * SHARE && i < COUNT; i++) {
                 u32 a = *(const u32*)(upper + i / 2 * MXFP4_BYTES + lane * 8 + i % 2 * 4);
                 u32 b = *(const u32*)(lower + i / 2 * MXFP4_BYTES + lane * 8 + i % 2 * 4);
@@ -48,7 +47,7 @@ template <int COUNT> struct Mxfp4Weights {           // COUNT groups of a row
                                mxfp4_bytes(b >> 16, y >> 16)};
                 Right right = right_of(i);
                 UNROLL for (int n = 0; n < COLUMN_TILES; n++)
-                    mma_u8(c[i % CHAINS][n], left[0], left[1], left[2], left[3], right.b[n][0], right.b[n][1]);
+                    mma_u8(c[n], left[0], left[1], left[2], left[3], right.b[n][0], right.b[n][1]);
             }
             int group = pass * SHARE + own < COUNT ? pass * SHARE + own : COUNT - 1;  // past the end sums are 0
             float scales[2] = {scale(upper, group), scale(lower, group)};
