@@ -17,7 +17,7 @@ from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.prefill import chunks  # noqa: E402
-from vivace.engine.runners.cuda.prefill.chunks import FP8, SILU_THREADS, SIZES, chunk_at  # noqa: E402
+from vivace.engine.runners.cuda.prefill.chunks import FP8, SIZES, chunk_at, silu_threads  # noqa: E402
 from vivace.engine.runners.cuda.runner import prefill_class  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import Dense  # noqa: E402
 
@@ -113,7 +113,7 @@ def test_silu_product_fp8(seed: int) -> None:
     rows[2] = 0.0
     h8, scale = poisoned(bed, 4, 1792).to(FP8), torch.rand(4, 1, device=bed.device) + 0.5
     gate, up = (rows.float() * scale * 0.3).chunk(2, dim=1)
-    run(bed, "silu_product_fp8", Size((4, 1, 1), SILU_THREADS, 1, 64), rows, h8, scale, 0.3)
+    run(bed, "silu_product_fp8", Size((4, 1, 1), silu_threads(1792), 1, 128), rows, h8, scale, 0.3)
     assert distance(h8.float() * scale, torch.nn.functional.silu(gate) * up) < 0.04
     assert not h8[2].float().any()
 

@@ -44,7 +44,6 @@ UNPACKING_BLOCKS = 264  # for each head's keys or values
 # Tokens from which on gate and up are quicker with scales of rows and columns: 1,024 take 44.8 µs in place of
 # 47.8, 4,096 174 in place of 196, but 256 take 17 and not 12.
 LEAST_SCALED = 768
-SILU_THREADS = 288  # of a row, in 8-bit floats; the kernel has the same number
 
 Scales = tuple[torch.Tensor, float]  # of rows, and of all
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, View], None]
@@ -321,6 +320,11 @@ def can_attend_first(kv: torch.Tensor) -> bool:
     return True
 
 
+def silu_threads(columns: int) -> int:
+    """Return the threads that share a row of `silu_product_fp8`; the kernel has the same number."""
+    return 32 * min(32, -(-columns // 1024))
+
+
 class Fp8Prefill(Prefill):
     """Prefill with 8-bit floats in the three large products: half their time, less precise."""
 
@@ -336,13 +340,13 @@ class Fp8Prefill(Prefill):
         self._ones = torch.ones(max(most, 2 * shape.ffn), 1, device=kv.device)
 
     def _feed_forward(self, index: int, size: int) -> None:
-        gain, epsilon = self._dense[index].ffn_gain, self._model.shape.norm_epsilon
+        gain, shape = self._dense[index].ffn_gain, self._model.shape
         (gate_up, up_unit), (down, _) = self._weights8[index]
         y8, h8, scale = self._y8[:size], self._h8[:size], self._scale[:size]
-        norm, silu = (Size((size, 1, 1), threads, 1, 64) for threads in (256, SILU_THREADS))
+        norm, silu = (Size((size, 1, 1), threads, 1, 128) for threads in (256, silu_threads(shape.ffn)))
         # Scales are multiplied by where a product is read: so the down projection of 1,024 tokens takes 21
         # µs, with scales of its own 26.
-        self._launch("add_norm_fp8", norm, self._x, self._delta, gain, y8, scale, epsilon)
+        self._launch("add_norm_fp8", norm, self._x, self._delta, gain, y8, scale, shape.norm_epsilon)
         self._multiply(y8, gate_up, self._gate_up[:size])
         self._launch("silu_product_fp8", silu, self._gate_up[:size], h8, scale, up_unit)
         self._multiply(h8, down, self._delta[:size])
