@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.thorough import examples
+from vivace.engine.output import sampler
 from vivace.engine.output.sampler import FLOOR, Mask, Row, Sampler, check_sampling, log_probability
 from vivace.engine.wire.frames import Sampling
 from vivace.errors import UsageError
@@ -111,6 +112,17 @@ def test_looking_at_fewer_tokens_draws_the_same(seed: int, position: int, temper
     quick = Sampler(Sampling(temperature=temperature, seed=seed), ())
     slow = Sampler(Sampling(temperature=temperature, seed=seed, top_k=3000), ())
     assert quick.sample(row, position) == slow.sample(row, position)
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5000), st.integers(1, 10**7))
+def test_a_hash_is_traced_back_to_its_token(key: int, count: int, hashes: int) -> None:
+    """Tokens whose hash is among the highest are those that hashing all of them finds, in order."""
+    least = 2**32 - hashes
+    every = sampler._hash(np.arange(count, dtype=np.uint32), key)
+    assert sampler._ids_with_hash(least, count, key).tolist() == np.flatnonzero(every >= least).tolist()
+    highest = int(every.max())
+    assert int(every.argmax()) in sampler._id_of_hash(np.array([highest], np.uint32), key)
 
 
 @settings(max_examples=examples(100))

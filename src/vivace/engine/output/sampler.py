@@ -193,9 +193,9 @@ def _gumbel_sample(scaled: Row, allowed: Mask | None, key: tuple[int, int]) -> i
     near = _within(scaled, allowed, _NEAR)
     winner, lead = _gumbel_max(scaled, near, key)
     share = -math.expm1(-math.exp(-(lead + _NEAR)))  # of all hashes: those with noise above lead + _NEAR
-    is_lucky = _hash(_every_id(len(scaled)), key[0]) >= np.uint32(min((1.0 - share) * 2**32, 2**32 - 1))
-    is_lucky &= scaled <= -_NEAR
-    far = np.flatnonzero(is_lucky if allowed is None else is_lucky & allowed)
+    lucky = _ids_with_hash(int(min((1.0 - share) * 2**32, 2**32 - 1)), len(scaled), key[0])
+    far = lucky[scaled[lucky] <= -_NEAR]
+    far = far if allowed is None else far[allowed[far]]
     if len(far) and (rival := _gumbel_max(scaled, far, key))[1] > lead:
         return rival[0]
     return winner
@@ -233,6 +233,29 @@ def _hash(ids: _Bits, key: int) -> _Bits:
     bits ^= bits >> np.uint32(15)
     bits *= np.uint32(0x846CA68B)
     bits ^= bits >> np.uint32(16)
+    return bits
+
+
+def _ids_with_hash(least: int, count: int, key: int) -> Ids:
+    """Return the ids below `count` whose hash is `least` or more, in order.
+
+    Where these hashes are fewer than the ids, each is traced back to its id: no two ids have the same.
+    """
+    if 2**32 - least >= count:
+        return np.flatnonzero(_hash(_every_id(count), key) >= np.uint32(least))
+    ids = _id_of_hash(np.arange(least, 2**32, dtype=np.uint64).astype(np.uint32), key)
+    return np.sort(ids[ids < count]).astype(np.intp)
+
+
+def _id_of_hash(bits: _Bits, key: int) -> _Bits:
+    """Return the id that each hash is of: the steps of `_hash`, backwards."""
+    bits = bits ^ bits >> np.uint32(16)
+    bits *= np.uint32(0x43021123)  # times 0x846CA68B this is 1, as below
+    bits ^= bits >> np.uint32(15) ^ bits >> np.uint32(30)
+    bits *= np.uint32(0x1D69E2A5)
+    bits ^= bits >> np.uint32(16)
+    bits -= np.uint32(key)
+    bits *= np.uint32(0x144CBC89)
     return bits
 
 
