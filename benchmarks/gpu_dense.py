@@ -33,7 +33,7 @@ from vivace.bench.gpu.passes import CONTEXT, PassBench, Step, compile_all
 from vivace.bench.gpu.peer import random_transformers
 from vivace.bench.gpu.shapes import RandomWords
 from vivace.engine.runners.base import Span
-from vivace.engine.runners.cuda.decode import plan as plan_module
+from vivace.engine.runners.cuda.decode import down_cut as cuts
 from vivace.engine.runners.cuda.decode.plan import SHARED_BYTES, Plan, fitting_passes
 from vivace.engine.runners.cuda.kernels.driver import Module, Modules
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
@@ -106,8 +106,8 @@ def slices(shape: Shape, until: float) -> None:
         return f"{found}: {measure_cut(bench, base, image):7.0f} µs"
 
     for cost, wide_columns in ((1.02, 18_432), (9.0, 18_432), (1.02, 1 << 20)):
-        plan_module.SLICE_COSTS[24], plan_module.WIDE_COLUMNS = cost, wide_columns
-        plan_module.down_cut.cache_clear()
+        cuts.SLICE_COSTS[24], cuts.WIDE_COLUMNS = cost, wide_columns
+        cuts.down_cut.cache_clear()
         for tokens in (1, 8, 16):
             if Plan(shape, 8, tokens).shared_bytes <= SHARED_BYTES:
                 attempt(f"slices: 8 bits, {tokens} tokens", lambda tokens=tokens: one(tokens), until)  # type: ignore[misc]

@@ -13,7 +13,7 @@ import numpy as np
 from vivace.bench.gpu.material import Material
 from vivace.engine.runners.base import Logits, Span
 from vivace.engine.runners.cuda.load import GpuOptions, open_runner
-from vivace.engine.runners.cuda.prefill.chunks import PREFILLS
+from vivace.engine.runners.cuda.runner import PREFILLS
 
 SIZES = (64, 256, 512, 1024, 2048, 4096, 8192)
 BEHIND = 8192  # tokens that are there already, for some more measurements

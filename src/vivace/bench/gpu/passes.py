@@ -12,10 +12,11 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode import launches
+from vivace.engine.runners.cuda.decode.down_cut import down_columns
 from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
 from vivace.engine.runners.cuda.decode.graphs import Launcher, capture
 from vivace.engine.runners.cuda.decode.launches import Layer, Model
-from vivace.engine.runners.cuda.decode.plan import Plan, down_columns, fitting_passes, tile_bytes
+from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes, tile_bytes
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape

@@ -4,14 +4,8 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
 
-from vivace.engine.runners.cuda.decode.plan import (
-    MOST_WARPS,
-    PASS_TOKENS,
-    SHARED_BYTES,
-    Plan,
-    down_columns,
-    fitting_passes,
-)
+from vivace.engine.runners.cuda.decode.down_cut import MOST_WARPS, down_columns
+from vivace.engine.runners.cuda.decode.plan import PASS_TOKENS, SHARED_BYTES, Plan, fitting_passes
 from vivace.engine.runners.cuda.load import GpuOptions, weight_bytes, with_prefill
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
 from vivace.engine.runners.cuda.rows.passes import batch_plans

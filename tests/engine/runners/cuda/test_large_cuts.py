@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 
 from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER  # noqa: E402
-from vivace.engine.runners.cuda.decode import plan  # noqa: E402
+from vivace.engine.runners.cuda.decode import down_cut  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 
@@ -24,10 +24,10 @@ CUTS: list[tuple[int, dict[str, int]]] = [(1, {}), (2, {"down_split": 8}), (8, S
 @pytest.fixture
 def has_8_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """1,408 columns are many: they are padded to 1,536, in 8 parts of 3 slices."""
-    monkeypatch.setattr(plan, "WIDE_COLUMNS", 1024)
-    plan.down_cut.cache_clear()
+    monkeypatch.setattr(down_cut, "WIDE_COLUMNS", 1024)
+    down_cut.down_cut.cache_clear()
     yield
-    plan.down_cut.cache_clear()
+    down_cut.down_cut.cache_clear()
 
 
 @pytest.mark.usefixtures("has_8_parts")

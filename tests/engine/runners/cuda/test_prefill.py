@@ -17,7 +17,8 @@ from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.prefill import chunks  # noqa: E402
-from vivace.engine.runners.cuda.prefill.chunks import FP8, SIZES, chunk_at, silu_threads  # noqa: E402
+from vivace.engine.runners.cuda.prefill.chunks import SIZES, chunk_at  # noqa: E402
+from vivace.engine.runners.cuda.prefill.fp8 import FP8, silu_threads  # noqa: E402
 from vivace.engine.runners.cuda.runner import prefill_class  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import Dense  # noqa: E402
 

@@ -43,8 +43,9 @@ from vivace.engine.runners.cuda.pass_choice import (
     PassChoice,
     choose_passes,
 )
-from vivace.engine.runners.cuda.prefill.chunks import PREFILLS, Prefill
+from vivace.engine.runners.cuda.prefill.chunks import Prefill
 from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
+from vivace.engine.runners.cuda.prefill.fp8 import Fp8Prefill
 from vivace.engine.runners.cuda.prefill.packed import PackedPrefill
 from vivace.engine.runners.cuda.rows.flights import Flights
 from vivace.engine.runners.cuda.rows.launches import MAX_LOGITS
@@ -55,6 +56,7 @@ SEQUENCES = 128  # twice the rows of the largest pass: for sessions that are idl
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
 MAX_PINNED_ROWS = 64  # rows of logits in pinned memory; more are copied slower
 MARK_BYTES = 16  # at the beginning of saved KV: whose it is
+PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill, "packed": PackedPrefill}
 
 T = TypeVar("T")
 
@@ -69,7 +71,7 @@ def prefill_class(shape: Shape, name: str) -> type[Prefill]:
     """Return how prompts are read: in "bf16", in "fp8", or out of the "packed" weights."""
     if shape.experts:
         return ExpertPrefill
-    return PackedPrefill if name == "packed" else PREFILLS[name]
+    return PREFILLS[name]
 
 
 class CudaRunner:

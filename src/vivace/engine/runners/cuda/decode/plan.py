@@ -5,10 +5,10 @@ the budget (227 KB of a multiprocessor): it holds the weights of the running ker
 the next ones. Constants that only speed depends on are `tuning`'s.
 """
 
-import functools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from vivace.engine.runners.cuda.decode.down_cut import MOST_WARPS, down_columns, down_cut
 from vivace.engine.runners.cuda.decode.tuning import Tuning, default_tuning
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
@@ -20,33 +20,6 @@ STATS_WORDS = 32  # from one row's statistics to the next: a line of the cache, 
 HEAD_TILES = HEAD_DIM // 8  # of one head of q, k or v
 PICK_BLOCKS = 16  # that share the head's rows of one token; the kernel `pick` has the same number
 SHARED_BYTES = 227 << 10  # of one multiprocessor, and the most that a block may take
-
-
-# How many slices the down projection's columns have, and how much longer it takes than with the most: a warp
-# has a slice, and few warps do not keep a multiprocessor busy.
-SLICE_COSTS = {32: 1.0, 28: 1.0, 24: 1.02, 20: 1.06, 16: 1.12, 12: 1.25, 8: 1.5, 4: 3.0}
-MOST_WARPS = 16  # of a block of the down projection, besides the one that fetches
-WIDE_COLUMNS = 18_432  # from here on 16 tokens do not fit beside a fourth of the columns
-
-
-@functools.cache
-def down_cut(shape: Shape) -> tuple[int, int]:
-    """Return parts of the down projection's columns and slices of a part. A token's sums depend on both."""
-    parts = 8 if shape.ffn > WIDE_COLUMNS else 4
-    _, slices = min(
-        (-(-shape.ffn // (64 * count)) * count * cost, -count)
-        for count, cost in SLICE_COSTS.items()
-        if count % parts == 0
-    )
-    return parts, -slices // parts
-
-
-def down_columns(shape: Shape) -> int:
-    """Return the columns of the down projection with zeros at the end, so that its slices are alike."""
-    if not shape.is_dense:
-        return shape.ffn
-    parts, slices = down_cut(shape)
-    return -(-shape.ffn // (64 * parts * slices)) * 64 * parts * slices
 
 
 def place_bytes(shape: Shape) -> int:

@@ -1,10 +1,10 @@
 """Prefill: chunks of a prompt through torch's matrix products.
 
 Our own kernels between the products make 9 launches a layer. The pass of a chunk is captured in segments for
-each of a few sizes, so that the host starts a segment with one call. `Fp8Prefill` uses 8-bit floats in the
-large products. A pass can be stopped between two segments: what a stopped chunk wrote is behind the end of
-its sequence and is never read. Of the last layer only keys and values are needed of all tokens: what follows
-them is computed for the chunk's last tokens. Owns a chunk's pass. Does not own pages.
+each of a few sizes, so that the host starts a segment with one call. A pass can be stopped between two
+segments: what a stopped chunk wrote is behind the end of its sequence and is never read. Of the last layer
+only keys and values are needed of all tokens: what follows them is computed for the chunk's last tokens.
+Owns a chunk's pass. Does not own pages, nor other formats of the weights (`fp8`, `packed`, `experts`).
 """
 
 import functools
@@ -30,7 +30,6 @@ from vivace.engine.runners.cuda.model.reference import View, attend_pages
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.build import Dense
 
-FP8 = torch.float8_e4m3fn
 SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)  # of a captured chunk
 SEGMENTS = 7  # least of a chunk's pass, which can be stopped between two
 SEGMENT_MS, OPERATIONS_PER_MS = 5.0, 450e9  # in bf16 on an H200
@@ -41,9 +40,6 @@ AHEAD_KEYS = MAX_KEYS // 2  # up to so many a second segment is begun before the
 TAIL = SIZES[0]  # tokens of a chunk that the last layer is computed for: logits are wanted of no more
 LEAST_FIRST = 2048  # tokens from which on a prompt's first chunk has another attention
 UNPACKING_BLOCKS = 264  # for each head's keys or values
-# Tokens from which on gate and up are quicker with scales of rows and columns: 1,024 take 44.8 µs in place of
-# 47.8, 4,096 174 in place of 196, but 256 take 17 and not 12.
-LEAST_SCALED = 768
 
 Scales = tuple[torch.Tensor, float]  # of rows, and of all
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, View], None]
@@ -318,63 +314,3 @@ def can_attend_first(kv: torch.Tensor) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def silu_threads(columns: int) -> int:
-    """Return the threads that share a row of `silu_product_fp8`; the kernel has the same number."""
-    return 32 * min(32, -(-columns // 1024))
-
-
-class Fp8Prefill(Prefill):
-    """Prefill with 8-bit floats in the three large products: half their time, less precise."""
-
-    def __init__(
-        self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, launcher: Launcher
-    ) -> None:
-        super().__init__(model, dense, kv, pages, launcher)
-        shape, most = model.shape, self.chunk_tokens
-        self._weights8 = [(_to_fp8(layer.gate_up), _to_fp8(layer.down)) for layer in dense]
-        self._y8 = torch.zeros(most, shape.hidden, dtype=FP8, device=kv.device)
-        self._h8 = torch.zeros(most, shape.ffn, dtype=FP8, device=kv.device)
-        self._scale = torch.zeros(most, 1, device=kv.device)
-        self._ones = torch.ones(max(most, 2 * shape.ffn), 1, device=kv.device)
-
-    def _feed_forward(self, index: int, size: int) -> None:
-        gain, shape = self._dense[index].ffn_gain, self._model.shape
-        (gate_up, up_unit), (down, _) = self._weights8[index]
-        y8, h8, scale = self._y8[:size], self._h8[:size], self._scale[:size]
-        norm, silu = (Size((size, 1, 1), threads, 1, 128) for threads in (256, silu_threads(shape.ffn)))
-        # Scales are multiplied by where a product is read: so the down projection of 1,024 tokens takes 21
-        # µs, with scales of its own 26.
-        self._launch("add_norm_fp8", norm, self._x, self._delta, gain, y8, scale, shape.norm_epsilon)
-        self._multiply(y8, gate_up, self._gate_up[:size])
-        self._launch("silu_product_fp8", silu, self._gate_up[:size], h8, scale, up_unit)
-        self._multiply(h8, down, self._delta[:size])
-
-    def _left_by(self, index: int) -> Scales | None:
-        return (self._scale, self._weights8[index][1][1]) if index >= 0 else None  # row's scales, down's unit
-
-    def _multiply(self, rows: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the product of both as they are: every scale is 1.
-
-        Scales of all rows and columns lead torch to another kernel than one for all.
-        """
-        if not rows.is_cuda:
-            out.copy_(rows.float() @ weight.float().T)
-            return
-        has_many = len(rows) >= LEAST_SCALED and len(weight) > weight.shape[1]
-        left, right = (self._ones[: len(each)] if has_many else self._ones[:1] for each in (rows, weight))
-        torch._scaled_mm(rows, weight.T, left, right.T, out_dtype=out.dtype, use_fast_accum=True, out=out)
-
-
-def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """Return a matrix as 8-bit floats, and their unit.
-
-    Rows need none of their own: a float of 8 bits is as exact at a 30,000th of its largest. The 1.5B's gate,
-    up and down lose 2.6% either way.
-    """
-    unit = max(weight.abs().max().item(), 1e-12) / 448.0
-    return (weight.float() / unit).to(FP8), unit
-
-
-PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill}  # and "packed": `packed`

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.engine.runners.cuda.decode.down_cut import down_columns
 from vivace.engine.runners.cuda.decode.launches import (
     Launch,
     Layer,
@@ -29,7 +30,6 @@ from vivace.engine.runners.cuda.decode.plan import (
     PICK_BLOCKS,
     STATS_WORDS,
     Plan,
-    down_columns,
 )
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.layout import Matrix

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.engine.runners.cuda.decode.down_cut import down_columns
 from vivace.engine.runners.cuda.decode.launches import Layer, Model, rotation_table
-from vivace.engine.runners.cuda.decode.plan import down_columns
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights import oss
