@@ -112,7 +112,6 @@ class CudaRunner:
         self._vocabulary = vocabulary
         rows = torch.empty(MAX_PINNED_ROWS, shape.vocab, dtype=torch.float32)
         self._rows = rows.pin_memory() if device.type == "cuda" else rows
-        self._no_rows = torch.empty(0, shape.vocab, device=device)
         self.info = ModelInfo(
             name=name,
             context_tokens=pages * PAGE_TOKENS,
@@ -193,7 +192,8 @@ class CudaRunner:
         few, count = self._passes.sizes[-1], len(span.tokens)
         if self._is_prompt(span):
             x = self._prefill.run(span.tokens, span.start, span.want, should_stop)
-            return self._to_host(self._passes.logits_behind(x) if span.want else self._no_rows)
+            rows = self._passes.logits_behind(x) if span.want else x.new_empty(0, self.info.vocab_size)
+            return self._to_host(rows)
         found: list[Logits] = []
         at = max(0, count - max(span.want, few))
         if at:
