@@ -52,6 +52,7 @@ from vivace.server.watch.metrics import Metrics
 from vivace.server.watch.tracing import start_tracing
 from vivace.server.watch.turn_watch import Watch
 
+SWITCH_S = 0.0005  # how long a thread that parses may keep the event loop waiting: Python's 5 ms are 8 tokens
 LAST_EVENTS_S = 2.0  # for clients to take the terminal events of the turns that a shutdown ended
 CLOSE_S = 2
 SWEEP_EVERY_S = 3600.0
@@ -114,6 +115,7 @@ def run_server(
     idle_s: float | None = None,
 ) -> None:
     """Serve until a signal, or until nothing was asked for `idle_s` seconds if that is given."""
+    sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, instance, listener, on_started, idle_s))
 

@@ -14,6 +14,7 @@ from vivace.protocol.shapes.refusal import Refusal
 MAX_FIELD_BYTES = 1024 * 1024  # of what is not text
 MAX_PIECES = 300_000  # strings, objects and arrays; ten thousand items that are calls have two thirds of it
 STRETCH = 4096  # what one look at a string takes of it, in escapes: other threads run in between
+COUNTED = 256 * 1024  # bytes, some 0.2 ms, for the same reason
 
 
 def string_pattern(stretch: int) -> re.Pattern[bytes]:
@@ -36,9 +37,19 @@ def check_fields(sized: msgspec.Struct) -> None:
 def check_pieces(data: bytes | str) -> None:
     """Raise a `Refusal` for JSON that has too many values."""
     marks = data.encode(errors="replace") if isinstance(data, str) else data
-    most = marks.count(b"{") + marks.count(b"[") + marks.count(b'"') // 2  # those in texts included
-    if most > MAX_PIECES and _has_too_many(marks):
+    if _may_have_too_many(marks) and _has_too_many(marks):
         raise _too_large(f"A request has at most {MAX_PIECES} strings, objects and arrays.", None)
+
+
+def _may_have_too_many(data: bytes) -> bool:
+    """Count those in texts, too: ten times quicker, and enough for most of what is large."""
+    twice = 0
+    for start in range(0, len(data), COUNTED):
+        part = data[start : start + COUNTED]
+        twice += 2 * part.count(b"{") + 2 * part.count(b"[") + part.count(b'"')
+        if twice > 2 * MAX_PIECES:
+            return True
+    return False
 
 
 def _has_too_many(data: bytes) -> bool:

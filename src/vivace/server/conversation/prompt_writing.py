@@ -6,7 +6,10 @@ or how a family writes it (`families`).
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import msgspec
 
@@ -19,10 +22,11 @@ from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.backends.native.turn_prompt import TurnPrompt
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompting import Prompt, prompt_of
-from vivace.server.conversation.token_log import LogContents, Session
+from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
 from vivace.server.conversation.truncation import check_room, room_for_prompt, shortened
 
-LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is tokenized beside the event loop
+LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is made beside the event loop
+ITEM_CHARS = 64  # what an item takes besides its text
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,10 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     begun = time.perf_counter()
     session = previous.continuation() if previous and follows else Session(tenant=turn.caller.tenant)
     turn.work_in(session, follows=follows)
-    prompt = prompt_of(request, turn.log_contents, previous, before)
-    written = await _tokenized(request, prompt, model, session)
-    tokens, is_large = written.prompt, _size(request, prompt) > LARGE_CHARS
+    write = partial(_written, request, turn.log_contents, previous, before, model, session)
+    is_large = _is_large(request, turn.log_contents, before)
+    prompt, written = await asyncio.to_thread(write) if is_large else write()
+    tokens = written.prompt
     if request.truncation == "auto" and request.is_generating:
         room = room_for_prompt(await _limit_tokens(model), request.max_output_tokens)
         if len(session.log) + len(tokens) > room:
@@ -83,27 +88,38 @@ def _predicted(request: ResponseCreate) -> str:
     return request.prediction.text if request.prediction else ""
 
 
-def _size(request: ResponseCreate, prompt: Prompt) -> int:
-    return prompt.characters + len(_predicted(request)) + sum(map(len, request.candidates or ()))
+def _is_large(request: ResponseCreate, log_contents: LogContents, before: Sequence[InputItem]) -> bool:
+    """Return whether so much is to be read that it is done beside the event loop."""
+    size = len(_predicted(request)) + len(request.schema) + sum(map(len, request.candidates or ()))
+    size += len(msgspec.json.encode((request.tools, log_contents.inline_tools)))
+    if request.instructions and request.instructions != log_contents.instructions:
+        size += len(request.instructions)
+    for item in chain(before, request.items):
+        size += ITEM_CHARS + len(item.text) + len(item.call_text) + len(item.output_text)
+        size += len(msgspec.json.encode(item.tools)) if item.tools else 0
+        if size > LARGE_CHARS:  # ten thousand are not looked at one by one
+            return True
+    return size > LARGE_CHARS
 
 
-async def _tokenized(
-    request: ResponseCreate, prompt: Prompt, model: LoadedModel, session: Session
-) -> _Tokens:
-    """Tokenize a request; a large one beside the event loop."""
-
-    def tokenize() -> _Tokens:
-        predicted, encode = _predicted(request), model.tokenizer.encode
-        return _Tokens(
-            prompt=model.family.render(
-                prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
-            ),
-            prediction=encode(predicted) if predicted else [],
-            candidates=[encode(text) for text in request.candidates or ()],
-            grammar=model.family.grammar(prompt.spec) if request.is_generating else None,
-        )
-
-    return await asyncio.to_thread(tokenize) if _size(request, prompt) > LARGE_CHARS else tokenize()
+def _written(
+    request: ResponseCreate,
+    log_contents: LogContents,
+    previous: StoredResponse | None,
+    before: Sequence[InputItem],
+    model: LoadedModel,
+    session: Session,
+) -> tuple[Prompt, _Tokens]:
+    prompt = prompt_of(request, log_contents, previous, before)
+    predicted, encode = _predicted(request), model.tokenizer.encode
+    return prompt, _Tokens(
+        prompt=model.family.render(
+            prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
+        ),
+        prediction=encode(predicted) if predicted else [],
+        candidates=[encode(text) for text in request.candidates or ()],
+        grammar=model.family.grammar(prompt.spec) if request.is_generating else None,
+    )
 
 
 async def _limit_tokens(model: LoadedModel) -> int:

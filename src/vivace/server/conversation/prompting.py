@@ -32,12 +32,6 @@ class Prompt(msgspec.Struct):
     spec: OutputSpec
     log_contents: LogContents  # what the log tells of afterwards
 
-    @property
-    def characters(self) -> int:
-        """Return about how many characters are to be tokenized."""
-        tools = sum(map(_size, [*self.tools, *self.spec.tools]))
-        return sum(len(_words(entry)) for entry in self.entries) + tools + len(self.spec.schema)
-
 
 def prompt_of(
     request: ResponseCreate,
@@ -107,16 +101,3 @@ def _entry(
 def _is_cut_off(item: InputItem) -> bool:
     """Return whether an answer that a client sends again was interrupted."""
     return item.type == "message" and item.role == "assistant" and item.status == "incomplete"
-
-
-def _size(tool: Tool) -> int:
-    return len(tool.description) + len(tool.definition) + len(msgspec.json.encode(tool.parameters)) + 400
-
-
-def _words(entry: Entry) -> str:
-    match entry:
-        case Call():
-            return entry.arguments
-        case Interruption():
-            return ""
-    return entry.text
