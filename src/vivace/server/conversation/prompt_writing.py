@@ -14,7 +14,7 @@ from itertools import chain
 import msgspec
 
 from vivace.engine.wire.frames import Grammar
-from vivace.protocol.shapes.items import InputItem
+from vivace.protocol.shapes.items import InputItem, joined
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.output_decoder import OutputDecoder
@@ -50,7 +50,7 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     session = previous.continuation() if previous and follows else Session(tenant=turn.caller.tenant)
     turn.work_in(session, follows=follows)
     write = partial(_written, request, turn.log_contents, previous, before, model, session)
-    is_large = _is_large(request, turn.log_contents, before)
+    is_large = is_large_request(request, turn.log_contents, before)
     prompt, written = await asyncio.to_thread(write) if is_large else write()
     tokens = written.prompt
     if request.truncation == "auto" and request.is_generating:
@@ -88,7 +88,7 @@ def _predicted(request: ResponseCreate) -> str:
     return request.prediction.text if request.prediction else ""
 
 
-def _is_large(request: ResponseCreate, log_contents: LogContents, before: Sequence[InputItem]) -> bool:
+def is_large_request(request: ResponseCreate, log_contents: LogContents, before: Sequence[InputItem]) -> bool:
     """Return whether so much is to be read that it is done beside the event loop."""
     size = len(_predicted(request)) + len(request.schema) + sum(map(len, request.candidates or ()))
     size += len(msgspec.json.encode((request.tools, log_contents.inline_tools)))
@@ -96,6 +96,7 @@ def _is_large(request: ResponseCreate, log_contents: LogContents, before: Sequen
         size += len(request.instructions)
     for item in chain(before, request.items):
         size += ITEM_CHARS + len(item.text) + len(item.call_text) + len(item.output_text)
+        size += len(joined(item.summary))
         size += len(msgspec.json.encode(item.tools)) if item.tools else 0
         if size > LARGE_CHARS:  # ten thousand are not looked at one by one
             return True
