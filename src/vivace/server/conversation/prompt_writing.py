@@ -139,7 +139,7 @@ async def _begin_shorter(
         return prompt, model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.spec.effort)
 
     kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)
-    prompt, tokens = render(kept)
+    prompt, tokens = await asyncio.to_thread(render, kept)
     session = Session(tenant=turn.caller.tenant)
     turn.work_in(session, follows=False)
     return session, prompt, tokens
