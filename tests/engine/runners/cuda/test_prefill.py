@@ -17,7 +17,7 @@ from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.prefill import chunks  # noqa: E402
-from vivace.engine.runners.cuda.prefill.chunks import SIZES, chunk_at  # noqa: E402
+from vivace.engine.runners.cuda.prefill.chunks import SIZES, TAIL, chunk_at  # noqa: E402
 from vivace.engine.runners.cuda.prefill.fp8 import FP8, silu_threads  # noqa: E402
 from vivace.engine.runners.cuda.runner import prefill_class  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import Dense  # noqa: E402
@@ -44,6 +44,24 @@ def poisoned(bed: Bed, *size: int) -> "torch.Tensor":  # type: ignore[name-defin
 def run(bed: Bed, kernel: str, size: Size, *arguments: object) -> None:
     bed.run_launch(Launch(kernel, size, arguments, overlaps=False))  # type: ignore[arg-type]
     bed.finish()
+
+
+@given(count=integers(1, 200))
+def test_the_last_tokens_come_first(count: int) -> None:
+    """Rows of x and of q, k, v, and where they stand; fewer than there is room for stay where they are."""
+    bed = make(0)
+    bed.at(50, count)
+    x = torch.randn(200, 512, device=bed.device)
+    rows = torch.randn(200, 8 * 128, device=bed.device).to(torch.bfloat16)
+    before, skipped = (x.clone(), rows.clone()), max(0, count - TAIL)
+    state = torch.zeros_like(bed.buffers.state)
+    blocks = Size((4, 1, 1), 64, 1, 0)  # 512 / 4 + 1024 / 8 words of 16 bytes
+    run(bed, "keep_tail", blocks, bed.buffers.state, state, x, rows, TAIL)
+    real = count - skipped
+    for found, was in zip((x, rows), before, strict=True):
+        assert torch.equal(found[:real], was[skipped:count])
+        assert torch.equal(found[TAIL:], was[TAIL:])
+    assert state[:2].tolist() == [50 + skipped, real]
 
 
 def test_place(seed: int) -> None:

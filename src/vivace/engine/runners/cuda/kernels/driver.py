@@ -31,7 +31,7 @@ DECODE_KERNELS = ("embed", "qkv", "attention", "out_projection", "head", "choose
 DRAFT_KERNELS = ("draft_attention", "merge_ranks")
 FEED_FORWARD_KERNELS = ("gate_up", "down_projection")
 PREFILL_KERNELS = (
-    *("read_tokens", "add_norm", "silu_product", "place", "widen"),
+    *("read_tokens", "add_norm", "silu_product", "place", "keep_tail", "widen"),
     *("add_norm_fp8", "silu_product_fp8"),
 )
 OSS_KERNELS = ("widen_mxfp4",)

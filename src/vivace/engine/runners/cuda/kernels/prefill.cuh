@@ -195,6 +195,24 @@ KERNEL(256, 1) place(const State* state, u16* rows, const Float2* rotation, cons
 #endif
 }
 
+// The last `tail` tokens of a chunk moved to its beginning: x, and q, k, v; and where they stand. A thread has 16 bytes of
+// every row and goes from the first to the last: no row is written before it was read.
+KERNEL(64, 1) keep_tail(const State* state, State* tail_state, Words4* x, Words4* rows, int tail) {
+    const int at_once = 16, of_x = HIDDEN / 4, of_rows = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
+    int count = load_fresh(&state->count), skipped = count > tail ? count - tail : 0;
+    int own = blockIdx.x * 64 + threadIdx.x;
+    if (own < (int)sizeof(State) / 4)
+        ((int*)tail_state)[own] = load_fresh((const int*)state + own) + (own == 0 ? skipped : own == 1 ? -skipped : 0);
+    if (own >= of_x + of_rows || !skipped) return;
+    int stride = own < of_x ? of_x : of_rows;
+    Words4* to = own < of_x ? x + own : rows + own - of_x;
+    NO_UNROLL for (int first = 0; first < tail; first += at_once) {
+        Words4 held[at_once];
+        UNROLL for (int i = 0; i < at_once; i++) held[i] = to[(u64)(skipped + first + i) * stride];
+        UNROLL for (int i = 0; i < at_once; i++) to[(u64)(first + i) * stride] = held[i];
+    }
+}
+
 #if KV_BITS == 8
 // The rows that a sequence holds in bf16, in the order of their positions: `out` is pages 0, 1, 2 … of one layer. grid
 // (blocks that share the pages, 2 * KV_HEADS)

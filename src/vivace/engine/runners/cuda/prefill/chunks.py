@@ -213,7 +213,7 @@ class Prefill:
         placing = (self._state, self._rows[:size], self._model.rotation, self._pages, kv)
         self._launch("place", one, *placing, *gain)
         if index == len(self._dense) - 1 and size > TAIL:
-            self._keep_tail(size)
+            self._keep_tail()
             size, is_first, state = TAIL, False, self._tail_state
         else:
             state = self._state
@@ -221,16 +221,11 @@ class Prefill:
         _matmul(mixed, layer.out, self._delta[:size], layer.out_bias)
         self._feed_forward(index, size)
 
-    def _keep_tail(self, size: int) -> None:
+    def _keep_tail(self) -> None:
         """Move the last tokens of a chunk to its beginning. How many it has is known on the device alone."""
-        count, tail = self._state[COUNT], self._tail_state
-        skipped = (count - TAIL).clamp(min=0)
-        tail.copy_(self._state)
-        tail[POSITION] += skipped
-        tail[COUNT] -= skipped
-        taken = skipped + torch.arange(TAIL, dtype=torch.int32, device=count.device)
-        for each in (self._x, self._rows):
-            each[:TAIL] = each[:size].index_select(0, taken)
+        words = self._x.shape[1] // 4 + self._rows.shape[1] // 8  # of 16 bytes
+        size = Size((-(-words // 64), 1, 1), 64, 1, 0)
+        self._launch("keep_tail", size, self._state, self._tail_state, self._x, self._rows, TAIL)
 
     def _mix(self, state: torch.Tensor, index: int, size: int, is_first: bool) -> torch.Tensor:
         """Return the attention of a chunk, [size, heads * HEAD_DIM]."""
