@@ -178,7 +178,8 @@ class Step:
 def measure_shape(shape: Shape, bits: int) -> dict[str, Any]:
     """Measure a step of one token and the passes that verify drafts, each behind 1,024 tokens."""
     bench = PassBench(shape, bits)
-    plans = [bench.plan(size) for size in fitting_passes(shape, bits) if size in TOKENS]
+    passes = (bench.plan(size) for size in fitting_passes(shape, bits) if size in TOKENS)
+    plans = [plan.near or plan for plan in passes]
     every = [*plans, expert_plan(bench.plan(2))] if shape.experts else plans
     images = dict(zip(every, compile_all(every), strict=True))
 

@@ -10,6 +10,7 @@ from tests.engine.runners.cuda.emulator import Emulator
 from vivace.engine.runners.cuda.decode import launches
 from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.plan import Plan
+from vivace.engine.runners.cuda.decode.tuning import near_tuning
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.kv.pool import make_pool, pack_rows, read_pages, split_page
 from vivace.engine.runners.cuda.model.reference import StateDict
@@ -39,14 +40,18 @@ class Bed:
         parts: int = 2,
         kv_bits: int = 16,
         tuning: dict[str, int] | None = None,  # what is other than by default
+        is_near: bool = False,  # the plan for short contexts
     ) -> None:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        blocks = torch.cuda.get_device_properties(0).multi_processor_count if self.device == "cuda" else 5
+        few = 37 if is_near else 5  # the clusters of two key heads take 32
+        blocks = torch.cuda.get_device_properties(0).multi_processor_count if self.device == "cuda" else few
         torch.manual_seed(seed)
         self.shape, self.bits, self.tokens, self.parts = shape, bits, tokens, parts
         self.plan = Plan(shape, bits, tokens, blocks, kv_bits=kv_bits)
         if tuning:
             self.plan = replace(self.plan, tuning=replace(self.plan.tuned, **tuning))  # type: ignore[arg-type]
+        if is_near:
+            self.plan = replace(self.plan, tuning=near_tuning(self.plan.tuned))
         self.plain, self.model, self.dense = make_weights(shape, bits, seed, self.device)
         kv = make_pool(shape, PAGES, kv_bits, self.device)
         kv.view(torch.uint8).fill_(255)  # not a number in bf16, nor as a scale

@@ -77,12 +77,15 @@ void await_change(const int& number) {
     yield_fiber();
     now->awaited = nullptr;
 }
+bool arrive(Barrier& barrier) {
+    moves++;
+    if (++barrier.arrived < barrier.total) return false;
+    barrier.arrived = 0;
+    barrier.generation++;
+    return true;
+}
 void meet(Barrier& barrier) {
-    if (++barrier.arrived == barrier.total) {
-        barrier.arrived = 0;
-        barrier.generation++;
-    } else
-        await_change(barrier.generation);
+    if (!arrive(barrier)) await_change(barrier.generation);
     moves++;
 }
 
@@ -171,8 +174,8 @@ static void land_one() {
     for (int i = 0; i < cargo.arrivals; i++) barrier_arrive(cargo.barrier);
 }
 
-// Run one cluster of blocks to its end.
-static void run_cluster(std::vector<Group*>& blocks, int threads) {
+// Run some blocks to their end.
+static void run_blocks(std::vector<Group*>& blocks, int threads) {
     std::vector<Fiber> fibers;
     for (Group* block : blocks)
         for (int i = 0; i < threads; i++) {
@@ -199,31 +202,32 @@ static void run_cluster(std::vector<Group*>& blocks, int threads) {
 void launch(const int* size, void (*kernel)(const void*), const void* arguments) {
     grid_size = {size[0], size[1], size[2]};
     int threads = size[3], cluster = size[4], shared_bytes = size[5];
+    int together = size[6] ? grid_size.x : cluster;  // blocks that run at once
     body = kernel;
     given = arguments;
     launches++;
     for (int z = 0; z < grid_size.z; z++)
         for (int y = 0; y < grid_size.y; y++)
-            for (int x = 0; x < grid_size.x; x += cluster) {
-                std::vector<Group> blocks(cluster);
+            for (int x = 0; x < grid_size.x; x += together) {
+                std::vector<Group> blocks(together);
                 std::vector<Group*> pointers;
-                std::vector<Warp> warps(cluster * (threads / 32));
-                std::vector<u8> shared((size_t)cluster * (shared_bytes + 128), 0xff);
-                Barrier meeting;
-                meeting.total = cluster * threads;
+                std::vector<Warp> warps(together * (threads / 32));
+                std::vector<u8> shared((size_t)together * (shared_bytes + 128), 0xff);
+                std::vector<Barrier> meetings(together / cluster);
+                for (auto& meeting : meetings) meeting.total = cluster * threads;
                 for (auto& warp : warps) warp.barrier.total = 32;
-                for (int r = 0; r < cluster; r++) {
-                    Group& b = blocks[r];
-                    u8* raw = shared.data() + (size_t)r * (shared_bytes + 128);
-                    b.index = {x + r, y, z};
-                    b.rank = r;
+                for (int i = 0; i < together; i++) {
+                    Group& b = blocks[i];
+                    u8* raw = shared.data() + (size_t)i * (shared_bytes + 128);
+                    b.index = {x + i, y, z};
+                    b.rank = i % cluster;
                     b.shared = (u8*)(((uintptr_t)raw + 127) / 128 * 128);
                     b.barrier.total = threads;
-                    b.warps = warps.data() + r * (threads / 32);
-                    b.cluster_barrier = &meeting;
+                    b.warps = warps.data() + i * (threads / 32);
+                    b.cluster_barrier = &meetings[i / cluster];
                     pointers.push_back(&b);
                 }
-                for (Group& b : blocks) b.cluster = pointers.data();
-                run_cluster(pointers, threads);
+                for (int i = 0; i < together; i++) blocks[i].cluster = pointers.data() + i / cluster * cluster;
+                run_blocks(pointers, threads);
             }
 }

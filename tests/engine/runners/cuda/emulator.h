@@ -37,7 +37,7 @@ struct Group {
     Index index;
     u32 rank;
     u8* shared;
-    Barrier barrier, team;
+    Barrier barrier, teams[4];
     Warp* warps;
     Group** cluster;
     Barrier* cluster_barrier;
@@ -59,6 +59,7 @@ extern const char* problem;
 extern u64 moves; // waits that ended
 void yield_fiber();
 void await_change(const int& number);
+bool arrive(Barrier& barrier); // return whether it was the last one
 void meet(Barrier& barrier);
 #define threadIdx now->thread
 #define blockIdx now->block->index
@@ -81,9 +82,9 @@ template <class T> T seen(const u8 (*slots)[32], int lane) {
 
 inline void block_sync() { meet(now->block->barrier); }
 inline void warp_sync() { meet(now->block->warps[now->thread.x / 32].barrier); }
-template <int threads> void team_sync() {
-    now->block->team.total = threads;
-    meet(now->block->team);
+template <int threads> void team_sync(int team = 0) {
+    now->block->teams[team].total = threads;
+    meet(now->block->teams[team]);
 }
 template <class T> T shuffle_xor(T value, int mask) { return seen<T>(show(value), (now->thread.x & 31) ^ mask); }
 inline float exp2_fast(float x) { return __builtin_exp2f(x); }
@@ -203,6 +204,7 @@ inline void barrier_wait(u64* barrier, u32 parity) {
 }
 inline u32 cluster_rank() { return now->block->rank; }
 inline void cluster_sync() { meet(*now->block->cluster_barrier); }
+inline void cluster_arrive() { arrive(*now->block->cluster_barrier); }
 template <class T> T* place_in(u32 rank, T* p) {
     return (T*)(now->block->cluster[rank]->shared + ((u8*)p - now->block->shared));
 }
@@ -213,6 +215,16 @@ template <class T> void send_any(T* p, u32 rank, T value, u64* barrier) {
 inline void cluster_send(Float2* p, u32 rank, Float2 v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void cluster_send(Float4* p, u32 rank, Float4 v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void cluster_send(float* p, u32 rank, float v, u64* barrier) { send_any(p, rank, v, barrier); }
+inline void store_marked(u64* p, float value, u32 mark) { *p = (u64)mark << 32 | as_bits(value), moves++; }
+inline Words4 load_marked(const u64* two) {
+    yield_fiber();  // who waits for it looks again and again
+    return {{(u32)two[0], (u32)(two[0] >> 32), (u32)two[1], (u32)(two[1] >> 32)}};
+}
+inline void count_one(u32* count) { ++*count, moves++; }
+inline void await_count(const u32* count, u32 all) {
+    while (*count < all) await_change(*(const int*)count);
+    moves++;
+}
 inline void wait_for_previous() {}
 inline void let_next_start() {}
 

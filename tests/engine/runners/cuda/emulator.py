@@ -64,7 +64,7 @@ class Emulator:
 
     def run(self, launch: Launch) -> None:
         size = launch.size
-        sizes = (ctypes.c_int * 6)(*size.grid, size.threads, size.cluster, size.shared_bytes)
+        sizes = (ctypes.c_int * 7)(*size.grid, size.threads, size.cluster, size.shared_bytes, size.is_meeting)
         words = [_word(argument) for argument in launch.arguments]
         self._library[f"launch_{launch.kernel}"](sizes, (ctypes.c_uint64 * len(words))(*words))
         problem = self._library.take_problem()

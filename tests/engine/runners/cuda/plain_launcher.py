@@ -124,6 +124,20 @@ class PlainLauncher(PlainExperts):
         for token in range(self._plan.tokens):
             x[token] += weight @ mixed[token].reshape(-1)
 
+    def _cluster_attention(
+        self, state: Tensor, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, bias: Tensor,
+        rotation: Tensor, pages: Tensor, kv: Tensor, _parts: int, epsilon: float, out_tiles: Tensor,
+        shares: Tensor, _arrived: Tensor, _scale: float,
+    ) -> None:  # fmt: skip
+        """The first key head has all of it."""
+        q = torch.zeros(1, self._shape.heads, 128, dtype=torch.bfloat16)
+        self._qkv(state, x, gain, tiles, scales, bias, rotation, pages, q, kv, epsilon)
+        mixed = torch.zeros(1, self._shape.heads, 128)
+        self._attend(state, q, kv, pages, mixed)
+        weight = self._matrix(out_tiles, torch.ones(self._shape.hidden), self._shape.heads * 128)
+        shares.zero_()
+        shares.view(-1)[: self._shape.hidden] = weight @ mixed.reshape(-1)
+
     def _gate_up(
         self, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, h: Tensor, epsilon: float
     ) -> None:
@@ -136,6 +150,15 @@ class PlainLauncher(PlainExperts):
         weight = self._matrix(tiles, scales, self._plan.down_columns)
         for token in range(self._plan.tokens):
             x[token] += weight @ h[token]
+
+    def _feed(
+        self, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, _marked: Tensor, epsilon: float,
+        down_tiles: Tensor, down_scales: Tensor, _arrived: Tensor, shares: Tensor, share_scales: Tensor,
+    ) -> None:  # fmt: skip
+        x[0] += shares.view(-1)[: self._shape.hidden] * share_scales
+        h = torch.zeros(1, self._plan.down_columns)
+        self._gate_up(x, gain, tiles, scales, h, epsilon)
+        self._down_projection(h, down_tiles, down_scales, x)
 
     def _head(
         self, state: Tensor, x: Tensor, gain: Tensor, tiles: Tensor, scales: Tensor, logits: Tensor,
@@ -214,6 +237,14 @@ class PlainLauncher(PlainExperts):
     def _unpack_pages(self, state: Tensor, kv: Tensor, pages: Tensor, out: Tensor) -> None:
         count = -(-(int(state[launches.POSITION]) + int(state[launches.COUNT])) // 64)
         out[:count] = read_pages(kv[pages[:count].long()])
+
+    def _keep_tail(self, state: Tensor, tail_state: Tensor, x: Tensor, rows: Tensor, tail: int) -> None:
+        skipped = max(0, int(state[launches.COUNT]) - tail)
+        tail_state.copy_(state)
+        tail_state[launches.POSITION] += skipped
+        tail_state[launches.COUNT] -= skipped
+        for each in (x, rows):
+            each[:tail] = each[skipped : skipped + tail].clone()
 
     def _read_tokens(self, tokens: Tensor, table: Tensor, x: Tensor) -> None:
         x.copy_(table[tokens[: len(x)].long()].float())

@@ -217,7 +217,8 @@ def compile_plans(modules: "Modules", shape: "Shape", bits: int, blocks: int, kv
     from vivace.engine.runners.cuda.rows.passes import batch_plans
 
     sizes = fitting_passes(shape, bits)
-    modules.compile([Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes])
+    plans = [Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes]
+    modules.compile([*plans, *(plan.near for plan in plans if plan.near)])
     modules.compile(batch_plans(shape, bits, blocks, kv_bits))
     if shape.experts:
         several = (Plan(shape, bits, size, blocks, kv_bits=kv_bits) for size in sizes if size > 1)

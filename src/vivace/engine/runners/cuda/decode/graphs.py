@@ -17,6 +17,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from numpy.typing import NDArray
 
 from vivace.engine.runners.base import SamplingSpec, WhileRunning
+from vivace.engine.runners.cuda.decode.clusters import MOST_PARTS
 from vivace.engine.runners.cuda.decode.launches import (
     ACTIVE,
     COUNT,
@@ -96,6 +97,11 @@ class Pass:
     buffers: Buffers
     staging: torch.Tensor  # what the host writes and one copy brings over: state, then tokens
     words: NDArray[np.int32]  # the same memory
+    near: "tuple[Plan, Launcher] | None" = None  # for short contexts: the same numbers, sooner
+
+    def way(self, parts: int) -> "tuple[Plan, Launcher]":
+        """Return what runs the pass where its attention has so many parts."""
+        return self.near if self.near and parts <= MOST_PARTS else (self.plan, self.launcher)
 
 
 class Passes:
@@ -132,7 +138,9 @@ class Passes:
             plan = Plan(self._model.shape, self._bits, tokens, self._blocks, kv_bits=bits_of(self._kv))
             buffers = make_buffers(plan, self._kv, len(self.pages), self.ring, self.pages)
             staging = self._host(STATE_WORDS + tokens, torch.int32)
-            self._passes[tokens] = Pass(plan, self._make_launcher(plan), buffers, staging, staging.numpy())
+            near = (plan.near, self._make_launcher(plan.near)) if plan.near else None
+            launcher = self._make_launcher(plan)
+            self._passes[tokens] = Pass(plan, launcher, buffers, staging, staging.numpy(), near)
         return self._passes[tokens]
 
     def enqueue(self, work: Callable[[], object]) -> None:
@@ -269,7 +277,7 @@ class Passes:
             self._graphs[chosen.plan.tokens, parts, streams].replay()
         else:
             for launch in self._launches(chosen, parts, streams):
-                self.enqueue(functools.partial(chosen.launcher.run, launch))
+                self.enqueue(functools.partial(chosen.way(parts)[1].run, launch))
 
     def prepare(self, chosen: Pass, parts: int, *, streams: bool) -> None:
         """Capture a graph if need be. It overwrites the pass's scratch, so not within a stream."""
@@ -278,11 +286,12 @@ class Passes:
             return
         before = chosen.buffers.inputs.clone()
         chosen.buffers.inputs.zero_()  # no real token: the trial run writes nothing that lasts
-        self._graphs[key] = capture(chosen.launcher, self._launches(chosen, parts, streams), self._pool)
+        self._graphs[key] = capture(chosen.way(parts)[1], self._launches(chosen, parts, streams), self._pool)
         chosen.buffers.inputs.copy_(before)
 
     def _launches(self, chosen: Pass, parts: int, streams: bool) -> Iterator[Launch]:
-        return pass_launches(chosen.plan, self._model, chosen.buffers, parts=parts, streams=streams)
+        plan = chosen.way(parts)[0]
+        return pass_launches(plan, self._model, chosen.buffers, parts=parts, streams=streams)
 
     def embed(self, chosen: Pass) -> None:
         """Lay out the first input of a stream."""

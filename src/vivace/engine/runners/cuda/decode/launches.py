@@ -101,6 +101,8 @@ class Buffers:
     rank: torch.Tensor  # what each rank of the attention has found, where rows share what they read
     rank_stats: torch.Tensor
     h: torch.Tensor
+    arrived: torch.Tensor  # blocks of `feed` that have written their half of h, and which round it is
+    marked: torch.Tensor  # h, each with the mark of its round
     scores: torch.Tensor  # of the experts
     routed: Routed
     logits: torch.Tensor
@@ -132,6 +134,8 @@ def make_buffers(
         rank=zeros(ranks, tokens, shape.heads, HEAD_DIM),
         rank_stats=zeros(ranks, tokens, shape.heads, 2),
         h=zeros(tokens, plan.down_columns),
+        arrived=zeros(3, STATS_WORDS, dtype=torch.int32),
+        marked=zeros(plan.down_columns, dtype=torch.int64),
         scores=zeros(tokens, shape.experts),
         routed=make_routed(shape, tokens, device),
         logits=zeros(tokens, shape.vocab),
@@ -221,6 +225,13 @@ def layer_launches(
     parts = parts_of(layer, parts)
     shape, size, b = plan.shape, plan.sizes(parts), buffers
     epsilon = shape.norm_epsilon
+    if plan.is_clustered:
+        made = (b.state, b.x, layer.attention_gain, *layer.qkv, layer.bias, model.rotation, b.pages, kv)
+        mixed = (parts, epsilon, layer.out.tiles, b.part, b.arrived, *view_of(shape, layer))
+        yield Launch("cluster_attention", size["cluster_attention"], (*made, *mixed))
+        inner = (b.x, layer.ffn_gain, *layer.gate_up, b.marked, epsilon, *layer.down, b.arrived)
+        yield Launch("feed", size["feed"], (*inner, b.part, layer.out.scales))
+        return
     yield Launch("qkv", size["qkv"], (b.state, b.x, layer.attention_gain, *layer.qkv, layer.bias,
                                       model.rotation,
                                       b.pages, b.q, kv, epsilon, *head_gain(shape, layer)))  # fmt: skip
@@ -296,7 +307,7 @@ def pass_launches(
     for index, layer in enumerate(model.layers):
         for launch in layer_launches(plan, layer, model, buffers, b.kv[index], parts):
             # The kernels read state and KV before they wait; so the first one begins with all of it final.
-            yield launch._replace(overlaps=index > 0 or launch.kernel != "qkv")
+            yield launch._replace(overlaps=index > 0 or launch.kernel not in ("qkv", "cluster_attention"))
     yield from ending_launches(plan, model, b, streams=streams)
 
 

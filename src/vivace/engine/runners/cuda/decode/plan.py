@@ -8,8 +8,18 @@ the next ones. Constants that only speed depends on are `tuning`'s.
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from vivace.engine.runners.cuda.decode.clusters import (
+    ATTENTION_WARPS,
+    CLUSTER,
+    SPLIT,
+    Feed,
+    cluster_bytes,
+    fits_clusters,
+    has_one_run,
+    out_parts,
+)
 from vivace.engine.runners.cuda.decode.down_cut import MOST_WARPS, down_columns, down_cut
-from vivace.engine.runners.cuda.decode.tuning import Tuning, default_tuning
+from vivace.engine.runners.cuda.decode.tuning import Tuning, default_tuning, near_tuning
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
 PASS_TOKENS = (1, 2, 4, 8, 16, 32)
@@ -50,6 +60,7 @@ class Size:
     threads: int
     cluster: int
     shared_bytes: int
+    is_meeting: bool = False  # all of its blocks wait for each other
 
 
 @dataclass(frozen=True)
@@ -215,8 +226,9 @@ class Plan:
             "DRAFT_TILES": self.draft_tiles, "DRAFT_BLOCKS": tuned.draft_blocks,
             "WIDE": int(self.is_wide), "ATTENTION_RANKS": tuned.attention_ranks,
             "EARLY_BLOCKS": tuned.early_blocks, "QK_NORM": int(shape.qk_norm),
+            "OUT_PARTS": out_parts(shape, self.bits), "CLUSTERED": int(self.is_clustered),
             "HEAD_WIDTH": shape.head_width, "HIDDEN_WARPS": shape.hidden_warps, "OSS": int(bool(shape.oss)),
-        }  # fmt: skip
+        } | (self._feed.macros() if self.is_clustered else {})  # fmt: skip
 
     def sizes(self, parts: int) -> dict[str, Size]:
         """Return the size of each launch. `parts` clusters for each key head share the attention."""
@@ -248,9 +260,19 @@ class Plan:
             "choose": Size((1, 1, 1), 256, 1, 4 * self.tokens),
             "row": Size((self.tokens, 1, 1), 256, 1, 64),
             "place": Size((self.tokens, 1, 1), 256, 1, place_bytes(shape)),
+            "out_parts": Size((self.tokens, out_parts(shape, self.bits), 1), 256, 1, 64),
             "row_parts": Size((self.tokens, self._down_parts[0], 1), 256, 1, 64),
             "pick": Size((self.tokens, PICK_BLOCKS, 1), 256, 1, 2048),
-        }  # fmt: skip
+        } | (self._near_sizes() if self.is_clustered else {})  # fmt: skip
+
+    def _near_sizes(self) -> dict[str, Size]:
+        feed, (_, warps) = self._feed, self.down
+        clusters = Size((self.shape.kv_heads * CLUSTER, 1, 1), 256, CLUSTER, cluster_bytes(self.shape))
+        grid = (feed.blocks, 1, 1)
+        return {
+            "cluster_attention": clusters,
+            "feed": Size(grid, warps * 32 + 32, SPLIT, feed.shared_bytes, is_meeting=True),
+        }
 
     def _down_tiles(self, split: int) -> int:
         """Return the tiles of one cluster."""
@@ -280,7 +302,27 @@ class Plan:
 
     def _out_bytes(self, tuning: Tuning) -> int:
         width, is_one_group = self.shape.attention_width, self.tokens >= 8
-        return self._product_bytes(width, 8, tuning.o_stages, tuning.o_tiles, is_one_group=is_one_group)
+        parts = out_parts(self.shape, self.bits)
+        return self._product_bytes(
+            width, 8, tuning.o_stages, tuning.o_tiles, parts, is_one_group=is_one_group
+        )
+
+    @property
+    def is_clustered(self) -> bool:
+        return self.tuning is not None and self.tuning.is_clustered
+
+    @property
+    def near(self) -> "Plan | None":
+        """Return the plan for the same pass behind a short context, if that is quicker with another."""
+        is_one = self.tokens == 1 and not self.is_batch and self.kv_bits == 16
+        is_alike = (self.tuned.attention_cluster, self.tuned.attention_warps) == (CLUSTER, ATTENTION_WARPS)
+        if not (is_one and is_alike and fits_clusters(self.shape, self.bits) and has_one_run(self._parts)):
+            return None
+        return replace(self, tuning=near_tuning(self.tuned))
+
+    @property
+    def _feed(self) -> Feed:
+        return Feed(self.shape, self.blocks)
 
     def _up_bytes(self, tuning: Tuning) -> int:
         return self._product_bytes(self.shape.hidden, 8, tuning.up_stages, tuning.up_group)

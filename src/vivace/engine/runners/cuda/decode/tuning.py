@@ -44,6 +44,7 @@ class Tuning:
     # The whole cache as shared memory, for all kernels alike: a multiprocessor changes the share only when it
     # is empty. Then kernels to come begin early everywhere; that pays where memory is not the limit.
     takes_all_shared: bool = False
+    is_clustered: bool = False  # q, k, v, attention and out of one token are one kernel, the rest another
     # Of a mixture of experts (`decode/experts.py`), in passes of all sizes.
     expert_up_kb: int = 108  # of the ring of gate and up: that of down should fit beside it
     expert_down_stages: int = 2
@@ -79,6 +80,14 @@ TUNINGS = {
     ),
     16: Tuning(*(2, 2, 6, 18, 2, 4, 6, 16), late_start=0b11000, attention_warps=8),
 }
+
+
+def near_tuning(tuning: Tuning) -> Tuning:
+    """Return the tuning of a token behind a short context: q, k, v, attention and out are one kernel.
+
+    Both of a layer's kernels start as early as they can: each has multiprocessors of its own.
+    """
+    return replace(tuning, is_clustered=True, late_start=0, pace_bytes=61440)
 
 
 # One token of a wide model: memory is the limit in 4 bits, too, and a shorter ring leaves room for the next

@@ -38,7 +38,7 @@ struct Part {
 
 // This warp's 16 positions against all rows, into scores[row][position].
 DEVICE void score_block(const Block& block, const u32 q[HALVES][4][4], float* scores) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    int lane = threadIdx.x & 31, warp = ATTENTION_WARP, g = lane >> 2, t = lane & 3;
     float s[2][4] = {};
     UNROLL for (int i = 0; i < 4; i++)
         UNROLL for (int p = 0; p < 4; p += 2)
@@ -107,7 +107,7 @@ DEVICE void add_sink(float sink, float& most, float& total) {
 
 // Send this block's part to the blocks of its cluster: each dimension to its owner, the statistics to all.
 DEVICE void push_part(Part& part, float* inbox, float* stats, u64* all_here, u32 rank) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    int lane = threadIdx.x & 31, warp = ATTENTION_WARP, g = lane >> 2, t = lane & 3;
     UNROLL for (int half = 0; half < HALVES; half++) {
         int row = g + 8 * half;
         float total = part.sum[half];

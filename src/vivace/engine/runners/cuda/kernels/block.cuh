@@ -5,6 +5,11 @@
 #define BLOCK_TOKENS (16 * ATTENTION_WARPS)
 #define DIMENSIONS (HEAD_DIM / ATTENTION_WARPS)           // of one warp
 #define VALUE_REGISTERS (DIMENSIONS / 8)                  // of one lane and position
+#if CLUSTERED  // a block has two teams of warps, each with a run of its own
+#define ATTENTION_WARP (threadIdx.x / 32 % ATTENTION_WARPS)
+#else
+#define ATTENTION_WARP (threadIdx.x >> 5)
+#endif
 
 // The pages of one block. They are read well before its rows: one load must not wait for the other.
 struct Pages {
@@ -43,7 +48,7 @@ struct Block {                                            // as it lies in the p
 
 // Fill in the positions from … to-1 of block b; the rest stays as it is.
 DEVICE void load_keys(Block& block, const Kv* kv, const Pages& pages, int kv_head, int b, int from, int to) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    int lane = threadIdx.x & 31, warp = ATTENTION_WARP, g = lane >> 2, t = lane & 3;
     UNROLL for (int half = 0; half < 2; half++) {
         int at = b * BLOCK_TOKENS + 16 * warp + 8 * half + g;
         if (at < from || at >= to) continue;
@@ -55,7 +60,7 @@ DEVICE void load_keys(Block& block, const Kv* kv, const Pages& pages, int kv_hea
     }
 }
 DEVICE void load_values(Block& block, const Kv* kv, const Pages& pages, int kv_head, int b, int from, int to) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    int lane = threadIdx.x & 31, warp = ATTENTION_WARP, g = lane >> 2, t = lane & 3;
     UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
         int at = b * BLOCK_TOKENS + 8 * n + g;
         if (at < from || at >= to) continue;
@@ -104,7 +109,7 @@ struct Block {
 
 // Fill in the positions from … to-1 of block b; the rest stays as it is.
 DEVICE void load_keys(Block& block, const u16* kv, const Pages& pages, int kv_head, int b, int from, int to) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    int lane = threadIdx.x & 31, warp = ATTENTION_WARP, g = lane >> 2, t = lane & 3;
     UNROLL for (int half = 0; half < 2; half++) {
         int at = b * BLOCK_TOKENS + 16 * warp + 8 * half + g;
         if (at < from || at >= to) continue;
@@ -114,7 +119,7 @@ DEVICE void load_keys(Block& block, const u16* kv, const Pages& pages, int kv_he
     }
 }
 DEVICE void load_values(Block& block, const u16* kv, const Pages& pages, int kv_head, int b, int from, int to) {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    int lane = threadIdx.x & 31, warp = ATTENTION_WARP, g = lane >> 2, t = lane & 3;
     if (IS_HOLE(warp * DIMENSIONS)) return;
     UNROLL for (int n = 0; n < BLOCK_TOKENS / 8; n++) {
         int at = b * BLOCK_TOKENS + 8 * n + g;

@@ -23,6 +23,7 @@ enum { QKV, ATTENTION, OUT, GATE_UP, DOWN, HEAD };
 #define CLAMP
 #define VIEW
 #endif
+#define LINE_WORDS 32                              // of a line of the cache
 #define LOG2_E 1.4426950408889634f
 #define NO_MAXIMUM (-1e30f)
 

@@ -25,11 +25,13 @@ from vivace.errors import StartError
 
 PARTS = (
     *("common", "kv", "heads", "ring", "int4", "mxfp4", "product", "projections"),
-    *("experts", "expert_groups", "block", "attention", "row_attention", "draft_attention", "head", "wide"),
+    *("experts", "expert_groups", "block", "attention", "row_attention", "draft_attention"),
+    *("cluster_attention", "feed", "head", "wide"),
 )
 DECODE_KERNELS = ("embed", "qkv", "attention", "out_projection", "head", "choose")
 DRAFT_KERNELS = ("draft_attention", "merge_ranks")
 FEED_FORWARD_KERNELS = ("gate_up", "down_projection")
+NEAR_KERNELS = ("embed", "cluster_attention", "feed", "head", "choose")
 PREFILL_KERNELS = (
     *("read_tokens", "add_norm", "silu_product", "place", "keep_tail", "widen"),
     *("add_norm_fp8", "silu_product_fp8"),
@@ -46,6 +48,8 @@ _CLUSTER_DIMENSION, _OVERLAP = 4, 6
 
 def kernels(plan: Plan) -> tuple[str, ...]:
     """Return the kernels of a plan's module. Those of prefill are in the module for one token."""
+    if plan.is_clustered:
+        return NEAR_KERNELS
     draft = DRAFT_KERNELS if plan.draft_tiles else ()
     if plan.is_wide:
         return WIDE_KERNELS + draft
@@ -62,7 +66,7 @@ def kernels(plan: Plan) -> tuple[str, ...]:
 def source(plan: Plan, intrinsics: str | None = None) -> str:
     """Return all kernels of a plan as one source. `intrinsics` replaces those of the GPU."""
     folder = resources.files("vivace.engine.runners.cuda.kernels")
-    parts = [*PARTS, "prefill", "widen"] if plan.tokens == 1 else PARTS
+    parts = [*PARTS, "prefill", "widen"] if plan.tokens == 1 and not plan.is_clustered else PARTS
     texts = [(folder / f"{name}.cuh").read_text() for name in parts]
     first = intrinsics if intrinsics is not None else (folder / "intrinsics.cuh").read_text()
     defines = "".join(

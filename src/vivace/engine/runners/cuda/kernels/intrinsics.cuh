@@ -21,7 +21,9 @@ DEVICE void block_sync() { __syncthreads(); }
 DEVICE void warp_sync() { __syncwarp(); }
 // Only the first `threads` of the block meet.
 // Not the `aligned` form, here and below: lanes may come from a loop that they left one by one.
-template <int threads> DEVICE void team_sync() { asm volatile("barrier.sync 1, %0;" ::"n"(threads) : "memory"); }
+template <int threads> DEVICE void team_sync(int team = 0) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(team + 1), "n"(threads) : "memory");
+}
 DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 DEVICE int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 DEVICE float exp2_fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -166,6 +168,7 @@ DEVICE u32 cluster_rank() { u32 r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r
 DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
+DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }  // and do not wait
 DEVICE u32 address_in(u32 rank, const void* p) {
     u32 remote;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(p)), "r"(rank));
@@ -184,6 +187,22 @@ DEVICE void cluster_send(Float4* p, u32 rank, Float4 value, u64* barrier) {
 DEVICE void cluster_send(float* p, u32 rank, float value, u64* barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
                      address_in(rank, p)), "f"(value), "r"(address_in(rank, barrier)) : "memory");
+}
+// Between blocks of one launch that are all resident. A number goes with a mark, in one word: to wait until numbers are
+// visible before one says so takes as long as they do.
+DEVICE void store_marked(u64* p, float value, u32 mark) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"((u64)mark << 32 | __float_as_uint(value)) : "memory");
+}
+DEVICE Words4 load_marked(const u64* two) {
+    u64 low, high;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(low), "=l"(high) : "l"(two) : "memory");
+    return {{(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)}};
+}
+DEVICE void count_one(u32* count) { asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory"); }
+DEVICE void await_count(const u32* count, u32 all) {
+    u32 seen;
+    do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(count) : "memory");
+    while (seen < all);
 }
 DEVICE void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }

@@ -24,7 +24,8 @@ template <int WIDTH, int COUNT> struct GroupsOf { typedef Int4Weights<COUNT> Typ
 template <int COUNT> struct GroupsOf<MXFP4, COUNT> { typedef Mxfp4Weights<COUNT> Type; };
 
 // With ALL a block has no more tiles than a group.
-template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int WIDTH = BITS, bool ALL = false>
+template <class RING, int K, int SPLIT, int WARPS, int GROUP, int PARTS = 1, int WIDTH = BITS, bool ALL = false,
+          int WISHED = TILES_AT_ONCE>
 struct Product {
     typedef typename SumOf<WIDTH>::Type Sum;
     static const int THREADS = WARPS * 32;                   // that compute
@@ -38,7 +39,7 @@ struct Product {
     static_assert(SLICE % (WARPS * 512 / X_BITS) == 0, "warps must share the columns evenly");
     static_assert(SLICE % (PARTS * 2 * PART_THREADS) == 0, "threads must share a row evenly");
     // So many tiles at once: while one waits for shared memory or the tensor core, another goes on.
-    static const int WISH = COLUMN_TILES > 1 ? 2 : TILES_AT_ONCE, MOST = RING::SLOT_COUNT;
+    static const int WISH = COLUMN_TILES > 1 ? 2 : WISHED, MOST = RING::SLOT_COUNT;
     static const int AT_ONCE = WISH < GROUP ? (WISH < MOST ? WISH : MOST) : (GROUP < MOST ? GROUP : MOST);
     static const int TOGETHER = ALL ? GROUP : GROUP - GROUP % AT_ONCE;  // tiles between two meetings of the warps
 
@@ -115,6 +116,12 @@ struct Product {
     template <bool NORM, class Load> DEVICE void stage(Load load, const Float2* gain, float epsilon) {
         if (TILE_TOKENS <= 2) stage_together<NORM>(load, gain, epsilon);
         else stage_apart<NORM>(load, gain, epsilon);
+        meet();
+    }
+    // One token; `load(pair, j)` also gets which of its pairs it is.
+    template <bool NORM, class Load> DEVICE void stage_one(Load load, const Float2* gain, float epsilon) {
+        int j = 0;
+        stage_together<NORM>([&](int, int pair) { return load(pair, j++); }, gain, epsilon);
         meet();
     }
 
@@ -240,11 +247,18 @@ struct Product {
     }
 
     // This warp's columns of two tiles against all columns of x.
+    static const int PIECES = LOADS * WIDTH / 16;            // of a tile, 16 bytes a lane
+    DEVICE static Words4 piece_of(const u8* own_tile, int i) {
+        return *(const Words4*)(own_tile + (threadIdx.x & 31) * 16 + i * 512);
+    }
     DEVICE void multiply(const u8* upper, const u8* lower, const Right* kept, Sum total[COLUMN_TILES][4]) {
-        int at = (threadIdx.x & 31) * 16;
+        multiply_pieces([&](int i) { return piece_of(upper, i); }, [&](int i) { return piece_of(lower, i); }, kept, total);
+    }
+    template <class Upper, class Lower>
+    DEVICE void multiply_pieces(Upper upper, Lower lower, const Right* kept, Sum total[COLUMN_TILES][4]) {
         Sum c[2][COLUMN_TILES][4] = {};
-        UNROLL for (int i = 0; i < LOADS * WIDTH / 16; i++) {  // 16 bytes a lane of each tile
-            Words4 a = *(const Words4*)(upper + at + i * 512), b = *(const Words4*)(lower + at + i * 512);
+        UNROLL for (int i = 0; i < PIECES; i++) {
+            Words4 a = upper(i), b = lower(i);
 #if HAS_DIGITS
             UNROLL for (int s = 0; s < 2; s++) {
                 Right right = KEPT ? kept[2 * i + s] : load_right(2 * i + s);
@@ -291,7 +305,7 @@ struct Product {
         float each[PART_WARPS], total = 0.0f;
         UNROLL for (int warp = 0; warp < PART_WARPS; warp++) each[warp] = at[warp * TILE_TOKENS * TILE_ROWS];
         UNROLL for (int warp = 0; warp < PART_WARPS; warp++) total += each[warp];
-        return HAS_DIGITS ? total * scale[token * PARTS + part] : total;
+        return HAS_DIGITS ? ::multiply(total, scale[token * PARTS + part]) : total;
     }
 
     DEVICE static float row_scale(const float* scales, int row) {

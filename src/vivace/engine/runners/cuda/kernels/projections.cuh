@@ -13,7 +13,7 @@ typedef TileRing<DOWN, DOWN_COLUMNS / DOWN_SPLIT, DOWN_STAGES, DOWN_WARPS> DownR
 #endif
 typedef TileRing<HEAD, HIDDEN, HEAD_STAGES, HIDDEN_WARPS, HEAD_BITS> HeadRing;
 typedef Product<QkvRing, HIDDEN, 1, HIDDEN_WARPS, QKV_TILES, 1, BITS, true> QkvProduct;
-typedef Product<OutRing, HEADS * HEAD_WIDTH, 1, 8, O_TILES, 1, BITS, true> OutProduct;
+typedef Product<OutRing, HEADS * HEAD_WIDTH, 1, 8, O_TILES, OUT_PARTS, BITS, true> OutProduct;
 #if !EXPERTS
 typedef Product<UpRing, HIDDEN, 1, 8, UP_GROUP> UpProduct;
 typedef Product<DownRing, DOWN_COLUMNS, DOWN_SPLIT, DOWN_WARPS, DOWN_GROUP, DOWN_PARTS / DOWN_SPLIT> DownProduct;
@@ -232,12 +232,17 @@ KERNEL(288, NEIGHBOURS(2)) out_projection(const float* part, const Float2* part_
     product.run([&](int, int, const float* group) {
         UNROLL for (int j = 0; j < items; j++) {
             int i = threadIdx.x + 256 * j, slot = i / (TILE_TOKENS * TILE_ROWS), token = i / TILE_ROWS % TILE_TOKENS;
-            if (out[j]) *out[j] = before[j] + product.sum(group, slot, token, i % TILE_ROWS) * scale[j];
+            if (!out[j]) continue;
+            float total = product.sum(group, slot, token, i % TILE_ROWS);
+            UNROLL for (int part = 1; part < OUT_PARTS; part++) total += product.sum(group, slot, token, i % TILE_ROWS, part);
+            *out[j] = before[j] + total * scale[j];
         }
     });
 }
 
 #if !EXPERTS
+DEVICE float gated(float gate, float up) { return divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up; }
+
 // h = silu(gate) * up; columns of h past FFN stay 0
 KERNEL(288, NEIGHBOURS(3))
 gate_up(const float* x, const float* gain, const u8* weights, const float* scales, float* h, float epsilon) {
@@ -257,8 +262,7 @@ gate_up(const float* x, const float* gain, const u8* weights, const float* scale
             int tile = product.first + base + slot, row = tile * TILE_ROWS + r;
             float gate = product.sum(group, slot, token, r) * product.row_scale(scales, row);
             float up = product.sum(group, slot, token, r + 4) * product.row_scale(scales, row + 4);
-            float value = divide(gate, 1.0f + exp2_fast(-LOG2_E * gate)) * up;
-            h[(u64)(token0 + token) * DOWN_COLUMNS + tile * 4 + r] = value;
+            h[(u64)(token0 + token) * DOWN_COLUMNS + tile * 4 + r] = gated(gate, up);
         }
     });
 }

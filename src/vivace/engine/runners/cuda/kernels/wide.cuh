@@ -124,19 +124,24 @@ KERNEL(256, 2) place_rows(const Row* rows, const float* sums, const float* sum_s
     }
 }
 
-// The digits of the attention, whose parts are combined first
+// The digits of the attention, whose parts are combined first. grid (rows, OUT_PARTS): columns with a scale of their own
 template <int parts> DEVICE void stage_attention(const float* part, const Float2* part_stats, u8* digits, float* scales,
                                                  float* scratch) {
-    const int columns = HEADS * HEAD_DIM, pairs = columns / 512;
-    int token = blockIdx.x;
-    Float2 row[pairs];
+    const int columns = HEADS * HEAD_DIM, own_pairs = columns / OUT_PARTS / 2, pairs = (own_pairs + 255) / 256;
+    int token = blockIdx.x, first = blockIdx.y * own_pairs;
+    Float2 row[pairs] = {};
     float most = 0.0f;
-    UNROLL for (int j = 0; j < pairs; j++) row[j] = combine_parts<parts>(part, part_stats, token, threadIdx.x + 256 * j);
+    UNROLL for (int j = 0; j < pairs; j++) {
+        int own = threadIdx.x + 256 * j;
+        if (own < own_pairs) row[j] = combine_parts<parts>(part, part_stats, token, first + own);
+    }
     UNROLL for (int j = 0; j < pairs; j++) most = greater(most, greater(magnitude(row[j].x), magnitude(row[j].y)));
     most = over_block(0.0f, most, scratch).y;
-    if (threadIdx.x == 0) scales[token] = most * (1.0f / DIGITS);
-    UNROLL for (int j = 0; j < pairs; j++)
-        write_digits(digits, token, columns, threadIdx.x + 256 * j, row[j], digits_of_one(most));
+    if (threadIdx.x == 0) scales[token * OUT_PARTS + blockIdx.y] = most * (1.0f / DIGITS);
+    UNROLL for (int j = 0; j < pairs; j++) {
+        int own = threadIdx.x + 256 * j;
+        if (own < own_pairs) write_digits(digits, token, columns, first + own, row[j], digits_of_one(most));
+    }
 }
 KERNEL(256, 2) stage_parts_of_rows(const float* part, const Float2* part_stats, int parts, u8* digits, float* scales) {
     SHARED_MEMORY(shared);

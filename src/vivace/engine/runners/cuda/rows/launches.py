@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.engine.runners.cuda.decode.clusters import out_parts
 from vivace.engine.runners.cuda.decode.down_cut import down_columns
 from vivace.engine.runners.cuda.decode.launches import (
     Launch,
@@ -232,10 +233,12 @@ class _Wide:
         gain = (*head_gain(shape, layer), shape.norm_epsilon) if shape.qk_norm else ()
         yield self.launch("place_rows", "place", b.inputs, b.sums, b.scales, *placing, *gain)
         yield from self._attend(layer, kv)
-        mixed = (b.part, b.part_stats, self._parts, b.digits, b.scales)
-        yield self.launch("stage_parts_of_rows", "row", *mixed)
-        yield self.product("out", layer.out, shape.heads * HEAD_DIM, one)
-        yield self.add_and_norm(layer.ffn_gain, 1, b.scales, layer.out.scales)
+        # The scales of the layer before are read: here is room for those of the out projection's parts.
+        mixed = (b.part, b.part_stats, self._parts, b.digits, self._down_scales)
+        yield self.launch("stage_parts_of_rows", "out_parts", *mixed)
+        parts = out_parts(shape, self._plan.bits)
+        yield self.product("out", layer.out, shape.heads * HEAD_DIM, (parts, SLICES // parts))
+        yield self.add_and_norm(layer.ffn_gain, parts, self._down_scales, layer.out.scales)
         yield self.product("gate_up", layer.gate_up, shape.hidden, one)
         inner = (b.sums, b.scales, layer.gate_up.scales, b.digits, self._down_scales)
         yield self.launch("silu_digits", "row_parts", *inner)
