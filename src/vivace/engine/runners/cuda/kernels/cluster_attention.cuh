@@ -46,8 +46,8 @@ struct Shelf {                                             // shared memory behi
     float* mixed;                                          // [ROWS][HEAD_DIM]
     u8* digits;                                            // [2][SHARE_ROW]
     float* sums;                                           // [SHARE_TILES][SHARE_WARPS][TILE_ROWS]
-    DEVICE Shelf(float* begin) {
-        fresh_here = (u64*)(((u64)begin + 15) & ~(u64)15);
+    DEVICE Shelf(u8* begin) {
+        fresh_here = (u64*)begin;
         all_here = fresh_here + 1, mixed_here = fresh_here + 2, share_here = fresh_here + 3;
         fresh = (u16*)(fresh_here + 4);
         made = fresh + GROUP_TILES * HEAD_DIM;
@@ -273,7 +273,8 @@ cluster_attention(const State* state, const float* x, const float* gain, const u
     int kv_head = blockIdx.x / ATTENTION_CLUSTER, rank = cluster_rank();
     u8* out_tiles = shared;
     GroupProduct product(GroupRing(shared + SHARE_TILES * SHARE_BYTES), weights, GROUP_TILES, 0, 1, 0);
-    Shelf shelf(product.after());
+    const int before = SHARE_TILES * SHARE_BYTES + GROUP_TILES * (GroupProduct::TILE_BYTES + 16) + 16 + GroupProduct::BYTES;
+    Shelf shelf(shared + ALIGNED(before));
     if (!IS_LATE(QKV)) let_next_start();
     if (threadIdx.x == 0) {
         barrier_expect(shelf.fresh_here, GROUP_TILES * HEAD_DIM * 2);

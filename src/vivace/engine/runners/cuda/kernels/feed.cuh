@@ -21,7 +21,7 @@ struct FeedMemory {
         empty = full + FEED_SLOTS, down_full = empty + FEED_SLOTS, down_empty = down_full + FEED_ROOMS;
         is_met = down_empty + FEED_ROOMS;
     }
-    DEVICE u8* after() const { return (u8*)(((u64)is_met + 23) & ~(u64)15); }
+    DEVICE u8* after() const { return slots + FEED_SLOTS * FEED_TILE + ALIGNED((2 * FEED_SLOTS + 2 * FEED_ROOMS + 1) * 8); }
 };
 struct UpRooms : FeedMemory {
     static const int SLOT_COUNT = FEED_SLOTS;
@@ -181,8 +181,8 @@ feed(float* x, const float* gain, const u8* weights, const float* scales, u64* h
         if (threadIdx.x == fetcher) fetch_feed(up, down);
         return;
     }
-    u64 behind = (u64)up.after() > (u64)down.after() ? (u64)up.after() : (u64)down.after();
-    Inbox inbox((float*)((behind + 15) & ~(u64)15), down.count * TILE_ROWS);
+    const int most = UpFeed::BYTES > DownFeed::BYTES ? UpFeed::BYTES : DownFeed::BYTES;  // they lie in the same place
+    Inbox inbox((float*)(up.ring.after() + ALIGNED(most)), down.count * TILE_ROWS);
     FeedItem item(down, x, down_scales, rank);
     const u32* round = arrived + DOWN_SPLIT * LINE_WORDS;
     if (threadIdx.x < 256) {

@@ -43,6 +43,9 @@ struct Product {
     static const int AT_ONCE = WISH < GROUP ? (WISH < MOST ? WISH : MOST) : (GROUP < MOST ? GROUP : MOST);
     static const int TOGETHER = ALL ? GROUP : GROUP - GROUP % AT_ONCE;  // tiles between two meetings of the warps
 
+    // Shared memory behind the ring.
+    static const int BYTES = COLUMNS * ROW_BYTES + ((ALL ? 1 : 2) * SUMS + 2 * THREADS + 2 * TILE_TOKENS * PARTS) * 4;
+
     RING ring;
     u8* x;             // [COLUMNS][ROW_BYTES]
     float* sums;       // [2][GROUP][WARPS][TILE_TOKENS][TILE_ROWS]; with ALL once
