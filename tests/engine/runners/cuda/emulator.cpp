@@ -163,6 +163,10 @@ void put_under_way(void* to, const void* from, size_t bytes, u64* barrier, int a
     under_way.push_back({to, std::vector<u8>(begin, begin + bytes), barrier, arrivals});
     memset(to, 0xff, bytes);
 }
+void store_later(void* to, const void* from, size_t bytes) {
+    const u8* begin = (const u8*)from;
+    under_way.push_back({to, std::vector<u8>(begin, begin + bytes), nullptr, 0});
+}
 static void land_one() {
     static u32 draw = 1;
     if (under_way.empty()) return;

@@ -187,6 +187,7 @@ inline void barriers_ready() {}
 
 // Put a copy under way to shared memory: a barrier there hears of it when it arrives.
 void put_under_way(void* to, const void* from, size_t bytes, u64* barrier, int arrivals);
+void store_later(void* to, const void* from, size_t bytes); // what was there stays until then
 inline void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier) {
     if (bytes % 16 || (uintptr_t)global % 16 || (uintptr_t)shared % 16) problem = "a copy is not aligned";
     put_under_way(shared, global, bytes, barrier, 1);
@@ -215,7 +216,11 @@ template <class T> void send_any(T* p, u32 rank, T value, u64* barrier) {
 inline void cluster_send(Float2* p, u32 rank, Float2 v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void cluster_send(Float4* p, u32 rank, Float4 v, u64* barrier) { send_any(p, rank, v, barrier); }
 inline void cluster_send(float* p, u32 rank, float v, u64* barrier) { send_any(p, rank, v, barrier); }
-inline void store_marked(u64* p, float value, u32 mark) { *p = (u64)mark << 32 | as_bits(value), moves++; }
+// Other blocks see it some time later, maybe after what was counted behind it.
+inline void store_marked(u64* p, float value, u32 mark) {
+    u64 word = (u64)mark << 32 | as_bits(value);
+    store_later(p, &word, sizeof(word));
+}
 inline Words4 load_marked(const u64* two) {
     yield_fiber();  // who waits for it looks again and again
     return {{(u32)two[0], (u32)(two[0] >> 32), (u32)two[1], (u32)(two[1] >> 32)}};
