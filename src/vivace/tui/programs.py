@@ -57,10 +57,12 @@ async def _show_output(transcript: Transcript, command: str, process: asyncio.su
             size_bytes += len(data)
         block.end(await process.wait())
     finally:
-        if process.returncode is None:
-            await _end(process)
-        # What it has started may hold its output for longer. asyncio has no other name for letting go of it.
-        process._transport.close()  # type: ignore[attr-defined]
+        try:
+            if process.returncode is None:
+                await _end(process)
+        finally:  # also when the user leaves twice
+            # What it has started may hold its output for longer; asyncio has no other name for letting go.
+            process._transport.close()  # type: ignore[attr-defined]
     transcript.touch()
 
 

@@ -1,5 +1,6 @@
 """Commands that open a list or run a program: model, theme, queue, diff, doctor, export, a side question."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -9,6 +10,7 @@ import pytest
 
 from tests.tui.commands.test_commands import ask
 from tests.tui.conftest import Open
+from vivace.tui.programs import run_shell
 
 OLD = "def show(task):\n    # one\n    print(task.title)\n"
 NEW = OLD.replace("# one", "# two")
@@ -166,6 +168,31 @@ async def test_what_a_shell_command_has_started_holds_nothing_of_ours(
         await screen.until(lambda: pipe not in held_files(), "the end of its pipe")
     finally:
         os.kill(int(other), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+async def test_a_shell_command_that_is_ended_twice_lets_go_of_its_output(
+    open_screen: Open, folder: Path
+) -> None:
+    """Who leaves while a program is being ended does not wait for it, and leaves nothing open."""
+    of = "of=$(readlink /proc/$$/fd/1); echo $of > .pipe; echo $$ > .shell; mv .pipe pipe"
+    async with open_screen() as screen:
+        await screen.ready()
+        command = f"trap 'echo > told' TERM; {of}; while true; do sleep 0.1; done"
+        running = asyncio.create_task(run_shell(screen.app.transcript, folder, command))
+        await screen.until((folder / "pipe").exists, "the shell")
+        pipe, shell = (folder / "pipe").read_text().strip(), int((folder / ".shell").read_text())
+        assert pipe in held_files()
+        running.cancel()
+        await screen.until((folder / "told").exists, "the first end")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        try:
+            await screen.until(lambda: pipe not in held_files(), "the end of its pipe")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell, signal.SIGKILL)
 
 
 async def test_export_names_its_file_by_the_conversation(open_screen: Open, folder: Path) -> None:
