@@ -3,7 +3,7 @@
 q, k, v, attention and out are a cluster of blocks for each key head; gate, up and down have the other
 multiprocessors. Owns what fits into their shared memory, and what that means for passes of all sizes: the
 columns of the out projection that belong to a key head are a part of their own, for a cluster does not know
-the others'.
+the others'. Does not own which pass takes them (`graphs`), nor constants of speed (`tuning`).
 """
 
 from dataclasses import dataclass
