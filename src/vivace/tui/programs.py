@@ -9,6 +9,7 @@ import contextlib
 import os
 import shlex
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
 
 from vivace.child_python import module_command
@@ -21,7 +22,7 @@ END_S = 1.0  # for a program to end when the user leaves
 
 async def run_shell(transcript: Transcript, folder: Path, command: str) -> None:
     """Run the user's command and show its output as it comes."""
-    process = await asyncio.create_subprocess_shell(
+    starting = asyncio.create_subprocess_shell(
         command,
         cwd=folder,
         stdin=asyncio.subprocess.DEVNULL,
@@ -29,19 +30,29 @@ async def run_shell(transcript: Transcript, folder: Path, command: str) -> None:
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
     )
-    await _show_output(transcript, command, process)
+    await _show_output(transcript, command, await _started(starting))
 
 
 async def run_own_command(transcript: Transcript, *arguments: str) -> None:
     """Run one of our own commands and show what it prints."""
-    process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_subprocess_exec(
         *module_command("vivace", *arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
     )
-    await _show_output(transcript, f"vivace {shlex.join(arguments)}", process)
+    await _show_output(transcript, f"vivace {shlex.join(arguments)}", await _started(starting))
+
+
+async def _started(starting: Coroutine[None, None, asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
+    """A program from its start on. Cut short here, asyncio would end it alone, not what it has started."""
+    start = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(start)
+    except asyncio.CancelledError:
+        await _end_and_close(await start)
+        raise
 
 
 async def _show_output(transcript: Transcript, command: str, process: asyncio.subprocess.Process) -> None:
@@ -57,17 +68,21 @@ async def _show_output(transcript: Transcript, command: str, process: asyncio.su
             size_bytes += len(data)
         block.end(await process.wait())
     finally:
-        try:
-            if process.returncode is None:
-                await _end(process)
-        finally:  # also when the user leaves twice
-            # What it has started may hold its output for longer; asyncio has no other name for letting go.
-            process._transport.close()  # type: ignore[attr-defined]
+        await _end_and_close(process)
     transcript.touch()
 
 
+async def _end_and_close(process: asyncio.subprocess.Process) -> None:
+    """End a program and what it has started, and let go of its output."""
+    try:
+        if process.returncode is None:
+            await _end(process)
+    finally:  # also when the user leaves twice
+        # What it has started may hold its output for longer; asyncio has no other name for letting go.
+        process._transport.close()  # type: ignore[attr-defined]
+
+
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a program and what it has started."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, sign)

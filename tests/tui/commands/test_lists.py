@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.tui.commands.test_commands import ask
 from tests.tui.conftest import Open
-from vivace.tui.programs import run_shell
+from tests.tui.screen import HANG_S
+from vivace.tui import programs
 
 OLD = "def show(task):\n    # one\n    print(task.title)\n"
 NEW = OLD.replace("# one", "# two")
@@ -151,6 +154,23 @@ async def test_a_shell_command_ends_with_the_face(open_screen: Open, folder: Pat
     await screen.until(lambda: not is_alive(pid), "its end")
 
 
+async def test_a_shell_command_that_is_being_started_ends_with_what_it_has_started(
+    open_screen: Open, folder: Path
+) -> None:
+    """It can run before we have heard of it: who leaves then leaves no process behind either."""
+    async with open_screen() as screen:
+        await screen.ready()
+        command = "sleep 1000 & echo $! > .pid; mv .pid pid; wait"
+        running = asyncio.create_task(programs.run_shell(screen.app.transcript, folder, command))
+        while not (folder / "pid").exists():
+            await asyncio.sleep(0)
+            time.sleep(0.05)  # noqa: ASYNC251 - the loop is late, as on a busy machine
+        running.cancel()
+        await screen.until(running.done, "its end")
+    pid = int((folder / "pid").read_text())
+    await screen.until(lambda: not is_alive(pid), "its end")
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 async def test_what_a_shell_command_has_started_holds_nothing_of_ours(
     open_screen: Open, folder: Path
@@ -172,23 +192,26 @@ async def test_what_a_shell_command_has_started_holds_nothing_of_ours(
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 async def test_a_shell_command_that_is_ended_twice_lets_go_of_its_output(
-    open_screen: Open, folder: Path
+    open_screen: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who leaves while a program is being ended does not wait for it, and leaves nothing open."""
-    of = "of=$(readlink /proc/$$/fd/1); echo $of > .pipe; echo $$ > .shell; mv .pipe pipe"
+    monkeypatch.setattr(programs, "END_S", HANG_S)  # only the second end cuts the first one short
+    command = (
+        "trap 'echo > told' TERM; echo $$ > shell; readlink /proc/$$/fd/1; while true; do sleep 0.1; done"
+    )
     async with open_screen() as screen:
         await screen.ready()
-        command = f"trap 'echo > told' TERM; {of}; while true; do sleep 0.1; done"
-        running = asyncio.create_task(run_shell(screen.app.transcript, folder, command))
-        await screen.until((folder / "pipe").exists, "the shell")
-        pipe, shell = (folder / "pipe").read_text().strip(), int((folder / ".shell").read_text())
-        assert pipe in held_files()
-        running.cancel()
-        await screen.until((folder / "told").exists, "the first end")
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        running = asyncio.create_task(programs.run_shell(screen.app.transcript, folder, command))
+        await screen.sees("pipe:[")  # printed by it and read by us: it is not being started any more
+        shell = int((folder / "shell").read_text())
         try:
+            pipe = re.findall(r"pipe:\[\d+\]", screen.text)[-1]
+            assert pipe in held_files()
+            running.cancel()
+            await screen.until((folder / "told").exists, "the first end")
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
             await screen.until(lambda: pipe not in held_files(), "the end of its pipe")
         finally:
             with contextlib.suppress(ProcessLookupError):
