@@ -37,7 +37,7 @@ from vivace.engine.wire.frames import (
 from vivace.engine.wire.job import Job
 from vivace.errors import ServerGone
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 16
 SILENCE_S = 300.0  # a pass takes less than a second; this long without a frame is a fault
 EXIT_S = 5.0
 

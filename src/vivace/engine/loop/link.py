@@ -9,7 +9,7 @@ import socket
 
 from vivace.engine.wire.frames import FrameError, FromEngine, ToEngine, engine_unpacker, pack
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 16  # memory for a megabyte takes longer than reading a prompt
 
 
 class Link:
