@@ -44,9 +44,10 @@ class LateTransfers:
         self._in: list[LateMoment] = []
         self.copied = 0  # pages
 
-    def save(self, moves: Moves) -> None:
+    def save(self, moves: Moves, after: Iterable[Moment]) -> None:
+        before: list[Moment | None] = list(after)
         for page, slot in moves:
-            slot.copied = self._late(self._out, [slot.copied], self._saving(page, slot.memory))
+            slot.copied = self._late(self._out, [*before, slot.copied], self._saving(page, slot.memory))
 
     def _saving(self, page: int, memory: "torch.Tensor") -> Callable[[], object]:  # type: ignore[name-defined]
         return lambda: memory.copy_(self._pool[:, page])
@@ -176,6 +177,21 @@ def test_what_comes_back_is_what_was_saved(seed: int) -> None:
         played.free()
     assert played.tier.pages.free_pages == PAGES
     assert played.tier.used_bytes == 0
+
+
+def test_pages_that_are_on_their_way_are_saved_when_they_are_there(seed: int) -> None:
+    """Loaded, its state given up, and saved again before the copy was done."""
+    played = Played(random.Random(seed))
+    played.write(0, 7)
+    played.save(0)
+    played.tier.pages.trim(0, 0)
+    played.tier.pages.reserve(1, 0, PAGES * 64)  # somebody else has had all pages
+    played.kv.zero_()
+    played.tier.pages.trim(1, 0)
+    played.load(2)
+    played.free()
+    played.save(2)
+    played.check_state()
 
 
 def test_shared_pages_are_in_host_memory_once(seed: int) -> None:

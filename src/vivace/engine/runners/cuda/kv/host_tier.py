@@ -63,15 +63,19 @@ class HostTier:
         table = self.pages.table(seq)[:pages]
         mirrors = [self.pages.mirror(page) for page in table]
         fresh = iter(self._memory.take(mirrors.count(None)))
-        held, moves = [], []
+        held, moves, after = [], [], []
         for page, mirror in zip(table, mirrors, strict=True):
             if mirror:
                 mirror.holders += 1
             else:
                 mirror = next(fresh)
                 moves.append((page, mirror))
+                if moment := self.pages.last_copy(
+                    page
+                ):  # the page may be on its way from a state that is gone
+                    after.append(moment)
             held.append(mirror)
-        self.transfers.save(moves)
+        self.transfers.save(moves, after)
         for page, mirror in moves:
             self.pages.set_mirror(page, mirror)
         return HostKV(bytearray(self._mark), held, self._memory)

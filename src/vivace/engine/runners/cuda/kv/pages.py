@@ -72,6 +72,11 @@ class Pages:
         found = self._mirrors.get(page)
         return found if found and found.holders else None
 
+    def last_copy(self, page: int) -> Moment | None:
+        """Return when a page was last copied to or from host memory, whether the copy is valid or not."""
+        found = self._mirrors.get(page)
+        return found.copied if found else None
+
     def set_mirror(self, page: int, mirror: HostPage) -> None:
         """Note that a copy of a page is in host memory, or on its way. A write to the page waits for it."""
         self._mirrors[page] = mirror

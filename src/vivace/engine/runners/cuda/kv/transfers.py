@@ -21,8 +21,8 @@ Moves: TypeAlias = Sequence[tuple[int, HostPage]]  # a page of the pool, and the
 
 
 class Transfers(Protocol):
-    def save(self, moves: Moves) -> None:
-        """Copy pages to the host, behind all that passes have written so far."""
+    def save(self, moves: Moves, after: Iterable[Moment]) -> None:
+        """Copy pages to the host, after these moments and all that passes have written so far."""
         ...
 
     def load(self, moves: Moves, after: Iterable[Moment]) -> Moment:
@@ -50,7 +50,8 @@ class PlainTransfers:
     def __init__(self, pool: torch.Tensor) -> None:
         self._pool = pool  # [layers, pages, bytes]
 
-    def save(self, moves: Moves) -> None:
+    def save(self, moves: Moves, after: Iterable[Moment]) -> None:
+        del after
         for page, slot in moves:
             slot.memory.copy_(self._pool[:, page])
             slot.copied = Done()
@@ -72,8 +73,8 @@ class GpuTransfers:
         self._in = torch.cuda.Stream()  # type: ignore[no-untyped-call,unused-ignore]
         self._copy_page = _PageCopy(pool) if pool.stride(0) <= MAX_PITCH else _LayerCopies(pool)
 
-    def save(self, moves: Moves) -> None:
-        self._begin(self._out, (slot.copied for _, slot in moves if slot.copied))
+    def save(self, moves: Moves, after: Iterable[Moment]) -> None:
+        self._begin(self._out, [*after, *(slot.copied for _, slot in moves if slot.copied)])
         for first in range(0, len(moves), CHUNK_PAGES):
             chunk = moves[first : first + CHUNK_PAGES]
             for page, slot in chunk:
