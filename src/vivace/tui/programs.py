@@ -51,7 +51,10 @@ async def _started(starting: Coroutine[None, None, asyncio.subprocess.Process]) 
     try:
         return await asyncio.shield(start)
     except asyncio.CancelledError:
-        await _end_and_close(await start)
+        while not start.done():  # a moment, however often the user leaves
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([start])
+        await _end_and_close(start.result())
         raise
 
 

@@ -166,6 +166,8 @@ async def test_a_shell_command_that_is_being_started_ends_with_what_it_has_start
             await asyncio.sleep(0)
             time.sleep(0.05)  # noqa: ASYNC251 - the loop is late, as on a busy machine
         running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()  # and leaves again
         await screen.until(running.done, "its end")
     pid = int((folder / "pid").read_text())
     await screen.until(lambda: not is_alive(pid), "its end")

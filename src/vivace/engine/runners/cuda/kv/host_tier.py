@@ -70,9 +70,7 @@ class HostTier:
             else:
                 mirror = next(fresh)
                 moves.append((page, mirror))
-                if moment := self.pages.last_copy(
-                    page
-                ):  # the page may be on its way from a state that is gone
+                if moment := self.pages.last_copy(page):  # from a state that is gone: it may be on its way
                     after.append(moment)
             held.append(mirror)
         self.transfers.save(moves, after)
