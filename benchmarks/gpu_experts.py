@@ -240,7 +240,7 @@ def read_prompts(reader: ExpertPrefill, vocab: int) -> str:
     for size in (64, 256, 1024, 4096):
         tokens = [(7 * i + size) % vocab for i in range(size)]
         reader._write([], 0)
-        reader._prepare(size, reader._is_first(size, 0))
+        reader._prepare(size)
         times: list[float] = []
 
         def stamp(times: list[float] = times) -> bool:

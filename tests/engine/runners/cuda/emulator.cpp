@@ -36,6 +36,8 @@ extern "C" __attribute__((visibility("default"))) const char* take_problem() { r
 // more than a launch. So only the first switch to it is ucontext's, with system calls; the later ones are jumps.
 struct Stack {
     bool started = false;
+    std::vector<std::pair<TeamProduct, Words4>> products; // under way, with the rows that were in registers
+    std::vector<size_t> groups; // how many of them, counted at each commit
     Place place;
     ucontext_t context;
     u8 memory[1 << 16];
@@ -145,11 +147,53 @@ static void mma(Sum c[4], const Operands& mine) {
     for (int e = 0; e < 4; e++) c[e] += ((const Sum*)warp.sums[turn][lane])[e];
 }
 static float bf16(u32 half) { return as_float(half << 16); }
+static float fp8(u32 byte) {
+    int exponent = byte >> 3 & 15, digits = byte & 7;
+    float size = exponent ? __builtin_ldexpf(8 + digits, exponent - 10) : __builtin_ldexpf(digits, -9);
+    return byte & 128 ? -size : size;
+}
 static int s8(u32 byte) { return (signed char)(byte & 255); }
 static int u8_of(u32 byte) { return byte & 255; }
 void mma_bf16(float c[4], const Operands& mine) { mma<2, bf16, bf16>(c, mine); }
 void mma_s8(int c[4], const Operands& mine) { mma<4, s8, s8>(c, mine); }
 void mma_u8(int c[4], const Operands& mine) { mma<4, u8_of, s8>(c, mine); }
+
+static u32 word_at(const u8* at) { return *(const u32*)turned((u64)at); }
+static u32 half_at(const u8* at) { return *(const u16*)turned((u64)at); }
+void put_product(TeamProduct product) {
+    Words4 rows = {};
+    if (product.rows) memcpy(&rows, product.rows, sizeof rows);
+    now->stack->products.push_back({product, rows});
+}
+void products_commit() { now->stack->groups.push_back(now->stack->products.size()); }
+// A warp's 16 rows: as many products of 16 rows as there are eights of columns.
+static void finish(const TeamProduct& product, Words4 rows) {
+    int warp = now->thread.x >> 5 & 3, g = (now->thread.x & 31) >> 2, t = now->thread.x & 3;
+    for (int i = 0; i < 4 && !product.rows; i++)
+        rows.w[i] = word_at(product.left.at + (16 * warp + g + i % 2 * 8) * 128 + 4 * t + i / 2 * 16);
+    for (int j = 0; j < product.eights; j++) {
+        Operands both = {{rows.w[0], rows.w[1], rows.w[2], rows.w[3]}, {}};
+        for (int upper = 0; upper < 2; upper++) {
+            int column = 8 * j + g, k = 2 * t + 8 * upper;
+            const u8* from = product.right.at + column / 64 * product.right.next + column % 64 * 2 + k * 128;
+            if (product.rows) both.b[upper] = half_at(from) | half_at(from + 128) << 16;
+            else both.b[upper] = word_at(product.right.at + column * 128 + 4 * t + 16 * upper);
+        }
+        float* sums = product.sums + 4 * j;
+        if (!product.adds) memset(sums, 0, 16);
+        if (product.is_of_bytes) mma<4, fp8, fp8>(sums, both);
+        else mma_bf16(sums, both);
+    }
+}
+void wait_for_products(int left) {
+    Stack& stack = *now->stack;
+    if ((int)stack.groups.size() <= left) return;
+    size_t done = stack.groups[stack.groups.size() - left - 1];
+    for (size_t i = 0; i < done; i++) finish(stack.products[i].first, stack.products[i].second);
+    stack.products.erase(stack.products.begin(), stack.products.begin() + done);
+    stack.groups.erase(stack.groups.begin(), stack.groups.end() - left);
+    for (auto& group : stack.groups) group -= done;
+}
 
 struct Cargo {
     void* to;
@@ -175,7 +219,7 @@ static void land_one() {
     Cargo cargo = std::move(under_way.back());
     under_way.pop_back();
     memcpy(cargo.to, cargo.data.data(), cargo.data.size());
-    for (int i = 0; i < cargo.arrivals; i++) barrier_arrive(cargo.barrier);
+    if (cargo.arrivals) barrier_arrive(cargo.barrier, cargo.arrivals);
 }
 
 // Run some blocks to their end.
@@ -216,16 +260,16 @@ void launch(const int* size, void (*kernel)(const void*), const void* arguments)
                 std::vector<Group> blocks(together);
                 std::vector<Group*> pointers;
                 std::vector<Warp> warps(together * (threads / 32));
-                std::vector<u8> shared((size_t)together * (shared_bytes + 128), 0xff);
+                std::vector<u8> shared((size_t)together * (shared_bytes + 1024), 0xff);
                 std::vector<Barrier> meetings(together / cluster);
                 for (auto& meeting : meetings) meeting.total = cluster * threads;
                 for (auto& warp : warps) warp.barrier.total = 32;
                 for (int i = 0; i < together; i++) {
                     Group& b = blocks[i];
-                    u8* raw = shared.data() + (size_t)i * (shared_bytes + 128);
+                    u8* raw = shared.data() + (size_t)i * (shared_bytes + 1024);
                     b.index = {x + i, y, z};
                     b.rank = i % cluster;
-                    b.shared = (u8*)(((uintptr_t)raw + 127) / 128 * 128);
+                    b.shared = (u8*)(((uintptr_t)raw + 1023) / 1024 * 1024);
                     b.barrier.total = threads;
                     b.warps = warps.data() + i * (threads / 32);
                     b.cluster_barrier = &meetings[i / cluster];

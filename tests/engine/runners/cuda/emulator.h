@@ -87,6 +87,11 @@ template <int threads> void team_sync(int team = 0) {
     meet(now->block->teams[team]);
 }
 template <class T> T shuffle_xor(T value, int mask) { return seen<T>(show(value), (now->thread.x & 31) ^ mask); }
+inline bool is_any_in_warp(bool value) {
+    for (int mask = 1; mask < 32; mask <<= 1) value = shuffle_xor((int)value, mask) || value;
+    return value;
+}
+inline int same_in_warp(int value) { return seen<int>(show(value), 0); }
 inline float exp2_fast(float x) { return __builtin_exp2f(x); }
 inline float minus_infinity() { return -__builtin_huge_valf(); }
 inline float magnitude(float a) { return __builtin_fabsf(a); }
@@ -171,17 +176,55 @@ inline void load_transposed(const Words4* row, u32 out[4]) {
     }
 }
 
+// Products of four warps: what they add up is there when it was waited for, and their operands are read as late.
+#define HAS_TEAM_PRODUCTS 1
+struct Tiles { const u8* first; u64 rows, row_bytes, number_bytes, at_once; };
+#define TILES(name) const Tiles* name
+#define TILES_OF(name) name
+#define SHARED_TILES(name) SHARED_MEMORY(name)
+struct Lines { const u8* at; u32 next; };
+inline Lines lines_at(const u8* shared, u32 next = 0) { return {shared, next}; }
+inline Lines behind(Lines lines, u32 bytes) { return {lines.at + bytes, lines.next}; }
+inline void products_begin() {}
+void products_commit();
+void wait_for_products(int left);
+template <int left> void products_wait() { wait_for_products(left); }
+struct TeamProduct { // of 64 rows, under way
+    float* sums;
+    int eights;       // of columns
+    const u32* rows;  // those that are in registers
+    Lines left, right;
+    bool adds, is_of_bytes;
+};
+void put_product(TeamProduct product);
+inline void multiply_lines(float (&sums)[32], Lines left, Lines right, bool adds) {
+    put_product({sums, 8, nullptr, left, right, adds, false});
+}
+inline void multiply_columns(float (&sums)[64], const u32* left, Lines right) {
+    put_product({sums, 16, left, {}, right, true, false});
+}
+inline void multiply_bytes(float (&sums)[96], Lines left, Lines right, bool adds) {
+    put_product({sums, 24, nullptr, left, right, adds, true});
+}
+template <class T> void keep(T&) {}
+inline void show_to_copies() {}
+template <int count> void give_registers() {}
+template <int count> void take_registers() {}
+
 template <class T> T load_fresh(const T* p) { return *p; }
 inline void prefetch_l2(const void*) {}
 inline void prefetch_l1(const void*) {}
 inline void publish(u64* p, u64 value) { *p = value; }
-// A barrier in shared memory: phases done, arrivals so far, arrivals wanted.
+// A barrier in shared memory: phases done, arrivals so far, arrivals wanted. A kilobyte that is expected is an arrival less
+// until it comes.
 struct Phases { int done; u16 arrived, wanted; };
 inline void barrier_init(u64* barrier, u32 arrivals) { *(Phases*)barrier = {0, 0, (u16)arrivals}; }
-inline void barrier_arrive(u64* barrier) {
+inline void barrier_arrive(u64* barrier, int arrivals = 1) {
     Phases& phases = *(Phases*)barrier;
-    if (++phases.arrived == phases.wanted) phases.arrived = 0, phases.done++;
+    phases.arrived += arrivals;
+    if (phases.arrived == phases.wanted) phases.arrived = 0, phases.done++;
 }
+inline void arrive_expecting(u64* barrier, u32 bytes) { barrier_arrive(barrier, 1 - (int)bytes / 1024); }
 inline void barrier_expect(u64* barrier, u32 bytes) { barrier_init(barrier, bytes / 4); }
 inline void barriers_ready() {}
 
@@ -191,6 +234,26 @@ void store_later(void* to, const void* from, size_t bytes); // what was there st
 inline void bulk_load(void* shared, const void* global, u32 bytes, u64* barrier) {
     if (bytes % 16 || (uintptr_t)global % 16 || (uintptr_t)shared % 16) problem = "a copy is not aligned";
     put_under_way(shared, global, bytes, barrier, 1);
+}
+template <class T> T* place_in(u32 rank, T* p) {
+    return (T*)(now->block->cluster[rank]->shared + ((u8*)p - now->block->shared));
+}
+inline u64 turned(u64 at) { return at ^ (at >> 7 & 7) << 4; } // where the byte of a tile lies
+inline void bring_to(u32 rank, u8* shared, const Tiles* tiles, int column, int row, u64* barrier) {
+    u8 lines[64 * 128] = {};
+    u64 bytes = tiles->at_once * 128;
+    if ((uintptr_t)shared % 1024) problem = "a tile is not aligned";
+    for (u64 i = 0; i < tiles->at_once * 8; i++) {
+        const u8* from = tiles->first + (row + i / 8) * tiles->row_bytes + column * tiles->number_bytes + i % 8 * 16;
+        if (row + i / 8 < tiles->rows) memcpy(lines + turned(i * 16), from, 16);
+    }
+    put_under_way(place_in(rank, shared), lines, bytes, place_in(rank, barrier), bytes / 1024);
+}
+inline void bring_tile(u8* shared, const Tiles* tiles, int column, int row, u64* barrier) {
+    bring_to(now->block->rank, shared, tiles, column, row, barrier);
+}
+inline void bring_to_both(u8* shared, const Tiles* tiles, int column, int row, u64* barrier) {
+    for (u32 rank = 0; rank < 2; rank++) bring_to(rank, shared, tiles, column, row, barrier);
 }
 inline bool barrier_is_past(u64* barrier, u32 parity) {
     yield_fiber();
@@ -205,10 +268,8 @@ inline void barrier_wait(u64* barrier, u32 parity) {
 }
 inline u32 cluster_rank() { return now->block->rank; }
 inline void cluster_sync() { meet(*now->block->cluster_barrier); }
+inline void barrier_arrive_in(u32 rank, u64* barrier) { barrier_arrive(place_in(rank, barrier)); }
 inline void cluster_arrive() { arrive(*now->block->cluster_barrier); }
-template <class T> T* place_in(u32 rank, T* p) {
-    return (T*)(now->block->cluster[rank]->shared + ((u8*)p - now->block->shared));
-}
 template <class T> void send_any(T* p, u32 rank, T value, u64* barrier) {
     if ((uintptr_t)p % sizeof(T)) problem = "a send is not aligned";
     put_under_way(place_in(rank, p), &value, sizeof(T), place_in(rank, barrier), sizeof(T) / 4);

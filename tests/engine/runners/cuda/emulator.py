@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from vivace.engine.runners.cuda.decode.launches import Launch
+from vivace.engine.runners.cuda.decode.launches import Launch, Tiles
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import kernels, source
 
@@ -65,10 +65,22 @@ class Emulator:
     def run(self, launch: Launch) -> None:
         size = launch.size
         sizes = (ctypes.c_int * 7)(*size.grid, size.threads, size.cluster, size.shared_bytes, size.is_meeting)
-        words = [_word(argument) for argument in launch.arguments]
+        tiles = [_described(each) for each in launch.arguments if isinstance(each, Tiles)]
+        described = iter(tiles)
+        words = [
+            ctypes.addressof(next(described)) if isinstance(each, Tiles) else _word(each)
+            for each in launch.arguments
+        ]
         self._library[f"launch_{launch.kernel}"](sizes, (ctypes.c_uint64 * len(words))(*words))
         problem = self._library.take_problem()
         assert not problem, f"{launch.kernel}: {problem.decode()}"
+
+
+def _described(tiles: Tiles) -> ctypes.Array[ctypes.c_uint64]:
+    rows = tiles.rows.flatten(0, -2)
+    assert tiles.rows.is_contiguous()
+    row_bytes = rows.shape[1] * rows.itemsize
+    return (ctypes.c_uint64 * 5)(rows.data_ptr(), len(rows), row_bytes, rows.itemsize, tiles.at_once)
 
 
 def _word(argument: torch.Tensor | int | float) -> int:

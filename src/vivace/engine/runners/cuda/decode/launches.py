@@ -22,7 +22,15 @@ POSITION, COUNT, ACTIVE, STEP, REMAINING, SEED, SEED_HIGH, TEMPERATURE, STOPS, S
 MAX_STOPS = 16
 RING_WORDS = 4096
 
-Argument: TypeAlias = torch.Tensor | int | float
+
+class Tiles(NamedTuple):
+    """A tensor as kernels read it that bring tiles of it: some rows, 128 bytes of each."""
+
+    rows: torch.Tensor  # [..., columns]
+    at_once: int = 64
+
+
+Argument: TypeAlias = torch.Tensor | int | float | Tiles
 
 
 class Launch(NamedTuple):

@@ -19,7 +19,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.expert_groups import GROUP_KERNELS, is_for_groups
 from vivace.engine.runners.cuda.decode.experts import EXPERT_KERNELS, expert_macros
-from vivace.engine.runners.cuda.decode.launches import Launch
+from vivace.engine.runners.cuda.decode.launches import Argument, Launch, Tiles
 from vivace.engine.runners.cuda.decode.plan import Plan, Size
 from vivace.errors import StartError
 
@@ -28,13 +28,15 @@ PARTS = (
     *("experts", "expert_groups", "block", "attention", "row_attention", "draft_attention"),
     *("cluster_attention", "feed", "head", "wide"),
 )
+PREFILL_PARTS = ("prefill", "prompt_attention", "prompt_feed", "widen")
 DECODE_KERNELS = ("embed", "qkv", "attention", "out_projection", "head", "choose")
 DRAFT_KERNELS = ("draft_attention", "merge_ranks")
 FEED_FORWARD_KERNELS = ("gate_up", "down_projection")
 NEAR_KERNELS = ("embed", "cluster_attention", "feed", "head", "choose")
 PREFILL_KERNELS = (
     *("read_tokens", "add_norm", "silu_product", "place", "keep_tail", "widen"),
-    *("add_norm_fp8", "silu_product_fp8"),
+    *("add_norm_fp8", "silu_product_fp8", "to_fp8", "prompt_gate_up", "prompt_attention"),
+    "short_prompt_attention",
 )
 OSS_KERNELS = ("widen_mxfp4",)
 KV8_KERNELS = ("unpack_pages",)
@@ -44,6 +46,7 @@ WIDE_KERNELS = (
 )
 _SHARED_BYTES_ATTRIBUTE, _CARVEOUT_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 8, 9, 14
 _CLUSTER_DIMENSION, _OVERLAP = 4, 6
+_BYTES, _BF16, _TURNED_128_BYTES, _READ_AHEAD_128_BYTES = 0, 9, 3, 2  # of a description of tiles
 
 
 def kernels(plan: Plan) -> tuple[str, ...]:
@@ -66,7 +69,7 @@ def kernels(plan: Plan) -> tuple[str, ...]:
 def source(plan: Plan, intrinsics: str | None = None) -> str:
     """Return all kernels of a plan as one source. `intrinsics` replaces those of the GPU."""
     folder = resources.files("vivace.engine.runners.cuda.kernels")
-    parts = [*PARTS, "prefill", "widen"] if plan.tokens == 1 and not plan.is_clustered else PARTS
+    parts = [*PARTS, *PREFILL_PARTS] if plan.tokens == 1 and not plan.is_clustered else PARTS
     texts = [(folder / f"{name}.cuh").read_text() for name in parts]
     first = intrinsics if intrinsics is not None else (folder / "intrinsics.cuh").read_text()
     defines = "".join(
@@ -94,8 +97,9 @@ def compile_source(text: str, architecture: str) -> bytes:
 
 
 def architecture() -> str:
+    """Return this machine's; Hopper's with the products of four warps, which no later one has."""
     major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"
+    return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
 
 
 class Modules:
@@ -166,6 +170,10 @@ class _LaunchConfig(ctypes.Structure):
     ]
 
 
+class _TileMap(ctypes.Structure):
+    _fields_ = [("words", ctypes.c_uint64 * 16)]
+
+
 class Module:
     """The compiled kernels of one plan, on the current device."""
 
@@ -227,7 +235,7 @@ class Module:
             size.grid, (size.threads, 1, 1), size.shared_bytes, torch.cuda.current_stream().cuda_stream,
             attributes, count,
         )  # fmt: skip
-        values = [_as_c(argument) for argument in arguments]
+        values = [self._as_c(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         self._check(
             self._driver.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None), f"launch {name}"
@@ -245,8 +253,27 @@ class Module:
         if size.cluster > 8:
             self._check(set_attribute(function, _CLUSTER_ATTRIBUTE, 1), "use large clusters")
 
+    def _as_c(self, argument: Argument) -> "ctypes.c_void_p | ctypes.c_int | ctypes.c_float | _TileMap":
+        if isinstance(argument, torch.Tensor):
+            return ctypes.c_void_p(argument.data_ptr())
+        if isinstance(argument, Tiles):
+            return self._tile_map(argument)
+        return ctypes.c_int(argument) if isinstance(argument, int) else ctypes.c_float(argument)
 
-def _as_c(argument: torch.Tensor | int | float) -> ctypes.c_void_p | ctypes.c_int | ctypes.c_float:
-    if isinstance(argument, torch.Tensor):
-        return ctypes.c_void_p(argument.data_ptr())
-    return ctypes.c_int(argument) if isinstance(argument, int) else ctypes.c_float(argument)
+    def _tile_map(self, tiles: Tiles) -> _TileMap:
+        """Describe rows, to be read some rows and 128 bytes of each at a time."""
+        rows, kind = tiles.rows.flatten(0, -2), {2: _BF16, 1: _BYTES}[tiles.rows.itemsize]
+        assert tiles.rows.is_contiguous()
+        memory = (ctypes.c_uint64 * 24)()
+        tile_map = _TileMap.from_buffer(memory, -ctypes.addressof(memory) % 64)
+        status = self._driver.cuTensorMapEncodeTiled(
+            *(ctypes.byref(tile_map), kind, 2, ctypes.c_void_p(rows.data_ptr())),
+            *(
+                (ctypes.c_uint64 * 2)(rows.shape[1], rows.shape[0]),
+                (ctypes.c_uint64 * 1)(rows.shape[1] * rows.itemsize),
+            ),
+            *((ctypes.c_uint * 2)(128 // rows.itemsize, tiles.at_once), (ctypes.c_uint * 2)(1, 1)),
+            *(0, _TURNED_128_BYTES, _READ_AHEAD_128_BYTES, 0),
+        )
+        self._check(status, "describe rows")
+        return tile_map

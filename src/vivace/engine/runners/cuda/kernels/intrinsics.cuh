@@ -26,6 +26,8 @@ template <int threads> DEVICE void team_sync(int team = 0) {
 }
 DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 DEVICE int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+DEVICE bool is_any_in_warp(bool value) { return __any_sync(0xffffffffu, value); }
+DEVICE int same_in_warp(int value) { return __shfl_sync(0xffffffffu, value, 0); }  // now the compiler knows it too
 DEVICE float exp2_fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 DEVICE float minus_infinity() { return __int_as_float(0xff800000); }
 DEVICE float rsqrt_fast(float x) { float y; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -163,6 +165,81 @@ DEVICE void barrier_wait(u64* barrier, u32 parity) {
         ::"r"(shared_address(barrier)), "r"(parity) : "memory");
 }
 
+// ---- tensor core of four warps: 64 rows, out of tiles in shared memory whose lines of 128 bytes have their sixteens turned by
+// the number of the line; a tile begins at a multiple of 1024 bytes. Sums come later: between `products_begin` and
+// `products_wait` nobody touches them, and `keep` says so to the compiler.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define HAS_TEAM_PRODUCTS 1
+#else
+#define HAS_TEAM_PRODUCTS 0                                 // kernels that need them are there and do nothing
+#endif
+struct alignas(64) Tiles { u64 words[16]; };                // the driver's description of rows, and of how many make a tile
+#define TILES(name) const __grid_constant__ Tiles name      // as an argument
+#define TILES_OF(name) (&name)
+#define SHARED_TILES(name) extern __shared__ __align__(1024) u8 name[]
+DEVICE void arrive_expecting(u64* barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+// A tile from `row` on, 128 bytes of each row from number `column` on. The barrier counts its bytes, which are expected apart.
+DEVICE void bring_tile(u8* shared, const Tiles* tiles, int column, int row, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+        ::"r"(shared_address(shared)), "l"(tiles), "r"(column), "r"(row), "r"(shared_address(barrier)) : "memory");
+}
+// The same into both blocks of a cluster, whose barriers count the bytes.
+DEVICE void bring_to_both(u8* shared, const Tiles* tiles, int column, int row, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%2, %3}], [%4], %5;"
+        ::"r"(shared_address(shared)), "l"(tiles), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"((u16)3) : "memory");
+}
+DEVICE void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }  // and to products: what was stored
+template <int count> DEVICE void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
+template <int count> DEVICE void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }
+typedef u64 Lines;
+// `next`: bytes from 64 columns to the next 64, where columns are multiplied
+DEVICE Lines lines_at(const u8* shared, u32 next = 16) {
+    return (u64)(shared_address(shared) >> 4 & 0x3fff) | (u64)(next >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+DEVICE Lines behind(Lines lines, u32 bytes) { return lines >> 32 << 32 | ((u32)lines + (bytes >> 4)); }
+DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int left> DEVICE void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory"); }
+template <int n> DEVICE void keep(float (&sums)[n]) { UNROLL for (int i = 0; i < n; i++) asm volatile("" : "+f"(sums[i])::"memory"); }
+DEVICE void keep(u32& word) { asm volatile("" : "+r"(word)::"memory"); }
+#define EIGHT_SUMS(s, i) \
+    "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), "+f"(s[i + 7])
+#define SUMS_32(s, i) EIGHT_SUMS(s, i), EIGHT_SUMS(s, i + 8), EIGHT_SUMS(s, i + 16), EIGHT_SUMS(s, i + 24)
+// (+)= 64 rows times 64 rows, over 16 of their numbers
+DEVICE void multiply_lines(float (&sums)[32], Lines left, Lines right, bool adds) {
+    asm volatile(
+        "{\n.reg .pred adds;\nsetp.ne.b32 adds, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,"
+        "%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, %32, %33, adds, 1, 1, 0, 0;\n}"
+        : SUMS_32(sums, 0) : "l"(left), "l"(right), "r"((int)adds));
+}
+// += 64 rows, 16 numbers of each in registers, times 16 rows of 128 numbers
+DEVICE void multiply_columns(float (&sums)[64], const u32* left, Lines right) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,"
+        "%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;\n"
+        : SUMS_32(sums, 0), SUMS_32(sums, 32) : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));
+}
+
+// (+)= 64 rows times 192 rows, over 32 of their numbers of 8 bits
+DEVICE void multiply_bytes(float (&sums)[96], Lines left, Lines right, bool adds) {
+    asm volatile(
+        "{\n.reg .pred adds;\nsetp.ne.b32 adds, %98, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,"
+        "%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"
+        "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,"
+        "%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+        "}, %96, %97, adds, 1, 1;\n}"
+        : SUMS_32(sums, 0), SUMS_32(sums, 32), SUMS_32(sums, 64) : "l"(left), "l"(right), "r"((int)adds));
+}
+
 // ---- blocks that work together, kernels that overlap
 DEVICE u32 cluster_rank() { u32 r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 DEVICE void cluster_sync() {
@@ -173,6 +250,9 @@ DEVICE u32 address_in(u32 rank, const void* p) {
     u32 remote;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(p)), "r"(rank));
     return remote;
+}
+DEVICE void barrier_arrive_in(u32 rank, u64* barrier) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address_in(rank, barrier)) : "memory");
 }
 // Into the same place of another block's shared memory; that block's barrier counts the bytes.
 DEVICE void cluster_send(Float2* p, u32 rank, Float2 value, u64* barrier) {

@@ -93,37 +93,59 @@ DEVICE void silu_eight(const Words4& gate, const Words4& up, float unit, float* 
     }
 }
 
-// silu(gate) * up = h8 * scale, of rows in units of their scale until then; one block a row. A thread has up to four times 8
-// columns, and all of their loads are on their way before the first is used.
-#define SILU_WARPS ((FFN + 1023) / 1024 < 32 ? (FFN + 1023) / 1024 : 32)
-KERNEL(SILU_WARPS * 32, SILU_WARPS <= 9 ? 27 / SILU_WARPS : 1) silu_product_fp8(const Words4* rows, u64* h8, float* scale, float unit) {
-    SHARED_MEMORY(shared);
-    const int threads = SILU_WARPS * 32, eights = FFN / 8, each = (eights + threads - 1) / threads;
-    int token = LAST_FIRST;
-    const Words4* gates = rows + (u64)token * 2 * eights;
-    Words4 gate[each], up[each];
-    float row[each][8], most = 0.0f;
-    UNROLL for (int j = 0; j < each; j++) {
-        int at = threadIdx.x + threads * j;
-        if (at < eights) gate[j] = load_fresh(gates + at), up[j] = load_fresh(gates + at + eights);
-    }
-    unit *= scale[token];
-    UNROLL for (int j = 0; j < each; j++) {
-        if (threadIdx.x + threads * j >= eights) continue;
-        silu_eight(gate[j], up[j], unit, row[j]);
+// Blocks for rows of h. A thread has up to four times 8 columns, and all of their loads are on their way before the first is used.
+#define H_WARPS ((FFN + 1023) / 1024 < 32 ? (FFN + 1023) / 1024 : 32)
+#define H_EIGHTS (FFN / 8)
+#define H_EACH ((H_EIGHTS + H_WARPS * 32 - 1) / (H_WARPS * 32))
+#define H_KERNEL KERNEL(H_WARPS * 32, H_WARPS <= 9 ? 27 / H_WARPS : 1)
+
+// A row = h8 * scale. What a thread has behind the end is 0.
+DEVICE void keep_as_fp8(const float (&row)[H_EACH][8], u64* h8, float* scale, int token, float* shared) {
+    float most = 0.0f;
+    UNROLL for (int j = 0; j < H_EACH; j++)
         UNROLL for (int e = 0; e < 8; e++) most = greater(most, magnitude(row[j][e]));
-    }
-    most = block_most<SILU_WARPS>(most, (float*)shared);
+    most = block_most<H_WARPS>(most, shared);
     float to_fp8 = most > 0.0f ? divide(FP8_MOST, most) : 0.0f;
     if (threadIdx.x == 0) scale[token] = most * (1.0f / FP8_MOST);
-    UNROLL for (int j = 0; j < each; j++) {
-        int at = threadIdx.x + threads * j;
-        if (at >= eights) continue;
+    UNROLL for (int j = 0; j < H_EACH; j++) {
+        int at = threadIdx.x + H_WARPS * 32 * j;
+        if (at >= H_EIGHTS) continue;
         u64 packed = 0;
         UNROLL for (int e = 0; e < 4; e++)
             packed |= (u64)pack_fp8(row[j][2 * e] * to_fp8, row[j][2 * e + 1] * to_fp8) << 16 * e;
-        h8[(u64)token * eights + at] = packed;
+        h8[(u64)token * H_EIGHTS + at] = packed;
     }
+}
+
+// silu(gate) * up = h8 * scale, of rows in units of their scale until then; one block a row
+H_KERNEL silu_product_fp8(const Words4* rows, u64* h8, float* scale, float unit) {
+    SHARED_MEMORY(shared);
+    int token = LAST_FIRST;
+    const Words4* gates = rows + (u64)token * 2 * H_EIGHTS;
+    Words4 gate[H_EACH] = {}, up[H_EACH] = {};
+    float row[H_EACH][8];
+    UNROLL for (int j = 0; j < H_EACH; j++) {
+        int at = threadIdx.x + H_WARPS * 32 * j;
+        if (at < H_EIGHTS) gate[j] = load_fresh(gates + at), up[j] = load_fresh(gates + at + H_EIGHTS);
+    }
+    unit *= scale[token];
+    UNROLL for (int j = 0; j < H_EACH; j++) silu_eight(gate[j], up[j], unit, row[j]);
+    keep_as_fp8(row, h8, scale, token, (float*)shared);
+}
+
+// h = h8 * scale; one block a row
+H_KERNEL to_fp8(const Words4* h, u64* h8, float* scale) {
+    SHARED_MEMORY(shared);
+    int token = LAST_FIRST;
+    Words4 words[H_EACH] = {};
+    float row[H_EACH][8];
+    UNROLL for (int j = 0; j < H_EACH; j++) {
+        int at = threadIdx.x + H_WARPS * 32 * j;
+        if (at < H_EIGHTS) words[j] = load_fresh(h + (u64)token * H_EIGHTS + at);
+    }
+    UNROLL for (int j = 0; j < H_EACH; j++)
+        UNROLL for (int e = 0; e < 4; e++) row[j][2 * e] = bf16_low(words[j].w[e]), row[j][2 * e + 1] = bf16_high(words[j].w[e]);
+    keep_as_fp8(row, h8, scale, token, (float*)shared);
 }
 
 // h = silu(gate) * up, of rows [gate; up]; 8 columns a thread

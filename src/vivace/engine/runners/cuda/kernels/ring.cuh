@@ -58,21 +58,35 @@ template <int ID, int SLOT_BYTES, int SLOTS, int WARPS> struct Ring {
         }
     }
 
-    // For weights that nobody knows before the kernel before has ended: no start, no pace. A slot is full after `copies`.
-    DEVICE void prepare(int copies) {
+    // Where one is who takes pieces in turn: no division for each, as by the number of a piece.
+    struct Turn {
+        int slot, parity;
+        DEVICE void next(int pieces = 1) {
+            slot += pieces;
+            if (slot >= SLOTS) slot -= SLOTS, parity ^= 1;
+        }
+    };
+    DEVICE void take(const Turn& turn) { barrier_wait(full + turn.slot, turn.parity); }
+
+    // For what nobody knows before the kernel before has ended: no start, no pace. A slot is full after `copies`, and empty
+    // when so many warps have given it back.
+    DEVICE void prepare(int copies, int takers = WARPS) {
         if (threadIdx.x == THREADS) {
             for (int slot = 0; slot < SLOTS; slot++) {
                 barrier_init(full + slot, copies);
-                barrier_init(empty + slot, WARPS);
+                barrier_init(empty + slot, takers);
             }
             barriers_ready();
         }
         block_sync();
     }
+    DEVICE void await_room(int piece) {
+        if (piece >= SLOTS) barrier_wait(empty + piece % SLOTS, (piece / SLOTS - 1) & 1);
+    }
     template <class Fetch> DEVICE void fill(int pieces, Fetch fetch) {
         if (threadIdx.x != THREADS) return;
         for (int piece = 0; piece < pieces; piece++) {
-            if (piece >= SLOTS) barrier_wait(empty + piece % SLOTS, (piece / SLOTS - 1) & 1);
+            await_room(piece);
             fetch(piece);
         }
     }

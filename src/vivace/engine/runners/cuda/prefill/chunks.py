@@ -13,21 +13,22 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 
 import torch  # type: ignore[import-not-found,unused-ignore]
-from torch.nn.attention import (  # type: ignore[import-not-found,unused-ignore]
-    SDPBackend,
-    sdpa_kernel,
-)
-from torch.nn.functional import (  # type: ignore[import-not-found,unused-ignore]
-    scaled_dot_product_attention,
-)
 
 from vivace.engine.runners.base import ShouldStop, Stopped
 from vivace.engine.runners.cuda.decode.graphs import Launcher, Pool, capture_work
-from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION, STATE_WORDS, Launch, Model
+from vivace.engine.runners.cuda.decode.launches import (
+    COUNT,
+    POSITION,
+    STATE_WORDS,
+    Argument,
+    Launch,
+    Model,
+)
 from vivace.engine.runners.cuda.decode.plan import Size, place_bytes
 from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
 from vivace.engine.runners.cuda.model.reference import View, attend_pages
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.prefill.prompt_attention import prompt_attention
 from vivace.engine.runners.cuda.weights.build import Dense
 
 SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)  # of a captured chunk
@@ -38,7 +39,8 @@ TOKEN_KEYS = 9_000
 MAX_KEYS = 130_000_000  # of all tokens of a chunk
 AHEAD_KEYS = MAX_KEYS // 2  # up to so many a second segment is begun before the first has ended
 TAIL = SIZES[0]  # tokens of a chunk that the last layer is computed for: logits are wanted of no more
-LEAST_FIRST = 2048  # tokens from which on a prompt's first chunk has another attention
+LEAST_IN_TEAMS = 512  # tokens from which on kernels with the products of four warps are quicker
+SHORT_ROWS = 2048 * 12  # up to so many of all heads a block of their attention has one task
 UNPACKING_BLOCKS = 264  # for each head's keys or values
 
 Scales = tuple[torch.Tensor, float]  # of rows, and of all
@@ -61,6 +63,11 @@ def segments_for(shape: Shape, chunk_tokens: int) -> int:
     of_layer = (shape.parameters - 2 * shape.vocab * shape.hidden) / shape.layers
     pass_ms = shape.layers * 2 * of_layer * chunk_tokens / OPERATIONS_PER_MS
     return max(SEGMENTS, min(shape.layers, math.ceil(pass_ms / SEGMENT_MS)))
+
+
+def has_team_products(device: torch.device) -> bool:
+    """Return whether four warps can multiply together: on Hopper, and on no GPU before or after it."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def _attention(shape: Shape, sizes: list[int], device: torch.device) -> Attend:
@@ -90,8 +97,8 @@ class Prefill:
         self._staging = staging.pin_memory() if kv.is_cuda else staging
         self._state, self._tokens = self._inputs[:STATE_WORDS], self._inputs[STATE_WORDS:]
         self._tail_state = self._state.clone()
+        self._has_teams = has_team_products(kv.device)
         self._attend = _attention(shape, self._sizes, kv.device)
-        self._has_first = bits_of(kv) == 16 and not shape.oss and can_attend_first(kv)
         self._unpacked = make_unpacked(shape, len(pages), kv.device) if bits_of(kv) == 8 else None
         self._identity_pages = torch.arange(len(pages), dtype=torch.int32, device=kv.device)
 
@@ -105,7 +112,7 @@ class Prefill:
         self._mixed = zeros(shape.heads * HEAD_DIM)
         self._gate_up, self._h = zeros(2 * shape.ffn), zeros(shape.ffn)
         self.segments = segments_for(shape, most)
-        self._graphs: dict[tuple[int, bool], list[torch.cuda.CUDAGraph]] = {}
+        self._graphs: dict[int, list[torch.cuda.CUDAGraph]] = {}
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
 
     def run(
@@ -133,13 +140,12 @@ class Prefill:
         if not self._kv.is_cuda:
             return
         for size in self._sizes:
-            for is_first in {False, self._is_first(size, 0)}:
-                self._write([], 0)
-                self._prepare(size, is_first)
+            self._write([], 0)
+            self._prepare(size)
 
-    def _is_first(self, size: int, start: int) -> bool:
-        """Return whether no key lies before this chunk, and it is worth an attention of its own."""
-        return self._has_first and start == 0 and size >= LEAST_FIRST
+    def _is_in_teams(self, size: int) -> bool:
+        """Return whether a chunk of this size has kernels with the products of four warps."""
+        return self._has_teams and size >= LEAST_IN_TEAMS
 
     def _write(self, tokens: Sequence[int], start: int) -> None:
         words = self._staging.numpy()
@@ -160,15 +166,14 @@ class Prefill:
 
     def _replay(self, count: int, start: int, should_stop: ShouldStop | None) -> None:
         size = next(size for size in self._sizes if size >= count)
-        is_first = self._is_first(size, start)
-        if not self._kv.is_cuda or (size, is_first) not in self._graphs:
+        if not self._kv.is_cuda or size not in self._graphs:
             for segment in range(self.segments):
                 self._check_stop(should_stop)
-                self._run_segment(segment, size, is_first)
+                self._run_segment(segment, size)
             return
         is_ahead = keys_of(size, start) <= AHEAD_KEYS
         ended: list[torch.cuda.Event] = []
-        for graph in self._graphs[size, is_first]:
+        for graph in self._graphs[size]:
             if should_stop and len(ended) > is_ahead:
                 ended[-1 - is_ahead].synchronize()
                 if should_stop():
@@ -176,20 +181,20 @@ class Prefill:
             graph.replay()
             ended.append(torch.cuda.current_stream().record_event())
 
-    def _prepare(self, size: int, is_first: bool) -> None:
-        if (size, is_first) not in self._graphs:
-            self._graphs[size, is_first] = [
-                capture_work(functools.partial(self._run_segment, segment, size, is_first), self._pool)
+    def _prepare(self, size: int) -> None:
+        if size not in self._graphs:
+            self._graphs[size] = [
+                capture_work(functools.partial(self._run_segment, segment, size), self._pool)
                 for segment in range(self.segments)
             ]
 
-    def _run_segment(self, segment: int, size: int, is_first: bool) -> None:
+    def _run_segment(self, segment: int, size: int) -> None:
         """Run some layers of a pass over `size` tokens. The first segment begins it, the last ends it."""
         shape, model = self._model.shape, self._model
         if segment == 0:
             self._launch("read_tokens", Size((size, 1, 1), 256, 1, 0), self._tokens, model.embedding, self._x)
         for index in self._layers(segment):
-            self._decoder_layer(index, size, is_first)
+            self._decoder_layer(index, size)
         if segment == self.segments - 1:
             self._add_norm(model.final_gain, min(TAIL, size), self._left_by(shape.layers - 1))
 
@@ -204,7 +209,7 @@ class Prefill:
     def _weights(self, index: int) -> Dense:
         return self._dense[index]
 
-    def _decoder_layer(self, index: int, size: int, is_first: bool) -> None:
+    def _decoder_layer(self, index: int, size: int) -> None:
         layer, kv, shape = self._weights(index), self._kv[index], self._model.shape
         self._add_norm(layer.attention_gain, size, self._left_by(index - 1))
         _matmul(self._y[:size], layer.qkv, self._rows[:size], layer.dense_bias)
@@ -214,10 +219,10 @@ class Prefill:
         self._launch("place", one, *placing, *gain)
         if index == len(self._dense) - 1 and size > TAIL:
             self._keep_tail()
-            size, is_first, state = TAIL, False, self._tail_state
+            size, state = TAIL, self._tail_state
         else:
             state = self._state
-        mixed = self._mix(state, index, size, is_first)
+        mixed = self._mix(state, index, size)
         _matmul(mixed, layer.out, self._delta[:size], layer.out_bias)
         self._feed_forward(index, size)
 
@@ -227,15 +232,18 @@ class Prefill:
         size = Size((-(-words // 64), 1, 1), 64, 1, 0)
         self._launch("keep_tail", size, self._state, self._tail_state, self._x, self._rows, TAIL)
 
-    def _mix(self, state: torch.Tensor, index: int, size: int, is_first: bool) -> torch.Tensor:
+    def _mix(self, state: torch.Tensor, index: int, size: int) -> torch.Tensor:
         """Return the attention of a chunk, [size, heads * HEAD_DIM]."""
         shape, oss = self._model.shape, self._model.layers[index].oss
         view = View(shape.score_scale, shape.window_of(index), oss.sinks if oss else None)
         rows = self._rows[:size].view(size, -1, HEAD_DIM)
-        if is_first:
-            return attend_first(rows, shape, view.scale)
-        mixed = self._mixed[:size]
-        self._attend(state, rows[:, : shape.heads], *self._bf16_kv(self._kv[index]), mixed, view)
+        mixed, pages = self._mixed[:size], self._bf16_kv(self._kv[index])
+        if self._is_in_teams(size) and not shape.oss:
+            is_short = size * shape.heads <= SHORT_ROWS
+            launch = prompt_attention(shape, state, rows, *pages, mixed, view.scale, is_short=is_short)
+            self._launcher.run(launch)
+        else:
+            self._attend(state, rows[:, : shape.heads], *pages, mixed, view)
         return mixed
 
     def _bf16_kv(self, kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -264,7 +272,7 @@ class Prefill:
         added = (self._delta, int(delta_scales is not None), *scales)
         self._launch("add_norm", rows, self._x, *added, gain, self._y, epsilon)
 
-    def _launch(self, kernel: str, size: Size, *arguments: torch.Tensor | int | float) -> None:
+    def _launch(self, kernel: str, size: Size, *arguments: Argument) -> None:
         self._launcher.run(Launch(kernel, size, arguments, overlaps=False))
 
 
@@ -282,30 +290,3 @@ def _matmul(
         torch.mm(rows, weight.T, out=out)
     else:
         torch.addmm(bias, rows, weight.T, out=out)
-
-
-def attend_first(rows: torch.Tensor, shape: Shape, scale: float) -> torch.Tensor:
-    """Return the attention of a prompt's first tokens, from q, k, v as they lie.
-
-    It needs no pages, so it can be cuDNN's: 124 µs for 4,096 tokens of 12 heads on an H200, where ours takes
-    167. Tokens behind the last one are seen by none before them.
-    """
-    heads, keys = shape.heads, shape.heads + shape.kv_heads
-    lying = (rows if rows.is_cuda else rows.float()).transpose(0, 1)[None]
-    q, k, v = lying[:, :heads], lying[:, heads:keys], lying[:, keys:]
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION if rows.is_cuda else SDPBackend.MATH):
-        mixed = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
-    return mixed[0].transpose(0, 1).reshape(len(rows), -1).to(rows.dtype)
-
-
-def can_attend_first(kv: torch.Tensor) -> bool:
-    """Return whether this machine's cuDNN has such an attention."""
-    if not kv.is_cuda:
-        return True
-    one = torch.zeros(1, 1, 64, HEAD_DIM, dtype=torch.bfloat16, device=kv.device)
-    try:
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            scaled_dot_product_attention(one, one, one, is_causal=True)
-    except RuntimeError:
-        return False
-    return True

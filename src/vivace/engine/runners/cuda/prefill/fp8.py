@@ -10,16 +10,14 @@ from vivace.engine.runners.cuda.decode.graphs import Launcher
 from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.plan import Size
 from vivace.engine.runners.cuda.prefill.chunks import Prefill, Scales
+from vivace.engine.runners.cuda.prefill.prompt_feed import prompt_gate_up
 from vivace.engine.runners.cuda.weights.build import Dense
 
 FP8 = torch.float8_e4m3fn
-# Tokens from which on gate and up are quicker with scales of rows and columns: 1,024 take 44.8 µs in place of
-# 47.8, 4,096 174 in place of 196, but 256 take 17 and not 12.
-LEAST_SCALED = 768
 
 
-def silu_threads(columns: int) -> int:
-    """Return the threads that share a row of `silu_product_fp8`; the kernel has the same number."""
+def row_threads(columns: int) -> int:
+    """Return the threads that share a row of h; the kernels have the same number."""
     return 32 * min(32, -(-columns // 1024))
 
 
@@ -33,34 +31,36 @@ class Fp8Prefill(Prefill):
         self._y8 = torch.zeros(most, shape.hidden, dtype=FP8, device=kv.device)
         self._h8 = torch.zeros(most, shape.ffn, dtype=FP8, device=kv.device)
         self._scale = torch.zeros(most, 1, device=kv.device)
-        self._ones = torch.ones(max(most, 2 * shape.ffn), 1, device=kv.device)
+        self._one = torch.ones(1, device=kv.device)
+        self._blocks = torch.cuda.get_device_properties(kv.device).multi_processor_count if kv.is_cuda else 2
 
     def _feed_forward(self, index: int, size: int) -> None:
         gain, shape = self._dense[index].ffn_gain, self._model.shape
         (gate_up, up_unit), (down, _) = self._weights8[index]
         y8, h8, scale = self._y8[:size], self._h8[:size], self._scale[:size]
-        norm, silu = (Size((size, 1, 1), threads, 1, 128) for threads in (256, silu_threads(shape.ffn)))
+        norm, row = (Size((size, 1, 1), threads, 1, 128) for threads in (256, row_threads(shape.ffn)))
         # Scales are multiplied by where a product is read: so the down projection of 1,024 tokens takes 21
         # µs, with scales of its own 26.
         self._launch("add_norm_fp8", norm, self._x, self._delta, gain, y8, scale, shape.norm_epsilon)
-        self._multiply(y8, gate_up, self._gate_up[:size])
-        self._launch("silu_product_fp8", silu, self._gate_up[:size], h8, scale, up_unit)
+        if self._is_in_teams(size):
+            h = self._h[:size]
+            self._launcher.run(prompt_gate_up(y8, gate_up, scale, up_unit, h, blocks=self._blocks))
+            self._launch("to_fp8", row, h, h8, scale)
+        else:
+            self._multiply(y8, gate_up, self._gate_up[:size])
+            self._launch("silu_product_fp8", row, self._gate_up[:size], h8, scale, up_unit)
         self._multiply(h8, down, self._delta[:size])
 
     def _left_by(self, index: int) -> Scales | None:
         return (self._scale, self._weights8[index][1][1]) if index >= 0 else None  # row's scales, down's unit
 
     def _multiply(self, rows: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the product of both as they are: every scale is 1.
-
-        Scales of all rows and columns lead torch to another kernel than one for all.
-        """
+        """Write the product of both as they are: their scale is 1."""
         if not rows.is_cuda:
             out.copy_(rows.float() @ weight.float().T)
             return
-        has_many = len(rows) >= LEAST_SCALED and len(weight) > weight.shape[1]
-        left, right = (self._ones[: len(each)] if has_many else self._ones[:1] for each in (rows, weight))
-        torch._scaled_mm(rows, weight.T, left, right.T, out_dtype=out.dtype, use_fast_accum=True, out=out)
+        one = self._one
+        torch._scaled_mm(rows, weight.T, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)
 
 
 def _to_fp8(weight: torch.Tensor) -> tuple[torch.Tensor, float]:

@@ -32,13 +32,13 @@ class PackedPrefill(Prefill):
         self._up = scratch(2 * shape.ffn, shape.hidden)
         self._down = scratch(shape.hidden, down_columns(shape))
 
-    def _decoder_layer(self, index: int, size: int, is_first: bool) -> None:
+    def _decoder_layer(self, index: int, size: int) -> None:
         layer, shape = self._model.layers[index], self._model.shape
         self._launcher.run(widening(layer.qkv, self._qkv, HEAD_DIM // 2))
         self._launcher.run(widening(layer.out, self._out, 0))
         self._launcher.run(widening(layer.gate_up, self._up, shape.ffn))
         self._launcher.run(widening(layer.down, self._down, 0))
-        super()._decoder_layer(index, size, is_first)
+        super()._decoder_layer(index, size)
 
     def _weights(self, index: int) -> Dense:
         down = self._down[:, : self._model.shape.ffn]

@@ -14,6 +14,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from vivace.engine.runners.cuda.decode.clusters import out_parts
 from vivace.engine.runners.cuda.decode.down_cut import down_columns
 from vivace.engine.runners.cuda.decode.launches import (
+    Argument,
     Launch,
     Layer,
     Model,
@@ -193,7 +194,7 @@ class _Wide:
         # Blocks that share a row read the scale of its sums and write those of its digits: not in one place.
         self._down_scales = b.scales[MAX_ROWS:]
 
-    def launch(self, kernel: str, size: str, *arguments: torch.Tensor | int | float) -> Launch:
+    def launch(self, kernel: str, size: str, *arguments: Argument) -> Launch:
         return Launch(kernel, self._size[size], arguments, overlaps=WIDE_OVERLAPS)
 
     def add_and_norm(
