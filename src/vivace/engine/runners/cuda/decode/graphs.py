@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
-from numpy.typing import NDArray
 
 from vivace.engine.runners.base import SamplingSpec, WhileRunning
 from vivace.engine.runners.cuda.decode.clusters import MOST_PARTS
@@ -41,6 +39,7 @@ from vivace.engine.runners.cuda.decode.launches import (
     pass_launches,
 )
 from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes
+from vivace.engine.runners.cuda.kernels.copies import Staged
 from vivace.engine.runners.cuda.kv.pool import bits_of
 
 GREEDY = SamplingSpec()
@@ -95,8 +94,7 @@ class Pass:
     plan: Plan
     launcher: Launcher
     buffers: Buffers
-    staging: torch.Tensor  # what the host writes and one copy brings over: state, then tokens
-    words: NDArray[np.int32]  # the same memory
+    inputs: Staged  # state, then tokens
     near: "tuple[Plan, Launcher] | None" = None  # for short contexts: the same numbers, sooner
 
     def way(self, parts: int) -> "tuple[Plan, Launcher]":
@@ -120,7 +118,7 @@ class Passes:
         self._make_launcher = make_launcher
         self.pages = torch.zeros(max_pages, dtype=torch.int32, device=kv.device)
         self.ring = self._host(RING_WORDS, torch.int64)
-        self._page_staging = self._host(max_pages, torch.int32)
+        self._page_numbers = Staged(self.pages)
         self._ring_words = self.ring.numpy()
         self._table: list[int] = []  # as the device has it
         self.sizes = fitting_passes(model.shape, bits)
@@ -137,26 +135,22 @@ class Passes:
         if tokens not in self._passes:
             plan = Plan(self._model.shape, self._bits, tokens, self._blocks, kv_bits=bits_of(self._kv))
             buffers = make_buffers(plan, self._kv, len(self.pages), self.ring, self.pages)
-            staging = self._host(STATE_WORDS + tokens, torch.int32)
             near = (plan.near, self._make_launcher(plan.near)) if plan.near else None
             launcher = self._make_launcher(plan)
-            self._passes[tokens] = Pass(plan, launcher, buffers, staging, staging.numpy(), near)
+            self._passes[tokens] = Pass(plan, launcher, buffers, Staged(buffers.inputs), near)
         return self._passes[tokens]
 
     def enqueue(self, work: Callable[[], object]) -> None:
         """Put work behind all that is in flight. The GPU's stream is the queue; a test may have its own."""
         work()
 
-    def set_page_table(self, table: Sequence[int]) -> torch.Tensor:
-        """Set the pages that the next passes use. Return them as a tensor on the device."""
-        pages = self.pages[: len(table)]
+    def set_page_table(self, table: Sequence[int]) -> None:
+        """Set the pages that the next passes use."""
         if table == self._table:
-            return pages
+            return
         self._table = list(table)
-        source = self._page_staging[: len(table)]
-        source.numpy()[:] = table
-        self.enqueue(lambda: pages.copy_(source, non_blocking=True))
-        return pages
+        self._page_numbers.words[: len(table)] = table
+        self.enqueue(lambda: self._page_numbers.send(len(table)))
 
     def write(
         self,
@@ -169,7 +163,7 @@ class Passes:
         streams: bool = False,
     ) -> None:
         """Write state and tokens of the next pass in one copy. Nothing that reads them may be in flight."""
-        words = chosen.words
+        words = chosen.inputs.words
         words[:] = 0
         words[POSITION], words[COUNT], words[STEP] = start, len(tokens), step
         words[SEED], words[SEED_HIGH] = _signed(sampling.seed), _signed(sampling.seed >> 32)
@@ -181,7 +175,7 @@ class Passes:
             words[ACTIVE], words[REMAINING], words[STOPS] = 1, 2**31 - 1, len(stops)
             words[STOP : STOP + len(stops)] = stops
         words[STATE_WORDS : STATE_WORDS + len(tokens)] = tokens
-        self.enqueue(lambda: chosen.buffers.inputs.copy_(chosen.staging, non_blocking=True))
+        self.enqueue(lambda: chosen.inputs.send(len(words)))
 
     def run(
         self, tokens: Sequence[int], start: int, sampling: SamplingSpec = GREEDY, *, number: int = 0

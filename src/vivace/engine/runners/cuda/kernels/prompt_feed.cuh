@@ -36,8 +36,7 @@ DEVICE void finish_columns(const float (&sums)[FEED_COLUMNS], const FeedPlace& p
 
 // h [tokens][FFN] = silu(gate) * up of rows [tokens][HIDDEN], whose units are scale * unit; weights [2 * FFN][HIDDEN], gate first
 KERNEL(384, 1) prompt_gate_up(TILES(rows), TILES(weights), const float* scale, float unit, u16* h, int tokens) {
-#if HAS_TEAM_PRODUCTS
-    static_assert(HIDDEN % 128 == 0, "a step has 128 numbers of a row");
+#if HAS_TEAM_PRODUCTS && HIDDEN % 128 == 0               // as of all dense models
     SHARED_TILES(shared);
     typedef Ring<0, FEED_SLOT_BYTES, FEED_SLOTS, 8> Slots;
     int rank = cluster_rank(), team = same_in_warp(threadIdx.x >> 7);

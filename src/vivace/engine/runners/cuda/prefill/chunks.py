@@ -25,6 +25,7 @@ from vivace.engine.runners.cuda.decode.launches import (
     Model,
 )
 from vivace.engine.runners.cuda.decode.plan import Size, place_bytes
+from vivace.engine.runners.cuda.kernels.copies import Staged
 from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
 from vivace.engine.runners.cuda.model.reference import View, attend_pages
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
@@ -93,8 +94,7 @@ class Prefill:
         self._sizes = [size for size in SIZES if size < positions] + [min(positions, SIZES[-1])]
         self.chunk_tokens = most = self._sizes[-1]  # the most that one call should take
         self._inputs = torch.zeros(STATE_WORDS + most, dtype=torch.int32, device=kv.device)
-        staging = torch.zeros(STATE_WORDS + most, dtype=torch.int32)
-        self._staging = staging.pin_memory() if kv.is_cuda else staging
+        self._staged = Staged(self._inputs)
         self._state, self._tokens = self._inputs[:STATE_WORDS], self._inputs[STATE_WORDS:]
         self._tail_state = self._state.clone()
         self._has_teams = has_team_products(kv.device)
@@ -148,11 +148,11 @@ class Prefill:
         return self._has_teams and size >= LEAST_IN_TEAMS
 
     def _write(self, tokens: Sequence[int], start: int) -> None:
-        words = self._staging.numpy()
+        words = self._staged.words
         words[:] = 0
         words[POSITION], words[COUNT] = start, len(tokens)
         struct.pack_into(f"{len(tokens)}i", words.data, 4 * STATE_WORDS, *tokens)  # a sixth of a list's time
-        self._inputs.copy_(self._staging, non_blocking=True)
+        self._staged.send(len(words))
 
     def _synchronize(self) -> None:
         if self._kv.is_cuda:

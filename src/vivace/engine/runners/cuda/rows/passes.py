@@ -25,6 +25,7 @@ from vivace.engine.runners.cuda.decode.graphs import (
 )
 from vivace.engine.runners.cuda.decode.launches import Launch, Model
 from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS, SHARED_BYTES, Plan
+from vivace.engine.runners.cuda.kernels.copies import Staged
 from vivace.engine.runners.cuda.kv.pool import bits_of
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.rows.launches import (
@@ -99,14 +100,14 @@ class RowPasses:
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
         pages = torch.zeros(sequences, max_pages, dtype=torch.int32, device=kv.device)
         self._tables: list[list[int]] = [[] for _ in range(sequences)]  # as the device has them
-        self._page_staging = self._host((sequences, max_pages), torch.int32)
+        self._page_numbers = Staged(pages)
         self._ring = self._host((2 * RING_WORDS,), torch.int64)
         self._ring_words = self._ring.numpy()
         self._buffers = make_row_buffers(model.shape, kv, pages, self._ring, blocks, plans)
         # Two: the copy of one may not have happened when the next is written.
-        self._staging = [self._host((MAX_ROWS * ROW_WORDS,), torch.int32) for _ in range(2)]
-        self._staging_words = [each.numpy().reshape(-1, ROW_WORDS) for each in self._staging]
-        self._staging_bytes = [each.numpy().view(np.uint8).data for each in self._staging]
+        self._staged = [Staged(self._buffers.inputs) for _ in range(2)]
+        self._staged_words = [each.words.reshape(-1, ROW_WORDS) for each in self._staged]
+        self._staged_bytes = [each.words.view(np.uint8).data for each in self._staged]
         self._logits = self._host((2 * MAX_LOGITS, model.shape.vocab), torch.float32)
         self._logits_copied: list[torch.cuda.Event | None] = [None, None]
         self._every_row = np.arange(MAX_ROWS, dtype=np.int32)
@@ -134,10 +135,10 @@ class RowPasses:
         if not first:
             self.synchronize()  # what a copy in flight reads must not change
         self._tables[seq] = list(table)
-        source = self._page_staging[seq, first : len(table)]
-        source.numpy()[:] = table[first:]
-        target = self._buffers.pages[seq, first : len(table)]
-        self.enqueue(lambda: target.copy_(source, non_blocking=True))
+        at = seq * self._buffers.pages.shape[1] + first
+        count = len(table) - first
+        self._page_numbers.words[at : at + count] = table[first:]
+        self.enqueue(lambda: self._page_numbers.send(count, at))
 
     def start(self, rows: Sequence[RowInput]) -> int:
         """Start a pass. Return its number. Before a third one, the first must have been collected."""
@@ -162,7 +163,7 @@ class RowPasses:
         least_parts, most = plan.parts_for(start + 1), plan.parts_for(start + count)
         kind = PassKind(size, most, is_draft=least_parts == most and plan.shares_reading(most))
         self._prepare(kind)
-        words, stride = self._staging_words[number % 2], self._buffers.pages.shape[1]
+        words, stride = self._staged_words[number % 2], self._buffers.pages.shape[1]
         alike = (start, start, seq * stride, 0, number, most, *_words_of(sampling), count, 0, 0)
         words[:count] = np.frombuffer(ROW.pack(*alike), np.int32)
         words[:count, POSITION] += self._every_row[:count]
@@ -197,7 +198,7 @@ class RowPasses:
         return found
 
     def _write(self, number: int, size: int, plan: Plan, rows: Sequence[RowInput]) -> None:
-        view, stride = self._staging_bytes[number % 2], self._buffers.pages.shape[1]
+        view, stride = self._staged_bytes[number % 2], self._buffers.pages.shape[1]
         logits_at = 1 + number % 2 * MAX_LOGITS
         for index, (seq, position, token, asked, source, drafted) in enumerate(rows):
             sampling, logits_row = (asked, 0) if asked else (GREEDY, logits_at)
@@ -217,8 +218,7 @@ class RowPasses:
         return ROW.pack(0, 0, -1, 0, number, 0, 0, 0, 0.0, 0, 0, 0)
 
     def _enqueue_inputs(self, number: int, size: int) -> None:
-        inputs, staging = self._buffers.inputs[: size * ROW_WORDS], self._staging[number % 2]
-        self.enqueue(lambda: inputs.copy_(staging[: size * ROW_WORDS], non_blocking=True))
+        self.enqueue(lambda: self._staged[number % 2].send(size * ROW_WORDS))
 
     def collect(self, number: int, rows: int) -> list[int]:
         """Wait for a pass and return the tokens of its first `rows` rows."""
