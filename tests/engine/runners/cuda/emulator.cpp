@@ -95,6 +95,7 @@ static void run_bodies() {
     while (true) {
         body(given);
         now->done = true;
+        now->block->ended++;
         unfinished--;
         yield_fiber();
     }

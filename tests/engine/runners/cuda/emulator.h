@@ -38,6 +38,7 @@ struct Group {
     u32 rank;
     u8* shared;
     Barrier barrier, teams[4];
+    int ended = 0; // of its threads
     Warp* warps;
     Group** cluster;
     Barrier* cluster_barrier;
@@ -268,7 +269,11 @@ inline void barrier_wait(u64* barrier, u32 parity) {
 }
 inline u32 cluster_rank() { return now->block->rank; }
 inline void cluster_sync() { meet(*now->block->cluster_barrier); }
-inline void barrier_arrive_in(u32 rank, u64* barrier) { barrier_arrive(place_in(rank, barrier)); }
+inline void barrier_arrive_in(u32 rank, u64* barrier) {
+    Group& block = *now->block->cluster[rank];
+    if (block.ended == block.barrier.total) problem = "a block had ended before another was done with it";
+    barrier_arrive(place_in(rank, barrier));
+}
 inline void cluster_arrive() { arrive(*now->block->cluster_barrier); }
 template <class T> void send_any(T* p, u32 rank, T value, u64* barrier) {
     if ((uintptr_t)p % sizeof(T)) problem = "a send is not aligned";
