@@ -103,13 +103,13 @@ def test_what_the_prompt_suggests_is_not_cut_off(width: int, opened: "Page", hos
 def test_a_phone_has_one_pane_at_a_time(full: "Page") -> None:
     """The side bar comes with its button, and goes when something was chosen."""
     full.set_viewport_size({"width": 360, "height": 740})
-    assert not full.locator(".side").is_visible()
+    full.locator(".side").wait_for(state="hidden")
     full.get_by_role("button", name="Show conversations and files").click()
-    assert full.locator(".side").is_visible()
-    assert not full.locator(".talk").is_visible()
+    full.locator(".side").wait_for()
+    full.locator(".talk").wait_for(state="hidden")
     full.get_by_role("button", name="New conversation").click()
     full.locator(".talk").wait_for()
-    assert not full.locator(".side").is_visible()
+    full.locator(".side").wait_for(state="hidden")
 
 
 def test_a_phone_comes_back_from_every_page(full: "Page") -> None:
