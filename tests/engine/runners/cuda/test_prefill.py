@@ -163,7 +163,7 @@ def test_a_chunk_in_teams(way: str, count: int, seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(chunks, "LEAST_IN_TEAMS", 1)
     found, kept = [], []
     for has_teams in (False, True):
-        monkeypatch.setattr(chunks, "has_team_products", lambda _, has=has_teams: has)
+        monkeypatch.setattr(chunks, "has_team_products", lambda has=has_teams: has)
         bed.buffers.kv.zero_()
         launcher = (Module if bed.device == "cuda" else Emulator)(bed.plan)
         reader = prefill_class(CHUNKS, way)(bed.model, bed.dense, bed.buffers.kv, bed.buffers.pages, launcher)

@@ -96,10 +96,14 @@ def compile_source(text: str, architecture: str) -> bytes:
     return code.raw
 
 
+def has_team_products() -> bool:
+    """Return whether four warps can multiply together: on Hopper, and on no GPU before or after it."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
 def architecture() -> str:
-    """Return this machine's; Hopper's with the products of four warps, which no later one has."""
     major, minor = torch.cuda.get_device_capability()
-    return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
+    return "sm_90a" if has_team_products() else f"sm_{major}{minor}"
 
 
 class Modules:
@@ -262,18 +266,18 @@ class Module:
 
     def _tile_map(self, tiles: Tiles) -> _TileMap:
         """Describe rows, to be read some rows and 128 bytes of each at a time."""
-        rows, kind = tiles.rows.flatten(0, -2), {2: _BF16, 1: _BYTES}[tiles.rows.itemsize]
         assert tiles.rows.is_contiguous()
+        rows, columns = tiles.rows.numel() // tiles.rows.shape[-1], tiles.rows.shape[-1]
+        bytes_each = tiles.rows.itemsize
+        kind = {2: _BF16, 1: _BYTES}[bytes_each]
+        extent = (ctypes.c_uint64 * 2)(columns, rows)
+        pitch = (ctypes.c_uint64 * 1)(columns * bytes_each)
+        tile, every = (ctypes.c_uint * 2)(128 // bytes_each, tiles.at_once), (ctypes.c_uint * 2)(1, 1)
         memory = (ctypes.c_uint64 * 24)()
         tile_map = _TileMap.from_buffer(memory, -ctypes.addressof(memory) % 64)
         status = self._driver.cuTensorMapEncodeTiled(
-            *(ctypes.byref(tile_map), kind, 2, ctypes.c_void_p(rows.data_ptr())),
-            *(
-                (ctypes.c_uint64 * 2)(rows.shape[1], rows.shape[0]),
-                (ctypes.c_uint64 * 1)(rows.shape[1] * rows.itemsize),
-            ),
-            *((ctypes.c_uint * 2)(128 // rows.itemsize, tiles.at_once), (ctypes.c_uint * 2)(1, 1)),
-            *(0, _TURNED_128_BYTES, _READ_AHEAD_128_BYTES, 0),
+            *(ctypes.byref(tile_map), kind, 2, ctypes.c_void_p(tiles.rows.data_ptr())),
+            *(extent, pitch, tile, every, 0, _TURNED_128_BYTES, _READ_AHEAD_128_BYTES, 0),
         )
         self._check(status, "describe rows")
         return tile_map

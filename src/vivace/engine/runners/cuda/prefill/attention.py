@@ -1,9 +1,10 @@
-"""Attention of a chunk of a prompt, out of the pages of its sequence: the one kernel that is Triton's.
+"""Triton's attention of a chunk of a prompt, out of the pages of its sequence.
 
-A chunk has enough rows for Hopper's large matrix instructions and its copies of whole tiles, both of which
-Triton knows how to use. A chunk of few rows behind a long context would keep only a few multiprocessors busy:
-there its keys are split, and a second kernel puts the parts together. Position and number of tokens are
-read on the device, so a captured launch serves every context. Owns the two kernels and how a chunk is cut.
+For small chunks, for gpt-oss with its windows and sinks, and for GPUs that are not Hopper's; large chunks
+have their own kernel (`prompt_attention`). A chunk of few rows behind a long context would keep only a few
+multiprocessors busy: there its keys are split, and a second kernel puts the parts together. Position and
+number of tokens are read on the device, so a captured launch serves every context. Owns the two kernels and
+how a chunk is cut.
 """
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -13,11 +14,10 @@ from triton.tools.tensor_descriptor import (  # type: ignore[import-not-found,im
     TensorDescriptor,
 )
 
-from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION
+from vivace.engine.runners.cuda.decode.launches import COUNT, LOG2_E, POSITION
 from vivace.engine.runners.cuda.model.reference import ALL, View
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
-LOG2_E = 1.4426950408889634  # the softmax is taken to the base 2
 ROWS = 64  # queries of a block: of 64 and 128, with 4 and 8 warps, the quickest at every size on an H200
 WARPS = 4
 STAGES = 3  # of the ring in shared memory that pages come into

@@ -4,7 +4,8 @@ Our own kernels between the products make 9 launches a layer. The pass of a chun
 each of a few sizes, so that the host starts a segment with one call. A pass can be stopped between two
 segments: what a stopped chunk wrote is behind the end of its sequence and is never read. Of the last layer
 only keys and values are needed of all tokens: what follows them is computed for the chunk's last tokens.
-Owns a chunk's pass. Does not own pages, nor other formats of the weights (`fp8`, `packed`, `experts`).
+Owns a chunk's pass. Does not own pages, the attention (`prompt_attention`, `attention`), nor other formats of
+the weights (`fp8`, `packed`, `experts`).
 """
 
 import functools
@@ -26,6 +27,7 @@ from vivace.engine.runners.cuda.decode.launches import (
 )
 from vivace.engine.runners.cuda.decode.plan import Size, place_bytes
 from vivace.engine.runners.cuda.kernels.copies import Staged
+from vivace.engine.runners.cuda.kernels.driver import has_team_products
 from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
 from vivace.engine.runners.cuda.model.reference import View, attend_pages
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
@@ -66,11 +68,6 @@ def segments_for(shape: Shape, chunk_tokens: int) -> int:
     return max(SEGMENTS, min(shape.layers, math.ceil(pass_ms / SEGMENT_MS)))
 
 
-def has_team_products(device: torch.device) -> bool:
-    """Return whether four warps can multiply together: on Hopper, and on no GPU before or after it."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
-
-
 def _attention(shape: Shape, sizes: list[int], device: torch.device) -> Attend:
     if device.type != "cuda":
         return attend_pages
@@ -97,7 +94,7 @@ class Prefill:
         self._staged = Staged(self._inputs)
         self._state, self._tokens = self._inputs[:STATE_WORDS], self._inputs[STATE_WORDS:]
         self._tail_state = self._state.clone()
-        self._has_teams = has_team_products(kv.device)
+        self._has_teams = has_team_products()
         self._attend = _attention(shape, self._sizes, kv.device)
         self._unpacked = make_unpacked(shape, len(pages), kv.device) if bits_of(kv) == 8 else None
         self._identity_pages = torch.arange(len(pages), dtype=torch.int32, device=kv.device)

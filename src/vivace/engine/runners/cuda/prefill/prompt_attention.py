@@ -2,11 +2,10 @@
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.launches import Launch, Tiles
+from vivace.engine.runners.cuda.decode.launches import LOG2_E, Launch, Tiles
 from vivace.engine.runners.cuda.decode.plan import Size
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 
-LOG2_E = 1.4426950408889634  # the softmax is taken to the base 2
 ROWS = 64  # of a task
 TEAMS, SHORT_TEAMS = 3, 2  # of a block
 TILE_BYTES = PAGE_TOKENS * HEAD_DIM * 2
