@@ -163,6 +163,23 @@ def test_drafts_disturb_nobody(is_late: bool, seed: int) -> None:
     assert verified
 
 
+def test_a_forks_page_is_copied_behind_what_is_in_flight() -> None:
+    """A page that its source still writes to goes to a page of its own with that token."""
+    expected = alone()[0]
+    runner = cuda_fixture(8).runner
+    assert isinstance(runner, CudaRunner)
+    said, start = begin(runner)[0], len(TEXTS[0]) - 1
+    make_late(runner)
+    while len(said) < len(expected):
+        at = start + len(said) - 1
+        if len(said) == 3:  # its next token is in flight
+            runner.share(0, len(TEXTS), at)
+        [found] = runner.decode_rows([DecodeRow(0, at, said[-1], SamplingSpec())], steps_ahead=1)
+        assert isinstance(found, list)
+        said += found
+    assert said == expected
+
+
 def test_a_drafts_rows_know_what_their_pass_writes() -> None:
     """The attention reads positions before `fresh` ahead of the kernel that writes the rows of its pass."""
     runner = cuda_fixture(8).runner

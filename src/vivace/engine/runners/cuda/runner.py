@@ -363,4 +363,5 @@ class CudaRunner:
         self._host.close()
 
     def _copy_page(self, source: int, target: int) -> None:
-        self._kv[:, target] = self._kv[:, source]
+        """Copy behind all that is in flight: it may write to the source still."""
+        self._row_passes.enqueue(lambda: self._kv[:, target].copy_(self._kv[:, source]))
