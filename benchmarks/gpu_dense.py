@@ -5,8 +5,9 @@
 
 How fast they are is `vivace bench gpu --shape`'s.
 
-same      two layers of the true shape: tokens of passes of 1, 8 and 16 to the bit; logits and greedy tokens
-          against transformers in bf16; also Qwen3's, whose heads have norms
+same      two layers of true shapes: tokens of passes of 1, 8 and 16 to the bit; logits and greedy tokens
+          against transformers in bf16, behind prompts that are read by each of the prefill's kernels and in
+          each of its formats
 kernels   where the time of a pass goes
 slices    other cuts of the down projection's columns
 variants  other rings and clusters
@@ -41,7 +42,19 @@ from vivace.engine.runners.cuda.runner import CudaRunner
 from vivace.engine.runners.cuda.weights.build import build_model, random_weights
 
 LAYERS = 2  # of what is compared
-PROMPT, SAID = 300, 48
+PROMPTS, SAID = (200, 700, 2500), 32  # tokens: below that of teams, in two of them, in three
+# What is compared: shape, bits, prefill.
+SAME = (
+    ("qwen2.5-coder-7b", 8, "bf16"),
+    ("qwen2.5-coder-7b", 8, "fp8"),
+    ("qwen2.5-coder-7b", 4, "fp8"),
+    ("qwen3-8b", 8, "fp8"),
+    ("qwen2.5-coder-14b", 8, "fp8"),
+    ("qwen2.5-coder-32b", 8, "fp8"),
+    ("qwen2.5-coder-32b", 8, "packed"),
+    ("qwen2.5-coder-32b", 4, "packed"),
+    ("qwen3-4b", 8, "fp8"),
+)
 # Other cuts of passes: (bits, tokens), changes of the tuning.
 CUTS: dict[tuple[int, int], list[dict[str, Any]]] = {
     (4, 1): [
@@ -145,7 +158,7 @@ def _transformers(shape: Shape, weights: dict[str, torch.Tensor], tokens: list[i
     return logits
 
 
-def compare(whole: Shape, bits: int) -> str:
+def compare(whole: Shape, bits: int, prefill: str) -> str:
     """Compare a few layers of a shape with transformers, and passes of several sizes with each other."""
     shape = replace(whole, layers=LAYERS)
     weights = random_weights(shape, 1, "cuda")
@@ -153,16 +166,24 @@ def compare(whole: Shape, bits: int) -> str:
     modules.compile(
         [Plan(shape, bits, size) for size in fitting_passes(shape, bits) if size in (1, 2, 8, 16)]
     )
-    model, dense = build_model(shape, weights, bits, "cuda", 1024)
+    model, dense = build_model(shape, weights, bits, "cuda", 4096)
     runner = CudaRunner(
         "random", model, dense, RandomWords(), bits=bits, context_tokens=4096, blocks=132,
-        make_launcher=modules.load,
+        make_launcher=modules.load, prefill=prefill,
     )  # fmt: skip
-    text = torch.randint(0, shape.vocab, (PROMPT,), generator=torch.Generator().manual_seed(1)).tolist()
+    return "".join(f"\n    {_compare_prompt(runner, shape, weights, tokens)}" for tokens in PROMPTS)
+
+
+def _compare_prompt(
+    runner: CudaRunner, shape: Shape, weights: dict[str, torch.Tensor], prompt_tokens: int
+) -> str:
+    draw = torch.Generator().manual_seed(prompt_tokens)
+    text = torch.randint(0, shape.vocab, (prompt_tokens,), generator=draw).tolist()
+    runner.trim(0, 0)
     rows = [torch.from_numpy(runner.forward([Span(0, 0, text, want=1)]).copy())]
     said = [int(rows[0][-1].argmax())]
     for _ in range(SAID):
-        found = runner.forward([Span(0, PROMPT + len(said) - 1, said[-1:], want=1)])
+        found = runner.forward([Span(0, prompt_tokens + len(said) - 1, said[-1:], want=1)])
         rows.append(torch.from_numpy(found.copy()))
         said.append(int(rows[-1][-1].argmax()))
     ours = torch.cat([each[-1:] for each in rows])
@@ -170,29 +191,30 @@ def compare(whole: Shape, bits: int) -> str:
     for size in (2, 8, 16):
         if size > runner.info.draft_tokens + 1:
             continue
-        runner.trim(0, PROMPT)
-        found = runner.forward([Span(0, PROMPT, said[:size], want=size)])
+        runner.trim(0, prompt_tokens)
+        found = runner.forward([Span(0, prompt_tokens, said[:size], want=size)])
         alike.append(
             f"{size}: {'same' if (torch.from_numpy(found) == ours[1 : size + 1]).all() else 'OTHER'}"
         )
-    theirs = _transformers(shape, weights, text + said)[PROMPT - 1 : PROMPT + SAID].cpu()
+    theirs = _transformers(shape, weights, text + said)[prompt_tokens - 1 : prompt_tokens + SAID].cpu()
+    first = float((ours[0] - theirs[0]).norm() / theirs[0].norm())
     distance = float((ours - theirs).norm() / theirs.norm())
     chosen = theirs.argmax(1)
     off = theirs.amax(1) - theirs[torch.arange(len(said)), torch.tensor(said)]
     equal = int((chosen == torch.tensor(said)).sum())
     return (
-        f"passes {', '.join(alike)}; logits {distance:.4f} from transformers'; "
-        f"{equal} of {len(said)} tokens, the others up to {float(off.max()):.3f} logits below"
+        f"{prompt_tokens} tokens: passes {', '.join(alike)}; logits {distance:.4f} from transformers', those "
+        f"of the prompt {first:.4f}; {equal} of {len(said)} tokens, the others up to "
+        f"{float(off.max()):.3f} logits below"
     )
 
 
 def same(shape: Shape, until: float) -> None:
     del shape
-    for name in ("qwen2.5-coder-7b", "qwen3-8b", "qwen2.5-coder-14b", "qwen3-4b"):
-        for bits in (8, 4) if name == "qwen2.5-coder-7b" else (8,):
-            work = lambda n=name, b=bits: compare(KNOWN_SHAPES[n], b)  # noqa: E731
-            attempt(f"same: {name}, {bits} bits", work, until)
-            torch.cuda.empty_cache()
+    for name, bits, prefill in SAME:
+        work = lambda n=name, b=bits, p=prefill: compare(KNOWN_SHAPES[n], b, p)  # noqa: E731
+        attempt(f"same: {name}, {bits} bits, {prefill} prefill", work, until)
+        torch.cuda.empty_cache()
 
 
 STAGES = {"same": same, "kernels": kernels, "slices": slices, "variants": variants}

@@ -229,7 +229,7 @@ def alone(bench: Bench) -> str:
 
 def prefill(bench: Bench) -> str:
     pages = torch.arange(PAGES, dtype=torch.int32, device="cuda")
-    dense = [random_dense(bench.shape, layer, has_matrices=True) for layer in bench.model.layers]
+    dense = [random_dense(bench.shape, layer) for layer in bench.model.layers]
     reader = ExpertPrefill(bench.model, dense, bench.kv, pages, bench.load(bench.plan(1)))
     return read_prompts(reader, bench.shape.vocab)
 

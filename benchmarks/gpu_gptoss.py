@@ -35,6 +35,7 @@ import gpu_experts
 from gpu_attempt import attempt
 from gpu_experts import CONTEXT, SIZES, Bench, kernels, read_prompts, time_several, time_variants, timed
 from vivace.bench.gpu.passes import PAGES
+from vivace.bench.gpu.peer import transformers_config
 from vivace.engine.runners.base import Span
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
@@ -103,18 +104,7 @@ def transformers_model(shape: Shape, weights: StateDict) -> Any:
     """Return transformers' model with the same weights, in fp32."""
     import transformers  # type: ignore[import-not-found,unused-ignore]
 
-    assert shape.oss
-    rope = {
-        "rope_type": "yarn", "rope_theta": shape.rope_theta, "factor": shape.oss.yarn_factor,
-        "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
-        "original_max_position_embeddings": shape.oss.yarn_tokens,
-    }  # fmt: skip
-    config = transformers.GptOssConfig(
-        num_hidden_layers=shape.layers, hidden_size=shape.hidden, intermediate_size=shape.expert_ffn,
-        num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, head_dim=shape.head_width,
-        num_local_experts=shape.experts, num_experts_per_tok=shape.experts_per_token,
-        sliding_window=shape.oss.window, vocab_size=shape.vocab, rope_parameters=rope,
-    )  # fmt: skip
+    config = transformers_config(shape)
     with torch.device("meta"):
         model = transformers.GptOssForCausalLM(config)
     named = {}

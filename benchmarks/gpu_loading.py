@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
+from vivace.engine.runners.cuda.runner import prefill_class
 from vivace.engine.runners.cuda.weights.blocks import KINDS, Kind
 from vivace.engine.runners.cuda.weights.build import build_model, reading_order
 from vivace.engine.runners.cuda.weights.checkpoint import open_checkpoint
@@ -221,8 +222,9 @@ def unpack_only(checkpoint: Checkpoint, device: str, readers: int) -> None:
 
 def load(checkpoint: Checkpoint, device: str, readers: int, bits: int) -> None:
     order = list(reading_order(checkpoint.shape))
+    keep = prefill_class(checkpoint.shape, "packed").keep
     with WeightStream(checkpoint, order, device, readers=readers) as stream:
-        build_model(checkpoint.shape, stream, bits, device, 4096, keeps_dense=bool(checkpoint.shape.experts))
+        build_model(checkpoint.shape, stream, bits, device, 4096, keep=keep)
 
 
 def measure(what: str, work: Callable[[], None], size: int, until: float) -> dict[str, Any] | None:

@@ -17,10 +17,10 @@ from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
 from vivace.engine.runners.cuda.decode.graphs import Launcher, capture
 from vivace.engine.runners.cuda.decode.launches import Layer, Model
 from vivace.engine.runners.cuda.decode.plan import Plan, fitting_passes, tile_bytes
-from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source
+from vivace.engine.runners.cuda.kernels.driver import Modules, architecture, compile_source, source
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
-from vivace.engine.runners.cuda.weights.build import Dense, build_model, random_weights
+from vivace.engine.runners.cuda.weights.build import Dense, Keep, build_model, random_weights
 from vivace.engine.runners.cuda.weights.layout import TILE_ROWS, Matrix
 
 PAGES = 272  # 17,408 tokens
@@ -84,16 +84,16 @@ def random_model(shape: Shape, bits: int, positions: int, device: torch.device |
 
 
 def random_parts(
-    shape: Shape, bits: int, positions: int, device: torch.device | str, *, has_matrices: bool
+    shape: Shape, bits: int, positions: int, device: torch.device | str, keep: Keep
 ) -> tuple[Model, list[Dense]]:
-    """Return a random model, and what a prefill multiplies by."""
+    """Return a random model, and what a prefill keeps to multiply by."""
     if shape.oss:  # heads and biases that belong together: as if they were read from a file
-        return build_model(shape, random_weights(shape, 1, device), bits, device, positions)
+        return build_model(shape, random_weights(shape, 1, device), bits, device, positions, keep=keep)
     model = random_model(shape, bits, positions, device)
-    return model, [random_dense(shape, layer, has_matrices=has_matrices) for layer in model.layers]
+    return model, [keep(random_dense(shape, layer)) for layer in model.layers]
 
 
-def random_dense(shape: Shape, layer: Layer, *, has_matrices: bool) -> Dense:
+def random_dense(shape: Shape, layer: Layer) -> Dense:
     """Return what a prefill multiplies by: as random as the packed weights, and others."""
     device = layer.bias.device
 
@@ -102,16 +102,15 @@ def random_dense(shape: Shape, layer: Layer, *, has_matrices: bool) -> Dense:
         return made
 
     nothing = torch.empty(0, shape.hidden, dtype=torch.bfloat16, device=device)
-    has_inner = has_matrices and not shape.experts
     return Dense(
         attention_gain=layer.attention_gain,
-        qkv=rows(shape.qkv_rows, shape.hidden) if has_matrices else nothing,
+        qkv=rows(shape.qkv_rows, shape.hidden),
         bias=layer.bias,
         head_gain=torch.ones(2, HEAD_DIM, device=device),
-        out=rows(shape.hidden, shape.attention_width) if has_matrices else nothing,
+        out=rows(shape.hidden, shape.attention_width),
         ffn_gain=layer.ffn_gain,
-        gate_up=rows(2 * shape.ffn, shape.hidden) if has_inner else nothing,
-        down=rows(shape.hidden, shape.ffn) if has_inner else nothing,
+        gate_up=nothing if shape.experts else rows(2 * shape.ffn, shape.hidden),
+        down=nothing if shape.experts else rows(shape.hidden, shape.ffn),
         dense_bias=layer.bias.to(torch.bfloat16),
     )
 
@@ -180,13 +179,9 @@ def measure_shape(shape: Shape, bits: int) -> dict[str, Any]:
     bench = PassBench(shape, bits)
     passes = (bench.plan(size) for size in fitting_passes(shape, bits) if size in TOKENS)
     plans = [plan.near or plan for plan in passes]
-    every = [*plans, expert_plan(bench.plan(2))] if shape.experts else plans
-    images = dict(zip(every, compile_all(every), strict=True))
-
-    def load(plan: Plan) -> Launcher:
-        return Module(plan, image=images[plan])
-
-    make = share_experts(load) if shape.experts else load
+    modules = Modules(None)
+    modules.compile(list({*plans, *(expert_plan(plan) for plan in plans if shape.experts)}))
+    make = share_experts(modules.load) if shape.experts else modules.load
     found: dict[str, Any] = {}
     for plan in plans:
         step = Step(bench, plan, make(plan), CONTEXT)

@@ -100,7 +100,7 @@ def random_runner(
     from vivace.bench.gpu.passes import random_parts
     from vivace.engine.runners.cuda.kernels.driver import Modules
     from vivace.engine.runners.cuda.load import GpuOptions, compile_plans, with_prefill
-    from vivace.engine.runners.cuda.runner import CudaRunner
+    from vivace.engine.runners.cuda.runner import CudaRunner, prefill_class
 
     device = "cpu" if make_launcher else "cuda"
     blocks = 5 if make_launcher else torch.cuda.get_device_properties(0).multi_processor_count
@@ -110,8 +110,8 @@ def random_runner(
         modules = Modules(None)
         compile_plans(modules, shape, bits, blocks)
         make_launcher = modules.load
-    positions, has_matrices = min(context_tokens, shape.trained_tokens), wished.prefill_format != "packed"
-    model, dense = random_parts(shape, bits, positions, device, has_matrices=has_matrices)
+    keep = prefill_class(shape, wished.prefill_format).keep
+    model, dense = random_parts(shape, bits, min(context_tokens, shape.trained_tokens), device, keep)
     runner = CudaRunner(
         "random",
         model,
@@ -239,7 +239,8 @@ def shape_table(report: dict[str, Any]) -> str:
             lines.append(f"{name}: {found['missing']}")
         else:
             lines.append(
-                f"{name} {found['version']}, bf16, random weights: {found['tokens_per_s']:.0f} tok/s at "
+                f"{name} {found['version']}, {found.get('format', 'bf16')}, random weights: "
+                f"{found['tokens_per_s']:.0f} tok/s at "
                 f"{CONTEXT:,}, first token {found['first_token_ms']:.1f} ms"
             )
     return "\n".join([*lines, PLAYED])

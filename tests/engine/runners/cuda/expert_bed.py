@@ -14,7 +14,6 @@ from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.model import mixture, reference
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import Shape
-from vivace.engine.runners.cuda.prefill.packed import widening
 from vivace.engine.runners.cuda.weights.experts import pack_experts
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, untile
 
@@ -74,20 +73,6 @@ class ExpertBed:
             launcher.run(launch)
         assert rows[len(x) :].isnan().all()  # padding is left alone
         return rows[: len(x)].cpu()
-
-    def widen(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return gate and up, and down, of all experts in bf16, as a prefill has them."""
-        shape = self.shape
-        launcher = (Module if DEVICE == "cuda" else Emulator)(Plan(shape, self.bits, 1, BLOCKS))
-        found = []
-        for matrix, rows, columns, paired in (
-            (self.packed.gate_up, 2 * shape.expert_ffn, shape.hidden, shape.expert_ffn),
-            (self.packed.down, shape.hidden, shape.expert_ffn, 0),
-        ):
-            out = torch.full((shape.experts, rows, columns), NAN, dtype=torch.bfloat16, device=DEVICE)
-            launcher.run(widening(matrix, out, paired))
-            found.append(out.cpu())
-        return found[0], found[1]
 
     def rounded(self) -> StateDict:
         """The experts as they were rounded, rows in their own order."""

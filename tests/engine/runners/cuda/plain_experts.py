@@ -98,9 +98,3 @@ class PlainExperts:
 
     def _by_token(self, made: Tensor) -> Tensor:
         return made.view(-1, self._plan.shape.experts_per_token, self._plan.shape.hidden)
-
-    def _widen(
-        self, tiles: Tensor, scales: Tensor, out: Tensor, _tiles: int, columns: int, paired_rows: int
-    ) -> None:
-        order = gate_up_pairs(paired_rows) if paired_rows else None
-        out.copy_(self._experts(tiles, scales, columns, order))

@@ -1,17 +1,11 @@
 """A chunk's attention against plain torch: on the GPU, or by Triton's interpreter."""
 
-import os
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
-wanted = None if HAS_GPU else "3.9"  # its interpreter goes with today's numpy
-pytest.importorskip("triton", minversion=wanted, reason="Triton 3.9 or later is not installed")
 
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
+from tests.engine.runners.cuda.triton_here import HAS_GPU  # noqa: E402
 from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION, STATE_WORDS  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402

@@ -56,14 +56,16 @@ def test_few_columns_are_padded(name: str) -> None:
     ("name", "bits", "free_bytes", "way"),
     [
         ("qwen2.5-coder-7b", 8, H100_BYTES, "fp8"),
-        ("qwen2.5-coder-32b", 4, H200_BYTES, "bf16"),
-        ("qwen2.5-coder-32b", 8, H200_BYTES, "packed"),
+        ("qwen2.5-coder-14b", 8, H100_BYTES, "fp8"),
+        ("qwen2.5-coder-32b", 16, H200_BYTES, "packed"),
+        ("qwen2.5-coder-32b", 4, H200_BYTES, "fp8"),
+        ("qwen2.5-coder-32b", 8, H200_BYTES, "fp8"),
         ("qwen2.5-coder-32b", 8, H100_BYTES, "packed"),
         ("qwen2.5-coder-32b", 4, H100_BYTES, "packed"),
     ],
 )
 def test_a_prefill_that_has_room(name: str, bits: int, free_bytes: int, way: str) -> None:
-    """A 32B in 8 bits reads prompts out of its packed weights; a smaller one has copies for it."""
+    """A 32B on a smaller GPU reads prompts out of its packed weights; others have copies for it."""
     chosen = with_prefill(GpuOptions(0, weight_bits=bits), DENSE[name], free_bytes)
     assert chosen.prefill_format == way
     assert weight_bytes(DENSE[name], bits, way) < 0.6 * free_bytes

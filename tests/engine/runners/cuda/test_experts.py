@@ -71,18 +71,3 @@ def test_scores_that_are_no_numbers_read_no_weights_of_nobody(seed: int) -> None
     alone = bed.run(x[:1], 1)
     x[1] = NAN
     assert torch.equal(bed.run(x, 2)[:1], alone)
-
-
-@pytest.mark.parametrize(
-    ("shape", "bits"), [(FOUR, 8), (EIGHT, 4), pytest.param(FOUR, 16, marks=HEAVY)], ids=["8", "4", "16"]
-)
-def test_a_prefill_multiplies_by_the_same_numbers(shape: Shape, bits: int, seed: int) -> None:
-    """Widened to bf16, gate and up and down are what decode has, with rows in their own order."""
-    bed = ExpertBed(shape, bits, seed)
-    both, down = bed.widen()
-    rounded = bed.rounded()
-    for expert in (0, 7, 15):
-        names = [f"experts.{expert}.{name}_proj.weight" for name in ("gate", "up", "down")]
-        gate, up, last = (rounded[name].to(torch.bfloat16) for name in names)
-        assert torch.equal(both[expert], torch.cat([gate, up]))
-        assert torch.equal(down[expert], last)

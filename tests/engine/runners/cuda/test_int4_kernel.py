@@ -1,16 +1,10 @@
 """Rounding to 4 bits in Triton against plain torch."""
 
-import os
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
-wanted = None if HAS_GPU else "3.9"  # its interpreter goes with today's numpy
-pytest.importorskip("triton", minversion=wanted, reason="Triton 3.9 or later is not installed")
 
+from tests.engine.runners.cuda.triton_here import HAS_GPU  # noqa: E402
 from vivace.engine.runners.cuda.weights.int4 import (  # noqa: E402
     SPANS,
     Int4Weights,

@@ -22,7 +22,8 @@ from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.oss import widen_mxfp4  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402
 from vivace.engine.runners.cuda.pass_choice import PassChoice  # noqa: E402
-from vivace.engine.runners.cuda.prefill.packed import widening  # noqa: E402
+from vivace.engine.runners.cuda.weights.layout import gate_up_pairs  # noqa: E402
+from vivace.engine.runners.cuda.weights.oss import untile_mxfp4  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not COMPILER and not torch.cuda.is_available(), reason="neither an NVIDIA GPU nor a C++ compiler"
@@ -99,19 +100,17 @@ def test_a_token_does_not_depend_on_the_size_of_its_pass(
 
 
 def test_a_prefill_multiplies_by_the_same_numbers(seed: int) -> None:
-    """Widened to bf16 the experts are those of the file, gate and up apart."""
+    """Out of their tiles the experts are those of the file, four rows of gate and four of up in turns."""
     bed = bed_of(TWO, 1, seed)
     layer, at = bed.model.layers[1], "layers.1.mlp.experts."
-    for name, matrix, rows, columns, paired in (
-        ("gate_up_proj", layer.gate_up, 2 * TWO.expert_ffn, TWO.hidden, TWO.expert_ffn),
-        ("down_proj", layer.down, TWO.hidden, TWO.expert_ffn, 0),
+    for name, matrix, columns in (
+        ("gate_up_proj", layer.gate_up, TWO.hidden),
+        ("down_proj", layer.down, TWO.expert_ffn),
     ):
-        out = torch.full((TWO.experts, rows, columns), NAN, dtype=torch.bfloat16, device=bed.device)
-        bed.run_launch(widening(matrix, out, paired, "widen_mxfp4"))
         wanted = widen_mxfp4(bed.plain[f"{at}{name}_blocks"], bed.plain[f"{at}{name}_scales"])
-        if paired:
-            wanted = torch.cat([wanted[:, ::2], wanted[:, 1::2]], dim=1)
-        assert torch.equal(out.float(), wanted)
+        if name == "gate_up_proj":
+            wanted = torch.cat([wanted[:, ::2], wanted[:, 1::2]], dim=1)[:, gate_up_pairs(TWO.expert_ffn)]
+        assert torch.equal(untile_mxfp4(matrix.tiles, columns), wanted.flatten(0, 1))
 
 
 def test_a_prompt_a_draft_and_a_stream_agree(seed: int) -> None:

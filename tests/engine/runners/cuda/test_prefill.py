@@ -210,3 +210,21 @@ def test_a_prompt_in_chunks(way: str, shape: Shape, seed: int) -> None:
     tokens = torch.tensor(text, device=bed.device)
     wanted = reference.forward(shape, bed.plain, tokens, bed.model.rotation)[-2:]
     assert distance(found, wanted) < (0.1 if way == "fp8" else 0.03)
+
+
+def test_layers_in_8_bit_floats_are_kept_once(seed: int) -> None:
+    """Gate, up and down are not in bf16 besides; what is kept already is kept as it is."""
+    dense, keep = make(seed).dense[0], prefill_class(SHAPE, "fp8").keep
+    kept = keep(dense)
+    assert [each.dtype for each in (kept.qkv, kept.out)] == [torch.bfloat16] * 2
+    for found, unit, wanted in zip(
+        (kept.gate_up, kept.down), kept.units, (dense.gate_up, dense.down), strict=True
+    ):
+        assert found.dtype == FP8
+        assert distance(found.float() * unit, wanted.float()) < 0.04
+    assert keep(kept) is kept
+
+
+def test_a_packed_prefill_keeps_no_matrix(seed: int) -> None:
+    kept = prefill_class(SHAPE, "packed").keep(make(seed).dense[0])
+    assert [len(each) for each in (kept.qkv, kept.out, kept.gate_up, kept.down)] == [0] * 4

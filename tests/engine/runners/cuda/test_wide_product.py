@@ -1,16 +1,10 @@
 """The product of many rows in Triton against plain torch: the same sums, to the bit."""
 
-import os
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: vivace extras add cuda")
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
-wanted = None if HAS_GPU else "3.9"  # its interpreter goes with today's numpy
-pytest.importorskip("triton", minversion=wanted, reason="Triton 3.9 or later is not installed")
 
+from tests.engine.runners.cuda.triton_here import HAS_GPU  # noqa: E402
 from vivace.engine.runners.cuda.rows import product  # noqa: E402
 from vivace.engine.runners.cuda.rows.launches import Cut  # noqa: E402
 from vivace.engine.runners.cuda.rows.product import Tile, launch, plain_sums  # noqa: E402

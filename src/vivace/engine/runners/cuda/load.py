@@ -114,6 +114,7 @@ def check_options(path: Path, shape: "Shape", options: GpuOptions) -> None:
 def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
     """Return the bytes of all weights: packed, and as the prefill reads them."""
     from vivace.engine.runners.cuda.model.shape import HEAD_DIM
+    from vivace.engine.runners.cuda.prefill.chunks import SIZES
 
     table = shape.vocab * shape.hidden
     layers = shape.parameters - 2 * table
@@ -121,13 +122,11 @@ def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
     packed = own * 17 // 32 + ((layers - own) * 9 // 16 if bits == 4 else (layers - own) * bits // 8)
     tables = table * (4 if bits == 16 else 3)  # the embedding in bf16, and the head as it is packed
     inner = 0 if shape.experts else shape.layers * 3 * shape.ffn * shape.hidden
-    attention = (layers - shape.expert_parameters) * HEAD_DIM // shape.head_width  # in rows of 128
-    copies = {
-        "packed": 2 * layers // shape.layers,
-        "bf16": 2 * attention + 2 * shape.expert_parameters // shape.layers,
-        "fp8": 2 * attention + 2 * shape.expert_parameters // shape.layers + inner,
-    }
-    return packed + tables + copies[prefill] + RESERVE_BYTES
+    copied = (layers - shape.expert_parameters) * HEAD_DIM // shape.head_width  # heads in rows of 128
+    routers = 4 * shape.layers * shape.experts * shape.hidden
+    rows = 2 * SIZES[-1] * shape.experts_per_token * (shape.expert_ffn + shape.hidden)  # of all experts
+    copies = {"packed": 2 * layers // shape.layers, "bf16": 2 * copied, "fp8": 2 * copied - inner}
+    return packed + tables + copies[prefill] + (routers + rows if shape.experts else 0) + RESERVE_BYTES
 
 
 def with_prefill(options: GpuOptions, shape: "Shape", free_bytes: int) -> GpuOptions:
@@ -137,10 +136,8 @@ def with_prefill(options: GpuOptions, shape: "Shape", free_bytes: int) -> GpuOpt
     cells = options.cells or LEAST_CELLS
     kv = kv_bytes(shape, cells, options.session_tokens, options.kv_bits)
     left = min(free_bytes - kv, int(free_bytes * WEIGHT_SHARE))
-    if weight_bytes(shape, options.weight_bits, options.prefill_format) <= left:
-        return options
-    fits_bf16 = weight_bytes(shape, options.weight_bits, "bf16") <= left
-    return replace(options, prefill="bf16" if fits_bf16 else "packed")
+    fits = weight_bytes(shape, options.weight_bits, options.prefill_format) <= left
+    return options if fits else replace(options, prefill="packed")
 
 
 def with_cells(options: GpuOptions, shape: "Shape", free_bytes: int) -> GpuOptions:
@@ -168,7 +165,7 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions, tell: TellR
 
     from vivace.engine.runners.cuda.kernels.driver import Modules
     from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
-    from vivace.engine.runners.cuda.runner import CudaRunner
+    from vivace.engine.runners.cuda.runner import CudaRunner, prefill_class
     from vivace.engine.runners.cuda.weights.build import build_model, reading_order
     from vivace.engine.runners.cuda.weights.checkpoint import identity_of
     from vivace.engine.runners.cuda.weights.stream import WeightStream
@@ -184,11 +181,9 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions, tell: TellR
     yarn_factor = max(1.0, options.session_tokens / shape.trained_tokens)
     limit = min(options.cells, round(shape.trained_tokens * yarn_factor))
     positions = -(-limit // 64) * 64
-    keeps_dense = options.prefill_format != "packed"
+    keep = prefill_class(shape, options.prefill_format).keep
     with WeightStream(checkpoint, list(reading_order(shape)), "cuda", tell) as weights:
-        model, dense = build_model(
-            shape, weights, bits, "cuda", positions, yarn_factor, keeps_dense=keeps_dense
-        )
+        model, dense = build_model(shape, weights, bits, "cuda", positions, yarn_factor, keep=keep)
     torch.cuda.empty_cache()  # what packing needed is free for the KV
     runner = CudaRunner(
         path.name if path.is_dir() else path.stem,

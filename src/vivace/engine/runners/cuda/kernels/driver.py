@@ -38,7 +38,6 @@ PREFILL_KERNELS = (
     *("add_norm_fp8", "silu_product_fp8", "to_fp8", "prompt_gate_up", "prompt_attention"),
     "short_prompt_attention",
 )
-OSS_KERNELS = ("widen_mxfp4",)
 KV8_KERNELS = ("unpack_pages",)
 WIDE_KERNELS = (
     *("embed", "add_and_norm", "place_rows", "attention", "stage_parts_of_rows"),
@@ -62,7 +61,7 @@ def kernels(plan: Plan) -> tuple[str, ...]:
     if plan.tokens > 1:
         return decode
     if plan.shape.experts:
-        decode += EXPERT_KERNELS + (OSS_KERNELS if plan.shape.oss else ())
+        decode += EXPERT_KERNELS
     return decode + PREFILL_KERNELS + (KV8_KERNELS if plan.kv_bits == 8 else ())
 
 

@@ -8,7 +8,7 @@ DEVICE void store_eight(u16* to, const float v[8]) {
     *(Words4*)to = pairs;
 }
 
-// `half`: rows of gate, and of up, in one expert's matrix, whose tiles have 4 and 4 of them; 0: rows are as they lie.
+// `half`: rows of gate, and of up, or of half a head, whose tiles have 4 and 4 of them; 0: rows are as they lie.
 KERNEL(256, 4) widen(const u8* tiles, const float* scales, u16* out, int tile_count, int columns, int half) {
     const int block_columns = BITS == 16 ? 32 : 64, block_bytes = BITS == 4 ? BLOCK_BYTES : 512;
     int blocks = columns / block_columns;
@@ -40,25 +40,4 @@ KERNEL(256, 4) widen(const u8* tiles, const float* scales, u16* out, int tile_co
     }
 #endif
 }
-
-#if OSS
-// The same of experts in MXFP4, exactly: a bf16 holds all that they can be.
-KERNEL(256, 4) widen_mxfp4(const u8* tiles, const float*, u16* out, int tile_count, int columns, int half) {
-    int blocks = columns / 64;
-    u64 i = (u64)blockIdx.x * 256 + threadIdx.x;
-    int lane = i % 32, block = i / 32 % blocks, tile = i / 32 / blocks, g = lane >> 2, t = lane & 3;
-    if (tile >= tile_count) return;
-    u64 row = (u64)tile * TILE_ROWS + g;
-    const u8* at = tiles + ((u64)tile * blocks + block) * MXFP4_BYTES;
-    if (half) row = (u64)(tile / (half / 4)) * 2 * half + tile % (half / 4) * 4 + g % 4 + g / 4 * half;
-    UNROLL for (int part = 0; part < 2; part++) {  // 32 columns each
-        u32 digits = *(const u32*)(at + lane * 8 + 4 * part);
-        float v[8], scale = 0.5f * float_of_bits((u32)at[256 + part * 8 + g] << 23);
-        u32 turned = digits ^ MXFP4_SIGNS, four[2] = {mxfp4_bytes(digits, turned), mxfp4_bytes(digits >> 16, turned >> 16)};
-        UNROLL for (int e = 0; e < 8; e++)
-            v[e] = (float)((int)(four[e / 4] >> 8 * (e % 4) & 255) - MXFP4_ZERO) * scale;
-        store_eight(out + row * columns + block * 64 + 32 * part + 8 * t, v);
-    }
-}
-#endif
 #endif

@@ -62,10 +62,10 @@ def keys_of(tokens: int, position: int) -> int:
 
 
 def segments_for(shape: Shape, chunk_tokens: int) -> int:
-    """Return how many segments a pass has, so that one of the largest chunk takes about 5 ms."""
+    """Return how many segments a pass has, none empty, so that one of the largest chunk takes about 5 ms."""
     of_layer = (shape.parameters - 2 * shape.vocab * shape.hidden) / shape.layers
     pass_ms = shape.layers * 2 * of_layer * chunk_tokens / OPERATIONS_PER_MS
-    return max(SEGMENTS, min(shape.layers, math.ceil(pass_ms / SEGMENT_MS)))
+    return min(shape.layers, max(SEGMENTS, math.ceil(pass_ms / SEGMENT_MS)))
 
 
 def _attention(shape: Shape, sizes: list[int], device: torch.device) -> Attend:
@@ -111,6 +111,11 @@ class Prefill:
         self.segments = segments_for(shape, most)
         self._graphs: dict[int, list[torch.cuda.CUDAGraph]] = {}
         self._pool: Pool = torch.cuda.graph_pool_handle() if kv.is_cuda else (0, 0)
+
+    @staticmethod
+    def keep(dense: Dense) -> Dense:
+        """Return what this prefill reads of a layer in bf16, which is all."""
+        return dense
 
     def run(
         self, tokens: Sequence[int], start: int, want: int, should_stop: ShouldStop | None

@@ -1,23 +1,21 @@
-"""Prefill of a mixture of experts: a chunk's tokens sorted by expert, one grouped product for all experts.
+"""Prefill of a mixture of experts: a chunk's tokens grouped by expert, out of the packed weights.
 
 Sizes depend on the chunk alone (each token has as many rows as experts), so it is captured like any other
-chunk. A layer's experts are widened to bf16 in one scratch that all layers share. Owns the sorting and the
-sums; the rest of a chunk's pass is `chunks`'.
+chunk. Owns a layer's experts; the rest of a chunk's pass is `chunks`', the groups and their products on a GPU
+`grouped`'s. Elsewhere they are plain torch.
 """
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.graphs import Launcher
-from vivace.engine.runners.cuda.decode.launches import Model
+from vivace.engine.runners.cuda.decode.launches import Layer, Model
 from vivace.engine.runners.cuda.model.mixture import choose_experts
 from vivace.engine.runners.cuda.model.oss import clamped_swiglu
-from vivace.engine.runners.cuda.model.reference import norm
+from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.prefill.chunks import Prefill
-from vivace.engine.runners.cuda.prefill.packed import widening
 from vivace.engine.runners.cuda.weights.build import Dense
-from vivace.engine.runners.cuda.weights.layout import Matrix
-
-LAYERS_OF_A_SEGMENT = 3  # widening a layer takes as long as a few hundred tokens
+from vivace.engine.runners.cuda.weights.layout import Matrix, untile
+from vivace.engine.runners.cuda.weights.oss import untile_mxfp4
 
 
 class ExpertPrefill(Prefill):
@@ -26,60 +24,57 @@ class ExpertPrefill(Prefill):
     ) -> None:
         super().__init__(model, dense, kv, pages, launcher)
         shape = model.shape
-        self.segments = max(self.segments, -(-shape.layers // LAYERS_OF_A_SEGMENT))
+        # The scores come from x in fp32, as in decode, and not from y, which is rounded.
+        self._routers = [router_of(layer) for layer in model.layers]
+        self._scores = torch.zeros(self.chunk_tokens, shape.experts, device=kv.device)
+        if kv.is_cuda:
+            from vivace.engine.runners.cuda.prefill.grouped import Groups
 
-        def scratch(*size: int) -> torch.Tensor:
-            return torch.zeros(size, dtype=torch.bfloat16, device=kv.device)
-
-        self._wide_up = scratch(shape.experts, 2 * shape.expert_ffn, shape.hidden)
-        self._wide_down = scratch(shape.experts, shape.hidden, shape.expert_ffn)
+            self._groups = Groups(model, self.chunk_tokens, kv.device)
 
     def _feed_forward(self, index: int, size: int) -> None:
-        layer, shape = self._model.layers[index], self._model.shape
+        layer, x, y, delta = self._model.layers[index], self._x[:size], self._y[:size], self._delta[:size]
         self._add_norm(layer.ffn_gain, size, self._in_its_unit)
-        self._widen(layer.gate_up, self._wide_up, paired_rows=shape.expert_ffn)
-        self._widen(layer.down, self._wide_down, paired_rows=0)
-        # The scores come from x in fp32, as in decode, and not from y, which is rounded.
-        assert layer.router is not None
-        scores = norm(self._x[:size], layer.ffn_gain, shape.norm_epsilon) @ layer.router.float().T
-        if layer.oss:
-            scores = scores + layer.oss.router_bias
-        experts, shares = choose_experts(scores, shape.experts_per_token)
-        rows = experts.reshape(-1).sort(
-            stable=True
-        )  # row i of the sorted ones is of token indices[i] // count
-        ends = torch.zeros(shape.experts, dtype=torch.int32, device=scores.device)
-        ends = ends.index_add(0, rows.values, torch.ones_like(rows.values, dtype=torch.int32))
-        ends = ends.cumsum(0, dtype=torch.int32)
-        inputs = self._y[:size][rows.indices // shape.experts_per_token]
-        both = grouped_product(inputs, self._wide_up, ends).float()
-        share = shares.reshape(-1, 1)[rows.indices]
-        if shape.oss and layer.oss:
-            gate, up = (both + layer.oss.plain_up_bias[rows.values]).chunk(2, dim=1)
-            inner = clamped_swiglu(gate, up, shape.oss) * share
+        scores = torch.mm(x, self._routers[index], out=self._scores[:size])
+        if x.is_cuda:
+            self._groups.run(layer, x, y, scores, delta)
         else:
-            gate, up = both.chunk(2, dim=1)
-            inner = torch.nn.functional.silu(gate) * up * share
-        found = grouped_product(inner.to(inputs.dtype), self._wide_down, ends)
-        back = torch.empty_like(found).index_copy_(0, rows.indices, found)
-        delta = back.view(size, -1, shape.hidden).sum(1, dtype=torch.float32)
-        if layer.oss:
-            delta = delta + (shares[..., None] * layer.oss.down_bias[experts]).sum(1)
-        self._delta[:size] = delta
-
-    def _widen(self, matrix: Matrix, out: torch.Tensor, *, paired_rows: int) -> None:
-        kernel = "widen_mxfp4" if self._model.shape.oss else "widen"
-        self._launcher.run(widening(matrix, out, paired_rows, kernel))
+            delta.copy_(mix_experts(self._model.shape, layer, x, y, scores))
 
 
-def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Return rows × matrix.T, for rows in groups: those of matrix i end at row `ends[i]`. Sum in 32 bits."""
-    if rows.is_cuda:
-        product: torch.Tensor = torch._grouped_mm(rows, matrices.transpose(1, 2), ends)
-        return product
-    begins = [0, *ends.tolist()]
-    parts = [
-        rows[begin:end].float() @ matrix.float().T
-        for begin, end, matrix in zip(begins, begins[1:], matrices, strict=False)
-    ]
-    return torch.cat(parts).to(rows.dtype)
+def router_of(layer: Layer) -> torch.Tensor:
+    assert layer.router is not None
+    return (layer.router.float() * layer.ffn_gain).T.contiguous()
+
+
+def mix_experts(
+    shape: Shape, layer: Layer, x: torch.Tensor, y: torch.Tensor, scores: torch.Tensor
+) -> torch.Tensor:
+    """Return what its experts make of each token, as `grouped` does, in plain torch."""
+    scores = scores * torch.rsqrt(x.square().mean(1, keepdim=True) + shape.norm_epsilon)
+    if layer.oss:
+        scores = scores + layer.oss.router_bias
+    experts, shares = choose_experts(scores, shape.experts_per_token)
+    delta = torch.zeros_like(x)
+    for expert in sorted(set(experts.flatten().tolist())):
+        tokens, which = torch.where(experts == expert)
+        both = y[tokens].float() @ _expert(layer.gate_up, expert, shape, shape.hidden).T
+        gate, up = both.view(len(tokens), -1, 2, 4).transpose(1, 2).reshape(len(tokens), 2, -1).unbind(1)
+        if shape.oss and layer.oss:
+            gate_bias, up_bias = layer.oss.plain_up_bias[expert].chunk(2)
+            inner = clamped_swiglu(gate + gate_bias, up + up_bias, shape.oss)
+        else:
+            inner = torch.nn.functional.silu(gate) * up
+        share = shares[tokens, which, None]
+        inner = (inner * share).to(y.dtype).float()
+        made = (inner @ _expert(layer.down, expert, shape, shape.expert_ffn).T).to(y.dtype).float()
+        delta[tokens] += made + share * layer.oss.down_bias[expert] if layer.oss else made
+    return delta
+
+
+def _expert(matrix: Matrix, expert: int, shape: Shape, columns: int) -> torch.Tensor:
+    """Return an expert's matrix in fp32, rows in the order of the tiles."""
+    tiles = matrix.tiles.view(shape.experts, -1)[expert]
+    if shape.oss:
+        return untile_mxfp4(tiles, columns)
+    return untile(Matrix(tiles, matrix.scales.view(shape.experts, -1)[expert]), columns)

@@ -25,34 +25,42 @@ class Fp8Prefill(Prefill):
     def __init__(
         self, model: Model, dense: list[Dense], kv: torch.Tensor, pages: torch.Tensor, launcher: Launcher
     ) -> None:
-        super().__init__(model, dense, kv, pages, launcher)
+        super().__init__(model, [self.keep(layer) for layer in dense], kv, pages, launcher)
         shape, most = model.shape, self.chunk_tokens
-        self._weights8 = [(_to_fp8(layer.gate_up), _to_fp8(layer.down)) for layer in dense]
         self._y8 = torch.zeros(most, shape.hidden, dtype=FP8, device=kv.device)
         self._h8 = torch.zeros(most, shape.ffn, dtype=FP8, device=kv.device)
         self._scale = torch.zeros(most, 1, device=kv.device)
         self._one = torch.ones(1, device=kv.device)
         self._blocks = torch.cuda.get_device_properties(kv.device).multi_processor_count if kv.is_cuda else 2
 
+    @staticmethod
+    def keep(dense: Dense) -> Dense:
+        """Return the layer with gate, up and down as 8-bit floats, and not in bf16 besides."""
+        if dense.down.dtype == FP8:
+            return dense
+        (gate_up, up_unit), (down, down_unit) = _to_fp8(dense.gate_up), _to_fp8(dense.down)
+        return dense._replace(gate_up=gate_up, down=down, units=(up_unit, down_unit))
+
     def _feed_forward(self, index: int, size: int) -> None:
-        gain, shape = self._dense[index].ffn_gain, self._model.shape
-        (gate_up, up_unit), (down, _) = self._weights8[index]
+        layer, shape = self._dense[index], self._model.shape
+        up_unit = layer.units[0]
         y8, h8, scale = self._y8[:size], self._h8[:size], self._scale[:size]
         norm, row = (Size((size, 1, 1), threads, 1, 128) for threads in (256, row_threads(shape.ffn)))
         # Scales are multiplied by where a product is read: so the down projection of 1,024 tokens takes 21
         # µs, with scales of its own 26.
-        self._launch("add_norm_fp8", norm, self._x, self._delta, gain, y8, scale, shape.norm_epsilon)
+        gain, epsilon = layer.ffn_gain, shape.norm_epsilon
+        self._launch("add_norm_fp8", norm, self._x, self._delta, gain, y8, scale, epsilon)
         if self._is_in_teams(size):
             h = self._h[:size]
-            self._launcher.run(prompt_gate_up(y8, gate_up, scale, up_unit, h, blocks=self._blocks))
+            self._launcher.run(prompt_gate_up(y8, layer.gate_up, scale, up_unit, h, blocks=self._blocks))
             self._launch("to_fp8", row, h, h8, scale)
         else:
-            self._multiply(y8, gate_up, self._gate_up[:size])
+            self._multiply(y8, layer.gate_up, self._gate_up[:size])
             self._launch("silu_product_fp8", row, self._gate_up[:size], h8, scale, up_unit)
-        self._multiply(h8, down, self._delta[:size])
+        self._multiply(h8, layer.down, self._delta[:size])
 
     def _left_by(self, index: int) -> Scales | None:
-        return (self._scale, self._weights8[index][1][1]) if index >= 0 else None  # row's scales, down's unit
+        return (self._scale, self._dense[index].units[1]) if index >= 0 else None  # row's scales, down's unit
 
     def _multiply(self, rows: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
         """Write the product of both as they are: their scale is 1."""

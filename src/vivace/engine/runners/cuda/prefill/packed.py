@@ -32,6 +32,11 @@ class PackedPrefill(Prefill):
         self._up = scratch(2 * shape.ffn, shape.hidden)
         self._down = scratch(shape.hidden, down_columns(shape))
 
+    @staticmethod
+    def keep(dense: Dense) -> Dense:
+        none = dense.qkv[:0].clone()
+        return dense._replace(qkv=none, out=none, gate_up=none, down=none)
+
     def _decoder_layer(self, index: int, size: int) -> None:
         layer, shape = self._model.layers[index], self._model.shape
         self._launcher.run(widening(layer.qkv, self._qkv, HEAD_DIM // 2))
@@ -45,7 +50,7 @@ class PackedPrefill(Prefill):
         return self._dense[index]._replace(qkv=self._qkv, out=self._out, gate_up=self._up, down=down)
 
 
-def widening(matrix: Matrix, out: torch.Tensor, paired_rows: int, kernel: str = "widen") -> Launch:
+def widening(matrix: Matrix, out: torch.Tensor, paired_rows: int) -> Launch:
     """Return the launch that writes packed matrices as bf16.
 
     Rows that must meet lie 4 and 4 in a tile, `paired_rows` apart in `out`: gate and up, the two halves of a
@@ -55,4 +60,4 @@ def widening(matrix: Matrix, out: torch.Tensor, paired_rows: int, kernel: str = 
     threads = out.numel() // (8 if matrix.tiles.dtype == torch.bfloat16 else 16)
     size = Size((-(-threads // 256), 1, 1), 256, 1, 0)
     arguments = (*matrix, out, out.numel() // columns // 8, columns, paired_rows)
-    return Launch(kernel, size, arguments, overlaps=False)
+    return Launch("widen", size, arguments, overlaps=False)

@@ -4,7 +4,7 @@ Owns which matrices are joined, their row order, which of them are in 4 bits (th
 order in which weights are asked for. Does not read files (`stream`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -20,7 +20,7 @@ from vivace.engine.runners.cuda.weights.pieces import Weights
 
 
 class Dense(NamedTuple):
-    """One layer in row order and bf16, for the matrix products of a prefill."""
+    """One layer in row order and bf16, for the matrix products of a prefill: what it keeps of it."""
 
     attention_gain: torch.Tensor
     qkv: torch.Tensor
@@ -28,10 +28,14 @@ class Dense(NamedTuple):
     head_gain: torch.Tensor  # [2, 128]: of the heads of q, of those of k
     out: torch.Tensor
     ffn_gain: torch.Tensor
-    gate_up: torch.Tensor  # none with experts: they stay packed
+    gate_up: torch.Tensor  # none with experts: they stay packed; or 8-bit floats, as down
     down: torch.Tensor
     dense_bias: torch.Tensor  # in bf16
     out_bias: torch.Tensor | None = None  # gpt-oss's, in bf16
+    units: tuple[float, float] = (1.0, 1.0)  # of gate and up, and of down, where they are 8-bit floats
+
+
+Keep = Callable[[Dense], Dense]
 
 
 def reading_order(shape: Shape) -> Iterator[str]:
@@ -135,21 +139,16 @@ def build_model(
     positions: int,
     yarn_factor: float = 1.0,
     *,
-    keeps_dense: bool = True,
+    keep: Keep = lambda dense: dense,
 ) -> tuple[Model, list[Dense]]:
-    """Return the packed model, and its dense layers for the prefill: without matrices if it needs none."""
+    """Return the packed model, and what a prefill keeps of its dense layers: never all of them in bf16."""
     layers, kept = [], []
     factors = weights.rows("rope_freqs.weight") if "rope_freqs.weight" in weights else None
     for index in range(shape.layers):  # one after the other: in 4 bits the dense weights are made anew
         dense = dense_layer(weights, index, device)
         layers.append(_pack(shape, weights, index, dense, bits, device))
-        if not keeps_dense:
-            none = dense.qkv[:0].clone()
-            kept.append(dense._replace(qkv=none, out=none, gate_up=none, down=none))
-        else:
-            kept.append(rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense)
-        if shape.oss:
-            kept[-1] = oss.spread_heads(shape, kept[-1])
+        dense = rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense
+        kept.append(keep(oss.spread_heads(shape, dense) if shape.oss else dense))
     embedding = weights.rows("embed_tokens.weight").to(device).to(torch.bfloat16).contiguous()
     has_head = "lm_head.weight" in weights
     head = weights.rows("lm_head.weight").to(device).to(torch.bfloat16) if has_head else embedding

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.launches import OssLayer
-from vivace.engine.runners.cuda.model.oss import GROUP
+from vivace.engine.runners.cuda.model.oss import GROUP, widen_mxfp4
 from vivace.engine.runners.cuda.model.reference import StateDict
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.experts import Experts
@@ -79,6 +79,15 @@ def tile_mxfp4(blocks: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     lanes = blocks.reshape(-1, TILE_ROWS, pairs, 2, 4, 4).permute(0, 2, 1, 4, 3, 5).flatten(2)
     behind = scales.reshape(-1, TILE_ROWS, pairs, 2).permute(0, 2, 3, 1).flatten(2)
     return torch.cat([lanes, behind], dim=-1).reshape(-1)
+
+
+def untile_mxfp4(tiles: torch.Tensor, columns: int) -> torch.Tensor:
+    """Return the matrix that the kernels multiply by: rows of fp32, in the order of the tiles."""
+    pairs, digits = columns // (2 * GROUP), TILE_ROWS * GROUP
+    blocks = tiles.reshape(-1, pairs, digits + 2 * TILE_ROWS)
+    lanes = blocks[..., :digits].reshape(-1, pairs, TILE_ROWS, 4, 2, 4).permute(0, 2, 1, 4, 3, 5)
+    scales = blocks[..., digits:].reshape(-1, pairs, 2, TILE_ROWS).permute(0, 3, 1, 2)
+    return widen_mxfp4(lanes.reshape(-1, 2 * pairs, 16), scales.reshape(-1, 2 * pairs))
 
 
 def pack_oss(

@@ -1,0 +1,282 @@
+"""A chunk's experts out of their packed weights, in Triton: two products of rows that are grouped by expert.
+
+A block of the GPU has some rows of one expert and some rows of its matrix, which become bf16 in the registers
+from which the tensor core takes them: an expert is read in its 4 or 8 bits, once for each tile of rows that
+chose it. Which tiles there are is known on the device alone, so there are as many blocks as there can be, and
+those without a tile end at once. Owns the choice, the groups and both products; a weight's own steps are
+`unpacking`'s.
+"""
+
+from typing import NamedTuple
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+from vivace.engine.runners.cuda.decode.launches import Layer, Model
+from vivace.engine.runners.cuda.decode.plan import MXFP4
+from vivace.engine.runners.cuda.model.shape import Shape
+from vivace.engine.runners.cuda.prefill.unpacking import (
+    BLOCK,
+    add_block,
+    lying_columns,
+    lying_place,
+    shifts_of,
+    width_of,
+)
+from vivace.engine.runners.cuda.weights.layout import Matrix
+
+TOKENS_AT_ONCE = 4  # whose experts one block of the GPU chooses
+PLACED_AT_ONCE = 64
+
+
+class Cut(NamedTuple):
+    """What one block of the GPU computes."""
+
+    rows: int  # that share an expert
+    outputs: int  # rows of the weights; of gate, and as many of up
+    warps: int
+    stages: int  # blocks of 64 columns at once
+
+
+# By the rows that an expert has in the mean, up to so many: the quickest of some on an H200.
+CUTS = {8: Cut(16, 64, 4, 3), 16: Cut(32, 128, 4, 4), 64: Cut(64, 128, 4, 4), 1 << 20: Cut(128, 128, 8, 4)}
+
+
+def cut_for(shape: Shape, tokens: int) -> Cut:
+    mean = tokens * shape.experts_per_token / shape.experts
+    return CUTS[min(rows for rows in CUTS if rows >= mean)]
+
+
+class Groups:
+    """Which rows have which expert, for chunks of up to `most` tokens."""
+
+    def __init__(
+        self, model: Model, most: int, device: torch.device, dtype: torch.dtype = torch.bfloat16
+    ) -> None:
+        self._shape = shape = model.shape
+        self._width = width_of(model.layers[0].gate_up, is_mxfp4=shape.oss is not None)
+        columns = torch.arange(shape.hidden).view(-1, BLOCK)[:, lying_columns(self._width)].reshape(-1)
+        is_as_it_lies = torch.equal(columns, torch.arange(shape.hidden))
+        self._columns = None if is_as_it_lies else columns.to(device)
+        self._shifts = shifts_of(self._width).to(device)
+        rows = most * shape.experts_per_token
+
+        def some(*size: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+            return torch.zeros(size, dtype=dtype, device=device)
+
+        self._counts = some(triton.next_power_of_2(shape.experts))  # zeros between two layers
+        self._experts, self._ranks, self._rows = some(rows), some(rows), some(rows)
+        self._shares = some(rows, dtype=torch.float32)
+        self._inner = some(rows, shape.expert_ffn, dtype=dtype)
+        self._made = some(rows, shape.hidden, dtype=dtype)
+
+    def run(
+        self,
+        layer: Layer,
+        x: torch.Tensor,  # [tokens, hidden] fp32, before the norm
+        y: torch.Tensor,  # behind it, of `dtype`
+        scores: torch.Tensor,  # [tokens, experts] of x, in fp32 and before the norm's scale
+        delta: torch.Tensor,  # [tokens, hidden]
+    ) -> None:
+        """Write what its experts make of each token to `delta`."""
+        shape, oss, tokens = self._shape, layer.oss, len(y)
+        count, chosen, wide = shape.experts, shape.experts_per_token, triton.next_power_of_2(shape.experts)
+        nothing = self._shares  # which nobody reads
+        _choose[(triton.cdiv(tokens, TOKENS_AT_ONCE),)](
+            *(x, scores, oss.router_bias if oss else nothing, tokens, shape.norm_epsilon),
+            *(self._counts, self._experts, self._ranks, self._shares),
+            *(shape.hidden, triton.next_power_of_2(shape.hidden), count, wide, chosen),
+            *(triton.next_power_of_2(chosen), TOKENS_AT_ONCE, oss is not None),
+            num_warps=4,
+        )
+        rows = tokens * chosen
+        _place[(triton.cdiv(rows, PLACED_AT_ONCE),)](
+            *(self._counts, self._experts, self._ranks, self._rows, rows, count, wide, PLACED_AT_ONCE),
+            num_warps=4,
+        )
+        cut, width = cut_for(shape, tokens), self._width
+        if self._columns is not None:
+            y = y.index_select(1, self._columns)
+        tiles = count + rows // cut.rows  # at most: one of each expert is not whole
+        _gate_up[(triton.cdiv(shape.expert_ffn, cut.outputs), tiles)](
+            *(y, layer.gate_up.tiles, _words(layer.gate_up), self._shifts, layer.gate_up.scales),
+            *(oss.plain_up_bias if oss else nothing, self._counts, self._rows, self._shares, self._inner),
+            *(shape.oss.limit, shape.oss.slope) if shape.oss else (0.0, 0.0),
+            *(shape.hidden, shape.expert_ffn, count, wide, chosen, width, cut.outputs, cut.rows, y.is_cuda),
+            num_warps=cut.warps,
+            num_stages=cut.stages,
+        )
+        _down[(triton.cdiv(shape.hidden, cut.outputs), tiles)](
+            *(self._inner, layer.down.tiles, _words(layer.down), self._shifts, layer.down.scales),
+            *(self._counts, self._rows, self._made),
+            *(shape.expert_ffn, shape.hidden, count, wide, width, cut.outputs, cut.rows, y.is_cuda),
+            num_warps=cut.warps,
+            num_stages=cut.stages,
+        )
+        _sum[(tokens,)](
+            *(self._made, self._experts, self._shares, oss.down_bias if oss else nothing, delta),
+            *(self._counts, shape.hidden, triton.next_power_of_2(shape.hidden), wide, chosen),
+            oss is not None,
+            num_warps=8,
+        )
+
+
+def _words(matrix: Matrix) -> torch.Tensor:
+    return matrix.tiles.view(torch.int32)
+
+
+_MXFP4 = tl.constexpr(MXFP4)
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _choose(  # type: ignore[no-untyped-def]
+    x, scores, bias, tokens, epsilon, counts, experts, ranks, shares,
+    HIDDEN: tl.constexpr, HIDDEN2: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
+    CHOSEN: tl.constexpr, CHOSEN2: tl.constexpr, TOKENS: tl.constexpr, HAS_BIAS: tl.constexpr,
+):  # fmt: skip
+    """Choose the experts of a few tokens, the lower of two with the same score; count who chose each."""
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    is_token = token < tokens
+    column, expert = tl.arange(0, HIDDEN2), tl.arange(0, EXPERTS2)
+    is_real = is_token[:, None] & (column < HIDDEN)[None, :]
+    row = tl.load(x + token[:, None] * HIDDEN + column[None, :], mask=is_real, other=0.0)
+    scale = tl.rsqrt(tl.sum(row * row, 1) / HIDDEN + epsilon)
+    is_real = is_token[:, None] & (expert < EXPERTS)[None, :]
+    score = tl.load(scores + token[:, None] * EXPERTS + expert[None, :], mask=is_real, other=0.0)
+    score = score * scale[:, None]
+    if HAS_BIAS:
+        score += tl.load(bias + expert, mask=expert < EXPERTS, other=0.0)[None, :]
+    score = tl.where((expert < EXPERTS)[None, :], score, float("-inf"))
+    place = tl.arange(0, CHOSEN2)
+    best = tl.full([TOKENS, CHOSEN2], float("-inf"), tl.float32)
+    for which in tl.static_range(CHOSEN):
+        most, index = tl.max(score, 1, return_indices=True)
+        best = tl.where((place == which)[None, :], most[:, None], best)
+        score = tl.where(expert[None, :] == index[:, None], float("-inf"), score)
+        at = token * CHOSEN + which
+        rank = tl.atomic_add(counts + index, 1, mask=is_token, sem="relaxed")
+        tl.store(experts + at, index, mask=is_token)
+        tl.store(ranks + at, rank, mask=is_token)
+    weight = tl.exp(best - tl.max(best, 1)[:, None])
+    weight = weight / tl.sum(weight, 1)[:, None]
+    at = token[:, None] * CHOSEN + place[None, :]
+    tl.store(shares + at, weight, mask=is_token[:, None] & (place < CHOSEN)[None, :])
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _place(  # type: ignore[no-untyped-def]
+    counts, experts, ranks, rows, count,
+    EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr, PLACED: tl.constexpr,
+):  # fmt: skip
+    """Write the rows in the order of their experts; among those of one expert any order will do."""
+    expert = tl.arange(0, EXPERTS2)
+    chose = tl.load(counts + expert, mask=expert < EXPERTS, other=0)
+    begins = tl.cumsum(chose, 0) - chose
+    row = tl.program_id(0) * PLACED + tl.arange(0, PLACED)
+    is_row = row < count
+    own = tl.load(experts + row, mask=is_row, other=0)
+    begin = tl.sum(tl.where(own[:, None] == expert[None, :], begins[None, :], 0), 1)
+    tl.store(rows + begin + tl.load(ranks + row, mask=is_row, other=0), row, mask=is_row)
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _tile(counts, tile, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return a tile's expert (none: a number past the last), its first row, and the end of its rows."""
+    expert = tl.arange(0, EXPERTS2)
+    chose = tl.load(counts + expert, mask=expert < EXPERTS, other=0)
+    tiles = (chose + ROWS - 1) // ROWS
+    tile_ends, ends = tl.cumsum(tiles, 0), tl.cumsum(chose, 0)
+    own = tl.sum((tile_ends <= tile).to(tl.int32), 0)
+    is_own = expert == own
+    end = tl.sum(tl.where(is_own, ends, 0), 0)
+    first = tl.sum(tl.where(is_own, ends - chose - (tile_ends - tiles) * ROWS, 0), 0)
+    return own, first + tile * ROWS, end
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _gate_up(  # type: ignore[no-untyped-def]
+    y, tiles, words, shifts, scales, bias, counts, rows, shares, inner, limit, slope,
+    COLUMNS: tl.constexpr, FFN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
+    CHOSEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr,
+    IN_PAIRS: tl.constexpr,
+):  # fmt: skip
+    """Write SiLU(gate) × up × the token's share for a tile of one expert's rows."""
+    expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
+    if expert >= EXPERTS:
+        return
+    m, k = first + tl.arange(0, ROWS), tl.arange(0, 64)
+    row = tl.load(rows + tl.minimum(m, end - 1))
+    n = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    known = tl.minimum(n, FFN - 1)  # past the end the last one again
+    lying = known // 4 * 8 + known % 4  # a tile has 4 rows of gate, then the same of up
+    first_tile = expert.to(tl.int64) * (2 * FFN // 8)
+    at = y + (row // CHOSEN * COLUMNS)[None, :] + k[:, None]
+    gate = tl.zeros([OUTPUTS, ROWS], tl.float32)
+    up = tl.zeros([OUTPUTS, ROWS], tl.float32)
+    for block in tl.range(0, COLUMNS // 64):
+        x = tl.load(at + block * 64)
+        gate = add_block(gate, tiles, words, shifts, first_tile, lying, block, x, COLUMNS, WIDTH, IN_PAIRS)
+        up = add_block(up, tiles, words, shifts, first_tile, lying + 4, block, x, COLUMNS, WIDTH, IN_PAIRS)
+    if WIDTH <= 8:
+        at_scale = scales + expert * (2 * FFN) + lying
+        gate = gate * tl.load(at_scale)[:, None]
+        up = up * tl.load(at_scale + 4)[:, None]
+    if WIDTH == _MXFP4:
+        at_bias = bias + expert * (2 * FFN) + known
+        gate = tl.minimum(gate + tl.load(at_bias)[:, None], limit)
+        up = tl.minimum(tl.maximum(up + tl.load(at_bias + FFN)[:, None], -limit), limit)
+        made = (up + 1.0) * gate / (1.0 + tl.exp(-slope * gate))
+    else:
+        made = up * gate / (1.0 + tl.exp(-gate))
+    made = made * tl.load(shares + row)[None, :]
+    out = inner + m[None, :] * FFN + lying_place(n, WIDTH)[:, None]
+    tl.store(out, made.to(y.dtype.element_ty), mask=(n < FFN)[:, None] & (m < end)[None, :])
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _down(  # type: ignore[no-untyped-def]
+    inner, tiles, words, shifts, scales, counts, rows, made,
+    COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
+    WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
+):  # fmt: skip
+    """Write the down projection of a tile of one expert's rows, each to its token's place."""
+    expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
+    if expert >= EXPERTS:
+        return
+    m, k = first + tl.arange(0, ROWS), tl.arange(0, 64)
+    known_m = tl.minimum(m, end - 1)
+    n = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    known = tl.minimum(n, HIDDEN - 1)
+    first_tile = expert.to(tl.int64) * (HIDDEN // 8)
+    at = inner + (known_m * COLUMNS)[None, :] + k[:, None]
+    total = tl.zeros([OUTPUTS, ROWS], tl.float32)
+    for block in tl.range(0, COLUMNS // 64):
+        x = tl.load(at + block * 64)
+        total = add_block(total, tiles, words, shifts, first_tile, known, block, x, COLUMNS, WIDTH, IN_PAIRS)
+    if WIDTH <= 8:
+        total = total * tl.load(scales + expert * HIDDEN + known)[:, None]
+    out = made + (tl.load(rows + known_m) * HIDDEN)[None, :] + n[:, None]
+    tl.store(out, total.to(inner.dtype.element_ty), mask=(n < HIDDEN)[:, None] & (m < end)[None, :])
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _sum(  # type: ignore[no-untyped-def]
+    made, experts, shares, bias, delta, counts,
+    HIDDEN: tl.constexpr, HIDDEN2: tl.constexpr, EXPERTS2: tl.constexpr, CHOSEN: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+):  # fmt: skip
+    """Add what a token's experts have made, the best one's first. The first block forgets who chose what."""
+    token, column = tl.program_id(0), tl.arange(0, HIDDEN2)
+    is_real = column < HIDDEN
+    total = tl.zeros([HIDDEN2], tl.float32)
+    for which in tl.static_range(CHOSEN):
+        at = token * CHOSEN + which
+        total += tl.load(made + at * HIDDEN + column, mask=is_real, other=0.0).to(tl.float32)
+        if HAS_BIAS:
+            own = tl.load(bias + tl.load(experts + at) * HIDDEN + column, mask=is_real, other=0.0)
+            total += tl.load(shares + at) * own
+    tl.store(delta + token * HIDDEN + column, total.to(delta.dtype.element_ty), mask=is_real)
+    if token == 0:
+        expert = tl.arange(0, EXPERTS2)
+        tl.store(counts + expert, tl.zeros([EXPERTS2], tl.int32))
