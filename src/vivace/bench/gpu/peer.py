@@ -91,12 +91,26 @@ def transformers_config(shape: Shape) -> Any:
     """Return transformers' own configuration of a shape."""
     import transformers
 
+    if shape.oss:
+        rope = {
+            "rope_type": "yarn", "rope_theta": shape.rope_theta, "factor": shape.oss.yarn_factor,
+            "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+            "original_max_position_embeddings": shape.oss.yarn_tokens,
+        }  # fmt: skip
+        return transformers.GptOssConfig(
+            architectures=["GptOssForCausalLM"], num_hidden_layers=shape.layers, hidden_size=shape.hidden,
+            intermediate_size=shape.expert_ffn, num_attention_heads=shape.heads,
+            num_key_value_heads=shape.kv_heads, head_dim=shape.head_width, num_local_experts=shape.experts,
+            num_experts_per_tok=shape.experts_per_token, sliding_window=shape.oss.window,
+            vocab_size=shape.vocab, rope_parameters=rope,
+        )  # fmt: skip
     family = "Qwen3Moe" if shape.experts else "Qwen3" if shape.qk_norm else "Qwen2"
     experts = {
         "num_experts": shape.experts, "num_experts_per_tok": shape.experts_per_token,
         "moe_intermediate_size": shape.expert_ffn, "norm_topk_prob": True,
     }  # fmt: skip
     return getattr(transformers, f"{family}Config")(
+        architectures=[f"{family}ForCausalLM"],
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
         intermediate_size=shape.ffn,
@@ -122,7 +136,8 @@ def _empty_transformers(shape: Shape, device: str) -> Any:
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
     model = model.to(torch.bfloat16).to_empty(device=device)
-    _refill_rotation(model, shape.rope_theta)
+    # Frequencies are no weights: those of a model that is made on the meta device are lost.
+    model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)
     return model.eval()
 
 
@@ -149,17 +164,6 @@ def load_transformers(checkpoint: Path, device: str = "cuda") -> Any:
     state.setdefault("lm_head.weight", weights["embed_tokens.weight"])
     model.load_state_dict({name: each.to(torch.bfloat16) for name, each in state.items()}, strict=True)
     return model
-
-
-def _refill_rotation(model: Any, theta: float) -> None:
-    """Compute the rotary frequencies again: a model made on the meta device has none."""
-    import torch
-
-    rotary = model.model.rotary_emb
-    exponent = torch.arange(0, HEAD_DIM, 2, dtype=torch.float32, device=rotary.inv_freq.device) / HEAD_DIM
-    rotary.inv_freq = theta**-exponent
-    if hasattr(rotary, "original_inv_freq"):
-        rotary.original_inv_freq = rotary.inv_freq.clone()
 
 
 def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
@@ -190,8 +194,8 @@ def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def measure_vllm(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure vLLM in bf16 with a folder's weights, or with random ones."""
+def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict[str, Any]:
+    """Measure vLLM with a folder's weights, or with random ones: in bf16, and experts of gpt-oss in MXFP4."""
     import vllm  # type: ignore[import-not-found,unused-ignore]
 
     is_random = "shape" in asked
@@ -199,12 +203,13 @@ def measure_vllm(asked: dict[str, Any]) -> dict[str, Any]:
         raise SystemExit("vLLM is installed, but this is no folder of safetensors")
     with tempfile.TemporaryDirectory() as scratch:
         if is_random:
-            transformers_config(KNOWN_SHAPES[asked["shape"]]).save_pretrained(scratch)
+            _write_config(KNOWN_SHAPES[asked["shape"]], Path(scratch))
         model = vllm.LLM(
             scratch if is_random else asked["checkpoint"],
             load_format="dummy" if is_random else "auto",
             skip_tokenizer_init=True,
             dtype="bfloat16",
+            quantization=quantization,
             max_model_len=4096,
             max_num_seqs=1,
             enable_prefix_caching=False,
@@ -220,15 +225,33 @@ def measure_vllm(asked: dict[str, Any]) -> dict[str, Any]:
     spent_ms(DECODED)
     first = statistics.median(spent_ms(1) for _ in range(ROUNDS))
     whole = statistics.median(spent_ms(DECODED + 1) for _ in range(ROUNDS))
+    is_oss = is_random and KNOWN_SHAPES[asked["shape"]].oss
     return {
         "tokens_per_s": 1e3 * DECODED / (whole - first),
         "first_token_ms": first,
         "version": vllm.__version__,
+        "format": quantization or ("MXFP4" if is_oss else "bf16"),
     }
+
+
+def measure_vllm_fp8(asked: dict[str, Any]) -> dict[str, Any]:
+    """Measure vLLM with weights and activations in 8-bit floats."""
+    if "shape" in asked and KNOWN_SHAPES[asked["shape"]].oss:
+        raise SystemExit("gpt-oss has its experts in MXFP4")
+    return measure_vllm(asked, "fp8")
+
+
+def _write_config(shape: Shape, folder: Path) -> None:
+    """Write a config.json as the hub has it."""
+    config = transformers_config(shape).to_dict()
+    if shape.oss:
+        config["quantization_config"] = {"quant_method": "mxfp4"}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 PEERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "vllm": measure_vllm,
+    "vllm_fp8": measure_vllm_fp8,
     "transformers": measure_transformers,
     "llama_cpp": measure_llama_cpp,
 }

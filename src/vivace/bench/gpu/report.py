@@ -48,6 +48,8 @@ OTHERS = (
     ("8-bit.edits.tokens_per_pass", "tokens said in one pass of an edit", ""),
     ("peers.vllm.tokens_per_s", "vLLM, bf16, 1k", "tok/s"),
     ("peers.vllm.first_token_ms", "vLLM, first token, 1k new tokens", "ms"),
+    ("peers.vllm_fp8.tokens_per_s", "vLLM, 8-bit floats, 1k", "tok/s"),
+    ("peers.vllm_fp8.first_token_ms", "vLLM, 8-bit floats, first token, 1k new tokens", "ms"),
     ("peers.transformers.tokens_per_s", "transformers, static cache, compiled, bf16, 1k", "tok/s"),
     ("peers.transformers.first_token_ms", "transformers, first token, 1k new tokens", "ms"),
     ("peers.llama_cpp.tokens_per_s", "llama.cpp, 1k", "tok/s"),
