@@ -14,10 +14,10 @@ const out = join(here, "../src/vivace/web/static");
 rmSync(out, { recursive: true, force: true });
 mkdirSync(join(out, "app"), { recursive: true });
 await build({
-  entryPoints: { app: join(sources, "main.js") },
+  entryPoints: { app: join(sources, "main.js"), editor: join(sources, "files/editor.js") },
   outdir: join(out, "app"),
   bundle: true,
-  splitting: true, // the editor and its languages are a file of their own, loaded when first needed
+  splitting: true, // the editor and its languages are a file of their own, which `highlighting.js` loads
   format: "esm",
   minify: true,
   target: ["chrome120", "firefox121", "safari17"],

@@ -83,7 +83,7 @@ def test_colours_that_could_not_be_loaded_come_later(page: "Page", host: Scripte
         else:
             route.abort("connectionrefused")
 
-    page.route("**/editor-*.js", answer)
+    page.route("**/editor.js*", answer)
     page.goto(host.url)
     page.wait_for_selector(".connection.connected")
     host.tell(*turn(1, "How?", "```python\nimport os\n```\n"))

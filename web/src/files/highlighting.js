@@ -10,6 +10,9 @@ let isLoading = false;
 let failedAt = -Infinity;
 const highlighters = new Map(); // language → function or null
 
+let editor = null; // the promise of the module
+let failures = 0;
+
 /** Return a function that cuts code into pairs of text and class, or null where there is none (yet). */
 export function useHighlighter(language) {
   return useValue(() => highlighterFor(language));
@@ -37,7 +40,16 @@ async function load() {
   isLoading = false;
 }
 
-/** Return the module with CodeMirror and the languages. */
+/**
+ * Return the module with CodeMirror and the languages. Where it could not be loaded it is asked for under another address the next time:
+ * browsers keep in mind that one has failed (Chromium up to 150 at least).
+ * @returns {Promise<typeof import("./editor.js")>}
+ */
 export function loadEditor() {
-  return import("./editor.js");
+  editor ??= import(new URL(failures ? `editor.js?${failures}` : "editor.js", import.meta.url).href).catch((error) => {
+    failures += 1;
+    editor = null;
+    throw error;
+  });
+  return editor;
 }
