@@ -77,20 +77,16 @@ def prepare(model: Path, data: Path, python: str) -> None:
         "pieces": pieces,
     }
     (things / "model.json").write_text(json.dumps(facts))
+    download_wheels(things / "wheels", python, "-c", str(ROOT / "constraints.txt"), *WHEELS)
+    print(f"{pieces} pieces and {_size(things) >> 20} MiB of other things are in {LEASE}.")
+
+
+def download_wheels(folder: Path, python: str, *wanted: str) -> None:
+    """Download wheels for the other machine's Python: those that are named, and not what they need."""
     tags = [f"--platform={each}" for each in PLATFORMS]
     tags += [f"--abi=cp{python}", "--abi=abi3", "--abi=none", f"--python-version={python}"]
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-    command += [
-        *tags,
-        "--implementation=cp",
-        "-c",
-        str(ROOT / "constraints.txt"),
-        "-d",
-        str(things / "wheels"),
-        *WHEELS,
-    ]
-    subprocess.run(command, check=True)
-    print(f"{pieces} pieces and {_size(things) >> 20} MiB of other things are in {LEASE}.")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *tags]
+    subprocess.run([*command, "--implementation=cp", "-d", str(folder), *wanted], check=True)
 
 
 def _size(folder: Path) -> int:
