@@ -138,5 +138,5 @@ def test_a_peer_that_fails_is_a_line() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU: they may answer")
     found = measure_peers({"shape": "qwen3-0.6b", "tokens": [1, 2, 3]})
-    assert set(found) == {"vllm", "vllm_fp8", "transformers", "llama_cpp"}
+    assert set(found) == {"vllm", "vllm_fp8", "vllm_int4", "transformers", "llama_cpp"}
     assert all(each["missing"] for each in found.values())

@@ -23,6 +23,8 @@ from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
 
 CONTEXT, DECODED, ROUNDS = 1024, 128, 3
 TIMEOUT_S = 240.0
+FORMATS = {"fp8": "8-bit floats", "gptq_marlin": "4 bits"}  # by vLLM's name
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
 
 
 def measure_peers(asked: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +197,10 @@ def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict[str, Any]:
-    """Measure vLLM with a folder's weights, or with random ones: in bf16, and experts of gpt-oss in MXFP4."""
+    """Measure vLLM with a folder's weights, or with random ones.
+
+    `quantization` is vLLM's own name; without, they are in bf16, and experts of gpt-oss in MXFP4.
+    """
     import vllm  # type: ignore[import-not-found,unused-ignore]
 
     is_random = "shape" in asked
@@ -203,7 +208,7 @@ def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict
         raise SystemExit("vLLM is installed, but this is no folder of safetensors")
     with tempfile.TemporaryDirectory() as scratch:
         if is_random:
-            _write_config(KNOWN_SHAPES[asked["shape"]], Path(scratch))
+            _write_config(KNOWN_SHAPES[asked["shape"]], Path(scratch), quantization)
         model = vllm.LLM(
             scratch if is_random else asked["checkpoint"],
             load_format="dummy" if is_random else "auto",
@@ -225,33 +230,48 @@ def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict
     spent_ms(DECODED)
     first = statistics.median(spent_ms(1) for _ in range(ROUNDS))
     whole = statistics.median(spent_ms(DECODED + 1) for _ in range(ROUNDS))
-    is_oss = is_random and KNOWN_SHAPES[asked["shape"]].oss
+    plain = "MXFP4" if is_random and KNOWN_SHAPES[asked["shape"]].oss else "bf16"
     return {
         "tokens_per_s": 1e3 * DECODED / (whole - first),
         "first_token_ms": first,
         "version": vllm.__version__,
-        "format": quantization or ("MXFP4" if is_oss else "bf16"),
+        "format": FORMATS[quantization] if quantization else plain,
     }
 
 
 def measure_vllm_fp8(asked: dict[str, Any]) -> dict[str, Any]:
     """Measure vLLM with weights and activations in 8-bit floats."""
-    if "shape" in asked and KNOWN_SHAPES[asked["shape"]].oss:
-        raise SystemExit("gpt-oss has its experts in MXFP4")
+    _refuse_oss(asked)
     return measure_vllm(asked, "fp8")
 
 
-def _write_config(shape: Shape, folder: Path) -> None:
+def measure_vllm_int4(asked: dict[str, Any]) -> dict[str, Any]:
+    """Measure vLLM with weights in 4 bits, in groups of 128, and its quickest kernels for them."""
+    _refuse_oss(asked)
+    if "shape" not in asked:
+        raise SystemExit("this folder's weights are not in GPTQ's 4 bits")
+    return measure_vllm(asked, "gptq_marlin")
+
+
+def _refuse_oss(asked: dict[str, Any]) -> None:
+    if "shape" in asked and KNOWN_SHAPES[asked["shape"]].oss:
+        raise SystemExit("gpt-oss has its experts in MXFP4")
+
+
+def _write_config(shape: Shape, folder: Path, quantization: str | None = None) -> None:
     """Write a config.json as the hub has it."""
     config = transformers_config(shape).to_dict()
     if shape.oss:
         config["quantization_config"] = {"quant_method": "mxfp4"}
+    elif quantization == "gptq_marlin":
+        config["quantization_config"] = GPTQ
     (folder / "config.json").write_text(json.dumps(config))
 
 
 PEERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "vllm": measure_vllm,
     "vllm_fp8": measure_vllm_fp8,
+    "vllm_int4": measure_vllm_int4,
     "transformers": measure_transformers,
     "llama_cpp": measure_llama_cpp,
 }
