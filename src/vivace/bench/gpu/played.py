@@ -68,3 +68,8 @@ def old_text(new: Sequence[int], changes: Sequence[Change], vocab: int, seed: in
         old += (chance.randrange(vocab) for _ in range(removed))
         at += kept + added
     return old
+
+
+def random_tokens(vocab: int, count: int) -> list[int]:
+    """Return tokens that mean nothing, the same each time."""
+    return [(at * 7919 + at * at * 31) % vocab for at in range(count)]

@@ -22,7 +22,7 @@ from vivace.bench.gpu.device import describe_gpu, describe_versions
 from vivace.bench.gpu.material import Edit, Material
 from vivace.bench.gpu.measures import GpuBench, measure_decode, measure_edits, measure_first_token
 from vivace.bench.gpu.peer import CONTEXT, measure_peers
-from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_text
+from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_text, random_tokens
 from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
@@ -126,10 +126,6 @@ def random_runner(
     if device == "cuda":
         runner.warm_up()
     return runner
-
-
-def random_tokens(vocab: int, count: int) -> list[int]:
-    return [(at * 7919 + at * at * 31) % vocab for at in range(count)]
 
 
 def play_edits(bench: GpuBench, vocab: int, context: int, texts: Sequence[Sequence[Change]]) -> list[Edit]:

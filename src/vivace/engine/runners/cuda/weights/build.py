@@ -141,7 +141,7 @@ def build_model(
     *,
     keep: Keep = lambda dense: dense,
 ) -> tuple[Model, list[Dense]]:
-    """Return the packed model, and what a prefill keeps of its dense layers: never all of them in bf16."""
+    """Return the packed model, and what a prefill keeps of its dense layers: it is asked for one by one."""
     layers, kept = [], []
     factors = weights.rows("rope_freqs.weight") if "rope_freqs.weight" in weights else None
     for index in range(shape.layers):  # one after the other: in 4 bits the dense weights are made anew
