@@ -26,123 +26,25 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from vivace.bench.gpu.random_gguf import ALIGNMENT, MIXES, NUMBERS, tensors_of, write_gguf, write_tensors
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
 from vivace.engine.runners.cuda.runner import prefill_class
-from vivace.engine.runners.cuda.weights.blocks import KINDS, Kind
+from vivace.engine.runners.cuda.weights.blocks import KINDS
 from vivace.engine.runners.cuda.weights.build import build_model, reading_order
 from vivace.engine.runners.cuda.weights.checkpoint import open_checkpoint
 from vivace.engine.runners.cuda.weights.pieces import Checkpoint
 from vivace.engine.runners.cuda.weights.stream import READERS, WeightStream
 
 MUST_S = 10.0  # for 20 GB
-NUMBERS = {kind.name: number for number, kind in KINDS.items()}
-MIXES = {
-    "Q4_K_M": ("Q4_K", "Q6_K"),
-    "Q8_0": ("Q8_0", "Q8_0"),
-    "MXFP4": ("MXFP4", "Q8_0"),
-    "F16": ("F16", "F16"),
-}
-HALVES = {"Q4_K": (0, 2), "Q6_K": (208,), "Q8_0": (0,)}  # bytes of a block that are an fp16 number
-ALIGNMENT = 32
-
-
-def tensors_of(shape: Shape, kinds: tuple[str, str]) -> Iterator[tuple[str, tuple[int, ...], str]]:
-    """Yield name, size and kind of a GGUF's tensors; half of the values and downs have the second kind."""
-    hidden, width = shape.hidden, shape.attention_width
-    yield "token_embd.weight", (shape.vocab, hidden), kinds[0]
-    for index in range(shape.layers):
-        at, large = f"blk.{index}.", kinds[index % 2]
-        yield f"{at}attn_norm.weight", (hidden,), "F32"
-        yield f"{at}attn_q.weight", (width, hidden), kinds[0]
-        yield f"{at}attn_k.weight", (shape.kv_heads * HEAD_DIM, hidden), kinds[0]
-        yield f"{at}attn_v.weight", (shape.kv_heads * HEAD_DIM, hidden), large
-        for name, count in (("q", width), ("k", shape.kv_heads * HEAD_DIM), ("v", shape.kv_heads * HEAD_DIM)):
-            if shape.qkv_bias:
-                yield f"{at}attn_{name}.bias", (count,), "F32"
-        for name in "qk" if shape.qk_norm else "":
-            yield f"{at}attn_{name}_norm.weight", (HEAD_DIM,), "F32"
-        yield f"{at}attn_output.weight", (hidden, width), kinds[0]
-        yield f"{at}ffn_norm.weight", (hidden,), "F32"
-        if shape.experts:
-            yield f"{at}ffn_gate_inp.weight", (shape.experts, hidden), "F32"
-        many, ffn = ((shape.experts,), shape.expert_ffn) if shape.experts else ((), shape.ffn)
-        end = "_exps" if shape.experts else ""
-        yield f"{at}ffn_gate{end}.weight", (*many, ffn, hidden), kinds[0]
-        yield f"{at}ffn_up{end}.weight", (*many, ffn, hidden), kinds[0]
-        yield f"{at}ffn_down{end}.weight", (*many, hidden, ffn), large
-    yield "output_norm.weight", (hidden,), "F32"
-    yield "output.weight", (shape.vocab, hidden), kinds[1]
-
-
-def random_bytes(kind: Kind, count: int) -> bytes:
-    """Return that many bytes of blocks whose numbers are finite: a few of them again and again."""
-    some = torch.randint(0, 256, (16_384, kind.block_bytes), dtype=torch.uint8)
-    if kind.plain is not None:
-        some = (torch.randn(1 << 20) * 0.02).to(kind.plain).view(torch.uint8)
-    for at in HALVES.get(kind.name, ()):
-        scales = (torch.rand(len(some)) * 0.02).half()
-        some[:, at : at + 2] = scales[:, None].view(torch.uint8)
-    if kind.name == "MXFP4":
-        some[:, 0] = 120
-    flat = some.flatten().numpy().tobytes()
-    return (flat * (count // len(flat) + 1))[:count]
-
-
-def gguf_fields(shape: Shape, architecture: str) -> dict[str, int | float | str]:
-    own: dict[str, int | float] = {
-        "block_count": shape.layers, "embedding_length": shape.hidden, "feed_forward_length": shape.ffn,
-        "attention.head_count": shape.heads, "attention.head_count_kv": shape.kv_heads,
-        "attention.key_length": HEAD_DIM, "context_length": shape.trained_tokens,
-        "rope.freq_base": shape.rope_theta, "attention.layer_norm_rms_epsilon": shape.norm_epsilon,
-        "expert_count": shape.experts, "expert_used_count": shape.experts_per_token,
-        "expert_feed_forward_length": shape.expert_ffn,
-    }  # fmt: skip
-    return {"general.architecture": architecture} | {f"{architecture}.{k}": v for k, v in own.items()}
-
-
-def write_gguf(path: Path, shape: Shape, kinds: tuple[str, str]) -> None:
-    """Write a GGUF of that shape with random blocks."""
-    tensors = list(tensors_of(shape, kinds))
-    architecture = "qwen3moe" if shape.experts else "qwen3" if shape.qk_norm else "qwen2"
-    fields = gguf_fields(shape, architecture)
-    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(fields))
-    for name, value in fields.items():
-        head += _text(name)
-        if isinstance(value, str):
-            head += struct.pack("<I", 8) + _text(value)
-        else:
-            head += struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<II", 4, value)
-    offset, sizes = 0, []
-    for name, size, kind in tensors:
-        head += _text(name) + struct.pack(f"<I{len(size)}Q", len(size), *size[::-1])
-        head += struct.pack("<IQ", NUMBERS[kind], offset)
-        count = KINDS[NUMBERS[kind]].bytes_of(int(torch.Size(size).numel()))
-        sizes.append((kind, count))
-        offset += count + -count % ALIGNMENT
-    with path.open("wb") as file:
-        file.write(head + bytes(-len(head) % ALIGNMENT))
-        _write_all(file, sizes)
-
-
-def _write_all(file: BinaryIO, sizes: list[tuple[str, int]]) -> None:
-    made: dict[tuple[str, int], bytes] = {}
-    for kind, count in sizes:
-        if (kind, count) not in made:
-            made[kind, count] = random_bytes(KINDS[NUMBERS[kind]], count) + bytes(-count % ALIGNMENT)
-        file.write(made[kind, count])
-
-
-def _text(text: str) -> bytes:
-    return struct.pack("<Q", len(text)) + text.encode()
 
 
 def write_folder(folder: Path, shape: Shape) -> None:
@@ -168,7 +70,7 @@ def write_folder(folder: Path, shape: Shape) -> None:
         text += b" " * (-len(text) % ALIGNMENT)
         with (folder / file).open("wb") as opened:
             opened.write(struct.pack("<Q", len(text)) + text)
-            _write_all(opened, sizes)
+            write_tensors(opened, sizes)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
     family = "qwen3_moe" if shape.experts else "qwen3" if shape.qk_norm else "qwen2"
     config = {

@@ -43,6 +43,7 @@ WHEELS = (
     *("partial-json-parser", "pillow", "protobuf>=6.33.5", "psutil", "pybase64", "py-cpuinfo", "pyzmq"),
     *("requests", "urllib3", "charset-normalizer", "certifi", "regex", "setproctitle", "six", "uvloop"),
     *("watchfiles", "opentelemetry-api", "model-hosting-container-standards"),
+    *("humming-kernels==0.1.4", "pyelftools", "nvidia-ml-py", "tabulate"),  # imported with any quantization
 )
 SETTINGS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 TIMEOUT_S = 400.0
@@ -115,6 +116,7 @@ def measure(shape: str, peer: str, log: Path) -> str | None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # vLLM's engine is a process of its own
             process.wait()
+        said.write(found)  # vLLM says there which kernels it has chosen
     return found.strip().splitlines()[-1] if process.returncode == 0 else None
 
 

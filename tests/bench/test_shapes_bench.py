@@ -2,8 +2,10 @@
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -11,8 +13,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 
 from tests.engine.fixtures import PAYING, keep_torch_off_amx  # noqa: E402
 from tests.engine.runners.cuda.plain_launcher import PlainLauncher  # noqa: E402
+from vivace.bench.gpu import peer  # noqa: E402
 from vivace.bench.gpu.peer import measure_peers, transformers_config  # noqa: E402
 from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_text  # noqa: E402
+from vivace.bench.gpu.random_gguf import MIXES, write_gguf  # noqa: E402
 from vivace.bench.gpu.shapes import (  # noqa: E402
     Sizes,
     known_names,
@@ -21,7 +25,10 @@ from vivace.bench.gpu.shapes import (  # noqa: E402
     shape_table,
 )
 from vivace.cli.measure.bench import bench  # noqa: E402
+from vivace.engine.runners.base import Span  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape  # noqa: E402
+from vivace.engine.runners.cuda.weights.checkpoint import open_checkpoint  # noqa: E402
+from vivace.engine.runners.llamacpp import LlamaRunner  # noqa: E402
 
 DENSE = Shape(2, 512, 512, 4, 2, 320, 1024)
 MIXED = replace(
@@ -131,6 +138,45 @@ def test_transformers_knows_every_shape(name: str) -> None:
         model = transformers.AutoModelForCausalLM.from_config(transformers_config(shape))
     count = sum(each.numel() for each in model.parameters() if each.ndim > 1)
     assert count == shape.parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "mix"),
+    [
+        ("qwen2.5-coder-1.5b", "Q4_K_M"),
+        ("qwen3-0.6b", "Q8_0"),
+        ("qwen3-coder-30b-a3b", "Q4_K_M"),
+        ("gpt-oss-20b", "MXFP4"),
+    ],
+)
+def test_llama_cpp_reads_a_random_file_of_every_family(tmp_path: Path, name: str, mix: str) -> None:
+    """All logits are numbers, and our own kernels' loader finds the same shape in it."""
+    known = KNOWN_SHAPES[name]
+    experts = min(known.experts, 8)
+    shape = replace(known, layers=2, vocab=512, tied_head=False, experts=experts)
+    path = tmp_path / "random.gguf"
+    write_gguf(path, shape, MIXES[mix])
+    runner = LlamaRunner(path, context_tokens=128, threads=1)
+    logits = runner.forward([Span(0, 0, list(range(100)), want=1)])
+    assert logits.shape == (1, shape.vocab)
+    assert np.isfinite(logits).all()
+    assert logits.std() > 1e-3
+    runner.close()
+    found = open_checkpoint(path).shape
+    assert replace(found, norm_epsilon=shape.norm_epsilon) == shape  # the file has it in 32 bits
+
+
+@pytest.mark.parametrize(
+    ("quantization", "fitting_gb", "left_gb"), [("fp8", 8.9, 15.2), ("gptq_marlin", 5.7, 15.2)]
+)
+def test_figures_of_weights_that_a_peer_left_as_they_were_are_refused(
+    quantization: str, fitting_gb: float, left_gb: float
+) -> None:
+    """As vLLM leaves them whose configuration names no layers: its bf16 would stand there as 4 bits."""
+    shape = KNOWN_SHAPES["qwen2.5-coder-7b"]
+    peer._check_format(shape, quantization, round(fitting_gb * 1e9))
+    with pytest.raises(SystemExit, match=r"15\.2 GB of weights"):
+        peer._check_format(shape, quantization, round(left_gb * 1e9))
 
 
 def test_a_peer_that_fails_is_a_line() -> None:

@@ -2,13 +2,13 @@
 
     python -m vivace.bench.gpu.peer NAME <<< '{"checkpoint": …, "tokens": […]}'
 
-With the same weights, or with random ones of the same shape (`"shape": NAME` in place of a checkpoint;
-llama.cpp has no file then). Each in a process of its own, one after the other, nothing of ours loaded beside
-it. Owns how each is asked for its best; a peer that is not installed, or fails, is a line in the report and
-not the end of it.
+With the same weights, or with random ones of the same shape (`"shape": NAME` in place of a checkpoint). Each
+in a process of its own, one after the other, nothing of ours loaded beside it. Owns how each is asked for its
+best; a peer that is not installed, or fails, is a line in the report and not the end of it.
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -19,12 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from vivace.child_python import module_command
+from vivace.engine.runners.base import Span
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
+from vivace.errors import StartError
 
 CONTEXT, DECODED, ROUNDS = 1024, 128, 3
 TIMEOUT_S = 240.0
 FORMATS = {"fp8": "8-bit floats", "gptq_marlin": "4 bits"}  # by vLLM's name
-GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+GPTQ = {
+    "quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True,
+    # Otherwise vLLM looks into the file, and without one all but a mixture's experts stay in bf16.
+    "modules_in_block_to_quantize": [["self_attn", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]],
+}  # fmt: skip
+WEIGHT_BYTES = {"fp8": 1.05, "gptq_marlin": 0.6}  # at most, scales included
+LLAMA_EXTRA = "`vivace extras add cuda --llama-cpp`"
 
 
 def measure_peers(asked: dict[str, Any]) -> dict[str, Any]:
@@ -169,31 +177,60 @@ def load_transformers(checkpoint: Path, device: str = "cuda") -> Any:
 
 
 def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure llama.cpp with the downloaded file, all layers on the GPU, flash attention."""
-    import llama_cpp as lc
+    """Measure llama.cpp with the downloaded file, or with random weights: all layers on the GPU.
 
-    if "shape" in asked:
-        raise SystemExit("llama.cpp reads files, and random weights have none")
-    if not lc.llama_supports_gpu_offload():
-        raise SystemExit("llama.cpp is installed, but was not built for CUDA")
-    model = lc.Llama(
-        asked["checkpoint"], n_ctx=4096, n_gpu_layers=-1, flash_attn=True, verbose=False, n_batch=1024
-    )
-    runs = []
-    for _ in range(ROUNDS + 1):
-        model.reset()
+    As its own benchmark does: tokens are read and nobody chooses the next one.
+    """
+    import llama_cpp
+
+    from vivace.config import load_settings
+    from vivace.engine.devices.backend_files import find_built
+    from vivace.engine.runners.ggml import find_device, load_library
+    from vivace.engine.runners.llamacpp import BATCH_TOKENS, LlamaGpu, LlamaRunner
+
+    if built := find_built(load_settings().cache_dir).get("cuda"):
+        load_library(Path(built.library))
+    try:
+        device = find_device("cuda")
+    except StartError as error:
+        raise SystemExit(f"llama.cpp is not built for CUDA: {LLAMA_EXTRA}") from error
+    with tempfile.TemporaryDirectory() as scratch:
+        random = asked.get("shape")
+        file = _write_random(random, scratch) if random else Path(asked["checkpoint"])
+        gpu = LlamaGpu(device, "cuda", "cuda:0", context_tokens=4096)
+        runner = LlamaRunner(file, context_tokens=4096, threads=1, gpu=gpu)
+    tokens = asked["tokens"]
+
+    def once() -> tuple[float, float]:
+        """Return milliseconds to the first token, and of one later token."""
+        runner.trim(0, 0)
         begun = time.perf_counter()
-        model.eval(asked["tokens"])
-        token, first = model.sample(temp=0.0), time.perf_counter()
-        for _ in range(DECODED):
-            model.eval([token])
-            token = model.sample(temp=0.0)
-        runs.append(((first - begun) * 1e3, (time.perf_counter() - first) * 1e3 / DECODED))
+        for at in range(0, CONTEXT, BATCH_TOKENS):
+            part = tokens[at : at + BATCH_TOKENS]
+            runner.forward([Span(0, at, part, want=int(at + BATCH_TOKENS >= CONTEXT))])
+        first = time.perf_counter()
+        for number in range(DECODED):
+            runner.forward([Span(0, CONTEXT + number, [tokens[number]], want=1)])
+        return (first - begun) * 1e3, (time.perf_counter() - first) * 1e3 / DECODED
+
+    once()
+    runs = [once() for _ in range(ROUNDS)]
     return {
-        "tokens_per_s": 1e3 / statistics.median(ms for _, ms in runs[1:]),
-        "first_token_ms": statistics.median(ms for ms, _ in runs[1:]),
-        "version": lc.__version__,
+        "tokens_per_s": 1e3 / statistics.median(ms for _, ms in runs),
+        "first_token_ms": statistics.median(ms for ms, _ in runs),
+        "version": llama_cpp.__version__,
+        "format": file.stem,
     }
+
+
+def _write_random(name: str, folder: str) -> Path:
+    """Write a file of random weights, called after its format."""
+    from vivace.bench.gpu.random_gguf import MIXES, write_gguf
+
+    mix = "MXFP4" if KNOWN_SHAPES[name].oss else "Q4_K_M"
+    path = Path(folder) / f"{mix}.gguf"
+    write_gguf(path, KNOWN_SHAPES[name], MIXES[mix])
+    return path
 
 
 def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict[str, Any]:
@@ -201,6 +238,7 @@ def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict
 
     `quantization` is vLLM's own name; without, they are in bf16, and experts of gpt-oss in MXFP4.
     """
+    os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # a function goes to its engine below
     import vllm  # type: ignore[import-not-found,unused-ignore]
 
     is_random = "shape" in asked
@@ -219,6 +257,9 @@ def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict
             max_num_seqs=1,
             enable_prefix_caching=False,
         )
+    [weight_bytes] = model.apply_model(lambda module: sum(each.nbytes for each in module.parameters()))
+    if is_random and quantization:
+        _check_format(KNOWN_SHAPES[asked["shape"]], quantization, weight_bytes)
     prompt = {"prompt_token_ids": asked["tokens"]}
 
     def spent_ms(tokens: int) -> float:
@@ -236,7 +277,17 @@ def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict
         "first_token_ms": first,
         "version": vllm.__version__,
         "format": FORMATS[quantization] if quantization else plain,
+        "weights_gb": weight_bytes / 1e9,
     }
+
+
+def _check_format(shape: Shape, quantization: str, weight_bytes: int) -> None:
+    """Refuse figures of weights that vLLM has left as they were. Embedding and head stay in bf16."""
+    outer = 2 * shape.vocab * shape.hidden
+    if weight_bytes > 2 * outer + WEIGHT_BYTES[quantization] * (shape.parameters - outer):
+        raise SystemExit(
+            f"vLLM has {weight_bytes / 1e9:.1f} GB of weights: more than {FORMATS[quantization]} take"
+        )
 
 
 def measure_vllm_fp8(asked: dict[str, Any]) -> dict[str, Any]:
