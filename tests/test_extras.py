@@ -34,7 +34,7 @@ def test_an_unknown_extra_is_named_with_those_that_are() -> None:
 def test_what_would_be_done_for_a_gpu_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --explain nothing else happens; without it, what is built already is not built again."""
     addition = Addition("build", "llama.cpp would use it.", ("8.6",))
-    monkeypatch.setattr("vivace.extras.plan_gpu", lambda *_: addition)
+    monkeypatch.setattr("vivace.extras.plan_gpu", lambda *_, **__: addition)
     built = BuiltBackend("cuda", "/cache/libggml-cuda.so", (12, 8), ("8.6", "8.9"))
     monkeypatch.setattr("vivace.engine.devices.backend_files.find_built", lambda _: {"cuda": built})
     assert say("add", "cuda", "--explain") == "llama.cpp would use it.\n"

@@ -84,11 +84,12 @@ def install_command(extra: Extra, clone: Path = CLONE) -> list[str]:
     return [*command, f"vivace[{extra.name}]=={re.sub('[^0-9a-z.+]', '', version)}"]
 
 
-def plan_gpu(name: BackendName, cache_dir: Path) -> Addition:
+def plan_gpu(name: BackendName, cache_dir: Path, *, wants_llama: bool = False) -> Addition:
     """Return what adding support for these GPUs will do on this machine."""
     nvcc = find_nvcc() if name == "cuda" else NO_NVCC
     missing = missing_for_vulkan() if name == "vulkan" else ()
-    return plan_addition(name, detect_machine(cache_dir), nvcc, missing, os.cpu_count() or 1)
+    machine, cores = detect_machine(cache_dir), os.cpu_count() or 1
+    return plan_addition(name, machine, nvcc, missing, cores, wants_llama=wants_llama)
 
 
 def build_gpu(name: BackendName, addition: Addition, cache_dir: Path, tell: Tell) -> str:
@@ -97,7 +98,7 @@ def build_gpu(name: BackendName, addition: Addition, cache_dir: Path, tell: Tell
     plan = BuildPlan(
         name,
         cache_dir,
-        find_nvcc() if name == "cuda" else NO_NVCC,
+        addition.nvcc,
         addition.capabilities,
         constraints if constraints.is_file() else None,
     )

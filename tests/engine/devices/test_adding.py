@@ -9,7 +9,8 @@ from tests.engine.devices.test_ranking import B200, BARE, GTX, L40S, RTX3090, RT
 from vivace.engine.devices.adding import plan_addition
 from vivace.engine.devices.backend_files import BackendName
 from vivace.engine.devices.machine import Machine
-from vivace.engine.devices.toolchain import NO_NVCC, Nvcc, how_to_install, missing_for_vulkan
+from vivace.engine.devices.toolchain import INDEX_NVCC, NO_NVCC, Nvcc, how_to_install, missing_for_vulkan
+from vivace.engine.runners.gpu_check import GpuInfo
 from vivace.errors import StartError
 
 NVCC = Nvcc("/usr/local/cuda/bin/nvcc", (12, 8))
@@ -45,14 +46,45 @@ def test_cuda(machine: Machine, way: str, capabilities: tuple[str, ...], words: 
 
 
 @pytest.mark.parametrize(
+    ("gpu", "found"), [(RTX3090, NO_NVCC), (RTX5090, Nvcc("nvcc", (12, 4))), (T4, Nvcc("nvcc", (14, 0)))]
+)
+def test_a_compiler_that_does_not_fit_comes_with_the_build(gpu: GpuInfo, found: Nvcc) -> None:
+    """Where the driver is for CUDA 13: nothing has to be installed by hand."""
+    addition = plan_addition("cuda", Machine(nvidia=(gpu,)), found, (), 8)
+    assert addition.nvcc == INDEX_NVCC
+    assert "nvcc 13.2, which pip downloads with what it needs (about 600 MB)" in addition.words
+
+
+def test_a_compiler_that_fits_is_used() -> None:
+    addition = plan_addition("cuda", Machine(nvidia=(RTX3090,)), NVCC, (), 8)
+    assert addition.nvcc == NVCC
+
+
+@pytest.mark.parametrize("machine", [Machine(nvidia=(BARE,)), Machine(nvidia=(BARE, RTX3090))])
+def test_llama_cpp_beside_our_kernels(machine: Machine) -> None:
+    """For models that they do not know, if one asks for it; who does not is told how."""
+    addition = plan_addition("cuda", machine, NO_NVCC, (), 16, wants_llama=True)
+    assert addition.way == "build"
+    assert "9.0" in addition.capabilities
+    assert "llama.cpp will run on it what our own kernels do not know" in addition.words
+    assert "--llama-cpp" in plan_addition("cuda", machine, NO_NVCC, (), 16).words
+
+
+@pytest.mark.parametrize(
     ("name", "machine", "nvcc", "message", "hint"),
     [
         ("cuda", Machine(), NVCC, "There is no NVIDIA driver on this machine.", "Install it"),
         ("cuda", Machine(nvidia=(GTX,)), NVCC, "is too old for CUDA here", "`vivace extras add vulkan`"),
-        ("cuda", Machine(nvidia=(RTX3090,)), NO_NVCC, "nvcc is needed, NVIDIA's compiler", "Install it: "),
         (
             "cuda",
-            Machine(nvidia=(RTX5090,)),
+            Machine(nvidia=(replace(RTX3090, driver="535.54", driver_cuda=(12, 2)),)),
+            NO_NVCC,
+            "nvcc is needed, NVIDIA's compiler. The driver 535.54 runs CUDA up to 12.2",
+            "Update the driver, or install nvcc: ",
+        ),
+        (
+            "cuda",
+            Machine(nvidia=(replace(RTX5090, driver_cuda=(12, 8)),)),
             Nvcc("nvcc", (12, 4)),
             "needs nvcc 12.8 or newer; nvcc is 12.4",
             "",

@@ -1,5 +1,7 @@
 """Building a part of llama.cpp for a GPU: steps, a stop in the middle, and what is left behind."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from vivace.engine.devices import building
 from vivace.engine.devices.backend_files import find_built, library_file
 from vivace.engine.devices.building import BuildPlan, build_backend
-from vivace.engine.devices.toolchain import Nvcc, find_nvcc
+from vivace.engine.devices.toolchain import INDEX_NVCC, Nvcc, find_nvcc
 from vivace.errors import StartError
 
 # stands in for cmake: configures at once, compiles two files, and fails at the second while BROKEN is there
@@ -67,6 +69,77 @@ def test_each_gpu_is_compiled_for(plan: BuildPlan) -> None:
     assert "-DCMAKE_CUDA_ARCHITECTURES=86-real;120-real" in options
     assert "-DCMAKE_CUDA_COMPILER=/cuda/bin/nvcc" in options
     assert "-DGGML_CPU=OFF" in options
+
+
+# stands in for pip: NVIDIA's files as their wheels lay them, or half of them while BROKEN is there
+PIP = """#!/bin/sh
+here=$(dirname "$0")
+echo "$@" >>"$here/pip-calls"
+while [ "$1" != --target ]; do shift; done
+home="$2/nvidia/cu13"
+mkdir -p "$home/bin" "$home/lib"
+[ ! -e "$here/BROKEN" ] || { echo "error: no network"; exit 1; }
+touch "$home/bin/nvcc" "$home/lib/libcudart_static.a"
+for name in cudart.so.13 cublas.so.13 cublasLt.so.13 nvrtc.so.13 nvrtc-builtins.so.13.2 nvblas.so.13
+do echo "lib$name" >"$home/lib/lib$name"; done
+"""
+
+
+@pytest.fixture
+def fetching(plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildPlan:
+    """The same on a machine without nvcc."""
+    if sys.platform == "darwin":
+        pytest.skip("Macs have no NVIDIA GPUs")
+    pip = tmp_path / "tools" / "pip"
+    pip.write_text(PIP)
+    pip.chmod(0o755)
+    monkeypatch.setattr(
+        building, "module_command", lambda *words: [str(pip), *words] if words[0] == "pip" else ["true"]
+    )
+    return replace(plan, nvcc=INDEX_NVCC)
+
+
+def test_a_compiler_that_is_not_here_is_fetched(fetching: BuildPlan, tmp_path: Path) -> None:
+    """From the package index; what the library needs of it stays beside the library, and nothing else."""
+    made = build_backend(fetching, lambda *_: None)
+    assert made.toolkit == (13, 2)
+    beside = {file.name for file in Path(made.library).parent.iterdir()}
+    assert beside - {"built.json", library_file("cuda")} == {
+        "libcudart.so.13",
+        "libcublas.so.13",
+        "libcublasLt.so.13",
+        "libnvrtc.so.13",
+        "libnvrtc-builtins.so.13.2",
+    }
+    assert (Path(made.library).parent / "libcublas.so.13").read_text() == "libcublas.so.13\n"
+    [configured, _] = (tmp_path / "tools" / "calls").read_text().splitlines()
+    home = fetching.work / "toolkit" / "nvidia" / "cu13"
+    assert f"-DCMAKE_CUDA_COMPILER={home}/bin/nvcc" in configured
+    assert f"-DCUDAToolkit_ROOT={home}" in configured
+    assert "-DCMAKE_INSTALL_RPATH=$ORIGIN" in configured
+    assert not fetching.work.exists()
+
+
+def test_a_linker_finds_what_was_fetched(fetching: BuildPlan, tmp_path: Path) -> None:
+    """NVIDIA's wheels lack the names without a version, lib64 and the driver's library."""
+    building._get_toolkit(fetching, building._Steps(tmp_path / "log", lambda *_: None))
+    libraries = fetching.toolkit / "lib64"
+    assert (libraries / "libcublas.so").resolve() == (libraries / "libcublas.so.13").resolve()
+    assert b"libcuda.so.1\0" in (libraries / "stubs" / "libcuda.so").read_bytes()
+
+
+def test_a_download_that_failed_begins_anew(fetching: BuildPlan, tmp_path: Path) -> None:
+    """Half a compiler is never used; a whole one is not downloaded again."""
+    broken, calls = tmp_path / "tools" / "BROKEN", tmp_path / "tools" / "pip-calls"
+    broken.touch()
+    with pytest.raises(StartError, match="no network"):
+        build_backend(fetching, lambda *_: None)
+    broken.unlink()
+    steps = building._Steps(tmp_path / "log", lambda *_: None)
+    building._get_toolkit(fetching, steps)
+    assert (fetching.toolkit / "bin" / "nvcc").exists()
+    building._get_toolkit(fetching, steps)
+    assert len(calls.read_text().splitlines()) == 2
 
 
 def test_a_build_that_failed_goes_on(plan: BuildPlan, tmp_path: Path) -> None:

@@ -29,7 +29,10 @@ def list_extras() -> None:
 @extras.command()
 @click.argument("name")
 @click.option("--explain", "is_asking", is_flag=True, help="Say what it would do here, and do nothing.")
-def add(name: str, is_asking: bool) -> None:
+@click.option(
+    "--llama-cpp", "wants_llama", is_flag=True, help="cuda: build llama.cpp even where our own kernels run."
+)
+def add(name: str, is_asking: bool, wants_llama: bool) -> None:
     """Install one, or build it for this machine. A running server uses it after `vivace stop`."""
     from vivace.engine.devices.backend_files import NAMES
     from vivace.extras import find_extra, install
@@ -37,7 +40,7 @@ def add(name: str, is_asking: bool) -> None:
     extra = find_extra(name)
     for backend in NAMES:
         if backend == extra.name:
-            _add_gpu(backend, extra, is_asking=is_asking)
+            _add_gpu(backend, extra, is_asking=is_asking, wants_llama=wants_llama)
             return
     if not extra.missing:
         click.echo(f"The extra {extra.name} is here already.")
@@ -49,14 +52,14 @@ def add(name: str, is_asking: bool) -> None:
     click.echo(f"The extra {extra.name} is here. A running server uses it after `vivace stop`.")
 
 
-def _add_gpu(name: "BackendName", extra: "Extra", *, is_asking: bool) -> None:
+def _add_gpu(name: "BackendName", extra: "Extra", *, is_asking: bool, wants_llama: bool) -> None:
     """Say which way it will be on this machine, then go it."""
     from vivace.config import load_settings
     from vivace.engine.devices.backend_files import find_built
     from vivace.extras import build_gpu, install, plan_gpu
 
     cache_dir = load_settings().cache_dir
-    addition = plan_gpu(name, cache_dir)
+    addition = plan_gpu(name, cache_dir, wants_llama=wants_llama)
     click.echo(addition.words)
     if is_asking:
         return

@@ -29,10 +29,13 @@ from vivace.engine.devices.backend_files import (
     library_file,
     llama_version,
 )
-from vivace.engine.devices.toolchain import NO_NVCC, Nvcc
+from vivace.engine.devices.toolchain import INDEX_NVCC, NO_NVCC, Nvcc
 from vivace.errors import StartError
 
 SOURCE_MB = 77
+TOOLKIT, TOOLKIT_MB = "cuda-toolkit[nvcc,cccl,cublas]==13.2.*", 600  # NVIDIA's, in the package index
+# of it, what the built library needs when it is used
+TOOLKIT_LIBRARIES = ("cudart", "cublas", "cublasLt", "nvrtc", "nvrtc-builtins")
 BUILD_BYTES = 2_000_000_000  # memory that one compiler may take
 PACKAGE = "llama-cpp-python"
 TAIL_LINES = 8
@@ -78,10 +81,18 @@ class BuildPlan:
         if self.name == "cuda":
             architectures = ";".join(f"{each.replace('.', '')}-real" for each in self.capabilities)
             options += [
-                f"-DCMAKE_CUDA_COMPILER={self.nvcc.path}",
+                f"-DCMAKE_CUDA_COMPILER={self.nvcc.path or self.toolkit / 'bin' / 'nvcc'}",
                 f"-DCMAKE_CUDA_ARCHITECTURES={architectures}",
             ]
+        if self.nvcc == INDEX_NVCC:  # its libraries will lie beside the one that is built
+            options += [f"-DCUDAToolkit_ROOT={self.toolkit}", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
+            options += ["-DCMAKE_INSTALL_RPATH=$ORIGIN"]
         return options
+
+    @property
+    def toolkit(self) -> Path:
+        """Return where NVIDIA's compiler is put if it comes from the package index."""
+        return self.work / "toolkit" / "nvidia" / f"cu{INDEX_NVCC.version[0]}"
 
 
 def build_backend(plan: BuildPlan, tell: Tell) -> BuiltBackend:
@@ -95,6 +106,8 @@ def build_backend(plan: BuildPlan, tell: Tell) -> BuiltBackend:
             fcntl.flock(lock, fcntl.LOCK_EX)
         steps = _Steps(plan.work / "build.log", tell)
         source = _get_source(plan, steps)
+        if plan.nvcc == INDEX_NVCC:
+            _get_toolkit(plan, steps)
         built = _compile(plan, source, steps)
         steps.run("Trying it", module_command("vivace.engine.runners.ggml", str(built)))
         return _keep(plan, built)
@@ -121,6 +134,29 @@ def _get_source(plan: BuildPlan, steps: "_Steps") -> Path:
     return source
 
 
+def _get_toolkit(plan: BuildPlan, steps: "_Steps") -> None:
+    """Get NVIDIA's compiler and libraries, all or nothing, with the names that a linker looks for."""
+    folder = plan.work / "toolkit"
+    if folder.exists():
+        return
+    fresh = plan.work / "toolkit.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    pip = module_command("pip", "--disable-pip-version-check", "--no-input", "install", "--no-warn-conflicts")
+    title = f"Downloading NVIDIA's compiler and libraries, {TOOLKIT_MB} MB"
+    steps.run(title, [*pip, "--target", str(fresh), TOOLKIT])
+    libraries = fresh / plan.toolkit.relative_to(folder) / "lib"
+    for library in list(libraries.glob("lib*.so.*")):
+        library.with_name(library.name.split(".")[0] + ".so").symlink_to(library.name)
+    (libraries.parent / "lib64").symlink_to("lib")
+    stubs = libraries / "stubs"
+    stubs.mkdir()
+    # The driver's library may be without the name that a linker looks for; nothing but its name is needed.
+    named = ["-Wl,-soname,libcuda.so.1", "-o", str(stubs / "libcuda.so")]
+    compiler = os.environ.get("CC", "cc").split()
+    steps.run("Preparing the libraries", [*compiler, "-shared", "-x", "c", os.devnull, *named])
+    fresh.rename(folder)
+
+
 def _compile(plan: BuildPlan, source: Path, steps: "_Steps") -> Path:
     recipe, objects = plan.work / "recipe", plan.work / "objects"
     if not recipe.exists():  # a copy: a newer file would make a build that goes on start again
@@ -136,7 +172,17 @@ def _compile(plan: BuildPlan, source: Path, steps: "_Steps") -> Path:
     jobs = str(plan.jobs or _jobs())
     command = [tools["cmake"], "--build", str(objects), "--target", f"ggml-{plan.name}", "--parallel", jobs]
     steps.run(f"Compiling llama.cpp for {plan.name}", command)
-    return objects / "library" / library_file(plan.name)
+    library = objects / "library" / library_file(plan.name)
+    if plan.nvcc == INDEX_NVCC:
+        for needed in _needed_libraries(plan):
+            beside = library.with_name(needed.name)
+            beside.unlink(missing_ok=True)
+            beside.symlink_to(needed)
+    return library
+
+
+def _needed_libraries(plan: BuildPlan) -> list[Path]:
+    return [file for name in TOOLKIT_LIBRARIES for file in (plan.toolkit / "lib").glob(f"lib{name}.so.*")]
 
 
 def _tools(plan: BuildPlan, steps: "_Steps") -> dict[str, str]:
@@ -158,7 +204,8 @@ def _keep(plan: BuildPlan, built: Path) -> BuiltBackend:
     fresh = plan.folder.with_name(f"{plan.folder.name}.new-{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    shutil.copyfile(built, fresh / built.name)
+    for library in [built, *(_needed_libraries(plan) if plan.nvcc == INDEX_NVCC else [])]:
+        shutil.copyfile(library, fresh / library.name)
     made = BuiltBackend(plan.name, str(plan.folder / built.name), plan.nvcc.version, plan.capabilities)
     (fresh / MANIFEST).write_bytes(msgspec.json.encode(made))
     shutil.rmtree(plan.folder, ignore_errors=True)

@@ -33,6 +33,7 @@ class Nvcc:
 
 
 NO_NVCC = Nvcc()
+INDEX_NVCC = Nvcc("", (13, 2))  # that a build gets for itself from the package index: any driver for CUDA 13
 
 
 def find_nvcc(environ: dict[str, str] | None = None) -> Nvcc:

@@ -15,6 +15,7 @@ from vivace.errors import StartError
 PACKAGES = ("torch", "triton", "gguf", "safetensors")  # of the extra `cuda`
 MIN_CAPABILITY = (9, 0)  # Hopper: clusters, bulk copies, launches that overlap
 KERNEL_MAJORS = (9, 10)  # Hopper and its successors for servers; 12 (RTX 50) has half of their shared memory
+BY_LLAMA = "llama.cpp runs it, on the CPU; on the GPU behind `vivace extras add cuda --llama-cpp`."
 _ON_THE_CPU = 'Or set device to "cpu" in config.toml.'
 _MAJOR, _MINOR, _SHARED_BYTES = 75, 76, 97  # of cuDeviceGetAttribute
 _DRIVER_FILE = Path("/sys/module/nvidia/version")

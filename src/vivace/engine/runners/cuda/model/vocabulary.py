@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
+from vivace.engine.runners.gpu_check import BY_LLAMA
 from vivace.errors import StartError
 from vivace.models.byte_level import END_NAMES, byte_letters, spelled_bytes
 from vivace.models.folder_vocab import FolderVocabulary
@@ -25,7 +26,7 @@ class GgufVocabulary:
         if model != "gpt2":
             raise StartError(
                 f"{name} has a vocabulary of the kind {model}; the GPU engine reads byte-level ones.",
-                'Set device to "cpu" in config.toml.',
+                BY_LLAMA,
             )
         texts: list[str] = fields["tokenizer.ggml.tokens"]
         kinds: list[int] = fields.get("tokenizer.ggml.token_type") or [_NORMAL] * len(texts)

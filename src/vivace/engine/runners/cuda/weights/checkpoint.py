@@ -21,6 +21,7 @@ from vivace.engine.runners.cuda.weights.safetensors_folder import (
     ARCHITECTURES,
     open_folder,
 )
+from vivace.engine.runners.gpu_check import BY_LLAMA
 from vivace.errors import StartError
 from vivace.models import folder
 from vivace.models.folder import ELSEWHERE
@@ -125,7 +126,7 @@ def _kind(file: GgufFile, tensor: Tensor) -> Kind:
     except ValueError as error:
         raise StartError(
             f"{file.path.name} has weights of the kind {error}, which the GPU engine cannot read.",
-            "Take another quantisation of the model, or run it with the CPU engine.",
+            f"Take another quantisation of the model. {BY_LLAMA}",
         ) from error
 
 
@@ -181,7 +182,7 @@ def _gguf_shape(file: GgufFile) -> Shape:
 
 def _check_shape(path: Path, shape: Shape) -> None:
     if problem := shape.problem():
-        hint = ELSEWHERE if path.is_dir() else "Run it with the CPU engine."
+        hint = ELSEWHERE if path.is_dir() else BY_LLAMA
         raise StartError(f"{path.name} cannot run on the GPU: {problem}.", hint)
 
 
@@ -189,7 +190,7 @@ def _check_heads(path: Path, width: int) -> None:
     if width != HEAD_DIM:
         raise StartError(
             f"{path.name} cannot run on the GPU: its heads are {width} wide, and not {HEAD_DIM}.",
-            "Run it with the CPU engine.",
+            BY_LLAMA,
         )
 
 
@@ -198,5 +199,5 @@ def _check_architecture(path: Path, architecture: str) -> None:
         known = ", ".join(_GGUF_ARCHITECTURES)
         raise StartError(
             f"{path.name} is a {architecture} model; the GPU engine knows {known}.",
-            "Run it with the CPU engine.",
+            BY_LLAMA,
         )

@@ -16,6 +16,7 @@ from vivace.engine.runners.cuda.model.shape import GptOss, Shape
 from vivace.engine.runners.cuda.weights.blocks import Kind
 from vivace.engine.runners.cuda.weights.oss import BLOCK_BYTES
 from vivace.engine.runners.cuda.weights.pieces import Piece
+from vivace.engine.runners.gpu_check import BY_LLAMA
 from vivace.errors import StartError
 from vivace.models.folder import ELSEWHERE, read_json
 
@@ -148,7 +149,7 @@ def gguf_piece(piece: Piece, tensor: str) -> tuple[str, Piece]:
     if piece.kind.name != "MXFP4":
         raise StartError(
             f"{piece.file.name} cannot run on the GPU: its experts are not in MXFP4 ({tensor}).",
-            "Run it with the CPU engine.",
+            BY_LLAMA,
         )
     experts, rows, columns = piece.shape
     shape = (experts, rows, columns // GROUP, BLOCK_BYTES)
