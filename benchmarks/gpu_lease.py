@@ -37,8 +37,10 @@ TESTS_S = 480.0
 PLATFORMS = (
     "manylinux_2_31_x86_64",
     "manylinux_2_28_x86_64",
+    "manylinux_2_27_x86_64",
     "manylinux2014_x86_64",
     "manylinux_2_17_x86_64",
+    "manylinux2010_x86_64",
     "any",
 )
 

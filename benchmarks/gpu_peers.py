@@ -1,14 +1,15 @@
-"""vLLM and transformers beside our larger shapes, on a borrowed GPU that can reach nothing.
+"""vLLM, llama.cpp and transformers beside our larger shapes, on a borrowed GPU that can reach nothing.
 
-    prepare                here: vLLM and what it imports, in pieces → dist/lease/vllm
+    prepare [vllm|llama]   here: a peer and what it needs, in pieces → dist/lease/vllm, dist/lease/llama
     keep                   there, once a piece
+    build                  there: llama.cpp, then `vivace extras add cuda --llama-cpp`, as a user would
     run SHAPE:PEER …       there: `vivace.bench.gpu.peer` with random weights of a shape, one after the other
 
-    python3 benchmarks/gpu_peers.py run qwen2.5-coder-7b:vllm gpt-oss-20b:vllm
+    python3 benchmarks/gpu_peers.py run qwen2.5-coder-7b:vllm gpt-oss-20b:vllm qwen2.5-coder-7b:llama_cpp
 
-A machine where vLLM is installed needs none of this: there `vivace bench gpu --shape` asks it by itself. vLLM
-wants the torch that it was built with (0.23: 2.11), which the other machine must have, with transformers.
-Owns how it gets there; how it is measured is `vivace.bench.gpu.peer`'s.
+A machine where they are installed needs none of this: there `vivace bench gpu --shape` asks them by itself.
+vLLM wants the torch that it was built with (0.23: 2.11), which the other machine must have, and transformers.
+Owns how they get there; how they are measured is `vivace.bench.gpu.peer`'s.
 """
 
 import argparse
@@ -21,11 +22,12 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
 
 from gpu_lease import LEASE, ROOT, cut, download_wheels, join, keep, unpack_wheels
 
-VLLM = LEASE / "vllm"
+VLLM, LLAMA = LEASE / "vllm", LEASE / "llama"
 # What vLLM 0.23 imports to generate from tokens, but torch, transformers and what comes with them. It runs
 # without flashinfer, numba, opencv and others of its requirements, which are larger than itself.
 WHEELS = (
@@ -45,31 +47,70 @@ WHEELS = (
     *("watchfiles", "opentelemetry-api", "model-hosting-container-standards"),
     *("humming-kernels==0.1.4", "pyelftools", "nvidia-ml-py", "tabulate"),  # imported with any quantization
 )
+# llama.cpp's source, what builds it there, and NVIDIA's compiler as `vivace extras add cuda` will ask for it.
+LLAMA_WHEELS = (
+    *("pip", "scikit-build-core", "pathspec", "packaging", "cmake", "ninja", "click", "msgspec", "diskcache"),
+    *("cuda-toolkit==13.2.2", "nvidia-cuda-nvcc==13.2.86", "nvidia-nvvm==13.2.86"),
+    *("nvidia-cuda-crt==13.2.86", "nvidia-cuda-cccl==13.2.86", "nvidia-cuda-runtime==13.2.86"),
+    *("nvidia-cuda-nvrtc==13.2.86", "nvidia-cublas==13.4.1.3"),
+)
 SETTINGS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 TIMEOUT_S = 400.0
 
 
-def prepare(python: str) -> None:
-    """Fill dist/lease/vllm with piece-00 …"""
-    shutil.rmtree(VLLM, ignore_errors=True)
-    download_wheels(VLLM / "wheels", python, *WHEELS)
-    whole = VLLM / "wheels.tar"
+def prepare(folder: Path, python: str) -> None:
+    """Fill the folder with piece-00 …"""
+    shutil.rmtree(folder, ignore_errors=True)
+    wheels = folder / "wheels"
+    if folder == VLLM:
+        download_wheels(wheels, python, *WHEELS)
+    else:
+        download_wheels(wheels, python, "-c", str(ROOT / "constraints.txt"), *LLAMA_WHEELS)
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary=llama-cpp-python"]
+        pins = ["-c", str(ROOT / "constraints.txt")]
+        subprocess.run([*pip, *pins, "-d", str(wheels), "llama-cpp-python"], check=True)
+    whole = folder / "wheels.tar"
     with tarfile.open(whole, "w") as archive:
-        archive.add(VLLM / "wheels", "wheels")
-    print(f"{cut(whole, VLLM)} pieces are in {VLLM}.")
-    shutil.rmtree(VLLM / "wheels")
+        archive.add(wheels, "wheels")
+    print(f"{cut(whole, folder)} pieces are in {folder}.")
+    shutil.rmtree(wheels)
     whole.unlink()
 
 
 def set_up(work: Path) -> Path:
-    """Unpack what was carried over, once, and return the folder of its packages."""
+    """Unpack what was carried over, once, and return the folder of its wheels."""
     whole = work / "wheels.tar"
     if not whole.exists():
         join(work, whole)
         with tarfile.open(whole) as archive:
             archive.extractall(work, filter="data")
-    unpack_wheels(work / "wheels", work / "site")
-    return work / "site"
+    return work / "wheels"
+
+
+def build(work: Path) -> int:
+    """Build llama.cpp for the CPU, then its part for the GPU by our own command."""
+    wheels, site = set_up(work), work / "site"
+    tools = work / "tools"
+    for name in ("pip", "click", "msgspec", "diskcache"):
+        for wheel in wheels.glob(f"{name}-*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "CMAKE_BUILD_PARALLEL_LEVEL": "16"}
+    os.environ |= {**offline, "PYTHONPATH": str(site)}
+    begun = time.perf_counter()
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--target"]
+    subprocess.run([*pip, str(tools), "cmake", "ninja"], check=True)
+    os.environ["PATH"] = f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    os.environ["PYTHONPATH"] += f"{os.pathsep}{tools}"
+    subprocess.run([*pip, str(site), "--no-deps", "llama-cpp-python"], check=True)
+    print(f"llama.cpp for the CPU: {time.perf_counter() - begun:.0f} s", flush=True)
+    begun = time.perf_counter()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(site), str(tools)])
+    os.environ["VIVACE_CACHE_DIR"] = str(work / "cache")
+    command = [sys.executable, "-m", "vivace", "extras", "add", "cuda", "--llama-cpp"]
+    code = subprocess.run(command, check=False).returncode
+    print(f"vivace extras add cuda --llama-cpp: {time.perf_counter() - begun:.0f} s, exit code {code}")
+    return code
 
 
 def run(out: Path, asked: list[str]) -> int:
@@ -127,20 +168,28 @@ def _reasons(log: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "keep", "run"))
-    parser.add_argument("asked", nargs="*", help="SHAPE:PEER (run)")
+    parser.add_argument("what", choices=("prepare", "keep", "build", "run"))
+    parser.add_argument("asked", nargs="*", help="vllm or llama (prepare), SHAPE:PEER (run)")
     parser.add_argument("--python", default="312", help="version of the other machine's Python (prepare)")
     parser.add_argument("--work", type=Path, default=Path("/tmp/vivace-peers"))
     parser.add_argument("--out", type=Path, default=Path("/tmp/vivace-peers/out"))
     options = parser.parse_args()
+    is_llama = options.asked == ["llama"]
     if options.what == "prepare":
-        prepare(options.python)
+        prepare(LLAMA if is_llama else VLLM, options.python)
     elif options.what == "keep":
-        keep(options.work, VLLM)
+        for folder in (VLLM, LLAMA):
+            keep(options.work / folder.name, folder)
+    elif options.what == "build":
+        return build(options.work / LLAMA.name)
     else:
-        paths = [str(ROOT / "src"), str(set_up(options.work))]
+        vllm, llama = options.work / VLLM.name, options.work / LLAMA.name
+        if any(each.split(":")[1].startswith("vllm") for each in options.asked):
+            unpack_wheels(set_up(vllm), vllm / "site")
+        paths = [str(each) for each in (ROOT / "src", vllm / "site", llama / "site") if each.exists()]
         sys.path[:0] = paths
         os.environ |= {**SETTINGS, "PYTHONPATH": os.pathsep.join(paths)}
+        os.environ["VIVACE_CACHE_DIR"] = str(llama / "cache")
         return run(options.out, options.asked)
     return 0
 
