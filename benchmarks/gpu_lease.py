@@ -11,6 +11,7 @@ the folder; measures nothing itself. The exact sequence is in docs/gpu-notes.md.
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -155,6 +156,7 @@ class Lease:
         site = self.work / "site"
         unpack_wheels(self.things / "wheels", site)
         paths = [str(ROOT / "src"), str(ROOT), str(ROOT / "benchmarks"), str(site)]
+        paths += filter(None, [os.environ.get("PYTHONPATH")])  # where `gpu_peers.py build` put llama.cpp
         sys.path[:0] = paths
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
         if not self.model.exists() and any(self.work.glob("piece-*")):
@@ -182,7 +184,9 @@ class Lease:
         """Run the tests of the runner, or those of the files in `TESTS`; what has failed is known at once."""
         files = os.environ.get("TESTS", "tests/engine/runners/cuda tests/engine/runners/test_runners.py")
         command = [sys.executable, "-m", "pytest", "-vv", "-n", "4", "-p", "no:cacheprovider"]
-        command += ["-p", "no:benchmark", "-W", "ignore", "-k", "not llama", "--durations=5", *files.split()]
+        command += ["-p", "no:benchmark", "-W", "ignore", "--durations=5", *files.split()]
+        if importlib.util.find_spec("llama_cpp") is None:
+            command += ["-k", "not llama"]
         command += ["--ignore=tests/engine/runners/cuda/test_compile.py"]
         said = self.out / "tests.txt"
         code: int | str

@@ -58,8 +58,8 @@ SETTINGS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHIN
 TIMEOUT_S = 400.0
 
 
-def prepare(folder: Path, python: str) -> None:
-    """Fill the folder with piece-00 …"""
+def prepare(folder: Path, python: str, model: Path | None) -> None:
+    """Fill the folder with piece-00 …; a small model is for the tests of llama.cpp there."""
     shutil.rmtree(folder, ignore_errors=True)
     wheels = folder / "wheels"
     if folder == VLLM:
@@ -72,6 +72,8 @@ def prepare(folder: Path, python: str) -> None:
     whole = folder / "wheels.tar"
     with tarfile.open(whole, "w") as archive:
         archive.add(wheels, "wheels")
+        if model:
+            archive.add(model, "model.gguf")
     print(f"{cut(whole, folder)} pieces are in {folder}.")
     shutil.rmtree(wheels)
     whole.unlink()
@@ -171,12 +173,13 @@ def main() -> int:
     parser.add_argument("what", choices=("prepare", "keep", "build", "run"))
     parser.add_argument("asked", nargs="*", help="vllm or llama (prepare), SHAPE:PEER (run)")
     parser.add_argument("--python", default="312", help="version of the other machine's Python (prepare)")
+    parser.add_argument("--model", type=Path, help="a small GGUF for tests there (prepare llama)")
     parser.add_argument("--work", type=Path, default=Path("/tmp/vivace-peers"))
     parser.add_argument("--out", type=Path, default=Path("/tmp/vivace-peers/out"))
     options = parser.parse_args()
     is_llama = options.asked == ["llama"]
     if options.what == "prepare":
-        prepare(LLAMA if is_llama else VLLM, options.python)
+        prepare(LLAMA if is_llama else VLLM, options.python, options.model)
     elif options.what == "keep":
         for folder in (VLLM, LLAMA):
             keep(options.work / folder.name, folder)

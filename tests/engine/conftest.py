@@ -9,20 +9,25 @@ from tests.engine.fixtures import (
     RunnerFixture,
     cuda_fixture,
     llama_fixture,
-    vulkan_fixture,
+    llama_gpu_fixture,
 )
+from vivace.engine.devices.backend_files import NAMES
+
+ON_GPUS = {f"llama.cpp {kind}": kind for kind in NAMES}
 
 
 @pytest.fixture(
-    scope="module", params=["llama.cpp", "cuda", pytest.param("vulkan", marks=pytest.mark.thorough)]
+    scope="module",
+    params=["llama.cpp", "cuda", *(pytest.param(name, marks=pytest.mark.thorough) for name in ON_GPUS)],
 )
 def fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
     """Each runner in turn; a test that takes it must hold for all of them."""
     if request.param == "cuda":
         found = cuda_fixture()
+    elif kind := ON_GPUS.get(request.param):
+        found = llama_gpu_fixture(request.getfixturevalue("smol"), kind)
     else:
-        make = vulkan_fixture if request.param == "vulkan" else llama_fixture
-        found = make(request.getfixturevalue("smol"))
+        found = llama_fixture(request.getfixturevalue("smol"))
     yield found
     found.close()
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.engine.desk import Desk
 from vivace.config import load_settings
-from vivace.engine.devices.backend_files import find_built
+from vivace.engine.devices.backend_files import BackendName, find_built
 from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.runners.base import Runner, Span
 from vivace.errors import StartError
@@ -74,23 +74,25 @@ def llama_fixture(smol: Path, *, context_tokens: int = CONTEXT_TOKENS) -> Runner
     return RunnerFixture("llama.cpp", runner, GgufTokenizer(smol), runner.close)
 
 
-def vulkan_fixture(smol: Path, *, context_tokens: int = CONTEXT_TOKENS) -> RunnerFixture:
-    """llama.cpp on a GPU by Vulkan; Mesa's software device will do."""
-    built = find_built(load_settings().cache_dir).get("vulkan")
+def llama_gpu_fixture(
+    smol: Path, kind: BackendName, *, context_tokens: int = CONTEXT_TOKENS
+) -> RunnerFixture:
+    """llama.cpp on a GPU; Mesa's software device will do for Vulkan."""
+    built = find_built(load_settings().cache_dir).get(kind)
     if built is None:
-        pytest.skip("llama.cpp is not built for Vulkan: vivace extras add vulkan")
+        pytest.skip(f"llama.cpp is not built for {kind}: vivace extras add {kind}")
     from vivace.engine.runners.ggml import find_device, load_library
     from vivace.engine.runners.llamacpp import LlamaGpu, LlamaRunner
 
     os.environ.setdefault("GGML_VK_VISIBLE_DEVICES", "0")  # a software device is not taken by itself
     try:
         load_library(Path(built.library))
-        device = find_device("vulkan")
+        device = find_device(kind)
     except StartError as error:
         pytest.skip(error.message)
-    gpu = LlamaGpu(device, "vulkan", "vulkan:0", context_tokens)
+    gpu = LlamaGpu(device, kind, f"{kind}:0", context_tokens)
     runner = LlamaRunner(smol, context_tokens=context_tokens, threads=1, gpu=gpu)
-    return RunnerFixture("vulkan", runner, GgufTokenizer(smol), runner.close)
+    return RunnerFixture(kind, runner, GgufTokenizer(smol), runner.close)
 
 
 def cuda_fixture(
