@@ -126,7 +126,7 @@ def _words(matrix: Matrix) -> torch.Tensor:
     return matrix.tiles.view(torch.int32)
 
 
-_MXFP4 = tl.constexpr(MXFP4)
+_MXFP4, _LEAST = tl.constexpr(MXFP4), tl.constexpr(16)  # rows that a product has at least
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -201,10 +201,28 @@ def _gate_up(  # type: ignore[no-untyped-def]
     CHOSEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr,
     IN_PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Write SiLU(gate) × up × the token's share for a tile of one expert's rows."""
+    """Write SiLU(gate) × up × the token's share for a tile of one expert's rows, or for half of a tile."""
     expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
     if expert >= EXPERTS:
         return
+    if ROWS > _LEAST and end - first <= ROWS // 2:
+        _gate_up_rows(
+            y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
+            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS // 2, IN_PAIRS,
+        )  # fmt: skip
+    else:
+        _gate_up_rows(
+            y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
+            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS, IN_PAIRS,
+        )  # fmt: skip
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _gate_up_rows(  # type: ignore[no-untyped-def]
+    y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
+    COLUMNS: tl.constexpr, FFN: tl.constexpr, CHOSEN: tl.constexpr, WIDTH: tl.constexpr,
+    OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
+):  # fmt: skip
     m, k = first + tl.arange(0, ROWS), tl.arange(0, 64)
     row = tl.load(rows + tl.minimum(m, end - 1))
     n = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -240,10 +258,29 @@ def _down(  # type: ignore[no-untyped-def]
     COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
     WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Write the down projection of a tile of one expert's rows, each to its token's place."""
+    """Write the down projection of a tile of one expert's rows, or of half of a tile."""
     expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
     if expert >= EXPERTS:
         return
+    if ROWS > _LEAST and end - first <= ROWS // 2:
+        _down_rows(
+            inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+            COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS // 2, IN_PAIRS,
+        )  # fmt: skip
+    else:
+        _down_rows(
+            inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+            COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS, IN_PAIRS,
+        )  # fmt: skip
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _down_rows(  # type: ignore[no-untyped-def]
+    inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+    COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr,
+    ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
+):  # fmt: skip
+    """Write each row to its token's place."""
     m, k = first + tl.arange(0, ROWS), tl.arange(0, 64)
     known_m = tl.minimum(m, end - 1)
     n = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
