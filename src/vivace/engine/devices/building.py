@@ -87,6 +87,7 @@ class BuildPlan:
         if self.nvcc == INDEX_NVCC:  # its libraries will lie beside the one that is built
             options += [f"-DCUDAToolkit_ROOT={self.toolkit}", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
             options += ["-DCMAKE_INSTALL_RPATH=$ORIGIN"]
+            options += ["-DCMAKE_MODULE_LINKER_FLAGS=-Wl,--no-as-needed"]  # it must name the driver's library
         return options
 
     @property

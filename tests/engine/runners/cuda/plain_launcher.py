@@ -222,14 +222,14 @@ class PlainLauncher(PlainExperts):
         self, state: Tensor, rows: Tensor, rotation: Tensor, pages: Tensor, kv: Tensor, *norm: Any
     ) -> None:
         shape, start, count = self._shape, int(state[launches.POSITION]), int(state[launches.COUNT])
-        lying = rows[:count].view(count, -1, 128)
-        split = lying.float()
+        lying = rows[:count].view(count, -1, shape.head_width)
+        split = reference.in_rows(lying.float())
         heads = shape.heads + shape.kv_heads
         if norm:
             counts = torch.tensor([shape.heads, shape.kv_heads])
             split[:, :heads] = reference.norm(split[:, :heads], norm[0].repeat_interleave(counts, 0), norm[1])
         turned = reference.rotate(split[:, :heads], rotation[start : start + count])
-        lying[:, :heads] = turned.to(rows.dtype)
+        lying[:, :heads] = reference.out_of_rows(turned, shape.head_width).to(rows.dtype)
         for token in range(count):
             kept = torch.stack([turned[token, shape.heads :], split[token, heads:]])
             write_row(kv[pages[(start + token) // 64]], (start + token) % 64, kept)

@@ -17,6 +17,8 @@ from tests.engine.runners.cuda.test_runner import some  # noqa: E402
 from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.decode import tuning  # noqa: E402
 from vivace.engine.runners.cuda.decode.experts import share_experts  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.model.oss import widen_mxfp4  # noqa: E402
@@ -63,6 +65,46 @@ def test_attention(window: int, parts: int, seed: int) -> None:
     view = reference.View(shape.score_scale, window, layer.oss.sinks)
     wanted = reference.attend(q.float(), keys, values, 140, view)
     assert distance(bed.combine_parts()[..., REAL], wanted) < 0.01
+
+
+def test_place(seed: int) -> None:
+    """q and k of heads of 64 are turned where they lie; k and v go to rows of 128, zeros behind each half."""
+    shape, start, count = with_window(0), 50, 30
+    bed = bed_of(shape, 1, seed)
+    bed.poison()
+    bed.at(start, count)
+    turning = shape.heads + shape.kv_heads
+    rows = torch.randn(count + 5, turning + shape.kv_heads, 64, device=bed.device).to(torch.bfloat16)
+    before = rows.clone()
+    wide = reference.in_rows(before[:count].float())
+    wide[:, :turning] = reference.rotate(wide[:, :turning], bed.model.rotation[start : start + count])
+    place = (bed.buffers.state, rows, bed.model.rotation, bed.buffers.pages, bed.buffers.kv[0])
+    bed.run_launch(Launch("place", Size((count + 5, 1, 1), 256, 1, 0), place, overlaps=False))
+    bed.finish()
+    assert distance(rows[:count, :turning], reference.out_of_rows(wide[:, :turning], 64)) < 0.01
+    assert torch.equal(rows[count:], before[count:])
+    assert torch.equal(rows[:, turning:], before[:, turning:])
+    for which, first in ((0, shape.heads), (1, turning)):
+        kept = bed.kv_rows(which, start + count)[start:]
+        assert distance(kept, wide[:, first : first + shape.kv_heads]) < 0.01
+        assert not kept[..., [i for i in range(128) if i not in REAL.tolist()]].any()
+    assert int((~bed.buffers.kv.isnan()).sum()) == 2 * count * shape.kv_heads * 128
+
+
+@pytest.mark.parametrize("count", [40, 100])
+def test_the_last_tokens_come_first(count: int, seed: int) -> None:
+    """Rows of q, k and v are as wide as the heads."""
+    shape = with_window(0)
+    bed = bed_of(shape, 1, seed)
+    bed.at(50, count)
+    x = torch.randn(120, shape.hidden, device=bed.device)
+    rows = torch.randn(120, shape.qkv_rows, device=bed.device).to(torch.bfloat16)
+    before, skipped, state = rows.clone(), max(0, count - 64), torch.zeros_like(bed.buffers.state)
+    words = shape.hidden // 4 + shape.qkv_rows // 8
+    arguments = (bed.buffers.state, state, x, rows, 64)
+    bed.run_launch(Launch("keep_tail", Size((-(-words // 64), 1, 1), 64, 1, 0), arguments, overlaps=False))
+    bed.finish()
+    assert torch.equal(rows[: count - skipped], before[skipped:count])
 
 
 @pytest.mark.parametrize("bits", [8, 4])

@@ -113,7 +113,6 @@ def check_options(path: Path, shape: "Shape", options: GpuOptions) -> None:
 
 def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
     """Return the bytes of all weights: packed, and as the prefill reads them."""
-    from vivace.engine.runners.cuda.model.shape import HEAD_DIM
     from vivace.engine.runners.cuda.prefill.chunks import SIZES
 
     table = shape.vocab * shape.hidden
@@ -122,7 +121,7 @@ def weight_bytes(shape: "Shape", bits: int, prefill: str) -> int:
     packed = own * 17 // 32 + ((layers - own) * 9 // 16 if bits == 4 else (layers - own) * bits // 8)
     tables = table * (4 if bits == 16 else 3)  # the embedding in bf16, and the head as it is packed
     inner = 0 if shape.experts else shape.layers * 3 * shape.ffn * shape.hidden
-    copied = (layers - shape.expert_parameters) * HEAD_DIM // shape.head_width  # heads in rows of 128
+    copied = layers - shape.expert_parameters
     routers = 4 * shape.layers * shape.experts * shape.hidden
     rows = 2 * SIZES[-1] * shape.experts_per_token * (shape.expert_ffn + shape.hidden)  # of all experts
     copies = {"packed": 2 * layers // shape.layers, "bf16": 2 * copied, "fp8": 2 * copied - inner}

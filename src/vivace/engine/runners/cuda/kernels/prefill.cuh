@@ -161,18 +161,18 @@ KERNEL(256, 4) silu_product(const Words4* rows, Words4* h, int tokens) {
 }
 
 // Norm (QK_NORM) and rotation of q and k where they lie, and k and v into their pages. rows [tokens][HEADS + 2 * KV_HEADS]
-// [HEAD_DIM] of bf16, bias added; `head_gain` has two gains of a head's dimensions, q's and k's; one block a token. In 8
+// [HEAD_WIDTH] of bf16, bias added; `head_gain` has two gains of a head's dimensions, q's and k's; one block a token. In 8
 // bits k is in its page alone.
 KERNEL(256, 1) place(const State* state, u16* rows, const Float2* rotation, const int* pages, Kv* kv PLACE_GAIN) {
     int token = LAST_FIRST, at = load_fresh(&state->position) + token;
-    const int heads = HEADS + 2 * KV_HEADS, half = HEAD_DIM / 2;
+    const int heads = HEADS + 2 * KV_HEADS, half = HEAD_WIDTH / 2;
     if (token >= load_fresh(&state->count)) return;
-    u16* own = rows + (u64)token * heads * HEAD_DIM;
+    u16* own = rows + (u64)token * heads * HEAD_WIDTH;
 #if QK_NORM
     SHARED_MEMORY(shared);
     float* squares = (float*)shared;
     square_heads(squares, [&](int head, int low) {
-        const u16* row = own + head * HEAD_DIM;
+        const u16* row = own + head * HEAD_WIDTH;
         return Float2{bf16_low(row[low]), bf16_low(row[low + half])};
     });
 #endif
@@ -184,13 +184,13 @@ KERNEL(256, 1) place(const State* state, u16* rows, const Float2* rotation, cons
         a = normalised(a, unit, gain[low]);
         b = normalised(b, unit, gain[low + half]);
 #endif
-        return turned_by(rotation[(u64)at * half + low], a, b);
+        return turned_by(rotation[(u64)at * (HEAD_DIM / 2) + low], a, b);
     };
     int page = pages[at / PAGE_TOKENS], slot = at % PAGE_TOKENS;
     for (int i = threadIdx.x; i < (KV_BITS == 8 ? HEADS : heads) * half / 8; i += 256) {  // 8 pairs
         int head = i / (half / 8), low = i % (half / 8) * 8;
-        Words4* first = (Words4*)(own + head * HEAD_DIM + low);
-        Words4* second = (Words4*)(own + head * HEAD_DIM + low + half);
+        Words4* first = (Words4*)(own + head * HEAD_WIDTH + low);
+        Words4* second = (Words4*)(own + head * HEAD_WIDTH + low + half);
         Words4 lows = *first, highs = *second;
         UNROLL for (int e = 0; e < 4; e++) {
             Float2 one = turned(head, low + 2 * e, bf16_low(lows.w[e]), bf16_low(highs.w[e]));
@@ -203,13 +203,16 @@ KERNEL(256, 1) place(const State* state, u16* rows, const Float2* rotation, cons
         if (head < HEADS) continue;
         u16* out = kv + kv_row(page, head >= HEADS + KV_HEADS, (head - HEADS) % KV_HEADS, slot) + low;
         *(Words4*)out = lows;
-        *(Words4*)(out + half) = highs;
+        *(Words4*)(out + HEAD_DIM / 2) = highs;
+#if HEAD_WIDTH < HEAD_DIM  // zeros behind each half: of 64 as many
+        *(Words4*)(out + half) = *(Words4*)(out + HEAD_DIM / 2 + half) = Words4{};
+#endif
 #endif
     }
 #if KV_BITS == 8
     for (int i = HEADS * half + threadIdx.x; i < heads * half; i += 256) {
         int head = i / half, low = i % half, is_value = head >= HEADS + KV_HEADS, kv_head = (head - HEADS) % KV_HEADS;
-        const u16* row = own + head * HEAD_DIM;
+        const u16* row = own + head * HEAD_WIDTH;
         Float2 pair = turned(head, low, bf16_low(row[low]), bf16_low(row[low + half]));
         keep_group(pair.x, pair.y, low % 8, kv + byte_row(page, is_value, kv_head, slot) + low / 8 * 16,
                    (u16*)(kv + scale_at(page, is_value, kv_head, slot, low / 8)));
@@ -220,7 +223,7 @@ KERNEL(256, 1) place(const State* state, u16* rows, const Float2* rotation, cons
 // The last `tail` tokens of a chunk moved to its beginning: x, and q, k, v; and where they stand. A thread has 16 bytes of
 // every row and goes from the first to the last: no row is written before it was read.
 KERNEL(64, 1) keep_tail(const State* state, State* tail_state, Words4* x, Words4* rows, int tail) {
-    const int at_once = 16, of_x = HIDDEN / 4, of_rows = (HEADS + 2 * KV_HEADS) * HEAD_DIM / 8;
+    const int at_once = 16, of_x = HIDDEN / 4, of_rows = (HEADS + 2 * KV_HEADS) * HEAD_WIDTH / 8;
     int count = load_fresh(&state->count), skipped = count > tail ? count - tail : 0;
     int own = blockIdx.x * 64 + threadIdx.x;
     if (own < (int)sizeof(State) / 4)

@@ -65,6 +65,19 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, view: 
     return torch.einsum("hts,shd->thd", torch.cat([scores, sinks], -1).softmax(-1)[..., :-1], v)
 
 
+def in_rows(heads: torch.Tensor) -> torch.Tensor:
+    """Return heads in rows of 128, as q meets the KV: zeros behind each half of a narrower one."""
+    half = heads.shape[-1] // 2
+    halves = heads.reshape(*heads.shape[:-1], 2, half)
+    return torch.nn.functional.pad(halves, (0, HEAD_DIM // 2 - half)).flatten(-2)
+
+
+def out_of_rows(rows: torch.Tensor, width: int) -> torch.Tensor:
+    """Return heads of that width without the zeros."""
+    halves = rows.reshape(*rows.shape[:-1], 2, HEAD_DIM // 2)
+    return halves[..., : width // 2].flatten(-2)
+
+
 def attend_pages(
     state: torch.Tensor,
     q: torch.Tensor,
@@ -78,7 +91,8 @@ def attend_pages(
     length, kv_heads = start + count, kv.shape[2]
     held = kv[pages[: -(-length // PAGE_TOKENS)].long()].float()
     k, v = held.permute(1, 0, 3, 2, 4).reshape(2, -1, kv_heads, HEAD_DIM)[:, :length]
-    mixed[:count] = attend(q[:count].float(), k, v, start, view).reshape(count, -1).to(mixed.dtype)
+    answers = out_of_rows(attend(in_rows(q[:count].float()), k, v, start, view), q.shape[-1])
+    mixed[:count] = answers.reshape(count, -1).to(mixed.dtype)
 
 
 class StateDict(dict[str, torch.Tensor]):

@@ -42,27 +42,27 @@ class ChunkAttention:
     def run(
         self,
         state: torch.Tensor,
-        q: torch.Tensor,  # [size, heads, 128]; other rows may lie between these
+        q: torch.Tensor,  # [size, heads, head_width]; other rows may lie between these
         kv: torch.Tensor,  # one layer's: [pages, 2, kv_heads, 64, 128]
         pages: torch.Tensor,
-        mixed: torch.Tensor,  # [size, heads * 128]
+        mixed: torch.Tensor,  # [size, heads * head_width]
         view: View = ALL,
     ) -> None:
         sinks = self._weights if view.sinks is None else view.sinks  # which nobody reads
         has_sinks = view.sinks is not None
-        size, heads, kv_heads = len(q), self._shape.heads, self._shape.kv_heads
+        size, heads, kv_heads, width = len(q), self._shape.heads, self._shape.kv_heads, self._shape.head_width
         splits = splits_for(size, heads)
         tiles = TensorDescriptor.from_tensor(kv.view(-1, HEAD_DIM), [PAGE_TOKENS, HEAD_DIM])
         _attend[(-(-size // ROWS), heads, splits)](
             *(state, q, q.stride(0), tiles, pages, mixed, self._parts, self._weights, sinks, size),
-            *(view.scale * LOG2_E, heads, kv_heads, ROWS, splits, view.window, has_sinks),
+            *(view.scale * LOG2_E, heads, kv_heads, width, ROWS, splits, view.window, has_sinks),
             num_warps=WARPS,
             num_stages=STAGES,
         )
         if splits > 1:
             _combine[(size, heads)](
                 *(state, self._parts, self._weights, sinks, mixed, size),
-                *(heads, splits, triton.next_power_of_2(splits), has_sinks),
+                *(heads, width, splits, triton.next_power_of_2(splits), has_sinks),
                 num_warps=1,
             )
 
@@ -70,6 +70,12 @@ class ChunkAttention:
 _POSITION, _COUNT = tl.constexpr(POSITION), tl.constexpr(COUNT)
 _LOG2_E = tl.constexpr(LOG2_E)
 _DIM, _PAGE = tl.constexpr(HEAD_DIM), tl.constexpr(PAGE_TOKENS)
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _column(dim, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return where a dimension of a row of 128 lies in a head; a narrower one has zeros behind each half."""
+    return dim if WIDTH == _DIM else dim // (_DIM // 2) * (WIDTH // 2) + dim % (_DIM // 2)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -101,8 +107,8 @@ def _some_pages(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _attend(  # type: ignore[no-untyped-def]
     state, q, q_stride, tiles, pages, mixed, parts, part_weights, sinks, size, scale,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
-    WINDOW: tl.constexpr, HAS_SINKS: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+    SPLITS: tl.constexpr, WINDOW: tl.constexpr, HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     """Attend for one block of queries of one head: over all of its keys, or over one split of them."""
     count, start = tl.load(state + _COUNT), tl.load(state + _POSITION)
@@ -112,10 +118,10 @@ def _attend(  # type: ignore[no-untyped-def]
     head, split = tl.program_id(1), tl.program_id(2)
     rows, dims = row0 + tl.arange(0, ROWS), tl.arange(0, _DIM)
     is_real = rows < count
-    places = (rows[:, None] * HEADS + head) * _DIM + dims[None, :]
-    queries = tl.load(
-        q + rows[:, None] * q_stride + head * _DIM + dims[None, :], mask=is_real[:, None], other=0.0
-    )
+    columns, is_own = head * WIDTH + _column(dims, WIDTH)[None, :], is_real[:, None]
+    if WIDTH < _DIM:
+        is_own &= (dims % (_DIM // 2) < WIDTH // 2)[None, :]
+    queries = tl.load(q + rows[:, None] * q_stride + columns, mask=is_own, other=0.0)
     length = start + tl.minimum(row0 + ROWS, count)
     all_pages = tl.cdiv(length, _PAGE)
     begin = tl.maximum(0, start + row0 + 1 - WINDOW) // _PAGE if WINDOW else 0
@@ -141,7 +147,8 @@ def _attend(  # type: ignore[no-untyped-def]
             greatest = tl.maximum(most, sink)
             answer = answer * tl.exp2(most - greatest)[:, None]
             total = total * tl.exp2(most - greatest) + tl.exp2(sink - greatest)
-        tl.store(mixed + places, (answer / total[:, None]).to(mixed.dtype.element_ty), mask=is_real[:, None])
+        answer = (answer / total[:, None]).to(mixed.dtype.element_ty)
+        tl.store(mixed + rows[:, None] * (HEADS * WIDTH) + columns, answer, mask=is_own)
     else:
         at = (split * size + rows) * HEADS + head
         tl.store(parts + at[:, None] * _DIM + dims[None, :], answer, mask=is_real[:, None])
@@ -152,7 +159,8 @@ def _attend(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _combine(  # type: ignore[no-untyped-def]
     state, parts, part_weights, sinks, mixed, size,
-    HEADS: tl.constexpr, SPLITS: tl.constexpr, SPLITS_UP: tl.constexpr, HAS_SINKS: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, SPLITS: tl.constexpr, SPLITS_UP: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     """Sum the parts of one query of one head."""
     row, head = tl.program_id(0), tl.program_id(1)
@@ -172,4 +180,5 @@ def _combine(  # type: ignore[no-untyped-def]
     if HAS_SINKS:
         sum += tl.exp2(sink - greatest)
     answer = tl.sum(answers * share[:, None], 0) / sum
-    tl.store(mixed + (row * HEADS + head) * _DIM + dims, answer.to(mixed.dtype.element_ty))
+    out = mixed + (row * HEADS + head) * WIDTH + _column(dims, WIDTH)
+    tl.store(out, answer.to(mixed.dtype.element_ty), mask=dims % (_DIM // 2) < WIDTH // 2)

@@ -30,7 +30,7 @@ from vivace.engine.runners.cuda.kernels.copies import Staged
 from vivace.engine.runners.cuda.kernels.driver import has_team_products
 from vivace.engine.runners.cuda.kv.pool import bits_of, make_unpacked
 from vivace.engine.runners.cuda.model.reference import View, attend_pages
-from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.prefill.prompt_attention import prompt_attention
 from vivace.engine.runners.cuda.weights.build import Dense
 
@@ -105,8 +105,7 @@ class Prefill:
         self._x = zeros(shape.hidden, torch.float32)
         self._y, self._delta = zeros(shape.hidden), zeros(shape.hidden)
         self._in_its_unit: Scales = (torch.ones(most, device=kv.device), 1.0)
-        self._rows = zeros((shape.heads + 2 * shape.kv_heads) * HEAD_DIM)  # q, k, v
-        self._mixed = zeros(shape.heads * HEAD_DIM)
+        self._rows, self._mixed = zeros(shape.qkv_rows), zeros(shape.attention_width)  # q, k, v; answers
         self._gate_up, self._h = zeros(2 * shape.ffn), zeros(shape.ffn)
         self.segments = segments_for(shape, most)
         self._graphs: dict[int, list[torch.cuda.CUDAGraph]] = {}
@@ -235,10 +234,10 @@ class Prefill:
         self._launch("keep_tail", size, self._state, self._tail_state, self._x, self._rows, TAIL)
 
     def _mix(self, state: torch.Tensor, index: int, size: int) -> torch.Tensor:
-        """Return the attention of a chunk, [size, heads * HEAD_DIM]."""
+        """Return the attention of a chunk, [size, heads * head_width]."""
         shape, oss = self._model.shape, self._model.layers[index].oss
         view = View(shape.score_scale, shape.window_of(index), oss.sinks if oss else None)
-        rows = self._rows[:size].view(size, -1, HEAD_DIM)
+        rows = self._rows[:size].view(size, -1, shape.head_width)
         mixed, pages = self._mixed[:size], self._bf16_kv(self._kv[index])
         if self._is_in_teams(size) and not shape.oss:
             is_short = size * shape.heads <= SHORT_ROWS

@@ -148,7 +148,7 @@ def build_model(
         dense = dense_layer(weights, index, device)
         layers.append(_pack(shape, weights, index, dense, bits, device))
         dense = rounded_layer(shape, dense, layers[-1]) if bits == 4 else dense
-        kept.append(keep(oss.spread_heads(shape, dense) if shape.oss else dense))
+        kept.append(keep(dense))
     embedding = weights.rows("embed_tokens.weight").to(device).to(torch.bfloat16).contiguous()
     has_head = "lm_head.weight" in weights
     head = weights.rows("lm_head.weight").to(device).to(torch.bfloat16) if has_head else embedding

@@ -1,24 +1,20 @@
 """gpt-oss's weights as the kernels read them: experts in MXFP4, from the hub's bytes or a GGUF's.
 
 Owns how MXFP4 lies in both files and in a tile (kernels/mxfp4.cuh has the same), the order of the experts'
-rows, heads of 64 in rows of 128, and random weights. Files are `oss_files`'.
+rows, and random weights. Files are `oss_files`'.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.launches import OssLayer
 from vivace.engine.runners.cuda.model.oss import GROUP, widen_mxfp4
 from vivace.engine.runners.cuda.model.reference import StateDict
-from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
+from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.weights.experts import Experts
 from vivace.engine.runners.cuda.weights.layout import TILE_ROWS, Matrix, gate_up_pairs
 from vivace.engine.runners.cuda.weights.pieces import Weights
-
-if TYPE_CHECKING:
-    from vivace.engine.runners.cuda.weights.build import Dense
-
 
 BLOCK_BYTES = 17  # of a GGUF: a scale, then 32 numbers, the first 16 in the low halves
 _OF_EXPERTS = (  # the hub's, and a GGUF's: of these a file has one kind
@@ -120,26 +116,6 @@ def pack_oss(
         up_bias=up.bias[:, order].float().contiguous(),
         down_bias=down.bias.float().contiguous(),
         plain_up_bias=up.bias[:, apart.to(device)].float().contiguous(),
-    )
-
-
-def spread_heads(shape: Shape, dense: "Dense") -> "Dense":
-    """Return the dense layer with heads of 64 in rows of 128: zeros behind each half, as in q and the KV."""
-
-    def spread(rows: torch.Tensor) -> torch.Tensor:
-        half = shape.head_width // 2
-        halves = rows.reshape(-1, half, *rows.shape[1:])
-        room = halves.new_zeros(len(halves), HEAD_DIM // 2, *rows.shape[1:])
-        room[:, :half] = halves
-        return room.flatten(0, 1)
-
-    if not len(dense.qkv):  # nothing is kept
-        return dense
-    return dense._replace(
-        qkv=spread(dense.qkv),
-        bias=spread(dense.bias),
-        dense_bias=spread(dense.dense_bias),
-        out=spread(dense.out.T.contiguous()).T.contiguous(),
     )
 
 
