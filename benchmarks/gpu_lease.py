@@ -6,7 +6,8 @@
 
 For a machine that has torch with CUDA, transformers and safetensors, and can reach nothing: what else is
 needed (msgspec, gguf, pytest, what the server needs; for its Python) is carried as wheels. Owns the order and
-the folder; measures nothing itself. The exact sequence is in docs/gpu-notes.md.
+the stages; measures nothing itself. How things get there is `gpu_carry`'s; the exact sequence is in
+docs/gpu-notes.md.
 """
 
 import argparse
@@ -19,14 +20,12 @@ import subprocess
 import sys
 import time
 import traceback
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-LEASE = ROOT / "dist" / "lease"
-PIECE_BYTES = 52 << 20
+from gpu_carry import LEASE, ROOT, cut, download_wheels, join, keep, unpack_wheels
+
 LANGUAGES = ("bash", "c", "cpp", "go", "java", "javascript", "python", "rust", "typescript")
 WHEELS = (
     *("msgspec", "gguf", "click", "llguidance", "pytest", "pluggy", "iniconfig", "packaging"),
@@ -35,15 +34,6 @@ WHEELS = (
     *(f"tree-sitter-{name}" for name in LANGUAGES),
 )
 TESTS_S = 480.0
-PLATFORMS = (
-    "manylinux_2_31_x86_64",
-    "manylinux_2_28_x86_64",
-    "manylinux_2_27_x86_64",
-    "manylinux2014_x86_64",
-    "manylinux_2_17_x86_64",
-    "manylinux2010_x86_64",
-    "any",
-)
 
 
 # ---- here ------------------------------------------------------------------------------------------
@@ -81,27 +71,9 @@ def _prepare_model(model: Path, data: Path, things: Path) -> int:
     return pieces
 
 
-def cut(whole: Path, folder: Path) -> int:
-    """Write a file as piece-00 … and return how many these are."""
-    pieces = 0
-    with whole.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            (folder / f"piece-{pieces:02}").write_bytes(piece)
-            pieces += 1
-    return pieces
-
-
 def _digest(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def download_wheels(folder: Path, python: str, *wanted: str) -> None:
-    """Download wheels for the other machine's Python: those that are named, and not what they need."""
-    tags = [f"--platform={each}" for each in PLATFORMS]
-    tags += [f"--abi=cp{python}", "--abi=abi3", "--abi=none", f"--python-version={python}"]
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *tags]
-    subprocess.run([*command, "--implementation=cp", "-d", str(folder), *wanted], check=True)
 
 
 def _size(folder: Path) -> int:
@@ -109,34 +81,6 @@ def _size(folder: Path) -> int:
 
 
 # ---- there -----------------------------------------------------------------------------------------
-
-
-def keep(work: Path, folder: Path = LEASE) -> None:
-    """Move the piece that was carried over to `work`; say which are there."""
-    work.mkdir(parents=True, exist_ok=True)
-    for piece in sorted(folder.glob("piece-*")):
-        shutil.move(piece, work / piece.name)
-    print("Here:", *(piece.name[-2:] for piece in sorted(work.glob("piece-*"))))
-
-
-def join(work: Path, whole: Path) -> int:
-    """Make a file of the pieces that are kept, and return how many these are."""
-    pieces = sorted(work.glob("piece-*"))
-    with whole.open("wb") as file:
-        for piece in pieces:
-            file.write(piece.read_bytes())
-    return len(pieces)
-
-
-def unpack_wheels(wheels: Path, site: Path) -> None:
-    """Install packages in a folder of their own, if they are not there."""
-    if site.exists():
-        return
-    part = site.with_suffix(".part")
-    for wheel in sorted(wheels.glob("*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(part)
-    part.rename(site)
 
 
 class Lease:

@@ -22,10 +22,9 @@ import subprocess
 import sys
 import tarfile
 import time
-import zipfile
 from pathlib import Path
 
-from gpu_lease import LEASE, ROOT, cut, download_wheels, join, keep, unpack_wheels
+from gpu_carry import LEASE, ROOT, cut, download_wheels, join, keep, unpack_wheels
 
 VLLM, LLAMA = LEASE / "vllm", LEASE / "llama"
 # What vLLM 0.23 imports to generate from tokens, but torch, transformers and what comes with them. It runs
@@ -93,10 +92,7 @@ def build(work: Path) -> int:
     """Build llama.cpp for the CPU, then its part for the GPU by our own command."""
     wheels, site = set_up(work), work / "site"
     tools = work / "tools"
-    for name in ("pip", "click", "msgspec", "diskcache"):
-        for wheel in wheels.glob(f"{name}-*.whl"):
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(site)
+    unpack_wheels(wheels, site, "pip", "click", "msgspec", "diskcache")
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "CMAKE_BUILD_PARALLEL_LEVEL": "16"}
     os.environ |= {**offline, "PYTHONPATH": str(site)}
     begun = time.perf_counter()

@@ -33,9 +33,9 @@ NVCC = Nvcc("/usr/local/cuda/bin/nvcc", (12, 8))
             ("8.6",),
             "so llama.cpp will use it, built here with nvcc 12.8.",
         ),
-        (Machine(nvidia=(RTX3090, L40S, GTX)), "build", ("8.6", "8.9"), "L40S (compute capability 8.9)"),
+        (Machine(nvidia=(RTX3090, L40S, GTX)), "build", ("8.6", "8.9"), "about 20 minutes on 8 cores"),
         (Machine(nvidia=(RTX5090,)), "build", ("12.0",), "RTX 5090 (compute capability 12.0)"),
-        (Machine(nvidia=(T4,)), "build", ("7.5",), "about 30 minutes on 8 cores"),
+        (Machine(nvidia=(T4,)), "build", ("7.5",), "about 10 minutes on 8 cores"),
     ],
 )
 def test_cuda(machine: Machine, way: str, capabilities: tuple[str, ...], words: str) -> None:

@@ -297,7 +297,7 @@ def measure_vllm_fp8(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_vllm_int4(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure vLLM with weights in 4 bits, in groups of 128, and its quickest kernels for them."""
+    """Measure vLLM with weights in 4 bits, in groups of 128, by the kernels that it chooses."""
     _refuse_oss(asked)
     if "shape" not in asked:
         raise SystemExit("this folder's weights are not in GPTQ's 4 bits")

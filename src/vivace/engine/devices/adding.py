@@ -10,13 +10,19 @@ from typing import Literal
 from vivace.engine.devices.backend_files import BackendName
 from vivace.engine.devices.machine import Machine
 from vivace.engine.devices.ranking import OLDEST_CUDA
-from vivace.engine.devices.toolchain import INDEX_NVCC, NO_NVCC, OLDEST_NVCC, Nvcc, how_to_install
+from vivace.engine.devices.toolchain import (
+    INDEX_NVCC,
+    INDEX_NVCC_MB,
+    NO_NVCC,
+    OLDEST_NVCC,
+    Nvcc,
+    how_to_install,
+)
 from vivace.engine.runners.gpu_check import GpuInfo, gpu_problem, serves_kernels
 from vivace.errors import StartError
 
 PACKAGES_SIZE = "about 5 GB"
-TOOLKIT_SIZE = "about 600 MB"
-MINUTES = {"cuda": (240, 10), "vulkan": (60, 5)}  # of one core; never fewer than the second
+MINUTES = {"cuda": (80, 10), "vulkan": (60, 5)}  # of one core, for a kind of GPU; never fewer than the second
 
 
 @dataclass(frozen=True)
@@ -70,14 +76,15 @@ def _plan_cuda(machine: Machine, nvcc: Nvcc, cores: int, *, wants_llama: bool) -
     chosen = _choose_nvcc(best, nvcc)
     whose = f"nvcc {_dotted(chosen.version)}"
     if chosen == INDEX_NVCC:
-        whose += f", which pip downloads with what it needs ({TOOLKIT_SIZE})"
+        whose += f", which pip downloads with what it needs (about {INDEX_NVCC_MB} MB)"
     why = (
         "llama.cpp will run on it what our own kernels do not know"
         if is_served
         else "our own kernels are for Hopper (9.0), so llama.cpp will use it"
     )
-    words = f"{_named(best)}: {why}, built here with {whose}. {_duration('cuda', cores)}"
+    words = f"{_named(best)}: {why}, built here with {whose}. "
     capabilities = tuple(sorted({_dotted(gpu.capability) for gpu in usable}))
+    words += _duration("cuda", cores, len(capabilities))
     return Addition("build", words, capabilities, chosen)
 
 
@@ -127,9 +134,9 @@ def _plan_vulkan(machine: Machine, missing: tuple[str, ...], cores: int) -> Addi
     return Addition("build", f"llama.cpp with Vulkan, {whose}. {_duration('vulkan', cores)}{better}")
 
 
-def _duration(name: str, cores: int) -> str:
+def _duration(name: str, cores: int, kinds: int = 1) -> str:
     of_one, least = MINUTES[name]
-    minutes = max(least, round(of_one / max(1, cores), -1))
+    minutes = max(least, round(of_one * kinds / max(1, cores), -1))
     return (
         f"Building takes about {minutes:.0f} minutes on {cores} cores; a build that is stopped goes on later."
     )

@@ -1,8 +1,9 @@
 """Builds llama.cpp's part for one kind of GPU: download, compile, try, keep.
 
-The source is that of the installed llama-cpp-python, so the library fits what it is loaded into. A build that
-is stopped goes on where it stopped: source and objects stay until the library is there. Owns the steps and
-their log. Does not decide whether to build (`vivace.extras`) or find compilers (`toolchain`).
+The source is that of the installed llama-cpp-python, so the library fits what it is loaded into. Where the
+plan says so, NVIDIA's compiler comes from the package index; its libraries stay beside the result. A build
+that is stopped goes on where it stopped: source and objects stay until the library is there. Owns the steps
+and their log. Does not decide whether to build (`vivace.extras`) or find compilers (`toolchain`).
 """
 
 import fcntl
@@ -29,11 +30,11 @@ from vivace.engine.devices.backend_files import (
     library_file,
     llama_version,
 )
-from vivace.engine.devices.toolchain import INDEX_NVCC, NO_NVCC, Nvcc
+from vivace.engine.devices.toolchain import INDEX_NVCC, INDEX_NVCC_MB, NO_NVCC, Nvcc
 from vivace.errors import StartError
 
 SOURCE_MB = 77
-TOOLKIT, TOOLKIT_MB = "cuda-toolkit[nvcc,cccl,cublas]==13.2.*", 600  # NVIDIA's, in the package index
+TOOLKIT = "cuda-toolkit[nvcc,cccl,cublas]==13.2.*"  # NVIDIA's, in the package index
 # of it, what the built library needs when it is used
 TOOLKIT_LIBRARIES = ("cudart", "cublas", "cublasLt", "nvrtc", "nvrtc-builtins")
 BUILD_BYTES = 2_000_000_000  # memory that one compiler may take
@@ -143,7 +144,7 @@ def _get_toolkit(plan: BuildPlan, steps: "_Steps") -> None:
     fresh = plan.work / "toolkit.new"
     shutil.rmtree(fresh, ignore_errors=True)
     pip = module_command("pip", "--disable-pip-version-check", "--no-input", "install", "--no-warn-conflicts")
-    title = f"Downloading NVIDIA's compiler and libraries, {TOOLKIT_MB} MB"
+    title = f"Downloading NVIDIA's compiler and libraries, {INDEX_NVCC_MB} MB"
     steps.run(title, [*pip, "--target", str(fresh), TOOLKIT])
     libraries = fresh / plan.toolkit.relative_to(folder) / "lib"
     for library in list(libraries.glob("lib*.so.*")):
@@ -175,15 +176,12 @@ def _compile(plan: BuildPlan, source: Path, steps: "_Steps") -> Path:
     steps.run(f"Compiling llama.cpp for {plan.name}", command)
     library = objects / "library" / library_file(plan.name)
     if plan.nvcc == INDEX_NVCC:
-        for needed in _needed_libraries(plan):
-            beside = library.with_name(needed.name)
-            beside.unlink(missing_ok=True)
-            beside.symlink_to(needed)
+        for name in TOOLKIT_LIBRARIES:
+            for needed in (plan.toolkit / "lib").glob(f"lib{name}.so.*"):
+                beside = library.with_name(needed.name)
+                beside.unlink(missing_ok=True)
+                beside.symlink_to(needed)
     return library
-
-
-def _needed_libraries(plan: BuildPlan) -> list[Path]:
-    return [file for name in TOOLKIT_LIBRARIES for file in (plan.toolkit / "lib").glob(f"lib{name}.so.*")]
 
 
 def _tools(plan: BuildPlan, steps: "_Steps") -> dict[str, str]:
@@ -201,11 +199,11 @@ def _tools(plan: BuildPlan, steps: "_Steps") -> dict[str, str]:
 
 
 def _keep(plan: BuildPlan, built: Path) -> BuiltBackend:
-    """Put the library into its folder, whole, and remove what it was made of."""
+    """Put the library and those beside it into their folder, whole, and remove what it was made of."""
     fresh = plan.folder.with_name(f"{plan.folder.name}.new-{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for library in [built, *(_needed_libraries(plan) if plan.nvcc == INDEX_NVCC else [])]:
+    for library in built.parent.glob("lib*"):
         shutil.copyfile(library, fresh / library.name)
     made = BuiltBackend(plan.name, str(plan.folder / built.name), plan.nvcc.version, plan.capabilities)
     (fresh / MANIFEST).write_bytes(msgspec.json.encode(made))

@@ -33,7 +33,8 @@ class Nvcc:
 
 
 NO_NVCC = Nvcc()
-INDEX_NVCC = Nvcc("", (13, 2))  # that a build gets for itself from the package index: any driver for CUDA 13
+# What a build gets for itself from the package index, with its libraries: for any driver for CUDA 13.
+INDEX_NVCC, INDEX_NVCC_MB = Nvcc("", (13, 2)), 600
 
 
 def find_nvcc(environ: dict[str, str] | None = None) -> Nvcc:
