@@ -52,7 +52,8 @@ class ChunkAttention:
         has_sinks = view.sinks is not None
         size, heads, kv_heads, width = len(q), self._shape.heads, self._shape.kv_heads, self._shape.head_width
         splits = splits_for(size, heads)
-        tiles = TensorDescriptor.from_tensor(kv.view(-1, HEAD_DIM), [PAGE_TOKENS, HEAD_DIM])
+        dims = HEAD_DIM if width == HEAD_DIM else width // 2  # that lie together
+        tiles = TensorDescriptor.from_tensor(kv.view(-1, HEAD_DIM), [PAGE_TOKENS, dims])
         _attend[(-(-size // ROWS), heads, splits)](
             *(state, q, q.stride(0), tiles, pages, mixed, self._parts, self._weights, sinks, size),
             *(view.scale * LOG2_E, heads, kv_heads, width, ROWS, splits, view.window, has_sinks),
@@ -69,25 +70,31 @@ class ChunkAttention:
 
 _POSITION, _COUNT = tl.constexpr(POSITION), tl.constexpr(COUNT)
 _LOG2_E = tl.constexpr(LOG2_E)
-_DIM, _PAGE = tl.constexpr(HEAD_DIM), tl.constexpr(PAGE_TOKENS)
+_DIM, _HALF, _PAGE = tl.constexpr(HEAD_DIM), tl.constexpr(HEAD_DIM // 2), tl.constexpr(PAGE_TOKENS)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _column(dim, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return where a dimension of a row of 128 lies in a head; a narrower one has zeros behind each half."""
+    """Return where a dimension of a row of 128 lies in a head; a narrow one has zeros behind each half."""
     return dim if WIDTH == _DIM else dim // (_DIM // 2) * (WIDTH // 2) + dim % (_DIM // 2)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _some_pages(  # type: ignore[no-untyped-def]
-    answer, total, most, queries, tiles, pages, tokens, length, kv_head, first, last, scale,
-    KV_HEADS: tl.constexpr, IS_CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    answer, more_answer, total, most, queries, more_queries, tiles, pages, tokens, length, kv_head,
+    first, last, scale,
+    KV_HEADS: tl.constexpr, IS_NARROW: tl.constexpr, IS_CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Add some pages of keys to the running output, the sum of its weights and the greatest score."""
+    """Add some pages of keys to the running output, the sum of its weights and the greatest score.
+
+    A narrow head has two halves, with zeros behind each that are not read.
+    """
     for page in tl.range(first, last):
         row = (tl.load(pages + page) * 2 * KV_HEADS + kv_head) * _PAGE
         at = page * _PAGE + tl.arange(0, _PAGE)
         scores = tl.dot(queries, tl.trans(tiles.load([row, 0])))
+        if IS_NARROW:
+            scores = tl.dot(more_queries, tl.trans(tiles.load([row, _HALF])), scores)
         if IS_CAUSAL:
             scores = tl.where(at[None, :] <= tokens[:, None], scores, float("-inf"))
         if WINDOW:
@@ -100,8 +107,13 @@ def _some_pages(  # type: ignore[no-untyped-def]
         if IS_CAUSAL:  # what lies behind the end may be anything
             values = tl.where((at < length)[:, None], values, 0.0)
         answer = tl.dot(weights.to(values.dtype), values, answer * shrink[:, None])
+        if IS_NARROW:
+            values = tiles.load([row + KV_HEADS * _PAGE, _HALF])
+            if IS_CAUSAL:
+                values = tl.where((at < length)[:, None], values, 0.0)
+            more_answer = tl.dot(weights.to(values.dtype), values, more_answer * shrink[:, None])
         most = new_most
-    return answer, total, most
+    return answer, more_answer, total, most
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -116,12 +128,13 @@ def _attend(  # type: ignore[no-untyped-def]
     if row0 >= count:
         return
     head, split = tl.program_id(1), tl.program_id(2)
-    rows, dims = row0 + tl.arange(0, ROWS), tl.arange(0, _DIM)
-    is_real = rows < count
-    columns, is_own = head * WIDTH + _column(dims, WIDTH)[None, :], is_real[:, None]
-    if WIDTH < _DIM:
-        is_own &= (dims % (_DIM // 2) < WIDTH // 2)[None, :]
-    queries = tl.load(q + rows[:, None] * q_stride + columns, mask=is_own, other=0.0)
+    IS_NARROW: tl.constexpr = WIDTH < _DIM
+    DIMS: tl.constexpr = WIDTH // 2 if IS_NARROW else _DIM
+    rows, dims = row0 + tl.arange(0, ROWS), tl.arange(0, DIMS)
+    is_real = (rows < count)[:, None]
+    own = q + rows[:, None] * q_stride + head * WIDTH + dims[None, :]
+    queries = tl.load(own, mask=is_real, other=0.0)
+    more_queries = tl.load(own + DIMS, mask=is_real, other=0.0) if IS_NARROW else queries
     length = start + tl.minimum(row0 + ROWS, count)
     all_pages = tl.cdiv(length, _PAGE)
     begin = tl.maximum(0, start + row0 + 1 - WINDOW) // _PAGE if WINDOW else 0
@@ -129,31 +142,39 @@ def _attend(  # type: ignore[no-untyped-def]
     first, last = begin + split * share, tl.minimum(all_pages, begin + (split + 1) * share)
     # The pages before this one are seen by all of the queries.
     middle = tl.minimum(last, tl.maximum(first, (start + row0 + 1) // _PAGE))
-    answer = tl.zeros([ROWS, _DIM], tl.float32)
+    answer = tl.zeros([ROWS, DIMS], tl.float32)
+    more_answer = tl.zeros([ROWS, DIMS], tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     most = tl.full([ROWS], -1e30, tl.float32)
     tokens, kv_head = start + rows, head // (HEADS // KV_HEADS)
-    answer, total, most = _some_pages(
-        answer, total, most, queries, tiles, pages, tokens, length, kv_head, first, middle, scale,
-        KV_HEADS, False, WINDOW,
+    answer, more_answer, total, most = _some_pages(
+        answer, more_answer, total, most, queries, more_queries, tiles, pages, tokens, length, kv_head,
+        first, middle, scale, KV_HEADS, IS_NARROW, False, WINDOW,
     )  # fmt: skip
-    answer, total, most = _some_pages(
-        answer, total, most, queries, tiles, pages, tokens, length, kv_head, middle, last, scale,
-        KV_HEADS, True, WINDOW,
+    answer, more_answer, total, most = _some_pages(
+        answer, more_answer, total, most, queries, more_queries, tiles, pages, tokens, length, kv_head,
+        middle, last, scale, KV_HEADS, IS_NARROW, True, WINDOW,
     )  # fmt: skip
     if SPLITS == 1:
         if HAS_SINKS:
             sink = tl.load(sinks + head) * _LOG2_E
             greatest = tl.maximum(most, sink)
-            answer = answer * tl.exp2(most - greatest)[:, None]
-            total = total * tl.exp2(most - greatest) + tl.exp2(sink - greatest)
-        answer = (answer / total[:, None]).to(mixed.dtype.element_ty)
-        tl.store(mixed + rows[:, None] * (HEADS * WIDTH) + columns, answer, mask=is_own)
+            shrink = tl.exp2(most - greatest)
+            answer, more_answer = answer * shrink[:, None], more_answer * shrink[:, None]
+            total = total * shrink + tl.exp2(sink - greatest)
+        out = mixed + rows[:, None] * (HEADS * WIDTH) + head * WIDTH + dims[None, :]
+        tl.store(out, (answer / total[:, None]).to(mixed.dtype.element_ty), mask=is_real)
+        if IS_NARROW:
+            more_answer = (more_answer / total[:, None]).to(mixed.dtype.element_ty)
+            tl.store(out + DIMS, more_answer, mask=is_real)
     else:
         at = (split * size + rows) * HEADS + head
-        tl.store(parts + at[:, None] * _DIM + dims[None, :], answer, mask=is_real[:, None])
-        tl.store(part_weights + at * 2, most, mask=is_real)
-        tl.store(part_weights + at * 2 + 1, total, mask=is_real)
+        part = parts + at[:, None] * _DIM + dims[None, :]
+        tl.store(part, answer, mask=is_real)
+        if IS_NARROW:
+            tl.store(part + _HALF, more_answer, mask=is_real)
+        tl.store(part_weights + at * 2, most, mask=rows < count)
+        tl.store(part_weights + at * 2 + 1, total, mask=rows < count)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]

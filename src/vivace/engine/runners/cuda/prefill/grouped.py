@@ -201,11 +201,16 @@ def _gate_up(  # type: ignore[no-untyped-def]
     CHOSEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr,
     IN_PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Write SiLU(gate) × up × the token's share for a tile of one expert's rows, or for half of a tile."""
+    """Write SiLU(gate) × up × the token's share for a tile of one expert's rows, or for the rest of them."""
     expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
     if expert >= EXPERTS:
         return
-    if ROWS > _LEAST and end - first <= ROWS // 2:
+    if ROWS > 2 * _LEAST and end - first <= _LEAST:
+        _gate_up_rows(
+            y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
+            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, _LEAST, IN_PAIRS,
+        )  # fmt: skip
+    elif ROWS > _LEAST and end - first <= ROWS // 2:
         _gate_up_rows(
             y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
             COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS // 2, IN_PAIRS,
@@ -258,11 +263,16 @@ def _down(  # type: ignore[no-untyped-def]
     COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
     WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Write the down projection of a tile of one expert's rows, or of half of a tile."""
+    """Write the down projection of a tile of one expert's rows, or of the rest of them."""
     expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
     if expert >= EXPERTS:
         return
-    if ROWS > _LEAST and end - first <= ROWS // 2:
+    if ROWS > 2 * _LEAST and end - first <= _LEAST:
+        _down_rows(
+            inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+            COLUMNS, HIDDEN, WIDTH, OUTPUTS, _LEAST, IN_PAIRS,
+        )  # fmt: skip
+    elif ROWS > _LEAST and end - first <= ROWS // 2:
         _down_rows(
             inner, tiles, words, shifts, scales, rows, made, expert, first, end,
             COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS // 2, IN_PAIRS,
