@@ -50,7 +50,7 @@ def run(model: Model, x: Any, most: int = 0) -> tuple[Any, Any]:
     delta = torch.full((len(x), shape.hidden), NAN, dtype=DTYPE, device=DEVICE)
     groups = Groups(model, most or len(x), torch.device(DEVICE), DTYPE)
     for _ in range(2):  # the second finds what the first has left
-        groups.run(layer, x, y, scores, delta)
+        groups.run(layer, x, scores, delta)
     return delta.float().cpu(), mix_experts(shape, layer, x, y, scores).cpu()
 
 

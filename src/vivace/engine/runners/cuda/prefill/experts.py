@@ -37,7 +37,7 @@ class ExpertPrefill(Prefill):
         self._add_norm(layer.ffn_gain, size, self._in_its_unit)
         scores = torch.mm(x, self._routers[index], out=self._scores[:size])
         if x.is_cuda:
-            self._groups.run(layer, x, y, scores, delta)
+            self._groups.run(layer, x, scores, delta)
         else:
             delta.copy_(mix_experts(self._model.shape, layer, x, y, scores))
 

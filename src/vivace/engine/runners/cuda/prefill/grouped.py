@@ -17,16 +17,14 @@ from vivace.engine.runners.cuda.decode.launches import Layer, Model
 from vivace.engine.runners.cuda.decode.plan import MXFP4
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.prefill.unpacking import (
-    BLOCK,
     add_block,
-    lying_columns,
     lying_place,
     shifts_of,
     width_of,
 )
 from vivace.engine.runners.cuda.weights.layout import Matrix
 
-TOKENS_AT_ONCE = 4  # whose experts one block of the GPU chooses
+TOKENS_AT_ONCE = 2  # whose experts one block of the GPU chooses
 PLACED_AT_ONCE = 64
 
 
@@ -56,9 +54,6 @@ class Groups:
     ) -> None:
         self._shape = shape = model.shape
         self._width = width_of(model.layers[0].gate_up, is_mxfp4=shape.oss is not None)
-        columns = torch.arange(shape.hidden).view(-1, BLOCK)[:, lying_columns(self._width)].reshape(-1)
-        is_as_it_lies = torch.equal(columns, torch.arange(shape.hidden))
-        self._columns = None if is_as_it_lies else columns.to(device)
         self._shifts = shifts_of(self._width).to(device)
         rows = most * shape.experts_per_token
 
@@ -68,6 +63,7 @@ class Groups:
         self._counts = some(triton.next_power_of_2(shape.experts))  # zeros between two layers
         self._experts, self._ranks, self._rows = some(rows), some(rows), some(rows)
         self._shares = some(rows, dtype=torch.float32)
+        self._y = some(most, shape.hidden, dtype=dtype)  # x behind the norm, its columns as weights lie
         self._inner = some(rows, shape.expert_ffn, dtype=dtype)
         self._made = some(rows, shape.hidden, dtype=dtype)
 
@@ -75,19 +71,18 @@ class Groups:
         self,
         layer: Layer,
         x: torch.Tensor,  # [tokens, hidden] fp32, before the norm
-        y: torch.Tensor,  # behind it, of `dtype`
         scores: torch.Tensor,  # [tokens, experts] of x, in fp32 and before the norm's scale
         delta: torch.Tensor,  # [tokens, hidden]
     ) -> None:
         """Write what its experts make of each token to `delta`."""
-        shape, oss, tokens = self._shape, layer.oss, len(y)
+        shape, oss, tokens = self._shape, layer.oss, len(x)
         count, chosen, wide = shape.experts, shape.experts_per_token, triton.next_power_of_2(shape.experts)
-        nothing = self._shares  # which nobody reads
+        nothing, width = self._shares, self._width  # what nobody reads
         _choose[(triton.cdiv(tokens, TOKENS_AT_ONCE),)](
-            *(x, scores, oss.router_bias if oss else nothing, tokens, shape.norm_epsilon),
-            *(self._counts, self._experts, self._ranks, self._shares),
+            *(x, layer.ffn_gain, scores, oss.router_bias if oss else nothing, tokens, shape.norm_epsilon),
+            *(self._y, self._counts, self._experts, self._ranks, self._shares),
             *(shape.hidden, triton.next_power_of_2(shape.hidden), count, wide, chosen),
-            *(triton.next_power_of_2(chosen), TOKENS_AT_ONCE, oss is not None),
+            *(triton.next_power_of_2(chosen), TOKENS_AT_ONCE, width, oss is not None),
             num_warps=4,
         )
         rows = tokens * chosen
@@ -95,22 +90,20 @@ class Groups:
             *(self._counts, self._experts, self._ranks, self._rows, rows, count, wide, PLACED_AT_ONCE),
             num_warps=4,
         )
-        cut, width = cut_for(shape, tokens), self._width
-        if self._columns is not None:
-            y = y.index_select(1, self._columns)
+        cut, is_cuda = cut_for(shape, tokens), x.is_cuda
         tiles = count + rows // cut.rows  # at most: one of each expert is not whole
         _gate_up[(triton.cdiv(shape.expert_ffn, cut.outputs), tiles)](
-            *(y, layer.gate_up.tiles, _words(layer.gate_up), self._shifts, layer.gate_up.scales),
+            *(self._y, layer.gate_up.tiles, _words(layer.gate_up), self._shifts, layer.gate_up.scales),
             *(oss.plain_up_bias if oss else nothing, self._counts, self._rows, self._shares, self._inner),
             *(shape.oss.limit, shape.oss.slope) if shape.oss else (0.0, 0.0),
-            *(shape.hidden, shape.expert_ffn, count, wide, chosen, width, cut.outputs, cut.rows, y.is_cuda),
+            *(shape.hidden, shape.expert_ffn, count, wide, chosen, width, cut.outputs, cut.rows, is_cuda),
             num_warps=cut.warps,
             num_stages=cut.stages,
         )
         _down[(triton.cdiv(shape.hidden, cut.outputs), tiles)](
             *(self._inner, layer.down.tiles, _words(layer.down), self._shifts, layer.down.scales),
             *(self._counts, self._rows, self._made),
-            *(shape.expert_ffn, shape.hidden, count, wide, width, cut.outputs, cut.rows, y.is_cuda),
+            *(shape.expert_ffn, shape.hidden, count, wide, width, cut.outputs, cut.rows, is_cuda),
             num_warps=cut.warps,
             num_stages=cut.stages,
         )
@@ -131,17 +124,24 @@ _MXFP4, _LEAST = tl.constexpr(MXFP4), tl.constexpr(16)  # rows that a product ha
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _choose(  # type: ignore[no-untyped-def]
-    x, scores, bias, tokens, epsilon, counts, experts, ranks, shares,
+    x, gain, scores, bias, tokens, epsilon, y, counts, experts, ranks, shares,
     HIDDEN: tl.constexpr, HIDDEN2: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
-    CHOSEN: tl.constexpr, CHOSEN2: tl.constexpr, TOKENS: tl.constexpr, HAS_BIAS: tl.constexpr,
+    CHOSEN: tl.constexpr, CHOSEN2: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
 ):  # fmt: skip
-    """Choose the experts of a few tokens, the lower of two with the same score; count who chose each."""
+    """Choose the experts of a few tokens, the lower of two with the same score; count who chose each.
+
+    And write what the experts read: these tokens behind the norm, in the order of the weights' columns.
+    """
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     is_token = token < tokens
     column, expert = tl.arange(0, HIDDEN2), tl.arange(0, EXPERTS2)
     is_real = is_token[:, None] & (column < HIDDEN)[None, :]
     row = tl.load(x + token[:, None] * HIDDEN + column[None, :], mask=is_real, other=0.0)
     scale = tl.rsqrt(tl.sum(row * row, 1) / HIDDEN + epsilon)
+    row = row * scale[:, None] * tl.load(gain + column, mask=column < HIDDEN, other=0.0)[None, :]
+    at = token[:, None] * HIDDEN + lying_place(column, WIDTH)[None, :]
+    tl.store(y + at, row.to(y.dtype.element_ty), mask=is_real)
     is_real = is_token[:, None] & (expert < EXPERTS)[None, :]
     score = tl.load(scores + token[:, None] * EXPERTS + expert[None, :], mask=is_real, other=0.0)
     score = score * scale[:, None]

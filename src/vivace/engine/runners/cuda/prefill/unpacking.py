@@ -1,7 +1,7 @@
 """Packed weights as the tensor core takes them, in Triton: unpacked in the registers that it reads.
 
 Weights are read as they lie (`weights/layout.py`, `weights/int4.py`, `weights/oss.py`), a thread's bytes in
-one piece; what they are multiplied by comes in that order, too (`lying_columns`). The compiler keeps them in
+one piece; what they are multiplied by comes in that order, too (`lying_place`). The compiler keeps them in
 registers where all that a weight is made of is loads, constants, elementwise steps and views. Owns that order
 and the unpacking of each format; whose rows are multiplied is `grouped`'s.
 """
@@ -13,23 +13,9 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 from vivace.engine.runners.cuda.decode.plan import MXFP4
 from vivace.engine.runners.cuda.weights.layout import Matrix
 
-BLOCK = 64  # columns that lie together
-
 
 def width_of(matrix: Matrix, *, is_mxfp4: bool) -> int:
     return MXFP4 if is_mxfp4 else {torch.uint8: 4, torch.int8: 8, torch.bfloat16: 16}[matrix.tiles.dtype]
-
-
-def lying_columns(width: int) -> torch.Tensor:
-    """Return the 64 columns of a block in the order in which the products take them.
-
-    In a row of a tile the bytes of thread t of four lie together: 8, or 16 of 8 bits. Of 16 columns the
-    tensor core takes 2t, 2t + 1, 2t + 8 and 2t + 9 from it: here these are its next four bytes, or halves of
-    them.
-    """
-    column = torch.arange(BLOCK)
-    digits = {4: (2, 0, 3, 1, 4), 8: (0, 2, 3, 1, 4), MXFP4: (0, 4, 2, 1, 3)}.get(width)
-    return column.view(2, 4, 2, 2, 2).permute(digits).reshape(-1) if digits else column
 
 
 def shifts_of(width: int) -> torch.Tensor:
@@ -161,7 +147,11 @@ def _fp4_digits(number):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def lying_place(column, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return where a column of a row lies: its digits in the other order."""
+    """Return where the products want a column of a row, among the 64 of its block.
+
+    In a row of a tile the bytes of thread t of four lie together: 8, or 16 of 8 bits. Of 16 columns the
+    tensor core takes 2t, 2t + 1, 2t + 8 and 2t + 9 from it: those are its next four bytes, or halves of them.
+    """
     a, t, b, c, d = column // 32 % 2, column // 8 % 4, column // 4 % 2, column // 2 % 2, column % 2
     if WIDTH == 8:
         place = a * 32 + b * 16 + c * 8 + t * 2 + d
