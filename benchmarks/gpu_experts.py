@@ -11,8 +11,9 @@ alone     each kernel by itself, without overlap
 variants  the same with other cuts of the work
 several   passes of 8 and 16 tokens with other cuts of the experts' work
 groups    passes where tokens that share an expert are a group of 2, 4 or 8
+drafts    passes of 16 and 32 tokens with other cuts of a draft's attention
 passes    passes of 2 to 16 tokens
-prefill   prompts of 64 to 4,096 tokens, and the longest time until one can be stopped
+prefill   prompts of 64 to 4,096 tokens, the longest time until one can be stopped, and kernels of 1,024
 
 Weights are random bytes, made where they are needed: 30 billion of them never exist in bf16. Nothing of the
 engine is in these numbers. Nothing new is begun after `--limit-s`.
@@ -88,6 +89,11 @@ SEVERAL: list[dict[str, Any]] = [
 ]
 
 
+# Tiles of rows that share a block's reading (0: no row shares any), and blocks on a multiprocessor.
+DRAFTS = ((0, 1), (8, 1), (8, 2), (4, 2), (4, 4), (16, 1))
+DRAFT_SIZES = (16, 32)
+
+
 class Bench:
     variants = VARIANTS
 
@@ -100,6 +106,7 @@ class Bench:
         plans.append(expert_plan(self.plan(2)))
         plans += [self.plan(size) for size in SIZES] if "passes" in stages else []
         plans += [self.variant(change) for change in self.variants] if "variants" in stages else []
+        plans += self.draft_plans() if "drafts" in stages else []
         threads, target = ThreadPoolExecutor(16), architecture()
         self._images = {plan: threads.submit(compile_source, source(plan), target) for plan in plans}
         self.model = self.make_model()
@@ -121,6 +128,11 @@ class Bench:
     def variant(self, change: dict[str, Any]) -> Plan:
         plan = self.plan(1)
         return replace(plan, tuning=replace(plan.tuned, **change))
+
+    def draft_plans(self) -> list[Plan]:
+        cuts = [{"draft_tiles": tiles, "draft_blocks": blocks} for tiles, blocks in DRAFTS]
+        passes = [self.plan(size) for size in DRAFT_SIZES]
+        return [replace(each, tuning=replace(each.tuned, **cut)) for each in passes for cut in cuts]
 
     def load(self, plan: Plan) -> Module:
         image = self._images[plan].result() if plan in self._images else b""
@@ -194,13 +206,19 @@ def step(bench: Bench) -> str:
 
 def kernels(bench: Bench, plan: Plan) -> str:
     """Return the mean time of each kernel; those that wait for others count their waiting."""
-    from torch.profiler import ProfilerActivity, profile
-
     one = Step(bench, plan, bench.make(plan), CONTEXT)
     one.microseconds()
+    return profiled(one.microseconds)
+
+
+def profiled(work: Callable[[], object]) -> str:
+    """Return the kernels that took longest, and the mean time of each."""
+    from torch.profiler import ProfilerActivity, profile
+
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        one.microseconds()
-    events = sorted(seen.key_averages(), key=lambda e: -e.device_time_total)[:12]
+        work()
+        torch.cuda.synchronize()
+    events = sorted(seen.key_averages(), key=lambda e: -e.device_time_total)[:14]
     return "".join(f"\n    {e.key[:40]:40} {e.count:6} x {e.device_time:7.2f} µs" for e in events)
 
 
@@ -258,7 +276,7 @@ def read_prompts(reader: ExpertPrefill, vocab: int) -> str:
         times.append(time.perf_counter())
         longest = max(b - a for a, b in itertools.pairwise(times)) * 1e3
         found += f"\n    {size:5} tokens {whole:7.1f} ms, stopped within {longest:5.1f} ms"
-    return found
+    return found + profiled(lambda: reader.run(list(range(CONTEXT)), 0, 1, None))
 
 
 def time_variants(bench: Bench, until: float) -> None:
@@ -287,6 +305,13 @@ def time_groups(bench: Bench, until: float) -> None:
             plan = bench.plan(size)
             plan = replace(plan, tuning=replace(plan.tuned, expert_group=group))
             attempt(f"{size} tokens, groups of {group}", functools.partial(timed, bench, plan), until)
+
+
+def time_drafts(bench: Bench, until: float) -> None:
+    """Time passes whose rows share a reading of keys and values in several ways, and in none."""
+    for plan in bench.draft_plans():
+        label = f"{plan.tokens} tokens, {plan.draft_tiles} tiles, {plan.tuned.draft_blocks} blocks"
+        attempt(label, functools.partial(timed, bench, plan), until)
 
 
 def timed(bench: Bench, plan: Plan) -> str:
@@ -338,6 +363,8 @@ def main() -> None:
             time_several(bench, SEVERAL, until)
         if stage == "groups":
             time_groups(bench, until)
+        if stage == "drafts":
+            time_drafts(bench, until)
 
 
 if __name__ == "__main__":
