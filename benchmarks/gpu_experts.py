@@ -130,7 +130,9 @@ class Bench:
         return replace(plan, tuning=replace(plan.tuned, **change))
 
     def draft_plans(self) -> list[Plan]:
-        cuts = [{"draft_tiles": tiles, "draft_blocks": blocks} for tiles, blocks in DRAFTS]
+        cuts: list[dict[str, Any]] = [
+            {"draft_tiles": tiles, "draft_blocks": blocks} for tiles, blocks in DRAFTS
+        ]
         passes = [self.plan(size) for size in DRAFT_SIZES]
         return [replace(each, tuning=replace(each.tuned, **cut)) for each in passes for cut in cuts]
 
