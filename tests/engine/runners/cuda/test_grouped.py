@@ -103,6 +103,18 @@ def test_cuts_change_no_number(kind: str, seed: int, monkeypatch: pytest.MonkeyP
     assert torch.equal(other, plain)
 
 
+def test_compiling_launches_nothing(seed: int) -> None:
+    """Chunks of several sizes, several kernels at a time; what a chunk writes is as it was."""
+    model = bed_of("mxfp4", seed)
+    x = some_x(model.shape, 96, seed).to(DEVICE)
+    scores = x @ router_of(model.layers[0])
+    delta = torch.full((96, model.shape.hidden), NAN, dtype=DTYPE, device=DEVICE)
+    groups = Groups(model, 96, torch.device(DEVICE), DTYPE)
+    groups.compile(model.layers[0], x, scores, delta, [16, 48, 96])
+    assert delta.isnan().all()
+    assert not groups._counts.any()
+
+
 COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget

@@ -32,6 +32,11 @@ class ExpertPrefill(Prefill):
 
             self._groups = Groups(model, self.chunk_tokens, kv.device)
 
+    def warm_up(self) -> None:
+        if self._kv.is_cuda:
+            self._groups.compile(self._model.layers[0], self._x, self._scores, self._delta, self._sizes)
+        super().warm_up()
+
     def _feed_forward(self, index: int, size: int) -> None:
         layer, x, y, delta = self._model.layers[index], self._x[:size], self._y[:size], self._delta[:size]
         self._add_norm(layer.ffn_gain, size, self._in_its_unit)

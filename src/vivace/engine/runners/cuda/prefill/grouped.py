@@ -7,7 +7,9 @@ those without a tile end at once. Owns the choice, the groups and both products;
 `unpacking`'s.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -26,6 +28,7 @@ from vivace.engine.runners.cuda.weights.layout import Matrix
 
 TOKENS_AT_ONCE = 2  # whose experts one block of the GPU chooses
 PLACED_AT_ONCE = 64
+COMPILERS = 8  # at once
 
 
 class Cut(NamedTuple):
@@ -39,6 +42,13 @@ class Cut(NamedTuple):
 
 # By the rows that an expert has in the mean, up to so many: the quickest of some on an H200.
 CUTS = {8: Cut(16, 64, 4, 3), 16: Cut(32, 128, 4, 4), 64: Cut(64, 128, 4, 4), 1 << 20: Cut(128, 128, 8, 4)}
+
+
+class _Launch(NamedTuple):
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    options: dict[str, int]
 
 
 def cut_for(shape: Shape, tokens: int) -> Cut:
@@ -75,44 +85,58 @@ class Groups:
         delta: torch.Tensor,  # [tokens, hidden]
     ) -> None:
         """Write what its experts make of each token to `delta`."""
+        for kernel, grid, arguments, options in self._launches(layer, x, scores, delta):
+            kernel[grid](*arguments, **options)
+
+    def compile(
+        self, layer: Layer, x: torch.Tensor, scores: torch.Tensor, delta: torch.Tensor, sizes: Sequence[int]
+    ) -> None:
+        """Compile what chunks of these sizes need, several kernels at a time: each takes seconds."""
+        with ThreadPoolExecutor(COMPILERS) as threads, triton.AsyncCompileMode(threads):
+            for size in sizes:
+                for kernel, grid, arguments, options in self._launches(
+                    layer, x[:size], scores[:size], delta[:size]
+                ):
+                    kernel.warmup(*arguments, grid=grid, **options)
+
+    def _launches(
+        self, layer: Layer, x: torch.Tensor, scores: torch.Tensor, delta: torch.Tensor
+    ) -> Iterator[_Launch]:
         shape, oss, tokens = self._shape, layer.oss, len(x)
         count, chosen, wide = shape.experts, shape.experts_per_token, triton.next_power_of_2(shape.experts)
         nothing, width = self._shares, self._width  # what nobody reads
-        _choose[(triton.cdiv(tokens, TOKENS_AT_ONCE),)](
+        arguments: tuple[Any, ...] = (
             *(x, layer.ffn_gain, scores, oss.router_bias if oss else nothing, tokens, shape.norm_epsilon),
             *(self._y, self._counts, self._experts, self._ranks, self._shares),
             *(shape.hidden, triton.next_power_of_2(shape.hidden), count, wide, chosen),
             *(triton.next_power_of_2(chosen), TOKENS_AT_ONCE, width, oss is not None),
-            num_warps=4,
         )
+        yield _Launch(_choose, (triton.cdiv(tokens, TOKENS_AT_ONCE),), arguments, {"num_warps": 4})
         rows = tokens * chosen
-        _place[(triton.cdiv(rows, PLACED_AT_ONCE),)](
-            *(self._counts, self._experts, self._ranks, self._rows, rows, count, wide, PLACED_AT_ONCE),
-            num_warps=4,
-        )
+        arguments = (self._counts, self._experts, self._ranks, self._rows, rows, count, wide, PLACED_AT_ONCE)
+        yield _Launch(_place, (triton.cdiv(rows, PLACED_AT_ONCE),), arguments, {"num_warps": 4})
         cut, is_cuda = cut_for(shape, tokens), x.is_cuda
+        options = {"num_warps": cut.warps, "num_stages": cut.stages}
         tiles = count + rows // cut.rows  # at most: one of each expert is not whole
-        _gate_up[(triton.cdiv(shape.expert_ffn, cut.outputs), tiles)](
+        arguments = (
             *(self._y, layer.gate_up.tiles, _words(layer.gate_up), self._shifts, layer.gate_up.scales),
             *(oss.plain_up_bias if oss else nothing, self._counts, self._rows, self._shares, self._inner),
-            *(shape.oss.limit, shape.oss.slope) if shape.oss else (0.0, 0.0),
+            *((shape.oss.limit, shape.oss.slope) if shape.oss else (0.0, 0.0)),
             *(shape.hidden, shape.expert_ffn, count, wide, chosen, width, cut.outputs, cut.rows, is_cuda),
-            num_warps=cut.warps,
-            num_stages=cut.stages,
         )
-        _down[(triton.cdiv(shape.hidden, cut.outputs), tiles)](
+        yield _Launch(_gate_up, (triton.cdiv(shape.expert_ffn, cut.outputs), tiles), arguments, options)
+        arguments = (
             *(self._inner, layer.down.tiles, _words(layer.down), self._shifts, layer.down.scales),
             *(self._counts, self._rows, self._made),
             *(shape.expert_ffn, shape.hidden, count, wide, width, cut.outputs, cut.rows, is_cuda),
-            num_warps=cut.warps,
-            num_stages=cut.stages,
         )
-        _sum[(tokens,)](
+        yield _Launch(_down, (triton.cdiv(shape.hidden, cut.outputs), tiles), arguments, options)
+        arguments = (
             *(self._made, self._experts, self._shares, oss.down_bias if oss else nothing, delta),
             *(self._counts, shape.hidden, triton.next_power_of_2(shape.hidden), wide, chosen),
             oss is not None,
-            num_warps=8,
         )
+        yield _Launch(_sum, (tokens,), arguments, {"num_warps": 8})
 
 
 def _words(matrix: Matrix) -> torch.Tensor:
