@@ -11,7 +11,6 @@ without  how much shorter the step is without one of its kernels
 variants the step with other cuts of the work
 several  passes of 8 and 16 tokens with other cuts of the experts' work
 groups   passes where tokens that share an expert are a group of 2, 4 or 8
-drafts   passes of 16 and 32 tokens with other cuts of a draft's attention
 passes   passes of 2 to 16 tokens at 1k
 prefill  prompts of 64 to 4,096 tokens, the longest time until one can be stopped, and kernels of 1,024
 
@@ -230,8 +229,6 @@ def main() -> None:
             time_several(bench, SEVERAL, until)
         if stage == "groups":
             gpu_experts.time_groups(bench, until)
-        if stage == "drafts":
-            gpu_experts.time_drafts(bench, until)
         for size in SIZES if stage == "passes" else ():
             attempt(f"{size} tokens", functools.partial(timed, bench, bench.plan(size)), until)
 
