@@ -20,8 +20,8 @@ from vivace.engine.wire.job import Job
 
 PROMPT = "Write the numbers from one to ten as words."
 # The most that a logit may differ from the CPU's, of -19 to 40: 16-bit products there, 8-bit ones here. 1.09
-# on Mesa's software device; a prompt in other cells of the same device is 0.48 off. On an H200 it is 2.22, most
-# of it a shift that all logits of a row share: so what is compared are log-probabilities, which have none.
+# on Mesa's software device; a prompt in other cells of the same device is 0.48 off. On an H200 it is 2.22,
+# most of it a shift that a row's logits share: so what is compared are log-probabilities, which have none.
 APART = 1.5
 TIE = 0.5  # two tokens that are so close may change places; 0.32 on an H200
 
