@@ -103,12 +103,13 @@ def test_the_old_text_lacks_what_was_added_and_has_what_was_removed() -> None:
 
 def test_the_table_says_what_was_played_and_who_is_missing() -> None:
     """Every figure has a line, and so has a peer that could not be measured."""
-    edits = {"tokens_per_s": 900.0, "tokens_per_pass": 6.2, "without_drafts_tokens_per_s": 300.0}
+    edits: dict[str, Any] = {"tokens_per_s": 900.0, "tokens_per_pass": 6.2, "different_rows": []}
+    edits["without_drafts_tokens_per_s"] = 300.0
     part = {
         "decode": {"1024": {"tokens_per_s": 640.0}},
         "first_token_ms": {"1024": 12.5},
         "edits": edits,
-        "answers": edits | {"tokens_per_s": 1200.0},
+        "answers": edits | {"tokens_per_s": 1200.0, "different_rows": ["played 3", "played 8"]},
         "passes": {"8": {"us": 2379.0, "tokens_per_s": 3362.0}},
     }
     peers = {"vllm": {"missing": "No module named 'vllm'"}}
@@ -116,6 +117,8 @@ def test_the_table_says_what_was_played_and_who_is_missing() -> None:
     assert "4-bit  decode at 1,024: 640 tok/s" in text
     assert "edits, drafts on (played, authors' text): 900 tok/s, 6.2 tokens a pass" in text
     assert "edits, drafts on (played, a model's text): 1200 tok/s" in text
+    assert text.count("drafts have changed the text") == 1
+    assert "WRONG: drafts have changed the text of played 3, played 8" in text
     assert "first token of 1,024: 12.5 ms" in text
     assert "a pass of 8: 2379 µs" in text
     assert "vllm: No module named 'vllm'" in text

@@ -224,6 +224,9 @@ def shape_table(report: dict[str, Any]) -> str:
                 f"{edits['tokens_per_pass']:.1f} tokens a pass; "
                 f"without: {edits['without_drafts_tokens_per_s']:.0f} tok/s"
             )
+            if edits["different_rows"]:
+                differ = ", ".join(edits["different_rows"])
+                lines.append(f"{bits:>6}  WRONG: drafts have changed the text of {differ}")
         for count, ms in part["first_token_ms"].items():
             lines.append(f"{bits:>6}  first token of {int(count):,}: {ms:.1f} ms")
         for tokens, found in part["passes"].items():
