@@ -51,16 +51,16 @@ class RunnerFixture:
     def text(self, tokens: list[int]) -> str:
         return b"".join(map(self.runner.token_bytes, tokens)).decode("utf-8", "replace")
 
-    def assert_same(self, log: list[int], said: list[int], expected: list[int], *, tie: float = NEAR) -> None:
+    def assert_same(self, log: list[int], said: list[int], expected: list[int]) -> None:
         """The same tokens, up to the first near-tie of the two likeliest."""
         for index, (one, other) in enumerate(zip(said, expected, strict=False)):
             if one != other:
                 spare = self.runner.info.sequences - 3
                 (row,) = self.runner.forward([Span(spare, 0, log + expected[:index], want=1)])
                 gap = abs(float(row[one]) - float(row[other]))
-                is_best = max(row[one], row[other]) >= row.max() - tie
+                is_best = max(row[one], row[other]) >= row.max() - NEAR
                 self.runner.trim(spare, 0)
-                assert gap < tie, f"{one} instead of {other} at {index}: {gap:.2f} apart"
+                assert gap < NEAR, f"{one} instead of {other} at {index}: {gap:.2f} apart"
                 assert is_best
                 return
         assert len(said) == len(expected)
