@@ -104,7 +104,7 @@ def test_cuts_change_no_number(kind: str, seed: int, monkeypatch: pytest.MonkeyP
 
 
 def test_compiling_launches_nothing(seed: int) -> None:
-    """Chunks of several sizes, several kernels at a time; what a chunk writes is as it was."""
+    """Chunks of several sizes; what a chunk writes is as it was. The interpreter has nothing to compile."""
     model = bed_of("mxfp4", seed)
     x = some_x(model.shape, 96, seed).to(DEVICE)
     scores = x @ router_of(model.layers[0])

@@ -3,8 +3,8 @@
 A block of the GPU has some rows of one expert and some rows of its matrix, which become bf16 in the registers
 from which the tensor core takes them: an expert is read in its 4 or 8 bits, once for each tile of rows that
 chose it. Which tiles there are is known on the device alone, so there are as many blocks as there can be, and
-those without a tile end at once. Owns the choice, the groups and both products; a weight's own steps are
-`unpacking`'s.
+those without a tile end at once. Owns the choice, the groups and both products, and that they are compiled
+before they are needed; a weight's own steps are `unpacking`'s.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,6 +45,8 @@ CUTS = {8: Cut(16, 64, 4, 3), 16: Cut(32, 128, 4, 4), 64: Cut(64, 128, 4, 4), 1 
 
 
 class _Launch(NamedTuple):
+    """One kernel with all that it is asked, to be run or only compiled."""
+
     kernel: Any
     grid: tuple[int, ...]
     arguments: tuple[Any, ...]
@@ -104,7 +106,7 @@ class Groups:
     ) -> Iterator[_Launch]:
         shape, oss, tokens = self._shape, layer.oss, len(x)
         count, chosen, wide = shape.experts, shape.experts_per_token, triton.next_power_of_2(shape.experts)
-        nothing, width = self._shares, self._width  # what nobody reads
+        nothing, width = self._shares, self._width  # the first is for who needs an address and reads nothing
         arguments: tuple[Any, ...] = (
             *(x, layer.ffn_gain, scores, oss.router_bias if oss else nothing, tokens, shape.norm_epsilon),
             *(self._y, self._counts, self._experts, self._ranks, self._shares),
