@@ -16,9 +16,13 @@ NEW = "def show(task):\n    # two\n    print(task.title)\n"
 
 def test_two_terminals_share_a_conversation(home: Home, tmux: Tmux, tmp_path: Path) -> None:
     """Each sees what the other says; the second takes a diff, and goes on when the first is killed."""
-    home.script(
-        {"You locate code": "`show`", "Task: change": f"```python\n{NEW}```", "": "Hello there."}, step_ms=2
-    )
+    replies = {
+        "You locate code": "`show`",
+        "Task: change": f"```python\n{NEW}```",
+        "who is there": "The other one.",
+        "": "Hello there.",
+    }
+    home.script(replies, step_ms=2)
     file = home.work / "task.py"
     file.write_text(OLD)
     other = Tmux(home, tmp_path / "other")
@@ -30,8 +34,8 @@ def test_two_terminals_share_a_conversation(home: Home, tmux: Tmux, tmp_path: Pa
         other.open("--continue")
         other.sees("› what now?", "Hello there.", "also open in terminal")
         other.say("and who is there?")
-        tmux.sees("› and who is there?")
-        other.sees("ready")
+        for terminal in (tmux, other):  # said while it still runs, the change would be a steer
+            terminal.sees("› and who is there?", "The other one.", "ready")
 
         tmux.say("change @task.py:show")
         for terminal in (tmux, other):
