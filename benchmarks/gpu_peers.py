@@ -46,9 +46,11 @@ WHEELS = (
     *("watchfiles", "opentelemetry-api", "model-hosting-container-standards"),
     *("humming-kernels==0.1.4", "pyelftools", "nvidia-ml-py", "tabulate"),  # imported with any quantization
 )
-# llama.cpp's source, what builds it there, and NVIDIA's compiler as `vivace extras add cuda` will ask for it.
+# llama.cpp's source and what builds it there; NVIDIA's compiler as `vivace extras add cuda` will ask for it.
 LLAMA_WHEELS = (
     *("pip", "scikit-build-core", "pathspec", "packaging", "cmake", "ninja", "click", "msgspec", "diskcache"),
+)
+TOOLKIT_WHEELS = (
     *("cuda-toolkit==13.2.2", "nvidia-cuda-nvcc==13.2.86", "nvidia-nvvm==13.2.86"),
     *("nvidia-cuda-crt==13.2.86", "nvidia-cuda-cccl==13.2.86", "nvidia-cuda-runtime==13.2.86"),
     *("nvidia-cuda-nvrtc==13.2.86", "nvidia-cublas==13.4.1.3"),
@@ -57,14 +59,15 @@ SETTINGS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHIN
 TIMEOUT_S = 400.0
 
 
-def prepare(folder: Path, python: str, model: Path | None) -> None:
+def prepare(folder: Path, python: str, model: Path | None, *, has_toolkit: bool) -> None:
     """Fill the folder with piece-00 …; a small model is for the tests of llama.cpp there."""
     shutil.rmtree(folder, ignore_errors=True)
     wheels = folder / "wheels"
     if folder == VLLM:
         download_wheels(wheels, python, *WHEELS)
     else:
-        download_wheels(wheels, python, "-c", str(ROOT / "constraints.txt"), *LLAMA_WHEELS)
+        wanted = (*LLAMA_WHEELS, *(() if has_toolkit else TOOLKIT_WHEELS))
+        download_wheels(wheels, python, "-c", str(ROOT / "constraints.txt"), *wanted)
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary=llama-cpp-python"]
         pins = ["-c", str(ROOT / "constraints.txt")]
         subprocess.run([*pip, *pins, "-d", str(wheels), "llama-cpp-python"], check=True)
@@ -170,12 +173,16 @@ def main() -> int:
     parser.add_argument("asked", nargs="*", help="vllm or llama (prepare), SHAPE:PEER (run)")
     parser.add_argument("--python", default="312", help="version of the other machine's Python (prepare)")
     parser.add_argument("--model", type=Path, help="a small GGUF for tests there (prepare llama)")
+    parser.add_argument(
+        "--has-toolkit", action="store_true", help="the other machine has nvcc (prepare llama)"
+    )
     parser.add_argument("--work", type=Path, default=Path("/tmp/vivace-peers"))
     parser.add_argument("--out", type=Path, default=Path("/tmp/vivace-peers/out"))
     options = parser.parse_args()
     is_llama = options.asked == ["llama"]
     if options.what == "prepare":
-        prepare(LLAMA if is_llama else VLLM, options.python, options.model)
+        folder = LLAMA if is_llama else VLLM
+        prepare(folder, options.python, options.model, has_toolkit=options.has_toolkit)
     elif options.what == "keep":
         for folder in (VLLM, LLAMA):
             keep(options.work / folder.name, folder)
