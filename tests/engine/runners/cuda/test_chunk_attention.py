@@ -32,10 +32,13 @@ def test_chunk_attention(heads: int, kv_heads: int, start: int, count: int, size
 
 
 TWO_HEADS = (2, 1, 37, 70, 128)  # a program of the interpreter for each row and head: few of them
+OF_GPT_OSS = (64, 8, 0, 1023, 1024)  # too many of them
 
 
 @pytest.mark.parametrize(
-    ("case", "window"), [(TWO_HEADS, 0), (TWO_HEADS, 40), (CASES[4], 130), (CASES[5], 40)]
+    ("case", "window"),
+    [(TWO_HEADS, 0), (TWO_HEADS, 40), (CASES[4], 130), (CASES[5], 40)]
+    + [(OF_GPT_OSS, 0), (OF_GPT_OSS, 128)] * HAS_GPU,
 )
 def test_sinks_and_windows(case: tuple[int, int, int, int, int], window: int, seed: int) -> None:
     """A sink takes its share once, however the keys are split; what lies before a window takes none.

@@ -103,6 +103,17 @@ def test_cuts_change_no_number(kind: str, seed: int, monkeypatch: pytest.MonkeyP
     assert torch.equal(other, plain)
 
 
+@pytest.mark.parametrize("rows", sorted(cut.rows for cut in grouped.CUTS.values()) if HAS_GPU else [128])
+@pytest.mark.parametrize("kind", ["4", "mxfp4"])
+def test_every_cut(kind: str, rows: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As prompts have them: whole tiles of an expert, and a rest of up to 16 rows, or of more."""
+    cut = next(cut for cut in grouped.CUTS.values() if cut.rows == rows)
+    monkeypatch.setattr(grouped, "CUTS", {1 << 20: cut})
+    model = bed_of(kind, seed)
+    found, plain = run(model, some_x(model.shape, 2 * rows + 24, seed))  # half of that for each expert
+    assert distance(found, plain) < CLOSE
+
+
 def test_compiling_launches_nothing(seed: int) -> None:
     """Chunks of several sizes; what a chunk writes is as it was. The interpreter has nothing to compile."""
     model = bed_of("mxfp4", seed)
