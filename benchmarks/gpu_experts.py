@@ -14,6 +14,7 @@ groups    passes where tokens that share an expert are a group of 2, 4 or 8
 drafts    passes of 16 and 32 tokens with other cuts of a draft's attention
 passes    passes of 2 to 16 tokens
 prefill   prompts of 64 to 4,096 tokens, the longest time until one can be stopped, and kernels of 1,024
+cuts      a layer's experts of 64 to 4,096 tokens of a prompt, with other cuts of the work
 
 Weights are random bytes, made where they are needed: 30 billion of them never exist in bf16. Nothing of the
 engine is in these numbers. Nothing new is begun after `--limit-s`.
@@ -46,7 +47,9 @@ from vivace.engine.runners.cuda.kernels.driver import Module, architecture, comp
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model import mixture, reference
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
+from vivace.engine.runners.cuda.prefill import grouped
 from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
+from vivace.engine.runners.cuda.prefill.grouped import Cut, Groups
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, untile
 
 MUST, AIM = 800, 1300  # tok/s of one user, 4 bits, 1k
@@ -87,6 +90,16 @@ SEVERAL: list[dict[str, Any]] = [
     {"expert_up_kb": 92, "expert_down_stages": 2},
     {"expert_part_warps": 2, "expert_down_registers": 64},
 ]
+
+
+# Of a prompt's experts: rows that share an expert, rows of the weights, warps, blocks of columns at once.
+CUTS = (
+    *(Cut(16, 64, 4, 3), Cut(32, 64, 4, 4), Cut(32, 128, 4, 4), Cut(64, 64, 4, 3), Cut(64, 64, 4, 4)),
+    *(Cut(64, 128, 4, 3), Cut(64, 128, 4, 4), Cut(128, 64, 4, 3), Cut(128, 64, 4, 4)),
+    *(Cut(128, 128, 8, 3), Cut(128, 128, 8, 4)),
+)
+PROMPTS = (64, 256, 1024, 4096)
+ROUNDS = 20
 
 
 # Tiles of rows that share a block's reading (0: no row shares any), and blocks on a multiprocessor.
@@ -309,6 +322,35 @@ def time_groups(bench: Bench, until: float) -> None:
             attempt(f"{size} tokens, groups of {group}", functools.partial(timed, bench, plan), until)
 
 
+def time_cuts(bench: Bench, until: float) -> None:
+    """Time a layer's experts for prompts, each cut with all prompts; the cuts that are taken first."""
+    groups = Groups(bench.model, max(PROMPTS), torch.device("cuda"))
+    attempt("the cuts that are taken", lambda: _prompts_us(bench, groups), until)
+    before = grouped.CUTS
+    for cut in CUTS:
+        grouped.CUTS = {1 << 20: cut}
+        attempt(str(cut), lambda: _prompts_us(bench, groups), until)
+    grouped.CUTS = before
+
+
+def _prompts_us(bench: Bench, groups: Groups) -> str:
+    layer, shape = bench.model.layers[0], bench.shape
+    found = []
+    for tokens in PROMPTS:
+        x = torch.randn(tokens, shape.hidden, device="cuda")
+        scores = torch.randn(tokens, shape.experts, device="cuda")
+        delta = torch.zeros(tokens, shape.hidden, dtype=torch.bfloat16, device="cuda")
+        groups.run(layer, x, scores, delta)
+        begin, end = Event(enable_timing=True), Event(enable_timing=True)  # type: ignore[no-untyped-call,unused-ignore]
+        begin.record()
+        for _ in range(ROUNDS):
+            groups.run(layer, x, scores, delta)
+        end.record()
+        end.synchronize()
+        found.append(f"{tokens} tokens {begin.elapsed_time(end) * 1e3 / ROUNDS:.0f}")
+    return f"µs: {', '.join(found)}"
+
+
 def time_drafts(bench: Bench, until: float) -> None:
     """Time passes whose rows share a reading of keys and values in several ways, and in none."""
     for plan in bench.draft_plans():
@@ -367,6 +409,8 @@ def main() -> None:
             time_groups(bench, until)
         if stage == "drafts":
             time_drafts(bench, until)
+        if stage == "cuts":
+            time_cuts(bench, until)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ several  passes of 8 and 16 tokens with other cuts of the experts' work
 groups   passes where tokens that share an expert are a group of 2, 4 or 8
 passes   passes of 2 to 16 tokens at 1k
 prefill  prompts of 64 to 4,096 tokens, the longest time until one can be stopped, and kernels of 1,024
+cuts     a layer's experts of 64 to 4,096 tokens of a prompt, with other cuts of the work
 
 Needs torch and a GPU, `right` also transformers. Nothing of the engine is in the times. A stage that fails
 costs the others nothing. Nothing new is begun after `--limit-s`.
@@ -229,6 +230,8 @@ def main() -> None:
             time_several(bench, SEVERAL, until)
         if stage == "groups":
             gpu_experts.time_groups(bench, until)
+        if stage == "cuts":
+            gpu_experts.time_cuts(bench, until)
         for size in SIZES if stage == "passes" else ():
             attempt(f"{size} tokens", functools.partial(timed, bench, bench.plan(size)), until)
 

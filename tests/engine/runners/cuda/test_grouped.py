@@ -1,5 +1,6 @@
 """A prompt's experts out of packed weights, in Triton, against plain torch with the same weights."""
 
+import json
 import os
 import subprocess
 import sys
@@ -127,6 +128,9 @@ def test_compiling_launches_nothing(seed: int) -> None:
 
 
 COMPILE = """
+import json
+import re
+
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -143,22 +147,31 @@ for width, (hidden, ffn, experts, chosen) in shapes.items():
         (grouped._gate_up, dict(COLUMNS=hidden, FFN=ffn, CHOSEN=chosen)),
         (grouped._down, dict(COLUMNS=ffn, HIDDEN=hidden)),
     ):
-        known = of_both | own | {"IN_PAIRS": True}
+        known = of_both | own | {"IS_CUDA": True}
         told = {name: "constexpr" if name in known else kinds[name] for name in kernel.arg_names}
         target, options = GPUTarget("cuda", 90, 32), dict(num_warps=cut.warps, num_stages=cut.stages)
-        print(triton.compile(ASTSource(kernel, told, known), target=target, options=options).metadata.shared)
+        aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(told) if "*" in told[name]}
+        made = triton.compile(ASTSource(kernel, told, known, aligned), target=target, options=options)
+        waits = re.findall("wgmma.wait_group.sync.aligned (.)", made.asm["ptx"])
+        print(json.dumps([made.metadata.shared, made.asm["ptx"].count("wgmma.mma_async"), waits]))
 """
 
 
 @pytest.mark.skipif(HAS_GPU, reason="the GPU runs them")
 def test_they_compile_for_hopper(tmp_path: Path) -> None:
-    """Their assembly, which the interpreter does not read, and the true shapes; within shared memory."""
+    """Their assembly, which the interpreter does not read, and the true shapes; within shared memory.
+
+    No product runs on while the next weights are unpacked: they may come to where it still reads.
+    """
     found = subprocess.run(
         [sys.executable, "-c", COMPILE],
         env=os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
-    sizes = [int(line) for line in found.stdout.split()]
-    assert len(sizes) == 4
-    assert max(sizes) <= SHARED_BYTES
+    kernels = [json.loads(line) for line in found.stdout.splitlines()]
+    assert len(kernels) == 4
+    for shared, products, waits in kernels:
+        assert shared <= SHARED_BYTES
+        assert products
+        assert set(waits) == {"0"}

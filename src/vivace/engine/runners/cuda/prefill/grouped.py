@@ -225,7 +225,7 @@ def _gate_up(  # type: ignore[no-untyped-def]
     y, tiles, words, shifts, scales, bias, counts, rows, shares, inner, limit, slope,
     COLUMNS: tl.constexpr, FFN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
     CHOSEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr,
-    IN_PAIRS: tl.constexpr,
+    IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     """Write SiLU(gate) × up × the token's share for a tile of one expert's rows, or for the rest of them."""
     expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
@@ -234,17 +234,17 @@ def _gate_up(  # type: ignore[no-untyped-def]
     if ROWS > 2 * _LEAST and end - first <= _LEAST:
         _gate_up_rows(
             y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
-            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, _LEAST, IN_PAIRS,
+            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, _LEAST, IS_CUDA,
         )  # fmt: skip
     elif ROWS > _LEAST and end - first <= ROWS // 2:
         _gate_up_rows(
             y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
-            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS // 2, IN_PAIRS,
+            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS // 2, IS_CUDA,
         )  # fmt: skip
     else:
         _gate_up_rows(
             y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
-            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS, IN_PAIRS,
+            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS, IS_CUDA,
         )  # fmt: skip
 
 
@@ -252,7 +252,7 @@ def _gate_up(  # type: ignore[no-untyped-def]
 def _gate_up_rows(  # type: ignore[no-untyped-def]
     y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
     COLUMNS: tl.constexpr, FFN: tl.constexpr, CHOSEN: tl.constexpr, WIDTH: tl.constexpr,
-    OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
+    OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     m, k = first + tl.arange(0, ROWS), tl.arange(0, 64)
     row = tl.load(rows + tl.minimum(m, end - 1))
@@ -265,8 +265,8 @@ def _gate_up_rows(  # type: ignore[no-untyped-def]
     up = tl.zeros([OUTPUTS, ROWS], tl.float32)
     for block in tl.range(0, COLUMNS // 64):
         x = tl.load(at + block * 64)
-        gate = add_block(gate, tiles, words, shifts, first_tile, lying, block, x, COLUMNS, WIDTH, IN_PAIRS)
-        up = add_block(up, tiles, words, shifts, first_tile, lying + 4, block, x, COLUMNS, WIDTH, IN_PAIRS)
+        gate = add_block(gate, tiles, words, shifts, first_tile, lying, block, x, COLUMNS, WIDTH, IS_CUDA)
+        up = add_block(up, tiles, words, shifts, first_tile, lying + 4, block, x, COLUMNS, WIDTH, IS_CUDA)
     if WIDTH <= 8:
         at_scale = scales + expert * (2 * FFN) + lying
         gate = gate * tl.load(at_scale)[:, None]
@@ -287,7 +287,7 @@ def _gate_up_rows(  # type: ignore[no-untyped-def]
 def _down(  # type: ignore[no-untyped-def]
     inner, tiles, words, shifts, scales, counts, rows, made,
     COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
-    WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
+    WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     """Write the down projection of a tile of one expert's rows, or of the rest of them."""
     expert, first, end = _tile(counts, tl.program_id(1), EXPERTS, EXPERTS2, ROWS)
@@ -296,17 +296,17 @@ def _down(  # type: ignore[no-untyped-def]
     if ROWS > 2 * _LEAST and end - first <= _LEAST:
         _down_rows(
             inner, tiles, words, shifts, scales, rows, made, expert, first, end,
-            COLUMNS, HIDDEN, WIDTH, OUTPUTS, _LEAST, IN_PAIRS,
+            COLUMNS, HIDDEN, WIDTH, OUTPUTS, _LEAST, IS_CUDA,
         )  # fmt: skip
     elif ROWS > _LEAST and end - first <= ROWS // 2:
         _down_rows(
             inner, tiles, words, shifts, scales, rows, made, expert, first, end,
-            COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS // 2, IN_PAIRS,
+            COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS // 2, IS_CUDA,
         )  # fmt: skip
     else:
         _down_rows(
             inner, tiles, words, shifts, scales, rows, made, expert, first, end,
-            COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS, IN_PAIRS,
+            COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS, IS_CUDA,
         )  # fmt: skip
 
 
@@ -314,7 +314,7 @@ def _down(  # type: ignore[no-untyped-def]
 def _down_rows(  # type: ignore[no-untyped-def]
     inner, tiles, words, shifts, scales, rows, made, expert, first, end,
     COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr,
-    ROWS: tl.constexpr, IN_PAIRS: tl.constexpr,
+    ROWS: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     """Write each row to its token's place."""
     m, k = first + tl.arange(0, ROWS), tl.arange(0, 64)
@@ -326,7 +326,7 @@ def _down_rows(  # type: ignore[no-untyped-def]
     total = tl.zeros([OUTPUTS, ROWS], tl.float32)
     for block in tl.range(0, COLUMNS // 64):
         x = tl.load(at + block * 64)
-        total = add_block(total, tiles, words, shifts, first_tile, known, block, x, COLUMNS, WIDTH, IN_PAIRS)
+        total = add_block(total, tiles, words, shifts, first_tile, known, block, x, COLUMNS, WIDTH, IS_CUDA)
     if WIDTH <= 8:
         total = total * tl.load(scales + expert * HIDDEN + known)[:, None]
     out = made + (tl.load(rows + known_m) * HIDDEN)[None, :] + n[:, None]

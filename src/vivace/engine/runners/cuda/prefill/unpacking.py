@@ -68,7 +68,7 @@ _FP4 = tl.constexpr("""{
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def add_block(  # type: ignore[no-untyped-def]
     total, tiles, words, shifts, first, row, block, x,
-    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, IN_PAIRS: tl.constexpr,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     """Add the products of 64 columns of some rows of the weights, which lie from tile `first` on."""
     tile, g = row // 8, row % 8
@@ -86,23 +86,35 @@ def add_block(  # type: ignore[no-untyped-def]
         if WIDTH == 4:
             byte = tl.load(tiles + (at * 288 + g * 32)[:, None] + k)
             pair = words + at * 72 + 64 + g // 2
-            low, high = _from_int4(byte, tl.load(pair) >> shift, tl.load(pair + 4) >> shift, IN_PAIRS)
+            low, high = _from_int4(byte, tl.load(pair) >> shift, tl.load(pair + 4) >> shift, IS_CUDA)
         else:
             byte = tl.load(tiles + (at * 272 + g * 32)[:, None] + k)
             exponent = words + at * 68 + 64 + g // 4
             scale = tl.join(tl.load(exponent) >> shift & 255, tl.load(exponent + 2) >> shift & 255) << 23
             scale = scale.to(tl.float32, bitcast=True)[:, None, :, None]
             scale = tl.broadcast_to(scale, (row.shape[0], 4, 2, 4)).reshape(row.shape[0], 32)
-            low, high = _from_mxfp4(byte, scale, IN_PAIRS)
+            low, high = _from_mxfp4(byte, scale, IS_CUDA)
         weight = tl.join(low.to(x.dtype), high.to(x.dtype))
         weight = weight.reshape(row.shape[0], 4, 2, 2, 2, 2).trans(0, 2, 5, 3, 1, 4)
-    return tl.dot(weight.reshape(row.shape[0], 64), x, total)
+    return _ended(tl.dot(weight.reshape(row.shape[0], 64), x, total), IS_CUDA)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def _from_int4(byte, low_pair, high_pair, IN_PAIRS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _ended(total, IS_CUDA: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return a sum whose product has ended. It is looked at, by no instruction: the compiler waits before.
+
+    It would unpack the next weights meanwhile, into registers that the tensor core still reads from: Triton
+    3.6 asks for that, and no CUDA's assembler before 13.3 knows better (triton-lang/triton#9433).
+    """
+    if IS_CUDA:
+        total = tl.inline_asm_elementwise("", "=f,0", [total], dtype=tl.float32, is_pure=True, pack=1)
+    return total
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _from_int4(byte, low_pair, high_pair, IS_CUDA: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return (16 × number − zero) × step of the low and the high halves; numbers fit into a bf16."""
-    if IN_PAIRS:
+    if IS_CUDA:
         low_step, low_zero = _step_and_zero(low_pair)
         high_step, high_zero = _step_and_zero(high_pair)
         low, high = tl.inline_asm_elementwise(
@@ -126,9 +138,9 @@ def _step_and_zero(pair):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def _from_mxfp4(byte, scale, IN_PAIRS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _from_mxfp4(byte, scale, IS_CUDA: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return the numbers of the low and the high halves, exactly."""
-    if IN_PAIRS:
+    if IS_CUDA:
         low, high = tl.inline_asm_elementwise(
             _FP4, _FP4_REGISTERS, [byte, scale.to(tl.bfloat16)],
             dtype=(tl.bfloat16, tl.bfloat16), is_pure=True, pack=4,
