@@ -32,12 +32,15 @@ SMALL = Shape(
 )
 SIX = replace(SMALL, experts=6, experts_per_token=3)  # no powers of two
 OSS = replace(oss_bed.SMALL, layers=1, hidden=192, experts=8, expert_ffn=128)
+WIDE: dict[str, Any] = (
+    {"hidden": 1920, "expert_ffn": 960} if HAS_GPU else {}
+)  # blocks of columns enough to overlap
 CLOSE = 8e-3  # both round weights, what is between the products, and sums to bf16
 
 
-def bed_of(kind: str, seed: int, shape: Shape = SMALL) -> Model:
+def bed_of(kind: str, seed: int, shape: Shape = SMALL, oss: Shape = OSS) -> Model:
     if kind == "mxfp4":
-        return build_model(OSS, random_oss_weights(OSS, seed, DEVICE), 8, DEVICE, 64)[0]
+        return build_model(oss, random_oss_weights(oss, seed, DEVICE), 8, DEVICE, 64)[0]
     model = ExpertBed(shape, int(kind), seed).model
     return model._replace(layers=[model.layers[0]._replace(oss=None)])
 
@@ -110,7 +113,7 @@ def test_every_cut(kind: str, rows: int, seed: int, monkeypatch: pytest.MonkeyPa
     """As prompts have them: whole tiles of an expert, and a rest of up to 16 rows, or of more."""
     cut = next(cut for cut in grouped.CUTS.values() if cut.rows == rows)
     monkeypatch.setattr(grouped, "CUTS", {1 << 20: cut})
-    model = bed_of(kind, seed)
+    model = bed_of(kind, seed, *(replace(shape, **WIDE) for shape in (SMALL, OSS)))
     found, plain = run(model, some_x(model.shape, 2 * rows + 24, seed))  # half of that for each expert
     assert distance(found, plain) < CLOSE
 
