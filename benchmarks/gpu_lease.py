@@ -180,7 +180,9 @@ class Lease:
         """Measure the total speed of several users in process, with the real weights."""
         from vivace.bench.gpu.users import USERS, run_users_bench, users_table
 
-        self.found["users"] = report = run_users_bench(self.model, self.gpu_folder, USERS)
+        self.found["users"] = report = run_users_bench(
+            USERS, checkpoint=self.model, gpu_folder=self.gpu_folder
+        )
         print(users_table(report), flush=True)
 
     def stage_team(self) -> None:

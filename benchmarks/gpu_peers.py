@@ -3,9 +3,11 @@
     prepare [vllm|llama]   here: a peer and what it needs, in pieces → dist/lease/vllm, dist/lease/llama
     keep                   there, once a piece
     build                  there: llama.cpp, then `vivace extras add cuda --llama-cpp`, as a user would
-    run SHAPE:PEER …       there: `vivace.bench.gpu.peer` with random weights of a shape, one after the other
+    run SHAPE:PEER …       there: `vivace.bench.gpu.peer` with random weights of a shape, one after the other;
+                           with --users that of vLLM's several users, as `vivace.bench.gpu.users` asks it
 
     python3 benchmarks/gpu_peers.py run qwen2.5-coder-7b:vllm gpt-oss-20b:vllm qwen2.5-coder-7b:llama_cpp
+    python3 benchmarks/gpu_peers.py run qwen2.5-coder-1.5b:vllm_fp8 --users 1,2,4,8,16,32,64
 
 A machine where they are installed needs none of this: there `vivace bench gpu --shape` asks them by itself.
 vLLM wants the torch that it was built with (0.23: 2.11), which the other machine must have, and transformers.
@@ -114,14 +116,14 @@ def build(work: Path) -> int:
     return code
 
 
-def run(out: Path, asked: list[str]) -> int:
+def run(out: Path, asked: list[str], users: list[int]) -> int:
     """Measure each, and leave all that it says in `out`. Return how many have failed."""
     out.mkdir(parents=True, exist_ok=True)
     failed = 0
     for each in asked:
         begun, log = time.perf_counter(), out / f"{each.replace(':', '-')}.log"
         shape, peer = each.split(":")
-        found = measure(shape, peer, log)
+        found = measure(shape, peer, log, users)
         failed += found is None
         print(
             f"{each}, {time.perf_counter() - begun:.0f} s:",
@@ -132,13 +134,14 @@ def run(out: Path, asked: list[str]) -> int:
     return failed
 
 
-def measure(shape: str, peer: str, log: Path) -> str | None:
+def measure(shape: str, peer: str, log: Path, users: list[int]) -> str | None:
     """Return what a peer has found, or None: then the log has why."""
-    from vivace.bench.gpu.peer import CONTEXT
+    from vivace.bench.gpu.peer import CONTEXT, team_wish
     from vivace.bench.gpu.played import random_tokens
     from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
 
-    wish = json.dumps({"shape": shape, "tokens": random_tokens(KNOWN_SHAPES[shape].vocab, CONTEXT)})
+    alone = {"tokens": random_tokens(KNOWN_SHAPES[shape].vocab, CONTEXT)}
+    wish = json.dumps({"shape": shape, **(team_wish(users) if users else alone)})
     command = [sys.executable, "-m", "vivace.bench.gpu.peer", peer]
     with log.open("w") as said:
         process = subprocess.Popen(
@@ -178,6 +181,12 @@ def main() -> int:
     )
     parser.add_argument("--work", type=Path, default=Path("/tmp/vivace-peers"))
     parser.add_argument("--out", type=Path, default=Path("/tmp/vivace-peers/out"))
+    parser.add_argument(
+        "--users",
+        type=lambda text: [int(each) for each in text.split(",")],
+        default=[],
+        help="such as 1,2,4 (run)",
+    )
     options = parser.parse_args()
     is_llama = options.asked == ["llama"]
     if options.what == "prepare":
@@ -196,7 +205,7 @@ def main() -> int:
         sys.path[:0] = paths
         os.environ |= {**SETTINGS, "PYTHONPATH": os.pathsep.join(paths)}
         os.environ["VIVACE_CACHE_DIR"] = str(llama / "cache")
-        return run(options.out, options.asked)
+        return run(options.out, options.asked, options.users)
     return 0
 
 

@@ -1,9 +1,12 @@
 """`vivace bench gpu --users` without a GPU: several turns at once, and the rate of all of them."""
 
 import pytest
+from click.testing import CliRunner
 
 from tests.engine.loop.test_rows import RowsRunner
+from vivace.bench.gpu.peer import measure_team_peers, team_figures, team_wish
 from vivace.bench.gpu.users import measure_users, parse_users, users_table
+from vivace.cli.measure.bench import bench
 
 
 class Lasting(RowsRunner):
@@ -25,9 +28,60 @@ def test_all_users_decode_at_once() -> None:
 
 
 def test_the_report_is_a_line_a_number_of_users() -> None:
-    """With the limit beside it where there is one."""
-    text = users_table({"weights": "random", "bits": 8, "users": {"16": {"tokens_per_s": 9500.4}}})
-    assert text.splitlines()[1].split() == ["16", "users", "9500", "tok/s,", "must", "9000"]
+    """With the limit beside it where there is one, then the peers, or why one is missing."""
+    report = {
+        "shape": "qwen2.5-coder-1.5b",
+        "gpu": {"name": "H200"},
+        "8-bit": {"16": {"tokens_per_s": 9500.4}},
+        "4-bit": {"16": {"tokens_per_s": 8000.0}},
+        "peers": {
+            "vllm": {"version": "0.23", "format": "bf16", "users": {"16": {"tokens_per_s": 7212.2}}},
+            "vllm_fp8": {"missing": "No module named 'vllm'"},
+        },
+    }
+    lines = users_table(report).splitlines()
+    assert lines[0] == "qwen2.5-coder-1.5b, random weights, H200: tok/s of all, 300 tokens each"
+    assert lines[1].split() == ["8-bit", "16", "users", "9500", "tok/s,", "must", "9000"]
+    assert lines[2].split() == ["4-bit", "16", "users", "8000", "tok/s"]
+    assert lines[3].split() == ["vllm", "0.23,", "bf16,", "greedy", "16", "users", "7212", "tok/s"]
+    assert lines[4] == "vllm_fp8: No module named 'vllm'"
+    assert "must" not in users_table(report | {"shape": "qwen2.5-coder-7b"})
+
+
+def test_what_a_peer_says_is_counted_behind_its_first_tokens() -> None:
+    """Prompts are read in 40 ms by 4 users, and every token of all takes 2 ms: 2,000 tok/s."""
+    asked: list[tuple[int, int]] = []
+
+    def spent_ms(prompts: list[list[int]], tokens: int) -> float:
+        asked.append((len(prompts), tokens))
+        return 10.0 * len(prompts) + 2.0 * (tokens - 1)
+
+    found = team_figures(team_wish([1, 4]), spent_ms)
+    assert found == {"users": {"1": {"tokens_per_s": 500.0}, "4": {"tokens_per_s": 2000.0}}}
+    assert set(asked) == {(users, tokens) for users in (1, 4) for tokens in (1, 300, 301)}
+
+
+def test_prompts_of_users_share_no_beginning() -> None:
+    """A peer that keeps prefixes would read one prompt for all."""
+    prompts = team_wish([2, 64])["prompts"]
+    assert len(prompts) == 64
+    assert len({tuple(prompt[:2]) for prompt in prompts}) == 64
+
+
+def test_a_team_peer_that_is_not_here_is_a_line() -> None:
+    """And the others are asked nevertheless."""
+    if pytest.importorskip("torch", reason="PyTorch is not installed").cuda.is_available():
+        pytest.skip("there is a GPU: they may answer")
+    found = measure_team_peers({"shape": "qwen3-0.6b"} | team_wish([1]))
+    assert set(found) == {"vllm", "vllm_fp8", "vllm_int4"}
+    assert all(each["missing"] for each in found.values())
+
+
+def test_users_of_a_shape_that_nobody_knows_are_refused() -> None:
+    """Before a GPU is looked for; the names that there are, are said."""
+    done = CliRunner().invoke(bench, ["gpu", "--users", "1,2", "--shape", "qwen9"])
+    assert done.exit_code == 2
+    assert "qwen3-coder-30b-a3b" in done.output
 
 
 @pytest.mark.parametrize("text", ["", "0", "1,,2", "65", "two"])

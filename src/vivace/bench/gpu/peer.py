@@ -1,10 +1,12 @@
 """Others on the same GPU: vLLM, transformers (compiled), llama.cpp where it is built for CUDA.
 
     python -m vivace.bench.gpu.peer NAME <<< '{"checkpoint": …, "tokens": […]}'
+    python -m vivace.bench.gpu.peer vllm <<< '{"shape": …, "prompts": […], "users": [1, 2], "decoded": 300}'
 
-With the same weights, or with random ones of the same shape (`"shape": NAME` in place of a checkpoint). Each
-in a process of its own, one after the other, nothing of ours loaded beside it. Owns how each is asked for its
-best; a peer that is not installed, or fails, is a line in the report and not the end of it.
+With the same weights, or with random ones of the same shape (`"shape": NAME` in place of a checkpoint); of
+vLLM also the speed of several users together. Each in a process of its own, one after the other, nothing of
+ours loaded beside it. Owns how each is asked for its best; a peer that is not installed, or fails, is a line
+in the report and not the end of it.
 """
 
 import json
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,9 @@ from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
 from vivace.errors import StartError
 
 CONTEXT, DECODED, ROUNDS = 1024, 128, 3
+PROMPT_TOKENS, OUTPUT_TOKENS = 500, 300  # of each of several users
 TIMEOUT_S = 240.0
+TEAM_TIMEOUT_S = 420.0
 FORMATS = {"fp8": "8-bit floats", "gptq_marlin": "4 bits"}  # by vLLM's name
 GPTQ = {
     "quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True,
@@ -32,23 +36,40 @@ GPTQ = {
     "modules_in_block_to_quantize": [["self_attn", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]],
 }  # fmt: skip
 WEIGHT_BYTES = {"fp8": 1.05, "gptq_marlin": 0.6}  # at most, scales included
+SpentMs = Callable[[list[list[int]], int], float]  # prompts, tokens to say behind each → milliseconds
 LLAMA_EXTRA = "`vivace extras add cuda --llama-cpp`"
 
 
 def measure_peers(asked: dict[str, Any]) -> dict[str, Any]:
     """Return what each peer reaches behind the first 1,024 of `tokens`, or why it could not be measured."""
     asked = asked | {"tokens": asked["tokens"][:CONTEXT]}
-    return {name: _ask(name, asked) for name in PEERS}
+    return {name: _ask(name, asked, TIMEOUT_S) for name in PEERS}
 
 
-def _ask(name: str, asked: dict[str, Any]) -> dict[str, Any]:
+def make_prompts(users: int, tokens: int, vocab: int) -> list[list[int]]:
+    """Return a prompt for each user, that begins as no other does."""
+    return [[(user * 7919 + at * 31) % vocab for at in range(tokens)] for user in range(users)]
+
+
+def team_wish(users: Sequence[int]) -> dict[str, Any]:
+    """Return what a peer of several users is asked besides its model: what ours is asked (`users`)."""
+    prompts = make_prompts(max(users), PROMPT_TOKENS, 1000)
+    return {"prompts": prompts, "users": list(users), "decoded": OUTPUT_TOKENS}
+
+
+def measure_team_peers(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the speed of several users together, of the peers that are made for it. See `team_wish`."""
+    return {name: _ask(name, asked, TEAM_TIMEOUT_S) for name in TEAM_PEERS}
+
+
+def _ask(name: str, asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     command = module_command("vivace.bench.gpu.peer", name)
     try:
         done = subprocess.run(
-            command, input=json.dumps(asked), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            command, input=json.dumps(asked), capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return {"missing": f"no answer within {TIMEOUT_S:.0f} s"}
+        return {"missing": f"no answer within {timeout_s:.0f} s"}
     if done.returncode:
         words = done.stderr.strip().splitlines() or ["it said nothing"]
         return {"missing": words[-1]}
@@ -234,51 +255,66 @@ def _write_random(name: str, folder: str) -> Path:
 
 
 def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict[str, Any]:
-    """Measure vLLM with a folder's weights, or with random ones.
+    """Measure vLLM with a folder's weights, or with random ones: one user, or several at once.
 
     `quantization` is vLLM's own name; without, they are in bf16, and experts of gpt-oss in MXFP4.
     """
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # a function goes to its engine below
     import vllm  # type: ignore[import-not-found,unused-ignore]
 
-    is_random = "shape" in asked
-    if not is_random and not Path(asked["checkpoint"]).is_dir():
+    shape = KNOWN_SHAPES[asked["shape"]] if "shape" in asked else None
+    if shape is None and not Path(asked["checkpoint"]).is_dir():
         raise SystemExit("vLLM is installed, but this is no folder of safetensors")
     with tempfile.TemporaryDirectory() as scratch:
-        if is_random:
-            _write_config(KNOWN_SHAPES[asked["shape"]], Path(scratch), quantization)
+        if shape:
+            _write_config(shape, Path(scratch), quantization)
         model = vllm.LLM(
-            scratch if is_random else asked["checkpoint"],
-            load_format="dummy" if is_random else "auto",
+            scratch if shape else asked["checkpoint"],
+            load_format="dummy" if shape else "auto",
             skip_tokenizer_init=True,
             dtype="bfloat16",
             quantization=quantization,
             max_model_len=4096,
-            max_num_seqs=1,
+            max_num_seqs=max(asked.get("users", [1])),
             enable_prefix_caching=False,
         )
     [weight_bytes] = model.apply_model(lambda module: sum(each.nbytes for each in module.parameters()))
-    if is_random and quantization:
-        _check_format(KNOWN_SHAPES[asked["shape"]], quantization, weight_bytes)
-    prompt = {"prompt_token_ids": asked["tokens"]}
+    if shape and quantization:
+        _check_format(shape, quantization, weight_bytes)
 
-    def spent_ms(tokens: int) -> float:
+    def spent_ms(prompts: list[list[int]], tokens: int) -> float:
+        """Return how long vLLM takes to read these prompts together and say so many tokens behind each."""
         wish = vllm.SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
         begun = time.perf_counter()
-        model.generate([prompt], wish, use_tqdm=False)
+        model.generate([{"prompt_token_ids": each} for each in prompts], wish, use_tqdm=False)
         return (time.perf_counter() - begun) * 1e3
 
-    spent_ms(DECODED)
-    first = statistics.median(spent_ms(1) for _ in range(ROUNDS))
-    whole = statistics.median(spent_ms(DECODED + 1) for _ in range(ROUNDS))
-    plain = "MXFP4" if is_random and KNOWN_SHAPES[asked["shape"]].oss else "bf16"
-    return {
-        "tokens_per_s": 1e3 * DECODED / (whole - first),
-        "first_token_ms": first,
+    found = team_figures(asked, spent_ms) if "users" in asked else one_user_figures(asked["tokens"], spent_ms)
+    plain = "MXFP4" if shape and shape.oss else "bf16"
+    return found | {
         "version": vllm.__version__,
         "format": FORMATS[quantization] if quantization else plain,
         "weights_gb": weight_bytes / 1e9,
     }
+
+
+def one_user_figures(tokens: list[int], spent_ms: SpentMs) -> dict[str, Any]:
+    spent_ms([tokens], DECODED)
+    first = statistics.median(spent_ms([tokens], 1) for _ in range(ROUNDS))
+    whole = statistics.median(spent_ms([tokens], DECODED + 1) for _ in range(ROUNDS))
+    return {"tokens_per_s": 1e3 * DECODED / (whole - first), "first_token_ms": first}
+
+
+def team_figures(asked: dict[str, Any], spent_ms: SpentMs) -> dict[str, Any]:
+    """Return the speed of all users together behind their first tokens, by how many they are."""
+    found, decoded = {}, asked["decoded"]
+    for users in asked["users"]:
+        prompts = asked["prompts"][:users]
+        spent_ms(prompts, decoded)
+        first = statistics.median(spent_ms(prompts, 1) for _ in range(ROUNDS))
+        whole = statistics.median(spent_ms(prompts, decoded + 1) for _ in range(ROUNDS))
+        found[str(users)] = {"tokens_per_s": 1e3 * users * decoded / (whole - first)}
+    return {"users": found}
 
 
 def _check_format(shape: Shape, quantization: str, weight_bytes: int) -> None:
@@ -326,6 +362,8 @@ PEERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "transformers": measure_transformers,
     "llama_cpp": measure_llama_cpp,
 }
+
+TEAM_PEERS = ("vllm", "vllm_fp8", "vllm_int4")
 
 if __name__ == "__main__":
     print(json.dumps(PEERS[sys.argv[1]](json.load(sys.stdin))))

@@ -1,34 +1,36 @@
 """Total speed for several users at once, in process: `vivace bench gpu --users 1,2,4,8,16,32,64`.
 
-    python -m vivace.bench.gpu.users [--checkpoint FILE --gpu-folder FOLDER] [--users 1,2,4] [--json]
+    python -m vivace.bench.gpu.users [--checkpoint FILE --gpu-folder FOLDER | --shape NAME] [--users 1,2,4]
+                                     [--bits 4,8] [--no-peers] [--json]
 
-is the same without the command line's packages; without a file the weights are random, of the 1.5B model's
-shape. Every user has a prompt of its own and all decode at the same time, sampled, without drafts. Owns the
-measurement and its report. Nothing of the server is in it.
+is the same without the command line's packages; without a file the weights are random, of a known shape.
+Every user has a prompt of its own and all decode at the same time, sampled, without drafts. vLLM gets the
+same prompts and chooses greedily. Owns the measurement and its report. Nothing of the server is in it.
 """
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vivace.bench.gpu.shapes import random_runner
+from vivace.bench.gpu.device import describe_gpu, describe_versions
+from vivace.bench.gpu.peer import OUTPUT_TOKENS, PROMPT_TOKENS, make_prompts, measure_team_peers, team_wish
+from vivace.bench.gpu.shapes import known_names, random_runner
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.warmup import row_costs
 from vivace.engine.runners.base import Runner
-from vivace.engine.runners.cuda.model.shape import QWEN_CODER_1_5B
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
 from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Close, FromEngine, Generate, Open, Sampling, Tokens
 from vivace.errors import VivaceError
 
 USERS = (1, 2, 4, 8, 16, 32, 64)
-MUST = {1: 1500, 2: 2600, 4: 4600, 8: 7000, 16: 9000, 32: 14500, 64: 20000}  # 8-bit weights, 1.5B
-PROMPT_TOKENS = 500
-OUTPUT_TOKENS = 300
+DEFAULT_SHAPE = "qwen2.5-coder-1.5b"
+MUST = {1: 1500, 2: 2600, 4: 4600, 8: 7000, 16: 9000, 32: 14500, 64: 20000}  # of this shape in 8 bits
 CELLS = 64 * 1024
 
 
@@ -45,9 +47,8 @@ def measure_users(
                 said[frame.turn] += [now] * len(frame.tokens)
 
     engine = Engine(runner, receive, StepCosts(runner.known_costs()), row_costs=row_costs(runner))
-    vocab = min(runner.info.vocab_size, 1000)
-    for user, name in enumerate(said):
-        prompt = [(user * 7919 + at * 31) % vocab for at in range(prompt_tokens)]
+    prompts = make_prompts(users, prompt_tokens, min(runner.info.vocab_size, 1000))
+    for user, (name, prompt) in enumerate(zip(said, prompts, strict=True)):
         sampling = Sampling(temperature=1.0, seed=user)
         engine.handle(Open(name, [], tenant=name))
         work = Generate(name, name, prompt, max_tokens=output_tokens, sampling=sampling, use_drafts=False)
@@ -68,27 +69,60 @@ def measure_users(
 
 
 def run_users_bench(
-    checkpoint: Path | None, gpu_folder: Path | None, users: Sequence[int], bits: int = 8
+    users: Sequence[int],
+    bits: Sequence[int] = (8,),
+    *,
+    checkpoint: Path | None = None,
+    gpu_folder: Path | None = None,
+    shape: str = DEFAULT_SHAPE,
+    has_peers: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure every number of users; `StartError` where there is no GPU that can."""
-    check_gpu(detect_gpu())
-    if checkpoint:
-        from vivace.engine.runners.cuda.load import GpuOptions, open_runner
+    """Measure every number of users with a file's weights, or with random ones of a shape; then the peers.
 
-        runner = open_runner(checkpoint, GpuOptions(CELLS, weight_bits=bits, folder=gpu_folder))
-    else:
-        runner = random_runner(QWEN_CODER_1_5B, bits, CELLS)
-    measure_users(runner, min(2, max(users)))  # warms up
-    found = {str(count): measure_users(runner, count) for count in users}
-    return {"weights": checkpoint.name if checkpoint else "random", "bits": bits, "users": found}
+    `StartError` where there is no GPU that can.
+    """
+    check_gpu(detect_gpu())
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+    model = {"checkpoint": str(checkpoint)} if checkpoint else {"shape": shape}
+    report: dict[str, Any] = {**model, "gpu": describe_gpu(), "versions": describe_versions()}
+    for each in bits:
+        say(f"{each}-bit")
+        if checkpoint:
+            from vivace.engine.runners.cuda.load import GpuOptions, open_runner
+
+            runner = open_runner(checkpoint, GpuOptions(CELLS, weight_bits=each, folder=gpu_folder))
+        else:
+            runner = random_runner(KNOWN_SHAPES[shape], each, CELLS)
+        measure_users(runner, min(2, max(users)))  # warms up
+        report[f"{each}-bit"] = {str(count): measure_users(runner, count) for count in users}
+        runner.close()
+        del runner
+        torch.cuda.empty_cache()
+    if has_peers:
+        say("peers")
+        report["peers"] = measure_team_peers(model | team_wish(users))
+    return report
 
 
 def users_table(report: dict[str, Any]) -> str:
-    what = f"{report['weights']} weights, {report['bits']} bits"
-    lines = [f"{what}: total tok/s, sampled, {OUTPUT_TOKENS} tokens each"]
-    for count, found in report["users"].items():
-        must = f", must {MUST[int(count)]}" if int(count) in MUST and report["bits"] == 8 else ""
-        lines.append(f"{count:>4} users  {found['tokens_per_s']:8.0f} tok/s{must}")
+    name = Path(report["checkpoint"]).name if "checkpoint" in report else f"{report['shape']}, random weights"
+    lines = [f"{name}, {report['gpu']['name']}: tok/s of all, {OUTPUT_TOKENS} tokens each"]
+    has_limits = report.get("shape", DEFAULT_SHAPE) == DEFAULT_SHAPE
+    for bits in (key for key in report if key.endswith("-bit")):
+        for count, found in report[bits].items():
+            must = (
+                f", must {MUST[int(count)]}" if has_limits and bits == "8-bit" and int(count) in MUST else ""
+            )
+            lines.append(f"{bits:>6}  {count:>2} users  {found['tokens_per_s']:8.0f} tok/s{must}")
+    for peer, found in report.get("peers", {}).items():
+        if "missing" in found:
+            lines.append(f"{peer}: {found['missing']}")
+            continue
+        for count, each in found["users"].items():
+            what = f"{peer} {found['version']}, {found['format']}, greedy"
+            lines.append(f"{what}  {count:>2} users  {each['tokens_per_s']:8.0f} tok/s")
     return "\n".join(lines)
 
 
@@ -102,14 +136,26 @@ def parse_users(text: str) -> list[int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vivace.bench.gpu.users")
-    parser.add_argument("--checkpoint", type=Path, help="a GGUF file; without it weights are random")
+    parser.add_argument(
+        "--checkpoint", type=Path, help="a GGUF file or a folder; without it weights are random"
+    )
     parser.add_argument("--gpu-folder", type=Path, help="where compiled kernels are kept")
+    parser.add_argument("--shape", choices=known_names(), default=DEFAULT_SHAPE, help="of random weights")
     parser.add_argument("--users", type=parse_users, default=list(USERS))
-    parser.add_argument("--bits", type=int, choices=(4, 8, 16), default=8)
+    parser.add_argument("--bits", default="8", help="of a weight, with commas between")
+    parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     try:
-        report = run_users_bench(options.checkpoint, options.gpu_folder, options.users, options.bits)
+        report = run_users_bench(
+            options.users,
+            [int(each) for each in options.bits.split(",")],
+            checkpoint=options.checkpoint,
+            gpu_folder=options.gpu_folder,
+            shape=options.shape,
+            has_peers=not options.no_peers,
+            say=lambda what: print(what, file=sys.stderr),
+        )
     except VivaceError as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)
         return error.exit_code

@@ -74,7 +74,7 @@ def engine(
     help="Folder with commit_edits.jsonl: the edits to measure with.",
 )
 @click.option("--no-peers", is_flag=True, help="Leave out vLLM, transformers and llama.cpp.")
-@click.option("--users", help="Only this: total speed for so many at once, such as 1,2,4,8,16.")
+@click.option("--users", help="Only this: speed of so many users together, such as 1,2,4,8,16.")
 @click.option("--shape", help="In place of a file: random weights of such a model, as qwen2.5-coder-7b.")
 def gpu(
     model: str | None,
@@ -90,7 +90,8 @@ def gpu(
     import json
 
     if users:
-        return _gpu_users(users, model, [int(each) for each in bits] or [8], as_json=as_json)
+        eight = [int(each) for each in bits] or [8]
+        return _gpu_users(users, model, shape, eight, has_peers=not no_peers, as_json=as_json)
     if shape:
         return _gpu_shape(
             shape, [int(each) for each in bits] or [4, 8], has_peers=not no_peers, as_json=as_json
@@ -120,24 +121,32 @@ def gpu(
 def _gpu_shape(name: str, bits: list[int], *, has_peers: bool, as_json: bool) -> int:
     import json
 
-    from vivace.bench.gpu.shapes import known_names, run_shape_bench, shape_table
+    from vivace.bench.gpu.shapes import run_shape_bench, shape_table
     from vivace.config import load_settings
     from vivace.errors import DONE
     from vivace.kept_results import keep_result
 
-    known = known_names()
-    if name not in known:
-        raise click.BadParameter(f"{name} is none of {', '.join(known)}.", param_hint="--shape")
+    _check_shape(name)
     report = run_shape_bench(name, bits, has_peers=has_peers, say=lambda what: click.echo(what, err=True))
     keep_result(load_settings(), "bench gpu", report)
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else shape_table(report))
     return DONE
 
 
-def _gpu_users(users: str, model: str | None, bits: list[int], *, as_json: bool) -> int:
+def _check_shape(name: str) -> None:
+    from vivace.bench.gpu.shapes import known_names
+
+    known = known_names()
+    if name not in known:
+        raise click.BadParameter(f"{name} is none of {', '.join(known)}.", param_hint="--shape")
+
+
+def _gpu_users(
+    users: str, model: str | None, shape: str | None, bits: list[int], *, has_peers: bool, as_json: bool
+) -> int:
     import json
 
-    from vivace.bench.gpu.users import parse_users, run_users_bench, users_table
+    from vivace.bench.gpu.users import DEFAULT_SHAPE, parse_users, run_users_bench, users_table
     from vivace.config import load_settings
     from vivace.errors import DONE
     from vivace.models.store import model_path
@@ -146,10 +155,19 @@ def _gpu_users(users: str, model: str | None, bits: list[int], *, as_json: bool)
         counts = parse_users(users)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--users") from None
+    if shape:
+        _check_shape(shape)
     settings = load_settings().having(model=model)
-    path, folder = model_path(settings, settings.model), settings.cache_dir / "gpu"
-    reports = [run_users_bench(path, folder, counts, each) for each in bits]
-    click.echo(json.dumps(reports, indent=2) if as_json else "\n".join(map(users_table, reports)))
+    report = run_users_bench(
+        counts,
+        bits,
+        checkpoint=None if shape else model_path(settings, settings.model),
+        gpu_folder=settings.cache_dir / "gpu",
+        shape=shape or DEFAULT_SHAPE,
+        has_peers=has_peers,
+        say=lambda what: click.echo(what, err=True),
+    )
+    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else users_table(report))
     return DONE
 
 
