@@ -23,13 +23,18 @@ class Result(msgspec.Struct, frozen=True):
 
 def keep_result(settings: Settings, name: str, result: dict[str, Any]) -> None:
     """Keep a result. A disk that does not take it changes nothing for who waits for the figures."""
-    folder, now_s = settings.state_dir / "results", time.time()
-    file = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}.json"
+    folder, now_ns = settings.state_dir / "results", time.time_ns()
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_bytes(msgspec.json.encode(Result(name, now_s, result)))
+        (folder / file_name(now_ns)).write_bytes(msgspec.json.encode(Result(name, now_ns / 1e9, result)))
         for old in sorted(folder.glob("*.json"))[:-MAX_KEPT]:
             old.unlink(missing_ok=True)
+
+
+def file_name(at_ns: int) -> str:
+    """Return a name that sorts behind those of all moments before it, whatever the time zone does."""
+    seconds, ns = divmod(at_ns, 10**9)
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(seconds))}-{ns:09d}.json"
 
 
 def read_results(settings: Settings, limit: int) -> list[Result]:
