@@ -8,7 +8,6 @@ rounds while it multiplies is its own. Owns the comparison. Devices that are not
 """
 
 import argparse
-import ctypes
 import sys
 import tempfile
 from pathlib import Path
@@ -16,11 +15,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 sys.path.insert(1, str(Path(__file__).parent.parent))
 
-import llama_cpp  # type: ignore[import-untyped,unused-ignore]
 import numpy as np
 import pytest
 
-from tests.engine.fixtures import RunnerFixture, llama_fixture, llama_gpu_fixture
+from tests.engine.fixtures import (
+    RunnerFixture,
+    divergences,
+    llama_fixture,
+    llama_gpu_fixture,
+    widen_model,
+)
 from vivace.engine.devices.backend_files import NAMES
 from vivace.engine.runners.base import Logits, Span
 
@@ -29,14 +33,6 @@ PROMPTS = (
     "def add(a, b):\n    return a +",
     "The capital of France is Paris, and that of Italy",
 )
-ALL_32_BITS = 0  # of LLAMA_FTYPE
-
-
-def widen(model: Path, out: Path) -> None:
-    options = llama_cpp.llama_model_quantize_default_params()
-    options.ftype, options.allow_requantize = ALL_32_BITS, True
-    if llama_cpp.llama_model_quantize(bytes(model), bytes(out), ctypes.byref(options)):
-        sys.exit(f"llama.cpp cannot write {model.name} in 32 bits.")
 
 
 def say(fixture: RunnerFixture) -> Logits:
@@ -51,16 +47,8 @@ def say(fixture: RunnerFixture) -> Logits:
     return rows
 
 
-def chances(logits: Logits) -> Logits:
-    """Return the logarithms of the probabilities."""
-    rows = logits.astype(np.float64) - logits.max(1, keepdims=True)
-    found: Logits = rows - np.log(np.exp(rows).sum(1, keepdims=True))
-    return found
-
-
 def compare(name: str, found: Logits, wanted: Logits) -> str:
-    apart, ours, exact = found - wanted, chances(found), chances(wanted)
-    divergence = (np.exp(exact) * (exact - ours)).sum(1)
+    apart, divergence = found - wanted, divergences(found, wanted)
     best = found.argmax(1)
     below = wanted.max(1) - np.take_along_axis(wanted, best[:, None], 1)[:, 0]
     return (
@@ -75,8 +63,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     model: Path = parser.parse_args().model
     with tempfile.TemporaryDirectory() as folder:
-        wide = Path(folder) / "wide.gguf"
-        widen(model, wide)
+        wide = widen_model(model, Path(folder) / "wide.gguf")
         exact = say(llama_fixture(wide))
         found = {"cpu": say(llama_fixture(model))}
         for kind in NAMES:

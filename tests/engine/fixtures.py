@@ -4,6 +4,7 @@ llama.cpp has SmolLM2. The GPU's runner has a small random model: its kernels on
 place without one. Tests that hold for both take the fixture `fixture`.
 """
 
+import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from tests.engine.desk import Desk
 from vivace.config import load_settings
 from vivace.engine.devices.backend_files import BackendName, find_built
 from vivace.engine.kv.parked_cache import ParkedCache
-from vivace.engine.runners.base import Runner, Span
+from vivace.engine.runners.base import Logits, Runner, Span
 from vivace.errors import StartError
 from vivace.models.families.base import Message, OutputSpec
 from vivace.models.families.qwen25 import Qwen25
@@ -72,6 +73,28 @@ def llama_fixture(smol: Path, *, context_tokens: int = CONTEXT_TOKENS) -> Runner
 
     runner = LlamaRunner(smol, context_tokens=context_tokens, threads=1)
     return RunnerFixture("llama.cpp", runner, GgufTokenizer(smol), runner.close)
+
+
+def divergences(found: Logits, wanted: Logits) -> Logits:
+    """Return the KL divergence of each row's probabilities: what is added to all of its logits is nothing."""
+
+    def logs(logits: Logits) -> Logits:
+        rows = logits.astype(np.float64) - logits.max(1, keepdims=True)
+        logs: Logits = rows - np.log(np.exp(rows).sum(1, keepdims=True))
+        return logs
+
+    ours, exact = logs(found), logs(wanted)
+    apart: Logits = (np.exp(exact) * (exact - ours)).sum(1)
+    return apart
+
+
+def widen_model(model: Path, out: Path) -> Path:
+    """Write a model's weights in 32 bits, so that nothing is rounded to 8 bits while they are multiplied."""
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama.cpp is not installed")
+    options = llama_cpp.llama_model_quantize_default_params()
+    options.ftype, options.allow_requantize = 0, True  # LLAMA_FTYPE_ALL_F32
+    assert llama_cpp.llama_model_quantize(bytes(model), bytes(out), ctypes.byref(options)) == 0
+    return out
 
 
 def llama_gpu_fixture(
