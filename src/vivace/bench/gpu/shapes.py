@@ -125,6 +125,7 @@ def random_runner(
     )
     if device == "cuda":
         runner.warm_up()
+        runner.check_numbers()
     return runner
 
 

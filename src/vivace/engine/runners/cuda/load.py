@@ -200,6 +200,7 @@ def _load(path: Path, checkpoint: "Checkpoint", options: GpuOptions, tell: TellR
         host_bytes=options.host_bytes,
     )
     runner.warm_up()
+    runner.check_numbers()
     print(f"{path.name} is on the GPU after {time.perf_counter() - begun:.1f} s.", file=sys.stderr)
     return runner
 

@@ -35,7 +35,7 @@ from vivace.engine.runners.cuda.decode.graphs import MakeLauncher, Passes
 from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.kernels.driver import Module
 from vivace.engine.runners.cuda.kv.host_tier import HostTier
-from vivace.engine.runners.cuda.kv.pool import make_pool
+from vivace.engine.runners.cuda.kv.pool import make_pool, read_pages
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 from vivace.engine.runners.cuda.pass_choice import (
     OWN_READING,
@@ -54,6 +54,10 @@ from vivace.engine.runners.cuda.weights.build import Dense
 
 SEQUENCES = 128  # twice the rows of the largest pass: for sessions that are idle, and for candidates
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
+CHECKED_PROMPTS, CHECKED_TOKENS = (
+    (100, 1000, 4000),
+    20,
+)  # tokens of prompts, and behind each, that are looked at
 MAX_PINNED_ROWS = 64  # rows of logits in pinned memory; more are copied slower
 MARK_BYTES = 16  # at the beginning of saved KV: whose it is
 PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill, "packed": PackedPrefill}
@@ -315,6 +319,28 @@ class CudaRunner:
         self._passes.warm_up(self.info.limit_tokens)
         self._row_passes.warm_up(self.info.limit_tokens)
         self._prefill.warm_up()
+
+    def check_numbers(self) -> None:
+        """Raise if a prompt, or what follows it, leaves anything in the KV that is no number.
+
+        Kernels are compiled here, by compilers that nobody may have tried them with. The words of an answer
+        would not show it: where sums of integers follow, what is no number counts as 0.
+        """
+        for count in CHECKED_PROMPTS:
+            end = count + CHECKED_TOKENS
+            if end > self.info.limit_tokens:
+                break
+            tokens = [at * 7919 % self.info.vocab_size for at in range(end)]
+            self.forward([Span(0, 0, tokens[:count])])
+            self.forward([Span(0, count, tokens[count:], want=CHECKED_TOKENS)])
+            pages = self._pages.table(0)
+            for layer, kv in enumerate(self._kv):
+                rows = read_pages(kv[pages]).transpose(1, 3).flatten(0, 1)[:end].flatten(1)
+                wrong = (~rows.isfinite().all(1)).nonzero()
+                if len(wrong):
+                    place = f"layer {layer}, token {int(wrong[0])} of {end}"
+                    raise RuntimeError(f"its kernels have left what is no number in the KV ({place})")
+            self.trim(0, 0)
 
     def known_costs(self) -> dict[int, float]:
         """Measure passes without their logits: verifying a draft does not copy them, `forward` would."""
