@@ -89,13 +89,11 @@ def gpu(
     """Measure the speed on an NVIDIA GPU: one user's, beside what else is installed, or several users'."""
     import json
 
+    wished = [int(each) for each in bits]
     if users:
-        eight = [int(each) for each in bits] or [8]
-        return _gpu_users(users, model, shape, eight, has_peers=not no_peers, as_json=as_json)
+        return _gpu_users(users, model, shape, wished or [8], has_peers=not no_peers, as_json=as_json)
     if shape:
-        return _gpu_shape(
-            shape, [int(each) for each in bits] or [4, 8], has_peers=not no_peers, as_json=as_json
-        )
+        return _gpu_shape(shape, wished or [4, 8], has_peers=not no_peers, as_json=as_json)
 
     from vivace.bench.gpu.report import table
     from vivace.bench.gpu.run import run_gpu_bench
@@ -109,7 +107,7 @@ def gpu(
         model_path(settings, settings.model),
         gpu_folder=settings.cache_dir / "gpu",
         data=data,
-        bits=[int(each) for each in bits] or [8, 16],
+        bits=wished or [8, 16],
         kv_bits=int(kv_bits),
         has_peers=not no_peers,
     )
