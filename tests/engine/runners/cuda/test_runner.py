@@ -12,7 +12,7 @@ from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from vivace.engine.output.sampler import Sampler  # noqa: E402
 from vivace.engine.runners.base import KVFull, SamplingSpec, Span, Stopped  # noqa: E402
-from vivace.engine.runners.cuda.decode.launches import Model  # noqa: E402
+from vivace.engine.runners.cuda.decode.launches import STATE_WORDS, Model  # noqa: E402
 from vivace.engine.runners.cuda.decode.tuning import TUNINGS  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
@@ -185,6 +185,18 @@ def test_full_and_stopped(seed: int) -> None:
     runner.forward([Span(0, 0, some(512, seed))])
     runner.trim(0, 0)
     runner.forward([Span(1, 0, some(512, seed))])
+
+
+def test_costs_are_those_of_tokens_unlike_each_other() -> None:
+    """Of a mixture each chooses its own experts; 32 times the same token would read a few."""
+    pytest.importorskip("msgspec", reason="the engine's packages are not installed")
+    from tests.engine.fixtures import cuda_fixture
+
+    runner = cuda_fixture().runner
+    assert isinstance(runner, CudaRunner)
+    runner.known_costs()
+    assert len(set(runner._passes.pass_of_size(32).inputs.words[STATE_WORDS:])) == 32
+    assert len(set(runner._prefill._staged.words[STATE_WORDS : STATE_WORDS + 64])) == 64
 
 
 def test_costs_rise_with_the_size_of_a_pass() -> None:

@@ -330,7 +330,7 @@ class CudaRunner:
             end = count + CHECKED_TOKENS
             if end > self.info.limit_tokens:
                 break
-            tokens = [at * 7919 % self.info.vocab_size for at in range(end)]
+            tokens = self._unlike(end)
             self.forward([Span(0, 0, tokens[:count])])
             self.forward([Span(0, count, tokens[count:], want=CHECKED_TOKENS)])
             pages = self._pages.table(0)
@@ -358,6 +358,10 @@ class CudaRunner:
         sizes = [size for size in self._row_passes.sizes if size <= self.info.limit_tokens]
         return {size: self._measured(self._row_pass_ms, size) for size in sizes}
 
+    def _unlike(self, count: int) -> list[int]:
+        """Return tokens that are unlike each other: those of a mixture choose experts of their own."""
+        return [at * 7919 % self.info.vocab_size for at in range(count)]
+
     def _measured(self, pass_ms: Callable[[int], float], size: int) -> float:
         quickest = min(pass_ms(size) for _ in range(3))
         self.trim(0, 0)
@@ -365,14 +369,15 @@ class CudaRunner:
 
     def _row_pass_ms(self, rows: int) -> float:
         self.trim(0, 0)
+        token, *draft = self._unlike(rows)
         begun = time.perf_counter()
-        self.decode_rows([DecodeRow(0, 0, 0, SamplingSpec(), (0,) * (rows - 1))])
+        self.decode_rows([DecodeRow(0, 0, token, SamplingSpec(), tuple(draft))])
         return (time.perf_counter() - begun) * 1e3
 
     def _pass_ms(self, tokens: int) -> float:
         self.trim(0, 0)
+        span = Span(0, 0, self._unlike(tokens), want=1)
         begun = time.perf_counter()
-        span = Span(0, 0, [0] * tokens, want=1)
         if tokens > self._passes.sizes[-1]:
             self.forward([span])
         else:
