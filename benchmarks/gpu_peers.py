@@ -198,8 +198,11 @@ def main() -> int:
     elif options.what == "build":
         return build(options.work / LLAMA.name)
     else:
+        peers = [each.split(":")[1] for each in options.asked]
+        if options.users and not all(peer.startswith("vllm") for peer in peers):
+            parser.error("several users are asked of vLLM only")
         vllm, llama = options.work / VLLM.name, options.work / LLAMA.name
-        if any(each.split(":")[1].startswith("vllm") for each in options.asked):
+        if any(peer.startswith("vllm") for peer in peers):
             unpack_wheels(set_up(vllm), vllm / "site")
         paths = [str(each) for each in (ROOT / "src", vllm / "site", llama / "site") if each.exists()]
         sys.path[:0] = paths
