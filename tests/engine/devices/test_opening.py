@@ -1,5 +1,6 @@
 """Opening a runner: the next one where the best fails, one GPU for a process, and what is said."""
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -28,6 +29,29 @@ def test_where_the_best_fails_the_next_one_runs(smol: Path) -> None:
     assert "llama.cpp could not load /cache/libggml-vulkan.so." in opened.why_no_gpu
     with pytest.raises(StartError, match="could not load"):
         open_runner(job_on("vulkan", smol), lambda: machine)
+
+
+def test_what_a_runner_that_failed_held_is_given_back(smol: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that were loaded for nothing would leave no room for the next one."""
+    held: list[weakref.ref[object]] = []
+
+    class Weights:
+        def __init__(self) -> None:
+            self.own = self  # as a runner and its parts know each other
+            held.append(weakref.ref(self))
+
+    def fail(*_: object) -> NoReturn:
+        weights = Weights()
+        raise StartError("Its kernels have left what is no number.", "Please report this.") from ValueError(
+            weights
+        )
+
+    monkeypatch.setattr("vivace.engine.loop.opening.open_kernels", fail)
+    opened = open_runner(job_on("auto", smol), lambda: Machine(nvidia=(GOOD,)))
+    opened.runner.close()
+    assert opened.place == "llama.cpp on the CPU"
+    assert opened.why_no_gpu == "Its kernels have left what is no number. Please report this."
+    assert held[0]() is None
 
 
 def test_a_build_without_metal_says_so(smol: Path) -> None:

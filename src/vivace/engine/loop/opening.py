@@ -4,6 +4,7 @@ Owns the order of trying and what is said of those that were not used. Does not 
 (`devices.ranking`) or load weights (`runners`).
 """
 
+import gc
 import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
@@ -124,7 +125,15 @@ def _open_first(
             place = runner.info.place or f"our kernels on {gpu} ({job.gpu_name or choice.device})"
             why = " ".join(filter(None, reasons))
             return Opened(runner, place, why, devices if choice.kind == "cuda" else [])
+        _free_memory()
     raise AssertionError("a ranking has a choice, and the last one works or raises")
+
+
+def _free_memory() -> None:
+    """Give back what a runner that failed has left on the GPU: the next one may want it."""
+    gc.collect()
+    if torch := sys.modules.get("torch"):
+        torch.cuda.empty_cache()
 
 
 def _open(job: Job, choice: RunnerChoice, machine: Machine, tell: TellRead) -> Runner:
