@@ -22,7 +22,6 @@ engine is in these numbers. Nothing new is begun after `--limit-s`.
 
 import argparse
 import functools
-import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -37,6 +36,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.cuda import Event  # type: ignore[import-not-found,unused-ignore]
 
 from gpu_attempt import attempt
+from gpu_prompts import profiled, read_prompts, time_cuts
 from vivace.bench.gpu.passes import PAGES, Step, random_dense, random_model
 from vivace.engine.runners.cuda.decode import experts, launches
 from vivace.engine.runners.cuda.decode.experts import expert_plan, share_experts
@@ -47,9 +47,7 @@ from vivace.engine.runners.cuda.kernels.driver import Module, architecture, comp
 from vivace.engine.runners.cuda.kv.pool import make_pool
 from vivace.engine.runners.cuda.model import mixture, reference
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
-from vivace.engine.runners.cuda.prefill import grouped
 from vivace.engine.runners.cuda.prefill.experts import ExpertPrefill
-from vivace.engine.runners.cuda.prefill.grouped import Cut, Groups
 from vivace.engine.runners.cuda.weights.layout import Matrix, gate_up_pairs, untile
 
 MUST, AIM = 800, 1300  # tok/s of one user, 4 bits, 1k
@@ -90,16 +88,6 @@ SEVERAL: list[dict[str, Any]] = [
     {"expert_up_kb": 92, "expert_down_stages": 2},
     {"expert_part_warps": 2, "expert_down_registers": 64},
 ]
-
-
-# Of a prompt's experts: rows that share an expert, rows of the weights, warps, blocks of columns at once.
-CUTS = (
-    *(Cut(16, 64, 4, 3), Cut(32, 64, 4, 4), Cut(32, 128, 4, 4), Cut(64, 64, 4, 3), Cut(64, 64, 4, 4)),
-    *(Cut(64, 128, 4, 3), Cut(64, 128, 4, 4), Cut(128, 64, 4, 3), Cut(128, 64, 4, 4)),
-    *(Cut(128, 128, 8, 3), Cut(128, 128, 8, 4)),
-)
-PROMPTS = (64, 256, 1024, 4096)
-ROUNDS = 20
 
 
 # Tiles of rows that share a block's reading (0: no row shares any), and blocks on a multiprocessor.
@@ -226,17 +214,6 @@ def kernels(bench: Bench, plan: Plan) -> str:
     return profiled(one.microseconds)
 
 
-def profiled(work: Callable[[], object]) -> str:
-    """Return the kernels that took longest, and the mean time of each."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        work()
-        torch.cuda.synchronize()
-    events = sorted(seen.key_averages(), key=lambda e: -e.device_time_total)[:14]
-    return "".join(f"\n    {e.key[:40]:40} {e.count:6} x {e.device_time:7.2f} µs" for e in events)
-
-
 def alone(bench: Bench) -> str:
     """Return each kernel of a layer by itself, one after the other in a graph without overlap."""
     plan, found = bench.plan(1), ""
@@ -267,33 +244,6 @@ def prefill(bench: Bench) -> str:
     return read_prompts(reader, bench.shape.vocab)
 
 
-def read_prompts(reader: ExpertPrefill, vocab: int) -> str:
-    """Read prompts of several lengths. Times are those of a second reading, graphs captured."""
-    found = f"{torch.cuda.memory_allocated() >> 20} MiB"
-    for size in (64, 256, 1024, 4096):
-        tokens = [(7 * i + size) % vocab for i in range(size)]
-        reader._write([], 0)
-        reader._prepare(size)
-        times: list[float] = []
-
-        def stamp(times: list[float] = times) -> bool:
-            times.append(time.perf_counter())
-            return False
-
-        reader.run(tokens, 0, 1, None)
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        reader.run(tokens, 0, 1, None)
-        torch.cuda.synchronize()
-        whole = (time.perf_counter() - begun) * 1e3
-        reader.run(tokens, 0, 1, stamp)
-        torch.cuda.synchronize()
-        times.append(time.perf_counter())
-        longest = max(b - a for a, b in itertools.pairwise(times)) * 1e3
-        found += f"\n    {size:5} tokens {whole:7.1f} ms, stopped within {longest:5.1f} ms"
-    return found + profiled(lambda: reader.run(list(range(CONTEXT)), 0, 1, None))
-
-
 def time_variants(bench: Bench, until: float) -> None:
     for change in bench.variants:
         label = " ".join(f"{name}={value}" for name, value in change.items())
@@ -320,35 +270,6 @@ def time_groups(bench: Bench, until: float) -> None:
             plan = bench.plan(size)
             plan = replace(plan, tuning=replace(plan.tuned, expert_group=group))
             attempt(f"{size} tokens, groups of {group}", functools.partial(timed, bench, plan), until)
-
-
-def time_cuts(bench: Bench, until: float) -> None:
-    """Time a layer's experts for prompts, each cut with all prompts; the cuts that are taken first."""
-    groups = Groups(bench.model, max(PROMPTS), torch.device("cuda"))
-    attempt("the cuts that are taken", lambda: _prompts_us(bench, groups), until)
-    before = grouped.CUTS
-    for cut in CUTS:
-        grouped.CUTS = {1 << 20: cut}
-        attempt(str(cut), lambda: _prompts_us(bench, groups), until)
-    grouped.CUTS = before
-
-
-def _prompts_us(bench: Bench, groups: Groups) -> str:
-    layer, shape = bench.model.layers[0], bench.shape
-    found = []
-    for tokens in PROMPTS:
-        x = torch.randn(tokens, shape.hidden, device="cuda")
-        scores = torch.randn(tokens, shape.experts, device="cuda")
-        delta = torch.zeros(tokens, shape.hidden, dtype=torch.bfloat16, device="cuda")
-        groups.run(layer, x, scores, delta)
-        begin, end = Event(enable_timing=True), Event(enable_timing=True)  # type: ignore[no-untyped-call,unused-ignore]
-        begin.record()
-        for _ in range(ROUNDS):
-            groups.run(layer, x, scores, delta)
-        end.record()
-        end.synchronize()
-        found.append(f"{tokens} tokens {begin.elapsed_time(end) * 1e3 / ROUNDS:.0f}")
-    return f"µs: {', '.join(found)}"
 
 
 def time_drafts(bench: Bench, until: float) -> None:
@@ -410,7 +331,7 @@ def main() -> None:
         if stage == "drafts":
             time_drafts(bench, until)
         if stage == "cuts":
-            time_cuts(bench, until)
+            time_cuts(bench.model, until)
 
 
 if __name__ == "__main__":

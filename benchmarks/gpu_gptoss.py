@@ -34,7 +34,8 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 import gpu_experts
 from gpu_attempt import attempt
-from gpu_experts import CONTEXT, SIZES, Bench, kernels, read_prompts, time_several, time_variants, timed
+from gpu_experts import CONTEXT, SIZES, Bench, kernels, time_several, time_variants, timed
+from gpu_prompts import read_prompts, time_cuts
 from vivace.bench.gpu.passes import PAGES
 from vivace.bench.gpu.peer import transformers_config
 from vivace.engine.runners.base import Span
@@ -231,7 +232,7 @@ def main() -> None:
         if stage == "groups":
             gpu_experts.time_groups(bench, until)
         if stage == "cuts":
-            gpu_experts.time_cuts(bench, until)
+            time_cuts(bench.model, until)
         for size in SIZES if stage == "passes" else ():
             attempt(f"{size} tokens", functools.partial(timed, bench, bench.plan(size)), until)
 

@@ -1,12 +1,16 @@
 """`vivace bench gpu --users` without a GPU: several turns at once, and the rate of all of them."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from tests.engine.loop.test_rows import RowsRunner
 from vivace.bench.gpu.peer import measure_team_peers, team_figures, team_wish
-from vivace.bench.gpu.users import measure_users, parse_users, users_table
+from vivace.bench.gpu.users import measure_users, named_model, parse_users, users_table
 from vivace.cli.measure.bench import bench
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
 
 
 class Lasting(RowsRunner):
@@ -35,7 +39,12 @@ def test_the_report_is_a_line_a_number_of_users() -> None:
         "8-bit": {"16": {"tokens_per_s": 9500.4}},
         "4-bit": {"16": {"tokens_per_s": 8000.0}},
         "peers": {
-            "vllm": {"version": "0.23", "format": "bf16", "users": {"16": {"tokens_per_s": 7212.2}}},
+            "vllm": {
+                "version": "0.23",
+                "format": "bf16",
+                "weights": "random",
+                "users": {"16": {"tokens_per_s": 7212.2}},
+            },
             "vllm_fp8": {"missing": "No module named 'vllm'"},
         },
     }
@@ -43,7 +52,18 @@ def test_the_report_is_a_line_a_number_of_users() -> None:
     assert lines[0] == "qwen2.5-coder-1.5b, random weights, H200: tok/s of all, 300 tokens each"
     assert lines[1].split() == ["8-bit", "16", "users", "9500", "tok/s,", "must", "9000"]
     assert lines[2].split() == ["4-bit", "16", "users", "8000", "tok/s"]
-    assert lines[3].split() == ["vllm", "0.23,", "bf16,", "greedy", "16", "users", "7212", "tok/s"]
+    assert lines[3].split() == [
+        "vllm",
+        "0.23,",
+        "bf16,",
+        "random",
+        "weights,",
+        "greedy",
+        "16",
+        "users",
+        "7212",
+        "tok/s",
+    ]
     assert lines[4] == "vllm_fp8: No module named 'vllm'"
     assert "must" not in users_table(report | {"shape": "qwen2.5-coder-7b"})
 
@@ -66,6 +86,20 @@ def test_prompts_of_users_share_no_beginning() -> None:
     prompts = team_wish([2, 64])["prompts"]
     assert len(prompts) == 64
     assert len({tuple(prompt[:2]) for prompt in prompts}) == 64
+
+
+def test_a_file_is_known_by_its_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM reads no such file, and is as quick with random weights, wherever the head is."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("gguf", reason="gguf is not installed: vivace extras add cuda")
+    from vivace.bench.gpu.random_gguf import MIXES, write_gguf
+
+    shape = replace(KNOWN_SHAPES["qwen3-0.6b"], layers=1, vocab=512, tied_head=False)
+    path = tmp_path / "random.gguf"
+    write_gguf(path, shape, MIXES["Q8_0"])
+    assert named_model(path) == {"checkpoint": str(path)}
+    monkeypatch.setitem(KNOWN_SHAPES, "small", replace(shape, tied_head=True))
+    assert named_model(path) == {"checkpoint": str(path), "shape": "small"}
 
 
 def test_a_team_peer_that_is_not_here_is_a_line() -> None:

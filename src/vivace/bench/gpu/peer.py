@@ -294,11 +294,13 @@ def measure_vllm(asked: dict[str, Any], quantization: str | None = None) -> dict
     return found | {
         "version": vllm.__version__,
         "format": FORMATS[quantization] if quantization else plain,
+        "weights": "random" if shape else "the same",
         "weights_gb": weight_bytes / 1e9,
     }
 
 
 def one_user_figures(tokens: list[int], spent_ms: SpentMs) -> dict[str, Any]:
+    """Return one user's speed behind the first token, and when that comes."""
     spent_ms([tokens], DECODED)
     first = statistics.median(spent_ms([tokens], 1) for _ in range(ROUNDS))
     whole = statistics.median(spent_ms([tokens], DECODED + 1) for _ in range(ROUNDS))

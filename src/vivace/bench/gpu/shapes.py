@@ -26,7 +26,7 @@ from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_te
 from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
-from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
+from vivace.engine.runners.gpu_check import check_gpu, detect_gpu, free_gpu_memory
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Append, Frame, FromEngine, Generate, Sampling
 from vivace.errors import VivaceError
@@ -125,7 +125,6 @@ def random_runner(
     )
     if device == "cuda":
         runner.warm_up()
-        runner.check_numbers()
     return runner
 
 
@@ -183,8 +182,6 @@ def run_shape_bench(
 ) -> dict[str, Any]:
     """Measure a known shape in each format, then the peers; `StartError` where there is no GPU that can."""
     check_gpu(detect_gpu())
-    import torch
-
     from vivace.bench.gpu.passes import measure_shape
 
     shape = KNOWN_SHAPES[name]
@@ -197,9 +194,9 @@ def run_shape_bench(
         report[f"{each}-bit"] = measure_runner(runner)
         runner.close()
         del runner
-        torch.cuda.empty_cache()
+        free_gpu_memory()
         report[f"{each}-bit"]["passes"] = measure_shape(shape, each)
-        torch.cuda.empty_cache()
+        free_gpu_memory()
     if has_peers:
         say("peers")
         report["peers"] = measure_peers({"shape": name, "tokens": random_tokens(shape.vocab, CONTEXT)})

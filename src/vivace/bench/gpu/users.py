@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from vivace.bench.gpu.shapes import known_names, random_runner
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.warmup import row_costs
 from vivace.engine.runners.base import Runner
-from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
-from vivace.engine.runners.gpu_check import check_gpu, detect_gpu
+from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES, Shape
+from vivace.engine.runners.gpu_check import check_gpu, detect_gpu, free_gpu_memory
 from vivace.engine.speculation.costs import StepCosts
 from vivace.engine.wire.frames import Close, FromEngine, Generate, Open, Sampling, Tokens
 from vivace.errors import VivaceError
@@ -83,9 +84,7 @@ def run_users_bench(
     `StartError` where there is no GPU that can.
     """
     check_gpu(detect_gpu())
-    import torch  # type: ignore[import-not-found,unused-ignore]
-
-    model = {"checkpoint": str(checkpoint)} if checkpoint else {"shape": shape}
+    model = named_model(checkpoint) if checkpoint else {"shape": shape}
     report: dict[str, Any] = {**model, "gpu": describe_gpu(), "versions": describe_versions()}
     for each in bits:
         say(f"{each}-bit")
@@ -99,17 +98,31 @@ def run_users_bench(
         report[f"{each}-bit"] = {str(count): measure_users(runner, count) for count in users}
         runner.close()
         del runner
-        torch.cuda.empty_cache()
+        free_gpu_memory()
     if has_peers:
         say("peers")
-        report["peers"] = measure_team_peers(model | team_wish(users))
+        asked = {"checkpoint": str(checkpoint)} if checkpoint and checkpoint.is_dir() else model
+        report["peers"] = measure_team_peers(asked | team_wish(users))
     return report
+
+
+def named_model(checkpoint: Path) -> dict[str, str]:
+    """Return a model's file and, if it is known by name, its shape: with random weights vLLM is as quick."""
+    from vivace.engine.runners.cuda.weights.checkpoint import open_checkpoint
+
+    found = open_checkpoint(checkpoint).shape
+
+    def is_same(shape: Shape) -> bool:  # but for what a file has in 32 bits, and a head that it keeps apart
+        return replace(found, norm_epsilon=shape.norm_epsilon, tied_head=shape.tied_head) == shape
+
+    same = [name for name, shape in KNOWN_SHAPES.items() if is_same(shape)]
+    return {"checkpoint": str(checkpoint)} | ({"shape": same[0]} if same else {})
 
 
 def users_table(report: dict[str, Any]) -> str:
     name = Path(report["checkpoint"]).name if "checkpoint" in report else f"{report['shape']}, random weights"
     lines = [f"{name}, {report['gpu']['name']}: tok/s of all, {OUTPUT_TOKENS} tokens each"]
-    has_limits = report.get("shape", DEFAULT_SHAPE) == DEFAULT_SHAPE
+    has_limits = report.get("shape") == DEFAULT_SHAPE
     for bits in (key for key in report if key.endswith("-bit")):
         for count, found in report[bits].items():
             must = (
@@ -121,7 +134,7 @@ def users_table(report: dict[str, Any]) -> str:
             lines.append(f"{peer}: {found['missing']}")
             continue
         for count, each in found["users"].items():
-            what = f"{peer} {found['version']}, {found['format']}, greedy"
+            what = f"{peer} {found['version']}, {found['format']}, {found['weights']} weights, greedy"
             lines.append(f"{what}  {count:>2} users  {each['tokens_per_s']:8.0f} tok/s")
     return "\n".join(lines)
 

@@ -4,7 +4,6 @@ Owns the order of trying and what is said of those that were not used. Does not 
 (`devices.ranking`) or load weights (`runners`).
 """
 
-import gc
 import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
@@ -17,7 +16,7 @@ from vivace.child_python import module_command
 from vivace.engine.devices.machine import DetectMachine, Machine, detect_machine
 from vivace.engine.devices.ranking import Ranking, RunnerChoice, engine_devices, rank_runners
 from vivace.engine.runners.base import Runner, TellRead
-from vivace.engine.runners.gpu_check import GpuInfo, check_gpu, gpu_problem, serves_kernels
+from vivace.engine.runners.gpu_check import GpuInfo, check_gpu, free_gpu_memory, gpu_problem, serves_kernels
 from vivace.engine.tuning.cpu import choose_threads
 from vivace.engine.wire.device import parse_device
 from vivace.engine.wire.job import Job
@@ -125,15 +124,8 @@ def _open_first(
             place = runner.info.place or f"our kernels on {gpu} ({job.gpu_name or choice.device})"
             why = " ".join(filter(None, reasons))
             return Opened(runner, place, why, devices if choice.kind == "cuda" else [])
-        _free_memory()
+        free_gpu_memory()  # of what has failed: the next one may want it
     raise AssertionError("a ranking has a choice, and the last one works or raises")
-
-
-def _free_memory() -> None:
-    """Give back what a runner that failed has left on the GPU: the next one may want it."""
-    gc.collect()
-    if torch := sys.modules.get("torch"):
-        torch.cuda.empty_cache()
 
 
 def _open(job: Job, choice: RunnerChoice, machine: Machine, tell: TellRead) -> Runner:

@@ -1,11 +1,13 @@
 """Check whether this machine's GPU can run our kernels; if not, say why and what to do about it.
 
-Owns the detection (`detect_gpu` imports torch only if the driver shows a suitable GPU) and the messages.
-Does not load a model, and does not know which models can run (`cuda.checkpoint`).
+Owns the detection (`detect_gpu` imports torch only if the driver shows a suitable GPU) and the messages, and
+what gives memory back. Does not load a model, and does not know which models can run (`cuda.checkpoint`).
 """
 
 import ctypes
+import gc
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,3 +174,10 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def _gb(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
+
+
+def free_gpu_memory() -> None:
+    """Give back what a runner that nobody holds any more has left on the GPU: its parts know each other."""
+    gc.collect()
+    if torch := sys.modules.get("torch"):
+        torch.cuda.empty_cache()

@@ -10,6 +10,7 @@ pytest.importorskip("msgspec", reason="the engine's packages are not installed")
 
 from tests.engine.fixtures import cuda_fixture  # noqa: E402
 from vivace.engine.runners.base import Span  # noqa: E402
+from vivace.engine.runners.cuda.kv.pool import read_pages  # noqa: E402
 from vivace.engine.runners.cuda.runner import CudaRunner  # noqa: E402
 
 PROMPT, BEHIND = 1000, 20  # tokens, of what is looked at
@@ -62,3 +63,4 @@ def test_what_lies_behind_the_end_may_be_anything(runner: CudaRunner) -> None:
     """A page that was used before has old bytes behind a sequence's last token."""
     runner._prefill.run = spoil(runner, 0, PROMPT + BEHIND, float("nan"))  # type: ignore[method-assign]
     runner.check_numbers()
+    assert not read_pages(runner._kv).isfinite().all(), "it was there, and the check has passed over it"

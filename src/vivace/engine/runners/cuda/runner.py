@@ -54,10 +54,8 @@ from vivace.engine.runners.cuda.weights.build import Dense
 
 SEQUENCES = 128  # twice the rows of the largest pass: for sessions that are idle, and for candidates
 PREFILL_SIZES = (64, 512, 2048, 4096)  # whose costs are measured
-CHECKED_PROMPTS, CHECKED_TOKENS = (
-    (100, 1000, 4000),
-    20,
-)  # tokens of prompts, and behind each, that are looked at
+CHECKED_PROMPTS = (100, 1000, 4000)  # tokens of prompts whose KV is looked at before anybody is served …
+CHECKED_TOKENS = 20  # … and of these behind each
 MAX_PINNED_ROWS = 64  # rows of logits in pinned memory; more are copied slower
 MARK_BYTES = 16  # at the beginning of saved KV: whose it is
 PREFILLS: dict[str, type[Prefill]] = {"bf16": Prefill, "fp8": Fp8Prefill, "packed": PackedPrefill}
