@@ -152,7 +152,7 @@ def places(runner: CudaRunner, tokens: Sequence[int], behind: int) -> str:
 def played(runner: CudaRunner, costs: dict[int, float], texts: Sequence[Sequence[Change]]) -> str:
     """Play edits; say which texts drafts change, and from which token on."""
     vocab = runner.info.vocab_size
-    material = Material("played", random_tokens(vocab, 4 * CONTEXT), [], [])
+    material = Material("played", random_tokens(vocab, 8 * CONTEXT), [], [])
     sampling = Sampling(temperature=1.0, seed=1)
     bench = GpuBench(LocalEngine(runner, dict(costs)), material, decoded=16, rounds=1, edit_sampling=sampling)
     on, differ = list[Turn](), list[str]()

@@ -133,6 +133,7 @@ def play_edits(bench: GpuBench, vocab: int, context: int, texts: Sequence[Sequen
     edits = []
     for number, changes in enumerate(texts):
         prompt, max_tokens = bench.text(context, 211 * number), new_tokens(changes)
+        assert len(prompt) == context, "the material is too short for so many texts"
         with bench.session() as session:
             # As `measure_edits` will: a last token that was read with the others may say something else.
             bench.engine.run(Append(session, "", prompt[:-1]))
