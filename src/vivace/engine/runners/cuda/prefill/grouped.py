@@ -20,6 +20,8 @@ from vivace.engine.runners.cuda.decode.plan import MXFP4
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.cuda.prefill.unpacking import (
     add_block,
+    lift_of,
+    lowered,
     lying_place,
     shifts_of,
     width_of,
@@ -35,13 +37,14 @@ class Cut(NamedTuple):
     """What one block of the GPU computes."""
 
     rows: int  # that share an expert
-    outputs: int  # rows of the weights; of gate, and as many of up
+    outputs: int  # rows of the weights; one half of gate, the other of up
     warps: int
     stages: int  # blocks of 64 columns at once
 
 
-# By the rows that an expert has in the mean, up to so many: the quickest of some on an H200.
-CUTS = {8: Cut(16, 64, 4, 3), 16: Cut(32, 128, 4, 4), 64: Cut(64, 128, 4, 4), 1 << 20: Cut(128, 128, 8, 4)}
+# By the rows that an expert has in the mean, up to so many: the quickest of some on an H200. Blocks of four
+# warps, for a block unpacks and then multiplies: others on its multiprocessor do the one beside the other.
+CUTS = {8: Cut(16, 128, 4, 4), 16: Cut(32, 128, 4, 4), 128: Cut(64, 128, 4, 3), 1 << 20: Cut(128, 128, 4, 3)}
 
 
 class _Launch(NamedTuple):
@@ -67,6 +70,8 @@ class Groups:
         self._shape = shape = model.shape
         self._width = width_of(model.layers[0].gate_up, is_mxfp4=shape.oss is not None)
         self._shifts = shifts_of(self._width).to(device)
+        experts = (matrix for layer in model.layers for matrix in (layer.gate_up, layer.down))
+        self._lift = lift_of(experts) if self._width == MXFP4 else 0
         rows = most * shape.experts_per_token
 
         def some(*size: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
@@ -120,16 +125,17 @@ class Groups:
         cut, is_cuda = cut_for(shape, tokens), x.is_cuda
         options = {"num_warps": cut.warps, "num_stages": cut.stages}
         tiles = count + rows // cut.rows  # at most: one of each expert is not whole
+        units = cut.outputs // 2  # each has a row of gate and one of up
         arguments = (
-            *(self._y, layer.gate_up.tiles, _words(layer.gate_up), self._shifts, layer.gate_up.scales),
-            *(oss.plain_up_bias if oss else nothing, self._counts, self._rows, self._shares, self._inner),
-            *((shape.oss.limit, shape.oss.slope) if shape.oss else (0.0, 0.0)),
-            *(shape.hidden, shape.expert_ffn, count, wide, chosen, width, cut.outputs, cut.rows, is_cuda),
+            *(self._y, layer.gate_up.tiles, _words(layer.gate_up), self._shifts, self._lift),
+            *(layer.gate_up.scales, oss.plain_up_bias if oss else nothing, self._counts, self._rows),
+            *(self._shares, self._inner, *((shape.oss.limit, shape.oss.slope) if shape.oss else (0.0, 0.0))),
+            *(shape.hidden, shape.expert_ffn, count, wide, chosen, width, units, cut.rows, is_cuda),
         )
-        yield _Launch(_gate_up, (triton.cdiv(shape.expert_ffn, cut.outputs), tiles), arguments, options)
+        yield _Launch(_gate_up, (triton.cdiv(shape.expert_ffn, units), tiles), arguments, options)
         arguments = (
-            *(self._inner, layer.down.tiles, _words(layer.down), self._shifts, layer.down.scales),
-            *(self._counts, self._rows, self._made),
+            *(self._inner, layer.down.tiles, _words(layer.down), self._shifts, self._lift),
+            *(layer.down.scales, self._counts, self._rows, self._made),
             *(shape.expert_ffn, shape.hidden, count, wide, width, cut.outputs, cut.rows, is_cuda),
         )
         yield _Launch(_down, (triton.cdiv(shape.hidden, cut.outputs), tiles), arguments, options)
@@ -222,9 +228,9 @@ def _tile(counts, tile, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr, ROWS: tl.
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _gate_up(  # type: ignore[no-untyped-def]
-    y, tiles, words, shifts, scales, bias, counts, rows, shares, inner, limit, slope,
+    y, tiles, words, shifts, lift, scales, bias, counts, rows, shares, inner, limit, slope,
     COLUMNS: tl.constexpr, FFN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
-    CHOSEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr,
+    CHOSEN: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr,
     IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     """Write SiLU(gate) × up × the token's share for a tile of one expert's rows, or for the rest of them."""
@@ -233,40 +239,48 @@ def _gate_up(  # type: ignore[no-untyped-def]
         return
     if ROWS > 2 * _LEAST and end - first <= _LEAST:
         _gate_up_rows(
-            y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
-            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, _LEAST, IS_CUDA,
+            y, tiles, words, shifts, lift, scales, bias, rows, shares, inner, limit, slope, expert,
+            first, end, COLUMNS, FFN, CHOSEN, WIDTH, UNITS, _LEAST, IS_CUDA,
         )  # fmt: skip
     elif ROWS > _LEAST and end - first <= ROWS // 2:
         _gate_up_rows(
-            y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
-            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS // 2, IS_CUDA,
+            y, tiles, words, shifts, lift, scales, bias, rows, shares, inner, limit, slope, expert,
+            first, end, COLUMNS, FFN, CHOSEN, WIDTH, UNITS, ROWS // 2, IS_CUDA,
         )  # fmt: skip
     else:
         _gate_up_rows(
-            y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
-            COLUMNS, FFN, CHOSEN, WIDTH, OUTPUTS, ROWS, IS_CUDA,
+            y, tiles, words, shifts, lift, scales, bias, rows, shares, inner, limit, slope, expert,
+            first, end, COLUMNS, FFN, CHOSEN, WIDTH, UNITS, ROWS, IS_CUDA,
         )  # fmt: skip
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _gate_up_rows(  # type: ignore[no-untyped-def]
-    y, tiles, words, shifts, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
+    y, tiles, words, shifts, lift, scales, bias, rows, shares, inner, limit, slope, expert, first, end,
     COLUMNS: tl.constexpr, FFN: tl.constexpr, CHOSEN: tl.constexpr, WIDTH: tl.constexpr,
-    OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IS_CUDA: tl.constexpr,
+    UNITS: tl.constexpr, ROWS: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     m, k = first + tl.arange(0, ROWS), tl.arange(0, 64)
     row = tl.load(rows + tl.minimum(m, end - 1))
-    n = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    n = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
     known = tl.minimum(n, FFN - 1)  # past the end the last one again
     lying = known // 4 * 8 + known % 4  # a tile has 4 rows of gate, then the same of up
+    # One product for both: 8 rows of gate, then the same of up: a thread of the tensor core has both.
+    both = tl.arange(0, 2 * UNITS)
+    pair = tl.minimum(tl.program_id(0) * UNITS + both // 16 * 8 + both % 8, FFN - 1)
+    lying_both = pair // 4 * 8 + pair % 4 + both // 8 % 2 * 4
     first_tile = expert.to(tl.int64) * (2 * FFN // 8)
     at = y + (row // CHOSEN * COLUMNS)[None, :] + k[:, None]
-    gate = tl.zeros([OUTPUTS, ROWS], tl.float32)
-    up = tl.zeros([OUTPUTS, ROWS], tl.float32)
+    total = tl.zeros([2 * UNITS, ROWS], tl.float32)
     for block in tl.range(0, COLUMNS // 64):
         x = tl.load(at + block * 64)
-        gate = add_block(gate, tiles, words, shifts, first_tile, lying, block, x, COLUMNS, WIDTH, IS_CUDA)
-        up = add_block(up, tiles, words, shifts, first_tile, lying + 4, block, x, COLUMNS, WIDTH, IS_CUDA)
+        total = add_block(
+            total, tiles, words, shifts, lift, first_tile, lying_both, block, x, COLUMNS, WIDTH, IS_CUDA
+        )
+    if WIDTH == _MXFP4:
+        total = lowered(total, lift)
+    total = total.reshape(UNITS // 8, 2, 8, ROWS).trans(0, 2, 3, 1)
+    gate, up = tl.split(total.reshape(UNITS, ROWS, 2))
     if WIDTH <= 8:
         at_scale = scales + expert * (2 * FFN) + lying
         gate = gate * tl.load(at_scale)[:, None]
@@ -285,7 +299,7 @@ def _gate_up_rows(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _down(  # type: ignore[no-untyped-def]
-    inner, tiles, words, shifts, scales, counts, rows, made,
+    inner, tiles, words, shifts, lift, scales, counts, rows, made,
     COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, EXPERTS: tl.constexpr, EXPERTS2: tl.constexpr,
     WIDTH: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
@@ -295,24 +309,24 @@ def _down(  # type: ignore[no-untyped-def]
         return
     if ROWS > 2 * _LEAST and end - first <= _LEAST:
         _down_rows(
-            inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+            inner, tiles, words, shifts, lift, scales, rows, made, expert, first, end,
             COLUMNS, HIDDEN, WIDTH, OUTPUTS, _LEAST, IS_CUDA,
         )  # fmt: skip
     elif ROWS > _LEAST and end - first <= ROWS // 2:
         _down_rows(
-            inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+            inner, tiles, words, shifts, lift, scales, rows, made, expert, first, end,
             COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS // 2, IS_CUDA,
         )  # fmt: skip
     else:
         _down_rows(
-            inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+            inner, tiles, words, shifts, lift, scales, rows, made, expert, first, end,
             COLUMNS, HIDDEN, WIDTH, OUTPUTS, ROWS, IS_CUDA,
         )  # fmt: skip
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _down_rows(  # type: ignore[no-untyped-def]
-    inner, tiles, words, shifts, scales, rows, made, expert, first, end,
+    inner, tiles, words, shifts, lift, scales, rows, made, expert, first, end,
     COLUMNS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, OUTPUTS: tl.constexpr,
     ROWS: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
@@ -326,7 +340,11 @@ def _down_rows(  # type: ignore[no-untyped-def]
     total = tl.zeros([OUTPUTS, ROWS], tl.float32)
     for block in tl.range(0, COLUMNS // 64):
         x = tl.load(at + block * 64)
-        total = add_block(total, tiles, words, shifts, first_tile, known, block, x, COLUMNS, WIDTH, IS_CUDA)
+        total = add_block(
+            total, tiles, words, shifts, lift, first_tile, known, block, x, COLUMNS, WIDTH, IS_CUDA
+        )
+    if WIDTH == _MXFP4:
+        total = lowered(total, lift)
     if WIDTH <= 8:
         total = total * tl.load(scales + expert * HIDDEN + known)[:, None]
     out = made + (tl.load(rows + known_m) * HIDDEN)[None, :] + n[:, None]

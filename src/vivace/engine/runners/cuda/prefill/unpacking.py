@@ -6,12 +6,19 @@ registers where all that a weight is made of is loads, constants, elementwise st
 and the unpacking of each format; whose rows are multiplied is `grouped`'s.
 """
 
+from collections.abc import Iterable
+
 import torch  # type: ignore[import-not-found,unused-ignore]
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.plan import MXFP4
 from vivace.engine.runners.cuda.weights.layout import Matrix
+
+MOST_LIFT = 126  # powers of two, see `lift_of`
+_MOST_LIFT = tl.constexpr(MOST_LIFT)
+_LARGEST_SCALE = 128  # as a byte: with all of the lift 254, the largest exponent of a bf16
+_MXFP4_BYTES, _SCALE_BYTES = 272, 16  # of 8 rows of 64 columns, scales last
 
 
 def width_of(matrix: Matrix, *, is_mxfp4: bool) -> int:
@@ -46,28 +53,42 @@ _INT4 = tl.constexpr("""{
     fma.rn.bf16x2 $0, $0, $5, none; fma.rn.bf16x2 $1, $1, $6, none;
     fma.rn.bf16x2 $2, $2, $9, none; fma.rn.bf16x2 $3, $3, $10, none;
 }""")
-# The same of MXFP4, whose digits are those of a bf16 that is 126 powers of two smaller; scales are $5 and $6.
+# The same of MXFP4, whose digits are those of a bf16 that is 126 powers of two smaller; scales, $5 and $6,
+# are as many larger. A product with 2^6 + 2^12 (of a high half 2^2 + 2^8) puts digits and sign in place.
 _FP4_REGISTERS = tl.constexpr("=&r,=&r,=&r,=&r,r,r,r")
 _FP4 = tl.constexpr("""{
-    .reg .b32 one, two, sign, large, none;
-    mov.b32 large, 0x7e807e80; mov.b32 none, 0x80008000;
+    .reg .b32 one, two, none;
+    mov.b32 none, 0x80008000;
     prmt.b32 one, $4, 0, 0x4140; prmt.b32 two, $4, 0, 0x4342;
-    shl.b32 $0, one, 6; and.b32 $0, $0, 0x01c001c0; shl.b32 $1, two, 6; and.b32 $1, $1, 0x01c001c0;
-    shl.b32 $2, one, 2; and.b32 $2, $2, 0x01c001c0; shl.b32 $3, two, 2; and.b32 $3, $3, 0x01c001c0;
-    shl.b32 sign, one, 12; lop3.b32 $0, sign, 0x80008000, $0, 0xea;
-    shl.b32 sign, two, 12; lop3.b32 $1, sign, 0x80008000, $1, 0xea;
-    shl.b32 sign, one, 8; lop3.b32 $2, sign, 0x80008000, $2, 0xea;
-    shl.b32 sign, two, 8; lop3.b32 $3, sign, 0x80008000, $3, 0xea;
-    fma.rn.bf16x2 $0, $0, large, none; fma.rn.bf16x2 $1, $1, large, none;
-    fma.rn.bf16x2 $2, $2, large, none; fma.rn.bf16x2 $3, $3, large, none;
+    and.b32 $0, one, 0x000f000f; mul.lo.u32 $0, $0, 0x1040; and.b32 $0, $0, 0x81c081c0;
+    and.b32 $1, two, 0x000f000f; mul.lo.u32 $1, $1, 0x1040; and.b32 $1, $1, 0x81c081c0;
+    and.b32 $2, one, 0x00f000f0; mul.lo.u32 $2, $2, 0x0104; and.b32 $2, $2, 0x81c081c0;
+    and.b32 $3, two, 0x00f000f0; mul.lo.u32 $3, $3, 0x0104; and.b32 $3, $3, 0x81c081c0;
     fma.rn.bf16x2 $0, $0, $5, none; fma.rn.bf16x2 $1, $1, $6, none;
     fma.rn.bf16x2 $2, $2, $5, none; fma.rn.bf16x2 $3, $3, $6, none;
 }""")
 
 
+def lift_of(matrices: Iterable[Matrix]) -> int:
+    """Return by how many powers of two scales of MXFP4 are raised when weights are unpacked.
+
+    By the 126 that unpacked digits lack, if a bf16 has room for that: up to a scale of 2. Where one is
+    larger, by fewer, and sums come out so much too small (`lowered` mends that).
+    """
+    largest = (int(matrix.tiles.view(-1, _MXFP4_BYTES)[:, -_SCALE_BYTES:].max()) for matrix in matrices)
+    return max(0, MOST_LIFT - max(0, max(largest) - _LARGEST_SCALE))
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def lowered(total, lift):  # type: ignore[no-untyped-def]
+    """Return sums as large as they would be with all of the lift."""
+    exponent = tl.full([1, 1], _MOST_LIFT + 127, tl.int32) - lift
+    return total * (exponent << 23).to(tl.float32, bitcast=True)
+
+
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def add_block(  # type: ignore[no-untyped-def]
-    total, tiles, words, shifts, first, row, block, x,
+    total, tiles, words, shifts, lift, first, row, block, x,
     COLUMNS: tl.constexpr, WIDTH: tl.constexpr, IS_CUDA: tl.constexpr,
 ):  # fmt: skip
     """Add the products of 64 columns of some rows of the weights, which lie from tile `first` on."""
@@ -89,8 +110,9 @@ def add_block(  # type: ignore[no-untyped-def]
             low, high = _from_int4(byte, tl.load(pair) >> shift, tl.load(pair + 4) >> shift, IS_CUDA)
         else:
             byte = tl.load(tiles + (at * 272 + g * 32)[:, None] + k)
-            exponent = words + at * 68 + 64 + g // 4
-            scale = tl.join(tl.load(exponent) >> shift & 255, tl.load(exponent + 2) >> shift & 255) << 23
+            # In two dimensions: threads then read their own scales, and need not exchange them.
+            exponent = words + (at * 68 + 64 + g // 4)[:, None] + 2 * tl.arange(0, 2)[None, :]
+            scale = (tl.load(exponent) >> shift[:, None] & 255) + lift << 23
             scale = scale.to(tl.float32, bitcast=True)[:, None, :, None]
             scale = tl.broadcast_to(scale, (row.shape[0], 4, 2, 4)).reshape(row.shape[0], 32)
             low, high = _from_mxfp4(byte, scale, IS_CUDA)
@@ -139,7 +161,7 @@ def _step_and_zero(pair):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _from_mxfp4(byte, scale, IS_CUDA: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the numbers of the low and the high halves, exactly."""
+    """Return the numbers of the low and the high halves, exactly; `scale` is 126 powers of two larger."""
     if IS_CUDA:
         low, high = tl.inline_asm_elementwise(
             _FP4, _FP4_REGISTERS, [byte, scale.to(tl.bfloat16)],
@@ -152,9 +174,8 @@ def _from_mxfp4(byte, scale, IS_CUDA: tl.constexpr):  # type: ignore[no-untyped-
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _fp4_digits(number):  # type: ignore[no-untyped-def]
-    """Return a number whose digits are those of a float that is 126 powers of two smaller."""
-    small = (((number & 8) << 28) | ((number & 7) << 22)).to(tl.float32, bitcast=True)
-    return small * 8.507059173023462e37
+    """Return a number 126 powers of two smaller, whose digits are then those of a float."""
+    return (((number & 8) << 28) | ((number & 7) << 22)).to(tl.float32, bitcast=True)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
