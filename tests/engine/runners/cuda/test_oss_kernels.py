@@ -33,6 +33,7 @@ pytestmark = pytest.mark.skipif(
 TWO = replace(SMALL, layers=2)  # with a window and without
 NEAR = 0.3  # of logits where rounding turned a near tie of two experts: seen to cost 0.03
 REAL = torch.cat([torch.arange(32), torch.arange(64, 96)])  # dimensions of a row that a head of 64 has
+HOLES = torch.cat([torch.arange(32, 64), torch.arange(96, 128)])
 
 
 def with_window(window: int) -> Shape:
@@ -57,7 +58,7 @@ def test_attention(window: int, parts: int, seed: int) -> None:
     bed.at(140, 2)
     q = torch.randn(2, shape.heads, 64, device=bed.device).to(torch.bfloat16)
     bed.buffers.q[..., REAL] = q
-    bed.buffers.kv[..., [i for i in range(128) if i not in REAL.tolist()]] = NAN
+    bed.buffers.kv[..., HOLES] = NAN
     bed.launch("attention")
     keys, values = (bed.kv_rows(which, 142)[..., REAL] for which in (0, 1))
     layer = bed.model.layers[0]
@@ -65,6 +66,33 @@ def test_attention(window: int, parts: int, seed: int) -> None:
     view = reference.View(shape.score_scale, window, layer.oss.sinks)
     wanted = reference.attend(q.float(), keys, values, 140, view)
     assert distance(bed.combine_parts()[..., REAL], wanted) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("tokens", "start", "parts", "window"),
+    [(16, 130, 1, 0), (9, 1010, 2, 0), (13, 1140, 1, 0), (16, 140, 2, 40), (11, 1100, 1, 100)],
+)
+def test_attention_of_a_draft(tokens: int, start: int, parts: int, window: int, seed: int) -> None:
+    """Rows that share what they read come out as those that do not, to the bit; padding is not written."""
+    found = []
+    for kernels, tiles in ((["attention"], 0), (["draft_attention", "merge_ranks"], 2)):
+        bed = Bed(with_window(window), 8, 16, seed, parts=parts, tuning={"draft_tiles": tiles})
+        bed.poison()
+        bed.buffers.rank.fill_(NAN)
+        bed.fill_kv(start + tokens)
+        bed.buffers.kv[..., HOLES] = NAN
+        bed.buffers.q.normal_()[..., HOLES] = NAN
+        bed.at(start, tokens)
+        for kernel in kernels:
+            bed.launch(kernel)
+        found.append([each.view(torch.int32) for each in (bed.buffers.part, bed.buffers.part_stats)])
+    (part, stats), (shared_part, shared_stats) = found
+    parts = 1 if window else parts
+    assert not part[:parts, :tokens].view(torch.float32).isnan().any()
+    assert torch.equal(shared_part[:parts, :tokens], part[:parts, :tokens])
+    if parts > 1:
+        assert torch.equal(shared_stats[:parts, :tokens, :, :2], stats[:parts, :tokens, :, :2])
+    assert shared_part[:, tokens:].view(torch.float32).isnan().all()
 
 
 def test_place(seed: int) -> None:
@@ -87,7 +115,7 @@ def test_place(seed: int) -> None:
     for which, first in ((0, shape.heads), (1, turning)):
         kept = bed.kv_rows(which, start + count)[start:]
         assert distance(kept, wide[:, first : first + shape.kv_heads]) < 0.01
-        assert not kept[..., [i for i in range(128) if i not in REAL.tolist()]].any()
+        assert not kept[..., HOLES].any()
     assert int((~bed.buffers.kv.isnan()).sum()) == 2 * count * shape.kv_heads * 128
 
 

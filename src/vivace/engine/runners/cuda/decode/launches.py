@@ -246,8 +246,9 @@ def layer_launches(
     seen, found = (b.state, b.q, kv, b.pages, parts), (b.part, b.part_stats)
     if plan.shares_reading(parts):
         ranks = (b.rank, b.rank_stats)
-        yield Launch("draft_attention", size["draft_attention"], (*seen, *ranks, *view_of(shape, layer)))
-        yield Launch("merge_ranks", size["merge_ranks"], (b.state, *ranks, *found))
+        scale, *view = view_of(shape, layer)
+        yield Launch("draft_attention", size["draft_attention"], (*seen, *ranks, scale, *view))
+        yield Launch("merge_ranks", size["merge_ranks"], (b.state, *ranks, *found, *view))
     else:
         yield Launch("attention", size["attention"], (*seen, *found, *view_of(shape, layer)))
     yield Launch("out_projection", size["out_projection"], (b.part, b.part_stats, parts, *layer.out, b.x,

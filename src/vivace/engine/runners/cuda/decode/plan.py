@@ -370,9 +370,7 @@ class Plan:
     def draft_tiles(self) -> int:
         """Return how many tiles of a draft's rows share a block's reading, or 0 if they do not."""
         is_one_draft = self.is_wide or not self.is_batch
-        is_served = (
-            self.kv_bits == 16 and 16 * self.tuned.attention_warps == PAGE_TOKENS and not self.shape.oss
-        )
+        is_served = self.kv_bits == 16 and 16 * self.tuned.attention_warps == PAGE_TOKENS
         return self.tuned.draft_tiles if is_one_draft and is_served else 0
 
     def shares_reading(self, parts: int) -> bool:
@@ -394,7 +392,7 @@ class Plan:
         tiles, shape = max(1, self.draft_tiles), self.shape
         row_tiles = -(-self.tokens * shape.heads // shape.kv_heads // 16)
         grid = (shape.kv_heads * parts * self.all_ranks, 1, -(-row_tiles // tiles))
-        return Size(grid, 32 * tiles, 1, 2 * PAGE_TOKENS * HEAD_DIM * 2)
+        return Size(grid, 32 * tiles, 1, 2 * PAGE_TOKENS * shape.head_width * 2)
 
     def _product_bytes(
         self,
