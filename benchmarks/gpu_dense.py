@@ -31,7 +31,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from gpu_attempt import attempt
 from vivace.bench.gpu.passes import CONTEXT, PassBench, Step, compile_all
-from vivace.bench.gpu.peer import random_transformers
+from vivace.bench.gpu.peers.transformers import random_transformers
 from vivace.bench.gpu.shapes import RandomWords
 from vivace.engine.runners.base import Span
 from vivace.engine.runners.cuda.decode import down_cut as cuts

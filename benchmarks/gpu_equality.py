@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.bench.gpu.material import Material
-from vivace.bench.gpu.peer import load_transformers
+from vivace.bench.gpu.peers.transformers import load_transformers
 from vivace.engine.runners.base import SamplingSpec, Span
 from vivace.engine.runners.cuda.load import GpuOptions, open_runner
 

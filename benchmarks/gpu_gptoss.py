@@ -37,7 +37,7 @@ from gpu_attempt import attempt
 from gpu_experts import CONTEXT, SIZES, Bench, kernels, time_several, time_variants, timed
 from gpu_prompts import read_prompts, time_cuts
 from vivace.bench.gpu.passes import PAGES
-from vivace.bench.gpu.peer import transformers_config
+from vivace.bench.gpu.peers.transformers import transformers_config
 from vivace.engine.runners.base import Span
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import Module, architecture, compile_source, source

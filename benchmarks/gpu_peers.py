@@ -3,7 +3,7 @@
     prepare [vllm|llama]   here: a peer and what it needs, in pieces → dist/lease/vllm, dist/lease/llama
     keep                   there, once a piece
     build                  there: llama.cpp, then `vivace extras add cuda --llama-cpp`, as a user would
-    run SHAPE:PEER …       there: `vivace.bench.gpu.peer` with random weights of a shape, one after the other;
+    run SHAPE:PEER …       there: `vivace.bench.gpu.peers` with random weights of a shape, one by one;
                            with --users that of vLLM's several users, as `vivace.bench.gpu.users` asks it
 
     python3 benchmarks/gpu_peers.py run qwen2.5-coder-7b:vllm gpt-oss-20b:vllm qwen2.5-coder-7b:llama_cpp
@@ -11,7 +11,7 @@
 
 A machine where they are installed needs none of this: there `vivace bench gpu --shape` asks them by itself.
 vLLM wants the torch that it was built with (0.23: 2.11), which the other machine must have, and transformers.
-Owns how they get there; how they are measured is `vivace.bench.gpu.peer`'s.
+Owns how they get there; how they are measured is `vivace.bench.gpu.peers`'.
 """
 
 import argparse
@@ -136,13 +136,13 @@ def run(out: Path, asked: list[str], users: list[int]) -> int:
 
 def measure(shape: str, peer: str, log: Path, users: list[int]) -> str | None:
     """Return what a peer has found, or None: then the log has why."""
-    from vivace.bench.gpu.peer import CONTEXT, team_wish
+    from vivace.bench.gpu.peers.asking import CONTEXT, team_wish
     from vivace.bench.gpu.played import random_tokens
     from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
 
     alone = {"tokens": random_tokens(KNOWN_SHAPES[shape].vocab, CONTEXT)}
     wish = json.dumps({"shape": shape, **(team_wish(users) if users else alone)})
-    command = [sys.executable, "-m", "vivace.bench.gpu.peer", peer]
+    command = [sys.executable, "-m", "vivace.bench.gpu.peers", peer]
     with log.open("w") as said:
         process = subprocess.Popen(
             command,

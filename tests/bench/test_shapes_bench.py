@@ -13,8 +13,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 
 from tests.engine.fixtures import PAYING, keep_torch_off_amx  # noqa: E402
 from tests.engine.runners.cuda.plain_launcher import PlainLauncher  # noqa: E402
-from vivace.bench.gpu import peer  # noqa: E402
-from vivace.bench.gpu.peer import measure_peers, transformers_config  # noqa: E402
+from vivace.bench.gpu.peers import vllm  # noqa: E402
+from vivace.bench.gpu.peers.__main__ import measure  # noqa: E402
+from vivace.bench.gpu.peers.asking import PEERS, TEAM_PEERS, measure_peers  # noqa: E402
+from vivace.bench.gpu.peers.transformers import transformers_config  # noqa: E402
 from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_text  # noqa: E402
 from vivace.bench.gpu.random_gguf import MIXES, write_gguf  # noqa: E402
 from vivace.bench.gpu.shapes import (  # noqa: E402
@@ -177,9 +179,15 @@ def test_figures_of_weights_that_a_peer_left_as_they_were_are_refused(
 ) -> None:
     """As vLLM leaves them whose configuration names no layers: its bf16 would stand there as 4 bits."""
     shape = KNOWN_SHAPES["qwen2.5-coder-7b"]
-    peer._check_format(shape, quantization, round(fitting_gb * 1e9))
+    vllm._check_format(shape, quantization, round(fitting_gb * 1e9))
     with pytest.raises(SystemExit, match=r"15\.2 GB of weights"):
-        peer._check_format(shape, quantization, round(left_gb * 1e9))
+        vllm._check_format(shape, quantization, round(left_gb * 1e9))
+
+
+def test_every_peer_has_something_that_measures_it() -> None:
+    """Each its own: who is asked by a name is not another one."""
+    assert len({measure(name) for name in PEERS}) == len(PEERS)
+    assert set(TEAM_PEERS) <= set(PEERS)
 
 
 def test_a_peer_that_fails_is_a_line() -> None:

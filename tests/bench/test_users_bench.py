@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.engine.loop.test_rows import RowsRunner
-from vivace.bench.gpu.peer import measure_team_peers, team_figures, team_wish
+from vivace.bench.gpu.peers.asking import measure_team_peers, team_wish
+from vivace.bench.gpu.peers.vllm import team_figures
 from vivace.bench.gpu.users import measure_users, named_model, parse_users, users_table
 from vivace.cli.measure.bench import bench
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES

@@ -128,7 +128,7 @@ def branches(greedy: Job, count: int) -> list[Job]:
 def run(plan: Plan, checkpoint: Path, samples: int, turns: int) -> list[Found]:
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    from vivace.bench.gpu.peer import load_transformers
+    from vivace.bench.gpu.peers.transformers import load_transformers
     from vivace.engine.runners.cuda.model.vocabulary import GgufVocabulary
     from vivace.engine.runners.cuda.weights.gguf_file import GgufFile
 

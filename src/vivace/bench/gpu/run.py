@@ -3,7 +3,7 @@
     python -m vivace.bench.gpu.run --checkpoint FILE [--material FILE] [--bits 4,8,16] [--kv-bits 8] [--json]
 
 is the same without the command line's packages. Owns the order and the report; `gpu_measures` asks, and
-`gpu_peer` measures others. Every key of the JSON is explained in docs/gpu-notes.md.
+`peers` measures others. Every key of the JSON is explained in docs/gpu-notes.md.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from vivace.bench.gpu.measures import (
     measure_steer,
     measure_stop,
 )
-from vivace.bench.gpu.peer import measure_peers
+from vivace.bench.gpu.peers.asking import measure_peers
 from vivace.bench.gpu.report import judge, table
 from vivace.engine.runners.cuda.model.shape import Shape
 from vivace.engine.runners.gpu_check import check_gpu, detect_gpu

@@ -5,7 +5,7 @@
 is the same without the command line's packages. Time does not depend on what the weights are, but what a
 model says does: random weights cannot edit, so edits are played. A text that the model will say is given to
 it as its prediction, changed as real commits and a real model change theirs (`played`), and the report says
-so. Owns the random runner and the report; what is measured is `measures`', and for other programs `peer`'s.
+so. Owns the random runner and the report; what is measured is `measures`', and for other programs `peers`'.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from vivace.bench.figures import rounded
 from vivace.bench.gpu.device import describe_gpu, describe_versions
 from vivace.bench.gpu.material import Edit, Material
 from vivace.bench.gpu.measures import GpuBench, measure_decode, measure_edits, measure_first_token
-from vivace.bench.gpu.peer import CONTEXT, measure_peers
+from vivace.bench.gpu.peers.asking import CONTEXT, measure_peers
 from vivace.bench.gpu.played import ANSWERS, COMMITS, Change, new_tokens, old_text, random_tokens
 from vivace.engine.loop.engine import Engine
 from vivace.engine.runners.base import Runner

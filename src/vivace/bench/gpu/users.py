@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from vivace.bench.gpu.device import describe_gpu, describe_versions
-from vivace.bench.gpu.peer import OUTPUT_TOKENS, PROMPT_TOKENS, make_prompts, measure_team_peers, team_wish
+from vivace.bench.gpu.peers.asking import (
+    OUTPUT_TOKENS,
+    PROMPT_TOKENS,
+    make_prompts,
+    measure_team_peers,
+    team_wish,
+)
 from vivace.bench.gpu.shapes import known_names, random_runner
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.warmup import row_costs

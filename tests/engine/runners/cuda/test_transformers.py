@@ -10,7 +10,7 @@ pytest.importorskip("gguf", reason="gguf is not installed: vivace extras add cud
 
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.test_checkpoint import SHAPE, write_gguf  # noqa: E402
-from vivace.bench.gpu.peer import load_transformers  # noqa: E402
+from vivace.bench.gpu.peers.transformers import load_transformers  # noqa: E402
 from vivace.engine.runners.cuda.decode.launches import rotation_table  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402
 from vivace.engine.runners.cuda.weights.build import random_weights  # noqa: E402
