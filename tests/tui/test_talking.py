@@ -121,6 +121,35 @@ async def test_ctrl_c_interrupts_then_clears_then_leaves(open_screen: Open) -> N
         await screen.until(lambda: not screen.app.is_running, "the end")
 
 
+async def test_ctrl_d_leaves_from_an_empty_line(open_screen: Open) -> None:
+    """As in a shell; behind text there is nothing to delete, and before it Ctrl+D deletes a letter."""
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.type("ab")
+        await screen.press("ctrl+d")
+        assert screen.app.editor.text == "ab"
+        await screen.press("left", "left", "ctrl+d")
+        await screen.until(lambda: screen.app.editor.text == "b", "a letter less")
+        await screen.press("ctrl+d")
+        await screen.until(lambda: not screen.app.editor.text, "none")
+        assert screen.app.is_running
+        await screen.press("ctrl+d")
+        await screen.until(lambda: not screen.app.is_running, "the end")
+
+
+async def test_ctrl_d_asks_once_while_the_model_writes(open_screen: Open) -> None:
+    """One press too many, meant for another program, must not cost a turn."""
+    async with open_screen(step_ms=5) as screen:
+        await screen.ready()
+        await screen.say("why so long?")
+        await screen.sees("1 bottles")
+        await screen.press("ctrl+d")
+        await screen.sees("Ctrl+D again stops the turn and leaves")
+        assert screen.app.is_turn_running
+        await screen.press("ctrl+d")
+        await screen.until(lambda: not screen.app.is_running, "the end")
+
+
 async def test_a_note_goes_with_the_next_message(open_screen: Open, folder: Path) -> None:
     """A line that begins with # is a note: no turn of its own, told with the next message."""
     del folder

@@ -46,7 +46,7 @@ class Controls:
         if question and self.takes_decisions and (action := keys.action(question.group, key)):
             return self._decide(question, action)
         action = keys.action("prompt", key)
-        if action is None or (action == "help" and not is_empty):
+        if action is None or (action in ("help", "leave") and not is_empty):
             self._last_typed_s = time.monotonic()
             return False
         return self._do_prompt(action)
@@ -144,6 +144,8 @@ class Controls:
                 app.answer_now()
             case "interrupt":
                 self._interrupt()
+            case "leave":
+                self._leave()
             case "earlier" | "later":
                 return self._browse(-1 if action == "earlier" else 1)
             case "search_history":
@@ -240,6 +242,13 @@ class Controls:
             app.leave()
         else:
             app.hint(f"{app.key_map.shown('interrupt')} again leaves", seconds=TWICE_S)
+
+    def _leave(self) -> None:
+        app = self._app
+        if not app.is_turn_running or self._is_second("leave"):
+            app.leave()
+        else:
+            app.hint(f"{app.key_map.shown('leave')} again stops the turn and leaves", seconds=TWICE_S)
 
     # ---- what was said before ------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ ACTIONS = (
     Action("stop", ("escape",), "stop the turn, keep what is there; twice: rewind"),
     Action("answer_now", ("ctrl+n",), "think no more, and answer"),
     Action("interrupt", ("ctrl+c",), "stop, then clear the line, then leave"),
+    Action("leave", ("ctrl+d",), "on an empty line: leave; while the model writes, twice"),
     Action("earlier", ("up",), "edit a queued or an earlier message"),
     Action("later", ("down",), "back to later messages"),
     Action("search_history", ("ctrl+r",), "search what you said before"),

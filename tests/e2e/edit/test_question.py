@@ -78,12 +78,12 @@ def test_h_at_the_question_takes_hunk_by_hunk(task_home: Home) -> None:
 
 
 def test_the_end_of_the_input_is_a_no(task_home: Home) -> None:
-    """Ctrl-D instead of an answer writes nothing, and is no traceback."""
+    """Ctrl-D instead of an answer writes nothing, says so on a line of its own, and is no traceback."""
     terminal = Terminal(task_home, "edit", "task.py", "shout")
     terminal.wait_for("Apply?")
     terminal.type("\x04")
     assert terminal.end() == 0
-    assert "Nothing written" in terminal.shown
+    assert "\nNothing written" in terminal.shown
     assert (task_home.work / "task.py").read_text() == TASK
 
 

@@ -220,7 +220,10 @@ async def read_answer(question: str) -> str | None:
         answer = await line
     finally:
         loop.remove_reader(sys.stdin)
-    return answer.strip().lower() if answer else None
+    if not answer:  # Ctrl+D ends no line
+        sys.stdout.write("\n")
+        return None
+    return answer.strip().lower()
 
 
 async def _edited(proposal: Proposal) -> tuple[bytes, ...]:
