@@ -140,7 +140,8 @@ class VivaceApp(App[None], inherit_bindings=False):
     def command_candidates(self) -> list[Candidate]:
         from vivace.tui.commands.table import COMMANDS
 
-        return [Candidate(each.name, each.name, each.help) for each in COMMANDS]
+        names = [Candidate(each.name, each.name, each.help) for each in COMMANDS]
+        return names + [Candidate(each.name, also, each.help) for each in COMMANDS for also in each.also]
 
     def changed(self) -> None:
         """Draw the lines around the prompt anew: status, queue, the open question."""

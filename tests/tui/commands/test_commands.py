@@ -26,6 +26,29 @@ async def test_an_unknown_command_is_named(open_screen: Open) -> None:
         await screen.sees("There is no command /fly.", "/help lists them.")
 
 
+async def test_a_mistyped_command_is_named_rightly(open_screen: Open) -> None:
+    async with open_screen() as screen:
+        await screen.ready()
+        await screen.say("/staus")
+        await screen.sees("There is no command /staus.", "/status? /help lists them.")
+
+
+async def test_commands_have_the_names_that_other_programs_give_them(open_screen: Open) -> None:
+    """They are offered while they are typed, and do the same. A name that is whole is sent by Enter."""
+    async with open_screen() as screen:
+        await ask(screen)
+        await screen.say("/new")
+        await screen.sees("A new conversation.")
+        await screen.type("/model")  # which is the beginning of /models, too
+        await screen.press("enter")
+        await screen.sees("Model:")
+        await screen.press("escape")
+        await screen.type("/qui")
+        await screen.sees("/quit", "leave; the conversation is kept")
+        await screen.press("enter", "enter")
+        await screen.until(lambda: not screen.app.is_running, "the end")
+
+
 async def test_context_counts_what_is_in_the_prompt(open_screen: Open) -> None:
     """The parts of the prompt are listed with their tokens, against the window."""
     async with open_screen() as screen:

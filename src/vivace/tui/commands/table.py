@@ -6,6 +6,7 @@ tasks, models and memory.
 """
 
 import asyncio
+import difflib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ class Command:
     argument: str
     help: str
     run: Run
+    also: tuple[str, ...] = ()  # what other programs call it
 
 
 async def show_help(app: "VivaceApp", session: "Session", argument: str) -> None:
@@ -166,7 +168,7 @@ async def leave(app: "VivaceApp", session: "Session", argument: str) -> None:
 
 COMMANDS = (
     Command("/help", "", "commands and keys", show_help),
-    Command("/model", "[NAME]", "choose the model", choose_model),
+    Command("/model", "[NAME]", "choose the model", choose_model, ("/models",)),
     Command("/effort", "[LEVEL]", f"how hard to try: {', '.join(EFFORTS)}", choose_effort),
     Command("/test", "[COMMAND|off]", "tests that edits may run, in the sandbox", choose_tests),
     Command("/background", "TEXT", "begin a task beside, which knows what was said", start_background),
@@ -176,8 +178,8 @@ COMMANDS = (
     Command("/status", "", "conversation, server, engine", show_status),
     Command("/context", "", "what is in the prompt, token by token", show_context),
     Command("/compact", "[undo]", "let the model summarise what was said, or take that back", compact),
-    Command("/clear", "", "begin a new conversation", clear),
-    Command("/resume", "[ID|WORDS]", "take up an earlier conversation", resume),
+    Command("/clear", "", "begin a new conversation", clear, ("/new",)),
+    Command("/resume", "[ID|WORDS]", "take up an earlier conversation", resume, ("/sessions",)),
     Command("/init", "[describe]", "write a first AGENTS.md from the repository", write_instructions),
     Command("/memory", "[add|search|edit|remove …]", "notes, and the AGENTS.md that are read", use_memory),
     Command("/rename", "[TITLE]", "give the conversation a name", rename),
@@ -192,14 +194,15 @@ COMMANDS = (
     Command("/theme", "[NAME]", f"colours: {', '.join(PALETTES)}", choose_theme),
     Command("/trust", "[revoke]", "what this folder's configuration would run, and whether it may", trust),
     Command("/doctor", "", "check this machine", run_doctor),
-    Command("/exit", "", "leave; the conversation is kept", leave),
+    Command("/exit", "", "leave; the conversation is kept", leave, ("/quit",)),
 )
 
 
 def find(line: str) -> tuple[Command, str]:
     """Return the command that the line calls, and its argument."""
     name, _, argument = line.partition(" ")
-    for command in COMMANDS:
-        if command.name == name:
-            return command, argument.strip()
-    raise UsageError(f"There is no command {name}.", "/help lists them.")
+    known = {each: command for command in COMMANDS for each in (command.name, *command.also)}
+    if command := known.get(name):
+        return command, argument.strip()
+    near = difflib.get_close_matches(name, known, 1)
+    raise UsageError(f"There is no command {name}.", f"{f'{near[0]}? ' if near else ''}/help lists them.")

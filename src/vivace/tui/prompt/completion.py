@@ -35,8 +35,9 @@ class Completion:
 def complete(before: str, folder: Path, commands: Callable[[], Sequence[Candidate]]) -> Completion | None:
     """Return what could be meant by the end of `before`, the text up to the cursor; None for plain words."""
     if before.startswith("/") and "\n" not in before and " " not in before:
-        fitting = [each for each in commands() if each.label.startswith(before) and each.label != before]
-        return Completion(len(before), tuple(fitting)) if fitting else None
+        fitting = [each for each in commands() if each.label.startswith(before)]
+        is_whole = any(each.label == before for each in fitting)  # Enter sends it
+        return Completion(len(before), tuple(fitting)) if fitting and not is_whole else None
     if not (word := _WORD.search(before)):
         return None
     typed = word[1]
