@@ -19,9 +19,9 @@ from vivace.engine.runners.cuda.prefill.grouped import Cut, Groups
 
 # Of a prompt's experts: rows that share an expert, rows of the weights, warps, blocks of columns at once.
 CUTS = (
-    *(Cut(16, 64, 4, 3), Cut(32, 64, 4, 4), Cut(32, 128, 4, 4), Cut(64, 64, 4, 3), Cut(64, 64, 4, 4)),
-    *(Cut(64, 128, 4, 3), Cut(64, 128, 4, 4), Cut(128, 64, 4, 3), Cut(128, 64, 4, 4)),
-    *(Cut(128, 128, 8, 3), Cut(128, 128, 8, 4)),
+    *(Cut(16, 64, 4, 3), Cut(16, 128, 4, 4), Cut(32, 64, 4, 3), Cut(32, 128, 4, 3), Cut(32, 128, 4, 4)),
+    *(Cut(64, 64, 4, 4), Cut(64, 128, 4, 3), Cut(64, 128, 4, 4), Cut(128, 64, 4, 3), Cut(128, 128, 4, 3)),
+    *(Cut(128, 128, 4, 4), Cut(128, 256, 8, 4)),
 )
 PROMPTS = (64, 256, 1024, 4096)
 SHOWN = 1024  # tokens of the prompt whose kernels are listed

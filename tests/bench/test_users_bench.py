@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.engine.loop.test_rows import RowsRunner
-from vivace.bench.gpu.peers.asking import measure_team_peers, team_wish
+from vivace.bench.gpu.peers.asking import measure_team_peers, median_figures, team_wish
 from vivace.bench.gpu.peers.vllm import team_figures
 from vivace.bench.gpu.users import measure_users, named_model, parse_users, users_table
 from vivace.cli.measure.bench import bench
@@ -80,6 +80,11 @@ def test_what_a_peer_says_is_counted_behind_its_first_tokens() -> None:
     found = team_figures(team_wish([1, 4]), spent_ms)
     assert found == {"users": {"1": {"tokens_per_s": 500.0}, "4": {"tokens_per_s": 2000.0}}}
     assert set(asked) == {(users, tokens) for users in (1, 4) for tokens in (1, 300, 301)}
+
+
+def test_figures_are_medians_behind_a_round_that_warms_up() -> None:
+    rounds = iter([(900.0, 90.0), (20.0, 4.0), (30.0, 2.0), (25.0, 50.0)])
+    assert median_figures(lambda: next(rounds)) == {"tokens_per_s": 250.0, "first_token_ms": 25.0}
 
 
 def test_prompts_of_users_share_no_beginning() -> None:

@@ -27,10 +27,11 @@ async def test_an_unknown_command_is_named(open_screen: Open) -> None:
 
 
 async def test_a_mistyped_command_is_named_rightly(open_screen: Open) -> None:
+    """A name that is nearly one is told which one."""
     async with open_screen() as screen:
         await screen.ready()
         await screen.say("/staus")
-        await screen.sees("There is no command /staus.", "/status? /help lists them.")
+        await screen.sees("There is no command /staus.", "Did you mean /status? /help lists them.")
 
 
 async def test_commands_have_the_names_that_other_programs_give_them(open_screen: Open) -> None:

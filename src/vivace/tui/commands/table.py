@@ -205,4 +205,5 @@ def find(line: str) -> tuple[Command, str]:
     if command := known.get(name):
         return command, argument.strip()
     near = difflib.get_close_matches(name, known, 1)
-    raise UsageError(f"There is no command {name}.", f"{f'{near[0]}? ' if near else ''}/help lists them.")
+    hint = f"Did you mean {near[0]}? " if near else ""
+    raise UsageError(f"There is no command {name}.", f"{hint}/help lists them.")

@@ -145,6 +145,7 @@ def test_compiling_launches_nothing(seed: int) -> None:
 
 
 COMPILE = """
+import itertools
 import json
 import re
 
@@ -158,8 +159,7 @@ kinds |= {"lift": "i32"}
 kinds |= dict.fromkeys(("words", "shifts", "counts", "rows"), "*i32")
 kinds |= dict.fromkeys(("scales", "bias", "shares"), "*fp32")
 shapes = {4: (2048, 768, 128, 8), grouped.MXFP4: (2880, 2880, 32, 4)}
-for width, (hidden, ffn, experts, chosen) in shapes.items():
-    cut = grouped.CUTS[max(grouped.CUTS)]  # the largest
+for (width, (hidden, ffn, experts, chosen)), cut in itertools.product(shapes.items(), grouped.CUTS.values()):
     of_both = dict(EXPERTS=experts, EXPERTS2=experts, WIDTH=width, ROWS=cut.rows)
     for kernel, own in (
         (grouped._gate_up, dict(COLUMNS=hidden, FFN=ffn, CHOSEN=chosen, UNITS=cut.outputs // 2)),
@@ -188,7 +188,7 @@ def test_they_compile_for_hopper(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     kernels = [json.loads(line) for line in found.stdout.splitlines()]
-    assert len(kernels) == 4
+    assert len(kernels) == 4 * len(grouped.CUTS)
     for shared, products, waits in kernels:
         assert shared <= SHARED_BYTES
         assert products

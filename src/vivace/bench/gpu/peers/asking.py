@@ -1,14 +1,15 @@
-"""What the peers are asked, and that they are: vLLM, transformers (compiled), llama.cpp.
+"""Ask vLLM, transformers and llama.cpp how fast they are, one after the other, each in a process of its own.
 
-With the same weights as ours, or with random ones of the same shape (`"shape": NAME` in place of a
-checkpoint); of vLLM also the speed of several users together. One after the other, each in a process of its
-own. Owns the wish and the answer; a peer that is not installed, or fails, is a line in the report and not the
-end of it.
+They have the same weights as ours, or random ones of the same shape (`"shape": NAME` in place of a
+checkpoint); vLLM is also asked for the speed of several users together. Owns the wish and the answer: a peer
+that is not installed, or fails, is a line in the report and not the end of it. Does not measure (a file for
+each peer).
 """
 
 import json
+import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vivace.child_python import module_command
@@ -56,3 +57,13 @@ def _ask(name: str, asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         return {"missing": words[-1]}
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
+
+
+def median_figures(once: Callable[[], tuple[float, float]]) -> dict[str, Any]:
+    """Return a peer's figures. `once` returns milliseconds to the first token and of a later one."""
+    once()  # warms up
+    runs = [once() for _ in range(ROUNDS)]
+    return {
+        "tokens_per_s": 1e3 / statistics.median(ms for _, ms in runs),
+        "first_token_ms": statistics.median(ms for ms, _ in runs),
+    }

@@ -1,12 +1,11 @@
 """llama.cpp on the GPU, through our runner, where it is built for CUDA. Owns how it is measured."""
 
-import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from vivace.bench.gpu.peers.asking import CONTEXT, DECODED, ROUNDS
+from vivace.bench.gpu.peers.asking import CONTEXT, DECODED, median_figures
 from vivace.engine.runners.base import Span
 from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
 from vivace.errors import StartError
@@ -51,14 +50,7 @@ def measure_llama_cpp(asked: dict[str, Any]) -> dict[str, Any]:
             runner.forward([Span(0, CONTEXT + number, [tokens[number]], want=1)])
         return (first - begun) * 1e3, (time.perf_counter() - first) * 1e3 / DECODED
 
-    once()
-    runs = [once() for _ in range(ROUNDS)]
-    return {
-        "tokens_per_s": 1e3 / statistics.median(ms for _, ms in runs),
-        "first_token_ms": statistics.median(ms for ms, _ in runs),
-        "version": llama_cpp.__version__,
-        "format": file.stem,
-    }
+    return median_figures(once) | {"version": llama_cpp.__version__, "format": file.stem}
 
 
 def _write_random(name: str, folder: str) -> Path:

@@ -4,12 +4,11 @@ Owns how it is measured, its configuration of a shape, and its models with our w
 tests and benches compare ours with.
 """
 
-import statistics
 import time
 from pathlib import Path
 from typing import Any
 
-from vivace.bench.gpu.peers.asking import CONTEXT, DECODED, ROUNDS
+from vivace.bench.gpu.peers.asking import CONTEXT, DECODED, median_figures
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, KNOWN_SHAPES, Shape
 
 
@@ -45,13 +44,8 @@ def measure_transformers(asked: dict[str, Any]) -> dict[str, Any]:
         return (first - begun) * 1e3, (time.perf_counter() - first) * 1e3 / DECODED
 
     with torch.inference_mode():
-        once()
-        runs = [once() for _ in range(ROUNDS)]
-    return {
-        "tokens_per_s": 1e3 / statistics.median(ms for _, ms in runs),
-        "first_token_ms": statistics.median(ms for ms, _ in runs),
-        "version": transformers.__version__,
-    }
+        found = median_figures(once)
+    return found | {"version": transformers.__version__}
 
 
 def transformers_config(shape: Shape) -> Any:

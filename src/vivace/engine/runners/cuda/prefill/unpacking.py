@@ -12,13 +12,13 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.plan import MXFP4
+from vivace.engine.runners.cuda.decode.plan import MXFP4, tile_bytes
 from vivace.engine.runners.cuda.weights.layout import Matrix
 
 MOST_LIFT = 126  # powers of two, see `lift_of`
 _MOST_LIFT = tl.constexpr(MOST_LIFT)
 _LARGEST_SCALE = 128  # as a byte: with all of the lift 254, the largest exponent of a bf16
-_MXFP4_BYTES, _SCALE_BYTES = 272, 16  # of 8 rows of 64 columns, scales last
+_SCALE_BYTES = 16  # of 8 rows of 64 columns, behind their numbers
 
 
 def width_of(matrix: Matrix, *, is_mxfp4: bool) -> int:
@@ -75,8 +75,9 @@ def lift_of(matrices: Iterable[Matrix]) -> int:
     By the 126 that unpacked digits lack, if a bf16 has room for that: up to a scale of 2. Where one is
     larger, by fewer, and sums come out so much too small (`lowered` mends that).
     """
-    largest = (int(matrix.tiles.view(-1, _MXFP4_BYTES)[:, -_SCALE_BYTES:].max()) for matrix in matrices)
-    return max(0, MOST_LIFT - max(0, max(largest) - _LARGEST_SCALE))
+    blocks = (matrix.tiles.view(-1, tile_bytes(64, MXFP4)) for matrix in matrices)
+    largest = max(int(block[:, -_SCALE_BYTES:].max()) for block in blocks)
+    return max(0, MOST_LIFT - max(0, largest - _LARGEST_SCALE))
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -161,7 +162,7 @@ def _step_and_zero(pair):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _from_mxfp4(byte, scale, IS_CUDA: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the numbers of the low and the high halves, exactly; `scale` is 126 powers of two larger."""
+    """Return the numbers of the low and the high halves, as much smaller as `scale` lacks of the lift."""
     if IS_CUDA:
         low, high = tl.inline_asm_elementwise(
             _FP4, _FP4_REGISTERS, [byte, scale.to(tl.bfloat16)],
