@@ -17,6 +17,7 @@ LAYERS = [
     "kept_results",
     "fairness",
     "child_python",
+    "programs",
     "redaction",
     "editors",
     "models",

@@ -14,6 +14,7 @@ from pathlib import Path
 from vivace.child_python import module_command
 from vivace.editors.vsix import NAME, PUBLISHER, build_vsix
 from vivace.errors import StartError, UsageError
+from vivace.programs import find_program
 
 COMMANDS = ("code", "code-insiders", "codium", "code-server", "cursor", "windsurf")
 ASK_S = 60.0
@@ -32,14 +33,14 @@ class Editor:
 
 def find_editors(names: tuple[str, ...] = COMMANDS) -> list[Editor]:
     """Return the editors on the PATH, each with the version of our extension in it."""
-    found = [(name, shutil.which(name)) for name in names]
+    found = [(name, find_program(name)) for name in names]
     return [Editor(name, program, _version_in(program)) for name, program in found if program]
 
 
 def install(say: Callable[[str], None], given: str | None = None) -> None:
     """Build the extension and install it into every editor that is here, or into the given one only."""
     names = (given,) if given else COMMANDS
-    programs = [program for program in map(shutil.which, names) if program]
+    programs = [program for program in map(_program, names) if program]
     if not programs:
         raise _no_editor(given)
     with tempfile.TemporaryDirectory(prefix="vivace-vsix-") as folder:
@@ -55,6 +56,11 @@ def own_command() -> list[str]:
     if (_CLONE / "pyproject.toml").exists() and os.access(script, os.X_OK):
         return [str(script)]
     return module_command("vivace")
+
+
+def _program(name: str) -> str | None:
+    """Return where a command is; a path says so itself."""
+    return shutil.which(name) if os.sep in name else find_program(name)
 
 
 def _install(program: str, file: Path) -> None:

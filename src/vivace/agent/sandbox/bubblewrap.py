@@ -5,12 +5,12 @@ a private folder, `/tmp` and `/dev/shm` can be written, and are in memory. Does 
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vivace.errors import SandboxUnavailable
+from vivace.programs import find_program
 
 FOLDER = "/sandbox"  # the private folder, as the program sees it; also its home, and where it starts
 LIMITED = Path(__file__).with_name("limited.py")
@@ -49,14 +49,14 @@ FORBIDDING = (
 )
 
 
-def find_bubblewrap() -> str:
-    """Return the path of bubblewrap, or raise why there is none."""
+def find_bubblewrap(*folders: Path) -> str:
+    """Return the path of bubblewrap, which is in none of these folders, or raise why there is none."""
     if sys.platform != "linux":
         raise SandboxUnavailable(
             "Programs can be sandboxed on Linux only: the sandbox is made by bubblewrap.",
             "Do this step on a Linux machine. Nothing was run.",
         )
-    if not (path := shutil.which("bwrap")):
+    if not (path := find_program("bwrap", *folders)):
         raise SandboxUnavailable("The sandbox needs bubblewrap (`bwrap`), and nothing was run.", INSTALL)
     return path
 

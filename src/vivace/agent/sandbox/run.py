@@ -96,7 +96,7 @@ async def run_sandboxed(
     bubblewrap's for folders, without a workspace.
     """
     limits = limits or Limits()
-    bubblewrap = find_bubblewrap()
+    bubblewrap = find_bubblewrap(*([workspace.path] if workspace else []))
     began_s = time.monotonic()
     with contextlib.ExitStack() as stack:
         descriptors = {name: _descriptor(stack, data) for name, data in (files or {}).items()}

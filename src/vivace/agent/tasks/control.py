@@ -28,7 +28,7 @@ from vivace.agent.tasks.store import TaskFolder, all_folders, find_task, list_ta
 from vivace.agent.tasks.workplace import make_workplace, remove_workplace
 from vivace.child_python import module_command
 from vivace.config import Settings
-from vivace.errors import TaskBusy, UsageError
+from vivace.errors import TaskBusy, TaskNotFound, UsageError
 
 __all__ = [
     "answer_task",
@@ -221,7 +221,10 @@ def _wait(is_so: Callable[[], bool], seconds: float) -> bool:
 
 
 def _delete(task: TaskFolder) -> None:
-    remove_workplace(task.work)
+    folder = None
+    with contextlib.suppress(TaskNotFound):  # it was never begun
+        folder = Path(task.queued().folder)
+    remove_workplace(task.work, folder)
     task.delete()
 
 

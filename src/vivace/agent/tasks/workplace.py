@@ -9,19 +9,17 @@ Git, no commit yet, a bare minimum of a version) it is a copy. Does not own what
 import os
 import shutil
 import stat
-import subprocess
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from vivace.agent.git import git_command
+from vivace.agent.git import git_files, run_git
 from vivace.agent.tools.ignoring import walk
 from vivace.errors import TaskTooLarge
 
 MAX_FILES = 100_000
 MAX_BYTES = 1_000_000_000
-GIT_S = 60.0
 _SAFE_NAME = "/ !#$&'()+,;=@[]{}~"  # bytes that need no quoting in an entry's name
 
 
@@ -41,7 +39,9 @@ def make_workplace(folder: Path, work: Path, start: Path) -> Path:
         place.mkdir()
     _copy(top, files, place, start)
     if (place / ".git").is_file():
-        _git(place, "read-tree", "HEAD")  # so that Git sees what the user has changed, and no more
+        run_git(
+            place, "read-tree", "HEAD", origin=top
+        )  # so that Git sees what the user has changed, and no more
     return place / folder.relative_to(top)
 
 
@@ -53,11 +53,11 @@ def place_of(work: Path) -> Path | None:
         return None
 
 
-def remove_workplace(work: Path) -> None:
-    """Remove the workplace, and let its repository forget it."""
+def remove_workplace(work: Path, folder: Path | None = None) -> None:
+    """Remove the workplace, and let its repository forget it. `folder` is the user's, if it is known."""
     place = place_of(work)
     if place is not None and (place / ".git").is_file():
-        _git(place, "worktree", "remove", "--force", "--force", str(place))
+        run_git(place, "worktree", "remove", "--force", "--force", str(place), origin=folder)
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -69,19 +69,16 @@ def top_of(folder: Path) -> Path:
 
 def visible_files(top: Path) -> list[str]:
     """Return the files of a folder that are not ignored, relative to it, as Git or our own reading says."""
-    listed = _git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+    listed = git_files(top) if (top / ".git").exists() else None
     if listed is None:
-        listed = _git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if listed is None or not (top / ".git").exists():
         return [path for path, is_folder in walk(top) if not is_folder]
     found: dict[str, None] = {}
-    for name in listed.split(b"\0"):
-        path = os.fsdecode(name)
-        if path.endswith("/") or (path and (top / path).is_dir() and not (top / path).is_symlink()):
+    for path in listed:
+        if path.endswith("/") or ((top / path).is_dir() and not (top / path).is_symlink()):
             found.update(dict.fromkeys(_inside(top, path.rstrip("/"))))  # a submodule or another repository
-        elif path:
+        else:
             found[path] = None
-    return [path for path in found if ".git" not in Path(path).parts]
+    return list(found)
 
 
 def _inside(top: Path, folder: str) -> Iterator[str]:
@@ -90,42 +87,25 @@ def _inside(top: Path, folder: str) -> Iterator[str]:
 
 def _top_of(folder: Path) -> Path | None:
     """Return the top of the repository that a folder belongs to."""
-    shown = _git(folder, "rev-parse", "--show-toplevel")
+    shown = run_git(folder, "rev-parse", "--show-toplevel")
     if not shown:
         return None
     top = Path(os.fsdecode(shown.removesuffix(b"\n"))).resolve()
-    return top if folder.is_relative_to(top) and (top / ".git").exists() else None
+    nearest = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    return top if top == nearest else None  # its configuration may name any other folder
 
 
 def _add_worktree(top: Path, place: Path) -> bool:
     """Return whether Git has made a worktree, without files."""
-    if not (top / ".git").exists() or _git(top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
+    if (
+        not (top / ".git").exists()
+        or run_git(top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None
+    ):
         return False
-    if _git(top, "worktree", "add", "--detach", "--no-checkout", str(place), "HEAD") is None:
+    if run_git(top, "worktree", "add", "--detach", "--no-checkout", str(place), "HEAD") is None:
         shutil.rmtree(place, ignore_errors=True)
         return False
     return (place / ".git").is_file()
-
-
-def _git(folder: Path, *arguments: str) -> bytes | None:
-    """Return what Git says, or None if there is no Git, or it fails or takes too long."""
-    try:
-        done = subprocess.run(
-            git_command(folder, *arguments),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_S,
-            env=_environment(os.environ),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without those that lead Git to another repository or program."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 
 
 def _check_size(top: Path, files: list[str]) -> None:

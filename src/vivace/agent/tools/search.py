@@ -7,7 +7,6 @@ with limits of time and output, since a pattern may take for ever.
 import asyncio
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -19,6 +18,7 @@ from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolRe
 from vivace.agent.tools.bounded import bounded, printable
 from vivace.child_python import module_command
 from vivace.errors import FileProblem
+from vivace.programs import find_program
 
 SECONDS = 20.0
 MAX_MATCHES = 200
@@ -43,7 +43,7 @@ class Search(FunctionTool[SearchArguments]):
 
     def __init__(self, ripgrep: str | None = None) -> None:
         """Use this ripgrep; "" for our own program, None for whatever there is."""
-        self._ripgrep = shutil.which("rg") or "" if ripgrep is None else ripgrep
+        self._ripgrep = ripgrep
 
     def needs(self, arguments: SearchArguments, context: ToolContext) -> list[Need]:
         return [ReadPath(locate(context.root, arguments.path))]
@@ -73,11 +73,12 @@ class Search(FunctionTool[SearchArguments]):
         path = inside if place.is_inside else str(place.path)
         flags = ["--ignore-case"] if arguments.ignore_case else []
         flags += [f"--glob={arguments.glob}"] if arguments.glob else []
-        if not self._ripgrep:
+        ripgrep = find_program("rg", context.root) if self._ripgrep is None else self._ripgrep
+        if not ripgrep:
             return module_command("vivace.agent.tools.searching", *flags, "--", arguments.pattern, path)
         fixed = ["--no-config", "--no-require-git", "--hidden", "--glob=!.git", "--no-follow", "--sort=path"]
         fixed += ["--line-number", "--no-heading", "--with-filename", "--color=never", "--max-columns=500"]
-        return [self._ripgrep, *fixed, *flags, "--regexp", arguments.pattern, "--", path]
+        return [ripgrep, *fixed, *flags, "--regexp", arguments.pattern, "--", path]
 
 
 async def _output_of(command: list[str], folder: Path) -> tuple[int, bytes, bool]:

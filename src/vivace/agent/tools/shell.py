@@ -4,7 +4,6 @@ Owns its limits and what is reported of it. Does not own the walls (`sandbox`), 
 (`decision`).
 """
 
-import shutil
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -15,6 +14,7 @@ from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
 from vivace.agent.sandbox.workspace import Workspace
 from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded, printable
+from vivace.programs import find_program
 
 MAX_SECONDS = 600
 STOPPED = {
@@ -59,7 +59,7 @@ async def run_command(
     line: str, context: ToolContext, seconds: float, *, leaves_sandbox: bool = False
 ) -> Outcome:
     """Run a line of the shell in the workspace, inside the sandbox unless it was let out."""
-    command, limits = [shutil.which("bash") or "/bin/sh", "-c", line], limits_for(seconds)
+    command, limits = [find_program("bash", context.root) or "/bin/sh", "-c", line], limits_for(seconds)
     if leaves_sandbox:
         run = context.terminal.run_command if context.terminal else run_plainly
         return await run(command, context.root, limits)

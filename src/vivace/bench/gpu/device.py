@@ -4,13 +4,13 @@ Owns two measurements and the facts. Runs in the bench's own process and gives a
 """
 
 import platform
-import subprocess
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from vivace import __version__
+from vivace.agent.git import run_git
 from vivace.engine.runners.gpu_check import detect_gpu
 
 COPY_BYTES = 4 << 30
@@ -39,17 +39,7 @@ def describe_versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip()
+    return (run_git(Path(__file__).parent, "rev-parse", "--short", "HEAD") or b"").decode().strip()
 
 
 def measure_bandwidth() -> dict[str, float]:

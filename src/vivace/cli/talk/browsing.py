@@ -18,6 +18,7 @@ from vivace.client import http
 from vivace.client.warm import ServerAddress, ensure_server
 from vivace.config import Settings
 from vivace.errors import FileProblem, ServerGone
+from vivace.programs import safe_path
 from vivace.protocol.rundir import HOST
 
 
@@ -28,6 +29,7 @@ def open_app(settings: Settings, folder: Path, *, opens_browser: bool) -> None:
         raise FileProblem(f"{folder} is no folder.", "Name the folder to work in.")
     address = ensure_server(with_model_here(settings), _note)
     url = entrance(address, folder)
+    os.environ["PATH"] = safe_path(folder)  # in which the browser is looked for
     if opens_browser and _has_screen() and webbrowser.open(url):
         click.echo(f"Opened http://{HOST}:{address.port}/ in your browser.")
         return

@@ -32,6 +32,7 @@ from vivace.engine.devices.backend_files import (
 )
 from vivace.engine.devices.toolchain import INDEX_NVCC, INDEX_NVCC_MB, NO_NVCC, Nvcc
 from vivace.errors import StartError
+from vivace.programs import find_program, safe_path
 
 SOURCE_MB = 77
 TOOLKIT = "cuda-toolkit[nvcc,cccl,cublas]==13.2.*"  # NVIDIA's, in the package index
@@ -186,7 +187,7 @@ def _compile(plan: BuildPlan, source: Path, steps: "_Steps") -> Path:
 
 def _tools(plan: BuildPlan, steps: "_Steps") -> dict[str, str]:
     """Return where cmake and ninja are; get them from the package index where they are not."""
-    found = {name: shutil.which(name) or "" for name in ("cmake", "ninja")}
+    found = {name: find_program(name) or "" for name in ("cmake", "ninja")}
     missing = [name for name, path in found.items() if not path]
     if missing:
         target = plan.work / "tools"
@@ -224,7 +225,7 @@ class _Steps:
 
     def __init__(self, log: Path, tell: Tell) -> None:
         self.log, self._tell = log, tell
-        self.environ: dict[str, str] = dict(os.environ)
+        self.environ: dict[str, str] = os.environ | {"PATH": safe_path()}
 
     def run(self, title: str, command: Sequence[str], extra: Mapping[str, str] | None = None) -> None:
         self._tell(title, None)

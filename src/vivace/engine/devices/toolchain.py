@@ -5,10 +5,11 @@ Owns finding compilers and the words about them. Does not install anything and d
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from vivace.programs import find_program
 
 NVCC_PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 OLDEST_NVCC = {(8, 9): (11, 8), (9, 0): (11, 8), (10, 0): (12, 8), (12, 0): (12, 8)}  # by the GPU
@@ -41,7 +42,8 @@ def find_nvcc(environ: dict[str, str] | None = None) -> Nvcc:
     """Return the compiler of CUDA_HOME, of the path, or of the usual places."""
     env = os.environ if environ is None else environ
     homes = [f"{env[name]}/bin" for name in ("CUDA_HOME", "CUDA_PATH") if env.get(name)]
-    found = shutil.which("nvcc", path=os.pathsep.join([*homes, env.get("PATH", ""), *NVCC_PLACES]))
+    places = os.pathsep.join([*homes, env.get("PATH", ""), *NVCC_PLACES])
+    found = find_program("nvcc", environ={"PATH": places})
     if not found:
         return NO_NVCC
     try:
@@ -54,11 +56,12 @@ def find_nvcc(environ: dict[str, str] | None = None) -> Nvcc:
 
 def missing_for_vulkan(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Return the needs that are not met: glslc, headers, newer headers, spirv."""
-    compiler = environ.get("CXX", "") or "c++"
+    compiler = (environ.get("CXX", "") or "c++").split()
+    compiler[:1] = [find_program(compiler[0], environ=environ) or compiler[0]]
     include = [f"-I{environ['VULKAN_SDK']}/include"] if environ.get("VULKAN_SDK") else []
 
     def fails(probe: str) -> bool:
-        command = [*compiler.split(), *include, "-x", "c++", "-E", "-"]
+        command = [*compiler, *include, "-x", "c++", "-E", "-"]
         try:
             return bool(
                 subprocess.run(
@@ -68,7 +71,7 @@ def missing_for_vulkan(environ: Mapping[str, str] = os.environ) -> tuple[str, ..
         except (OSError, subprocess.SubprocessError):
             return True
 
-    missing = [] if shutil.which("glslc", path=environ.get("PATH")) else ["glslc"]
+    missing = [] if find_program("glslc", environ=environ) else ["glslc"]
     missing += [
         need for header, need in _HEADERS.items() if fails(f"#if !__has_include(<{header}>)\n#error\n#endif")
     ]
@@ -82,7 +85,7 @@ def missing_for_vulkan(environ: Mapping[str, str] = os.environ) -> tuple[str, ..
 def how_to_install(needs: tuple[str, ...]) -> str:
     """Return the command that installs the needs here, or how to find them."""
     for manager, packages in _PACKAGES.items():
-        if "newer headers" not in needs and shutil.which(manager):
+        if "newer headers" not in needs and find_program(manager):
             names = " ".join(packages[_NEEDS.index(need)] for need in needs)
             return f"{_COMMANDS.get(manager, f'sudo {manager} install')} {names}"
     if needs == ("nvcc",):

@@ -8,6 +8,8 @@ import platform
 import subprocess
 from pathlib import Path
 
+from vivace.programs import find_program
+
 SPIN_COUNT = "100"  # threads soon sleep at a barrier: see benchmarks/engine/threads.py
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -82,5 +84,6 @@ def _sysctl(name: str) -> int:
 
 
 def _run_sysctl(name: str) -> str:
-    done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
+    program = find_program("sysctl") or "/usr/sbin/sysctl"
+    done = subprocess.run([program, "-n", name], capture_output=True, text=True, check=False)
     return done.stdout.strip()

@@ -5,7 +5,6 @@ estimate and the measured bandwidth, which is kept on disk. Tuning knows better 
 """
 
 import contextlib
-import shutil
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ from vivace.engine.wire.job import MEMORY_SHARE, weights_with_kv_bytes
 from vivace.errors import ModelUnavailable
 from vivace.models import store
 from vivace.models.catalog import ModelCard
+from vivace.programs import find_program
 
 MEASURED_BYTES = 64 << 20  # by each thread: more than any cache it has for itself
 MEASURED_SECONDS = 0.15
@@ -140,9 +140,9 @@ def _speed_of_tuned(settings: Settings) -> tuple[float, str] | None:
 
 def _gpu_bytes(settings: Settings) -> int:
     """Return the memory of the NVIDIA GPU that may be used, or 0."""
-    if settings.device == "cpu" or not shutil.which("nvidia-smi"):
+    if settings.device == "cpu" or not (program := find_program("nvidia-smi")):
         return 0
-    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    query = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=GPU_SECONDS, check=True)
         return int(done.stdout.split()[0]) << 20

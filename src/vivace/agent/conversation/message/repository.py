@@ -7,7 +7,6 @@ whose name the model scores best. Does not own which unit of the file is meant (
 import asyncio
 import math
 import re
-import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,12 +17,13 @@ from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.git import git_command
+from vivace.agent.git import git_files
 from vivace.agent.prompting import begun_answer, read_prompt, user
 from vivace.agent.turn_events import FileChosen
 from vivace.errors import FileProblem, UsageError
 
 MAX_FILES = 2000  # of a larger repository only those that git lists first
+LISTING_S = 10.0  # for Git to list them
 MAX_BYTES = 200_000  # a larger file is hardly written by hand
 MAX_SCORED = 24  # files that the model is shown
 MAX_NAMES = 12  # units of each that it is shown
@@ -101,11 +101,10 @@ def _names(file: Path, mtime_ns: int, size_bytes: int) -> tuple[str, ...]:
 
 def _paths(folder: Path) -> list[Path]:
     """Return paths relative to the folder: what git knows or would, or else all that is not hidden."""
-    command = git_command(folder, "ls-files", "-co", "--exclude-standard", "-z")
-    try:
-        output = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
-        paths = [Path(name.decode("utf-8", "surrogateescape")) for name in output.split(b"\0") if name]
-    except (OSError, subprocess.SubprocessError):
+    listed = git_files(folder, LISTING_S)
+    if listed is not None:
+        paths = [Path(name) for name in listed]
+    else:
         paths = [path.relative_to(folder) for path in _walk(folder)]
     return sorted(paths, key=lambda path: (len(path.parts), path))[:MAX_FILES]
 

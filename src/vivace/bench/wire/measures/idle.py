@@ -11,6 +11,7 @@ from pathlib import Path
 from vivace.bench.engine.context import Section
 from vivace.bench.served.clients import SocketClient
 from vivace.bench.served.own_server import BenchServer
+from vivace.programs import find_program
 
 SPARE_FILES = 128
 WARM_UP = 50
@@ -37,5 +38,7 @@ def memory_kib(pid: int) -> float:
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
         return float(line.split()[1])
-    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [find_program("ps") or "ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True
+    )
     return float(shown.stdout)
