@@ -134,6 +134,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         values = msgspec.structs.asdict(self) | {k: v for k, v in changes.items() if v is not None}
         return _checked(values, "command line")
 
+    def for_child(self) -> bytes:
+        """Return the line that a child of ours reads from its standard input (`settings_of_parent`).
+
+        They may hold keys, and what stands on a command line is seen by every user of the machine.
+        """
+        return msgspec.json.encode(self, enc_hook=lambda path: str(path.absolute())) + b"\n"
+
+
+def settings_of_parent(line: bytes) -> Settings:
+    """Return the settings that whoever started this process has handed over."""
+    return load_settings().having(**msgspec.json.decode(line, type=dict))
+
 
 def load_settings(environ: dict[str, str] | None = None) -> Settings:
     """Read defaults, the configuration file and the environment into one `Settings`."""

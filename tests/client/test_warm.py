@@ -111,7 +111,10 @@ def test_a_server_of_another_version_is_replaced(settings: Settings, model: str)
     values = {name: str(getattr(settings, name)) for name in ("cache_dir", "state_dir", "model", "port")}
     code = "import vivace, runpy; vivace.__version__ = '0.0.1'; "
     code += "runpy.run_module('vivace.server', run_name='__main__')"
-    old = subprocess.Popen([sys.executable, "-c", code, json.dumps(values)])
+    old = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    assert old.stdin is not None
+    with old.stdin:
+        old.stdin.write(json.dumps(values).encode())
     until(lambda: find_server(settings))
     said: list[str] = []
     address = ensure_server(settings, said.append)

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -141,21 +140,19 @@ def _spawn(settings: Settings) -> "subprocess.Popen[bytes]":
 
     What is returned ends when the server is ready, so that nobody finds it among our descendants.
     """
-    names = [name for name in settings.__struct_fields__ if name != "upstreams"]  # which may hold keys
-    values = {name: _plain(getattr(settings, name)) for name in names}
     with _open_log(settings) as output:
-        return subprocess.Popen(
-            module_command("vivace.server", msgspec.json.encode(values).decode(), "--detached"),
-            stdin=subprocess.DEVNULL,
+        child = subprocess.Popen(
+            module_command("vivace.server", "--detached"),
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             start_new_session=True,
             cwd="/",
         )
-
-
-def _plain(value: object) -> object:
-    return str(value.absolute()) if isinstance(value, Path) else value
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError), child.stdin as pipe:  # it ended at once; its log says why
+        pipe.write(settings.for_child())
+    return child
 
 
 def _open_log(settings: Settings) -> BinaryIO:

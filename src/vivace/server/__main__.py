@@ -1,19 +1,17 @@
 """The server in the background, as `client.warm` starts it.
 
-    python -m vivace.server '{"model": …}' [--detached]
+    python -m vivace.server [--detached] < settings.json
 
-The argument is settings as JSON. Detached, it serves in a fork, and the process that was started ends when
-that accepts connections. Finding another server of this user in place is no failure: it leaves quietly, and
-the client that started it uses the other one.
+The first line of the standard input is the settings. Detached, it serves in a fork, and the process that was
+started ends when that accepts connections. Finding another server of this user in place is no failure: it
+leaves quietly, and the client that started it uses the other one.
 """
 
 import os
 import sys
 
-import msgspec
-
 from vivace.child_python import detach, exit_at_once
-from vivace.config import load_settings
+from vivace.config import settings_of_parent
 from vivace.errors import DONE, FAILED, VivaceError
 from vivace.server.instance import acquire_instance, bind
 
@@ -21,11 +19,12 @@ DETACHED = "--detached"
 
 
 def main() -> int:
+    given = sys.stdin.buffer.readline()
     starter, on_started = 0, lambda: None
-    if sys.argv[2:] == [DETACHED]:
+    if sys.argv[1:] == [DETACHED]:
         starter, on_started = os.getpid(), detach()
     try:
-        settings = load_settings().having(**msgspec.json.decode(sys.argv[1], type=dict))
+        settings = settings_of_parent(given)
         instance = acquire_instance(settings, starter)
         if instance is None:
             return DONE

@@ -14,9 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-import msgspec
-
-from vivace.config import Settings, load_settings
+from vivace.config import Settings, settings_of_parent
 from vivace.web.host import Host
 from vivace.web.operations import everything  # noqa: F401 - fills the table of operations
 
@@ -50,8 +48,8 @@ async def _end_of(reader: asyncio.StreamReader) -> None:
 
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    values = msgspec.json.decode(sys.stdin.buffer.readline(), type=dict)
-    asyncio.run(run(load_settings().having(**values), Path(sys.argv[1])))
+    settings = settings_of_parent(sys.stdin.buffer.readline())
+    asyncio.run(run(settings, Path(sys.argv[1])))
     return 0
 
 

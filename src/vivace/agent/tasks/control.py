@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.loop.opening import can_call_tools, check_instruction, opening_message, recall
 from vivace.agent.loop.steps import TaskEnded, WorkflowStarted
@@ -233,7 +231,6 @@ def _spawn(settings: Settings, task: TaskFolder, lock: int) -> None:
 
     Return when the lock's file says which it is.
     """
-    values = {name: _plain(getattr(settings, name)) for name in settings.__struct_fields__}
     with task.output_file.open("ab") as output:
         child = subprocess.Popen(
             module_command("vivace.agent.tasks.process", str(task.path), str(lock)),
@@ -245,10 +242,6 @@ def _spawn(settings: Settings, task: TaskFolder, lock: int) -> None:
             cwd="/",
         )
     assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError), child.stdin as pipe:  # not on the command line: there are keys
-        pipe.write(msgspec.json.encode(values))
+    with contextlib.suppress(BrokenPipeError), child.stdin as pipe:
+        pipe.write(settings.for_child())
     child.wait()
-
-
-def _plain(value: object) -> object:
-    return str(value.absolute()) if isinstance(value, Path) else value

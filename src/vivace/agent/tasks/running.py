@@ -8,14 +8,12 @@ import asyncio
 import logging
 from pathlib import Path
 
-import msgspec
-
 from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.loop.steps import TaskEnded
 from vivace.agent.tasks.log import TaskLog
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.working import TaskWork
-from vivace.config import load_settings
+from vivace.config import settings_of_parent
 from vivace.errors import FAILED, VivaceError
 
 log = logging.getLogger("vivace.agent.tasks")
@@ -25,8 +23,7 @@ def run(path: str, settings: bytes) -> int:
     """Do the task of this folder with these settings. Return the exit code."""
     folder = TaskFolder(Path(path))
     try:
-        values = msgspec.json.decode(settings, type=dict)
-        return asyncio.run(TaskWork(folder, load_settings().having(**values)).run()).exit_code
+        return asyncio.run(TaskWork(folder, settings_of_parent(settings)).run()).exit_code
     except Exception as error:  # the boundary of the process: it says why, and ends
         log.error("the task broke off", exc_info=error)
         _end(folder, error)

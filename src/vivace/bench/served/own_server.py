@@ -82,9 +82,12 @@ def running(settings: Settings) -> Iterator[ServerAddress]:
 
 def _start(settings: Settings) -> Child:
     """Start it as `client.warm` does, but as our child. Ctrl-C does not reach it."""
-    values = msgspec.json.encode(settings, enc_hook=str).decode()
-    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    return Child("vivace.server", values, start_new_session=True, **options)
+    options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    child = Child("vivace.server", start_new_session=True, **options)
+    assert child.process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), child.process.stdin as pipe:  # it ended at once
+        pipe.write(settings.for_child())
+    return child
 
 
 def _address(settings: Settings, child: Child) -> ServerAddress:

@@ -13,8 +13,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import msgspec
-
 from vivace.child_python import module_command
 from vivace.config import Settings
 from vivace.errors import StartError
@@ -67,11 +65,9 @@ class HostProcess:
             start_new_session=True,  # Ctrl-C in a terminal is for the server, which ends it
             cwd="/",
         )
-        names = self._settings.__struct_fields__
-        values = {name: _plain(getattr(self._settings, name)) for name in names}
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError):  # it ended at once; that is told below
-            self._process.stdin.write(msgspec.json.encode(values) + b"\n")  # not on the command line: keys
+            self._process.stdin.write(self._settings.for_child())
             await self._process.stdin.drain()
         log.info("face host started (pid %d)", self._process.pid)
 
@@ -107,7 +103,3 @@ class HostProcess:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-
-
-def _plain(value: object) -> object:
-    return str(value.absolute()) if isinstance(value, Path) else value
