@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
@@ -55,11 +54,10 @@ def check_database(settings: Settings) -> None:
 @contextlib.contextmanager
 def dying(settings: Settings, point: str, count: int) -> Iterator[ServerAddress]:
     """A server that dies at this point of the response of this number."""
-    plain = {name: warm._plain(getattr(settings, name)) for name in settings.__struct_fields__}
     command = [
         sys.executable,
         *("-m", "tests.server.kill_child"),
-        msgspec.json.encode(plain).decode(),
+        settings.for_child().decode(),
         point,
         str(count),
     ]

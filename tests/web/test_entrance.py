@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -246,24 +247,33 @@ async def test_binary_messages_end_the_connection(inside: Inside) -> None:
         assert connection.close_code == 1003
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
 async def test_another_user_of_the_machine_is_known(tmp_path: Path) -> None:
-    """By the system's table of sockets: only a connected one counts; where nothing is told, it is us."""
+    """By the system's table of sockets: only one that is connected counts, and what is not there is a no."""
     head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-    line = "   0: 0100007F:{:04X} 0100007F:{:04X} {} 00000000:00000000 00:00000000 00000000 {:5d} 0 1\n"
+    line = "   0: 0100007F:{:04X} 0100007F:{:04X} {} 00000000:00000000 00:00000000 00000000 {:5d} 0 {}\n"
     table = tmp_path / "tcp"
     other = os.getuid() + 1000
     table.write_text(
         head
-        + line.format(5001, 80, "06", 0)  # an old connection from the same port
-        + line.format(5001, 8377, "01", other)
-        + line.format(5002, 8377, "01", os.getuid())
+        + line.format(5001, 80, "06", 0, 1)  # an old connection from the same port
+        + line.format(5001, 8377, "01", other, 1)
+        + line.format(5002, 8377, "01", os.getuid(), 1)
+        + line.format(5004, 8377, "05", 0, 0)  # nobody has it any more: its user is told as root
     )
     server = ("127.0.0.1", 8377)
     assert not is_same_user(("127.0.0.1", 5001), server, (table,))
     assert is_same_user(("127.0.0.1", 5002), server, (table,))
-    assert is_same_user(("127.0.0.1", 5003), server, (table,))
-    assert is_same_user(None, server, (table,))
-    assert is_same_user(("127.0.0.1", 5001), server, (tmp_path / "nothing",))
+    assert not is_same_user(("127.0.0.1", 5003), server, (table,))
+    assert not is_same_user(("127.0.0.1", 5004), server, (table,))
+    assert not is_same_user(None, server, (table,))
+    assert not is_same_user(("127.0.0.1", 5001), server, (tmp_path / "nothing",))
+
+
+async def test_where_the_system_does_not_tell_it_is_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS nobody can be told from another; SECURITY.md says so."""
+    monkeypatch.setattr("vivace.server.faces.same_user.DOES_TELL", False)
+    assert is_same_user(("127.0.0.1", 5003), ("127.0.0.1", 8377))
 
 
 async def test_a_ticket_of_somebody_else_stays_valid(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
