@@ -15,6 +15,7 @@ from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 from vivace.errors import FileProblem
 from vivace.kept_results import MAX_KEPT, keep_result, read_results
+from vivace.server.caller import Caller
 from vivace.server.watch.history import History, difference
 from vivace.server.watch.metrics import Metrics, Totals
 
@@ -47,7 +48,7 @@ async def test_samples_are_differences() -> None:
 async def test_no_work_leaves_no_sample() -> None:
     """An idle server keeps nothing."""
     history = History(Metrics())
-    assert history.read().samples == history.read().samples == []
+    assert history.read(Caller()).samples == history.read(Caller()).samples == []
 
 
 async def test_results_are_kept_and_listed(address: ServerAddress, served: Settings) -> None:

@@ -224,7 +224,9 @@ def test_an_ordinary_user_is_told_from_others(user: int, is_let_in: bool, how: s
         port = int(judge.stdout.readline())
         client = subprocess.Popen(
             [PYTHON, "-c", CLIENT, str(port), how],
-            **{"user": user, "group": user, "extra_groups": []},  # type: ignore[arg-type]
+            user=user,
+            group=user,
+            extra_groups=[],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd="/",

@@ -71,14 +71,14 @@ class TuningStatus(msgspec.Struct, frozen=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
-    """`GET /v1/vivace/status`."""
+    """`GET /v1/vivace/status`. A tenant's key is told of its own turns only, and of no file."""
 
     pid: int
     version: str
     port: int
     uptime_s: float
     answers: int  # running now
-    log_file: str
+    log_file: str  # for the owner; else ""
     engine: EngineStatus
     tuning: TuningStatus | None = None
 

@@ -8,7 +8,8 @@ import time
 from collections import deque
 
 from vivace.protocol.shapes.status import HistorySample, ServerHistory
-from vivace.server.watch.metrics import Metrics, Totals
+from vivace.server.caller import Caller
+from vivace.server.watch.metrics import Metrics, Totals, TurnMetrics
 
 EVERY_S = 5.0
 KEPT = 720  # an hour of work
@@ -17,26 +18,39 @@ KEPT = 720  # an hour of work
 class History:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._before = Totals()
-        self._samples: deque[HistorySample] = deque(maxlen=KEPT)
+        self._all = _Samples(metrics)
+        self._tenants: dict[str, _Samples] = {}
 
-    def read(self) -> ServerHistory:
-        """Return the samples so far, with what happened since the last one."""
+    def read(self, caller: Caller) -> ServerHistory:
+        """Return the samples so far and what happened since: of all turns, or of a tenant's own."""
         self.sample()
-        return ServerHistory(EVERY_S, list(self._samples))
+        samples = self._all if caller.is_owner else self._tenants.get(caller.tenant)
+        return ServerHistory(EVERY_S, list(samples.kept) if samples else [])
 
     def sample(self) -> None:
-        """Add a sample if anything happened since the last one."""
-        now = self._metrics.totals()
-        if now != self._before:
-            self._samples.append(difference(self._before, now, time.time()))
-            self._before = now
+        """Add a sample of each for whom anything happened since the last one."""
+        self._all.add()
+        for tenant, metrics in self._metrics.tenants.items():
+            self._tenants.setdefault(tenant, _Samples(metrics)).add()
 
     async def run(self) -> None:
         """Sample until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             self.sample()
+
+
+class _Samples:
+    def __init__(self, metrics: TurnMetrics) -> None:
+        self._metrics = metrics
+        self._before = Totals()
+        self.kept: deque[HistorySample] = deque(maxlen=KEPT)
+
+    def add(self) -> None:
+        now = self._metrics.totals()
+        if now != self._before:
+            self.kept.append(difference(self._before, now, time.time()))
+            self._before = now
 
 
 def difference(before: Totals, now: Totals, at_s: float) -> HistorySample:

@@ -1,8 +1,8 @@
 """What the server counts: `GET /metrics`, with the names vLLM's users know under the prefix `vivace:`.
 
 Owns which numbers there are; docs/reference/metrics.md is generated from them. Does not own the text
-format (`metrics_text`), nor when something happens: the server calls. No label ever holds a key, an id or any
-text of a turn, and names that clients choose make a bounded number of series.
+format (`metrics_text`), nor when something happens: the server calls. A tenant sees its own turns. No label
+ever holds a key, an id or any text of a turn, and names that clients choose make a bounded number of series.
 """
 
 import time
@@ -50,15 +50,63 @@ class Totals:
     ended: float = 0  # turns
 
 
-class Metrics:
+class TurnMetrics:
+    """What turns add up to: those of everybody, or of one tenant."""
+
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._models, self._upstreams = LabelValues(MAX_MODELS), LabelValues(MAX_UPSTREAMS)
+        self._models = LabelValues(MAX_MODELS)
         self._turns: dict[tuple[str, str], TurnSeries] = {}
+        self.page = MetricsPage("vivace:")
+        self._turn_families = TurnFamilies(self.page)
+
+    def announce_models(self, names: Iterable[str]) -> None:
+        """Reserve labels for the models that are served, before clients can name others.
+
+        The series of the first one exist from the start.
+        """
+        for index, name in enumerate(names):
+            self._models.label(name)
+            if index == 0:
+                self.series(name, TIERS[0])
+
+    def series(self, model: str, tier: str) -> TurnSeries:
+        """Return the series of a model and tier; make them at the first call."""
+        labels = self._models.label(model), _tier(tier)
+        series = self._turns.get(labels)
+        if series is None:
+            series = self._turns[labels] = TurnSeries(self._turn_families, *labels)
+        return series
+
+    @property
+    def under_way(self) -> int:
+        """Return how many turns run or wait."""
+        return int(sum(each.running.value + each.waiting.value for each in self._turns.values()))
+
+    def totals(self) -> Totals:
+        """Return what all turns add up to."""
+        all_turns = list(self._turns.values())
+        return Totals(
+            generated=sum(each.generation.value for each in all_turns),
+            writing_s=sum(each.between.sum for each in all_turns),
+            begun=sum(each.first_token.count for each in all_turns),
+            first_token_s=sum(each.first_token.sum for each in all_turns),
+            queried=sum(each.queried.value for each in all_turns),
+            hits=sum(each.hits.value for each in all_turns),
+            ended=sum(number.value for each in all_turns for number in each.success.values()),
+        )
+
+
+class Metrics(TurnMetrics):
+    """All that the server counts, and the turns of each tenant apart."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__(clock)
+        page = self.page
+        self._upstreams = LabelValues(MAX_UPSTREAMS)
+        self.tenants: dict[str, TurnMetrics] = {}  # the owner makes them: as many as there are keys
         self._worst_lag_s = [0.0, 0.0]  # in this window, in the one before
         self._window_began = clock()
-        self.page = page = MetricsPage("vivace:")
-        self._turn_families = TurnFamilies(page)
         page.gauge("build_info", "Always 1; the version is in the label.", "version").at(
             __version__
         ).value = 1
@@ -109,19 +157,16 @@ class Metrics:
             "loop_lag_max_seconds", "The worst lag of the last 10 to 20 seconds."
         ).at()
 
-    def announce_models(self, names: Iterable[str]) -> None:
-        """Reserve labels for the models that are served, before clients can name others.
+    def of(self, tenant: str) -> TurnMetrics:
+        """Return what this tenant may see of them: its own turns."""
+        if tenant not in self.tenants:
+            self.tenants[tenant] = TurnMetrics(self._clock)
+        return self.tenants[tenant]
 
-        The series of the first one exist from the start.
-        """
-        for index, name in enumerate(names):
-            self._models.label(name)
-            if index == 0:
-                self._series(name, TIERS[0])
-
-    def turn_began(self, model: str, tier: str) -> TurnMeter:
-        """Count an accepted request as waiting. Return the meter of its turn."""
-        return TurnMeter(self._series(model, tier), self._clock)
+    def turn_began(self, model: str, tier: str, tenant: str = "") -> TurnMeter:
+        """Count an accepted request as waiting. Return the meter of its turn. "": the owner's."""
+        own = TurnMeter(self.of(tenant).series(model, tier), self._clock) if tenant else None
+        return TurnMeter(self.series(model, tier), self._clock, own)
 
     def sockets(self, count: int) -> None:
         """Set how many WebSockets are open."""
@@ -155,19 +200,6 @@ class Metrics:
         self._move_window()
         self._worst_lag_s[0] = max(self._worst_lag_s[0], seconds)
 
-    def totals(self) -> Totals:
-        """Return what all turns add up to."""
-        all_turns = list(self._turns.values())
-        return Totals(
-            generated=sum(each.generation.value for each in all_turns),
-            writing_s=sum(each.between.sum for each in all_turns),
-            begun=sum(each.first_token.count for each in all_turns),
-            first_token_s=sum(each.first_token.sum for each in all_turns),
-            queried=sum(each.queried.value for each in all_turns),
-            hits=sum(each.hits.value for each in all_turns),
-            ended=sum(number.value for each in all_turns for number in each.success.values()),
-        )
-
     def render(self, engines: Iterable[EngineStatus] = ()) -> bytes:
         """Return the page. Engines are shown as they are now; one that is gone is not shown."""
         self._move_window()
@@ -192,13 +224,6 @@ class Metrics:
         self._parked_memory.at(model).value = engine.parked_memory_bytes
         self._prefilled.at(model).value = engine.tokens_prefilled
         self._generated.at(model).value = engine.tokens_generated
-
-    def _series(self, model: str, tier: str) -> TurnSeries:
-        labels = self._models.label(model), _tier(tier)
-        series = self._turns.get(labels)
-        if series is None:
-            series = self._turns[labels] = TurnSeries(self._turn_families, *labels)
-        return series
 
     def _move_window(self) -> None:
         passed_s = self._clock() - self._window_began

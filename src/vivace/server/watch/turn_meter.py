@@ -189,12 +189,15 @@ class TurnSeries:
 
 class TurnMeter:
     __slots__ = (
-        *("_aborted", "_clock", "_counted", "_first", "_is_running", "_last", "_series"),
+        *("_aborted", "_clock", "_counted", "_first", "_is_running", "_last", "_own", "_series"),
         *("abort", "began", "free_s", "is_over"),
     )
 
-    def __init__(self, series: TurnSeries, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, series: TurnSeries, clock: Callable[[], float], own: "TurnMeter | None" = None
+    ) -> None:
         self._series = series
+        self._own = own  # the same turn, among those of its tenant
         self._clock = clock
         self._counted = 0  # tokens, so far
         self._first: float | None = None  # when the first frame came, and the last one, and the abort
@@ -217,6 +220,8 @@ class TurnMeter:
 
     def started(self) -> None:
         """Count the turn as running. May be called again when another engine takes it over."""
+        if self._own:
+            self._own.started()
         if not self._is_running and not self.is_over:
             self._is_running = True
             self._series.waiting.value -= 1
@@ -224,6 +229,8 @@ class TurnMeter:
 
     def tokens(self, count: int) -> None:
         """Count one frame of tokens. 0 means unknown: then the usage at the end is counted."""
+        if self._own:
+            self._own.tokens(count)
         now = self._clock()
         if self.is_over:
             return
@@ -238,6 +245,8 @@ class TurnMeter:
 
     def aborting(self, reason: str) -> None:
         """Note why the turn will end early. The first reason counts; `interrupted` gives way to any other."""
+        if self._own:
+            self._own.aborting(reason)
         if self.is_over:
             return
         if self._aborted is None:
@@ -247,12 +256,16 @@ class TurnMeter:
 
     def withdraw(self) -> None:
         """Take the turn out of all numbers: its request was not accepted after all."""
+        if self._own:
+            self._own.withdraw()
         if not self.is_over:
             self.is_over = True
             (self._series.running if self._is_running else self._series.waiting).value -= 1
 
     def ended(self, outcome: Terminal) -> None:
         """Count the end of the turn, when nothing is held for it any more."""
+        if self._own:
+            self._own.ended(outcome)
         if self.is_over:
             return
         self.is_over = True

@@ -30,7 +30,7 @@ class Watch:
     ) -> "TurnWatch":
         """Begin to watch a turn that is about to begin, and may have to wait first."""
         model = request.model or ""
-        meter = self.metrics.turn_began(model, request.tier)
+        meter = self.metrics.turn_began(model, request.tier, caller.tenant)
         span = self._span(response_id, request, model, caller.traceparent, provider)
         return TurnWatch(response_id, request, caller, meter, span)
 
@@ -39,9 +39,11 @@ class Watch:
         if isinstance(error, RateRefused):
             self.metrics.refused(error.limit, tier)
 
-    def text(self, *engines: EngineStatus) -> bytes:
-        """`GET /metrics`."""
-        return self.metrics.render(engines)
+    def text(self, caller: Caller, *engines: EngineStatus) -> bytes:
+        """`GET /metrics`: of everything to the owner, of its own turns to a tenant."""
+        if caller.is_owner:
+            return self.metrics.render(engines)
+        return self.metrics.of(caller.tenant).page.render()
 
     def _span(
         self, response_id: str, request: ResponseCreate, model: str, traceparent: str, provider: str

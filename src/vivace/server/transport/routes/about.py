@@ -13,8 +13,10 @@ from starlette.responses import Response
 from vivace import __version__
 from vivace.config import Settings
 from vivace.protocol.shapes.refusal import Refusal
-from vivace.protocol.shapes.status import Health, ServerStatus
+from vivace.protocol.shapes.status import EngineStatus, Health, ServerStatus
 from vivace.server.backends.native.backend import NativeBackend
+from vivace.server.caller import Caller
+from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.answers import json_response
 from vivace.server.transport.routes.codex_catalog import codex_card
 from vivace.server.tuning import BackgroundTuner
@@ -55,8 +57,8 @@ class About:
         is_ready = self._native.is_ready
         return json_response({"status": "ready" if is_ready else "loading"}, 200 if is_ready else 503)
 
-    async def metrics(self, _: Request) -> Response:
-        page = self._watch.text(await self._native.status())
+    async def metrics(self, request: Request) -> Response:
+        page = self._watch.text(caller_of(request), await self._native.status())
         return Response(page, headers={"content-type": CONTENT_TYPE})
 
     async def models(self, _: Request) -> Response:
@@ -78,11 +80,14 @@ class About:
         cards = [codex_card(name, window, rank) for rank, name in enumerate(self._service.models(), 1)]
         return json_response({"models": cards})
 
-    async def history(self, _: Request) -> Response:
+    async def history(self, request: Request) -> Response:
         """Answer how fast the server was over the last hour."""
-        return json_response(self._history.read())
+        return json_response(self._history.read(caller_of(request)))
 
-    async def status(self, _: Request) -> Response:
+    async def status(self, request: Request) -> Response:
+        caller = caller_of(request)
+        if not caller.is_owner:
+            return json_response(self._status_for(caller, await self._native.status()))
         status = ServerStatus(
             pid=os.getpid(),
             version=__version__,
@@ -94,6 +99,41 @@ class About:
             tuning=self._tuner.status,
         )
         return json_response(status)
+
+    def _status_for(self, caller: Caller, engine: EngineStatus) -> ServerStatus:
+        """Return what a tenant may know: which server and model it is, and its own turns.
+
+        What others do, what is loaded for them and where the owner's files are is not told; figures are 0.
+        """
+        own = self._watch.metrics.of(caller.tenant)
+        totals = own.totals()
+        known = EngineStatus(
+            model=engine.model if engine.model in self._service.models() else "",
+            is_ready=engine.is_ready,
+            pid=None,
+            threads=0,
+            load_ms=0.0,
+            turns=own.under_way,
+            sessions=0,
+            kv_tokens=0,
+            kv_cells=0,
+            session_tokens=engine.session_tokens,
+            trained_tokens=engine.trained_tokens,
+            parked_bytes=0,
+            tokens_prefilled=int(totals.queried - totals.hits),
+            tokens_generated=int(totals.generated),
+            device=engine.device,
+            loading=engine.loading,
+        )
+        return ServerStatus(
+            pid=os.getpid(),
+            version=__version__,
+            port=self._port,
+            uptime_s=time.monotonic() - self._activity.started,
+            answers=own.under_way,
+            log_file="",
+            engine=known,
+        )
 
 
 def _entry(name: str) -> dict[str, Any]:
