@@ -164,6 +164,11 @@ def test_every_place_that_starts_a_program_is_known() -> None:
     """One more is a new line here, with what it starts and how that is found."""
     found = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if called(file) & STARTERS}
     assert found == set(STARTING)
+    setup = {file.name for file in (REPOSITORY / "setup").glob("*.py") if called(file) & STARTERS}
+    assert setup == {"install.py", "steps.py"}, "they start Python and pip, of ours"
+    scripts = (REPOSITORY / "editors" / "vscode" / "src").rglob("*.js")
+    starting = {file.name for file in scripts if "child_process" in file.read_text("utf-8")}
+    assert starting == {"server.js"}, "it starts vivace, by a setting that no folder can make"
 
 
 def test_there_is_one_search_for_programs() -> None:

@@ -7,6 +7,8 @@ one. No protocol is allowed, so nothing is fetched. Does not own what the answer
 """
 
 import os
+import re
+import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,6 +54,7 @@ _KEPT = (
     *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"),
     *("GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"),
 )
+_ODD = re.compile(r"//|/\.{1,2}/|/\.git/", re.IGNORECASE)
 _VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "",  # none, whatever the repository's own `protocol.NAME.allow` says
     "GIT_ASKPASS": "false",
@@ -91,7 +94,7 @@ def git_files(folder: Path, limit_s: float = LIMIT_S) -> list[str] | None:
         return None
     names = dict.fromkeys(os.fsdecode(name) for name in listed.split(b"\0") if name)
     links: dict[str, bool] = {"": False}
-    return [name for name in names if _stays_inside(name) and not _is_below_link(folder, name, links)]
+    return [name for name in names if not (_leads_out(name) or _is_below_link(str(folder), name, links))]
 
 
 def _options(settings: Mapping[str, str]) -> list[str]:
@@ -133,19 +136,22 @@ def _said(command: list[str], environment: Mapping[str, str], limit_s: float) ->
     return done.stdout if done.returncode == 0 else None
 
 
-def _stays_inside(name: str) -> bool:
-    parts = name.removesuffix("/").split("/")
-    return not any(part in ("", ".", "..") or part.lower() == ".git" for part in parts)
+def _leads_out(name: str) -> bool:
+    """Return whether a path is absolute, or has a part that is empty, leads up, or is Git's own folder."""
+    parts = f"/{name.removesuffix('/')}/"
+    return ("/." in parts or "//" in parts) and _ODD.search(parts) is not None
 
 
-def _is_below_link(folder: Path, name: str, links: dict[str, bool]) -> bool:
+def _is_below_link(folder: str, name: str, links: dict[str, bool]) -> bool:
     """Return whether a folder on the way to a file is a link. `links` remembers those seen."""
     above = name.removesuffix("/").rpartition("/")[0]
-    missing = []
-    while above not in links:
-        missing.append(above)
-        above = above.rpartition("/")[0]
-    for each in reversed(missing):
-        links[each] = links[above] or (folder / each).is_symlink()
-        above = each
+    if above not in links:
+        links[above] = _is_below_link(folder, above, links) or _is_link(f"{folder}/{above}")
     return links[above]
+
+
+def _is_link(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError:  # it is gone: so are its files
+        return False
