@@ -28,7 +28,7 @@ from vivace.agent.sandbox.bubblewrap import (
 )
 from vivace.agent.sandbox.seccomp import seccomp_filter
 from vivace.agent.sandbox.usage import children_of, usage_of
-from vivace.agent.sandbox.workspace import Workspace, mounted
+from vivace.agent.sandbox.workspace import Mounts, Workspace, mounted
 from vivace.child_python import python_command
 
 LOOK_S = 0.02  # between two looks at what the program uses
@@ -73,6 +73,7 @@ class Outcome:
     output: bytes  # stdout and stderr, cut at the limit
     stopped_by: StoppedBy  # the limit that ended it, if one did; memory may also end it by its own error
     seconds: float
+    undone: str = ""  # what was taken away afterwards, in a sentence
 
     @property
     def is_success(self) -> bool:
@@ -98,23 +99,26 @@ async def run_sandboxed(
     limits = limits or Limits()
     bubblewrap = find_bubblewrap()
     began_s = time.monotonic()
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
+        seen = {*python_folders(), *read_only}
+        inside = await stack.enter_async_context(mounted(workspace, seen)) if workspace else None
         descriptors = {name: _descriptor(stack, data) for name, data in (files or {}).items()}
         rules = seccomp_filter()
         seccomp = _descriptor(stack, rules) if rules else None
         ready = stack.enter_context(_Ready())
+        shown = _descriptor(stack, _what_is_shown(inside)) if inside else None
         walls = sandbox_command(
             bubblewrap,
-            {*python_folders(), *read_only},
+            seen,
             descriptors,
             limits.folder_bytes,
-            mounts=stack.enter_context(mounted(workspace)) if workspace else mounts,
+            mounts=inside.options if inside else mounts,
             starts_in=str(workspace.path) if workspace else FOLDER,
             seccomp=seccomp,
         )
         starting = asyncio.create_subprocess_exec(
             *walls,
-            *_limited(ready.writer, limits),
+            *_limited(ready.writer, limits, shown),
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -122,17 +126,22 @@ async def run_sandboxed(
             env={**ENVIRONMENT, **(environment or {})},
             cwd="/",
             start_new_session=True,  # Ctrl-C at our terminal is for us to handle
-            pass_fds=(ready.writer, *descriptors.values(), *([seccomp] if seccomp is not None else [])),
+            pass_fds=(
+                ready.writer,
+                *descriptors.values(),
+                *(each for each in (seccomp, shown) if each is not None),
+            ),
         )
         process = await _started(asyncio.ensure_future(starting), ready)
-        output, stopped_by = await _supervise(process, ready, limits, workspace)
+        output, stopped_by = await _supervise(process, ready, limits, inside)
     if not (ready.was_told or stopped_by):
         raise unavailable(output.decode("utf-8", "replace"))
     assert process.returncode is not None
     exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     if exit_code == OUT_OF_CPU:
         stopped_by = stopped_by or "time"
-    return Outcome(exit_code, output, stopped_by, time.monotonic() - began_s)
+    undone = " ".join(each.told() for each in inside.undone) if inside else ""
+    return Outcome(exit_code, output, stopped_by, time.monotonic() - began_s, undone)
 
 
 class _Ready:
@@ -163,7 +172,7 @@ def _kernel() -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 
 
-def _descriptor(stack: contextlib.ExitStack, data: bytes) -> int:
+def _descriptor(stack: contextlib.AsyncExitStack, data: bytes) -> int:
     """Return a descriptor from which bubblewrap reads `data`."""
     file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     file.write(data)
@@ -171,11 +180,19 @@ def _descriptor(stack: contextlib.ExitStack, data: bytes) -> int:
     return file.fileno()
 
 
-def _limited(ready: int, limits: Limits) -> list[str]:
-    """Return the command that sets the limits inside and becomes the program."""
+def _what_is_shown(mounts: Mounts) -> bytes:
+    """Return what each mount of a workspace has to show, as `limited` reads it."""
+    identities = ["any" if each is None else f"{each[0]}:{each[1]}" for each in mounts.shown.values()]
+    parts = [[str(mounts.root)], [*mounts.shown], identities, [*mounts.foreign, *map(str, mounts.ours)]]
+    return b"\0\0".join(b"\0".join(map(os.fsencode, part)) for part in parts)
+
+
+def _limited(ready: int, limits: Limits, shown: int | None) -> list[str]:
+    """Return the command that checks the mounts, sets the limits inside and becomes the program."""
     python, *flags = python_command("-I", "-S", "-B", LIMITED_INSIDE)
     listed = ",".join(f"{name}={value}" for name, value in limits.of_a_process.items())
-    return [str(Path(python).resolve()), *flags, str(ready), listed]
+    checked = "-" if shown is None else str(shown)
+    return [str(Path(python).resolve()), *flags, str(ready), listed, checked]
 
 
 async def _started(
@@ -206,7 +223,7 @@ def _kill(process: asyncio.subprocess.Process, ready: _Ready) -> None:
 
 
 async def _supervise(
-    process: asyncio.subprocess.Process, ready: _Ready, limits: Limits, workspace: Workspace | None
+    process: asyncio.subprocess.Process, ready: _Ready, limits: Limits, mounts: Mounts | None
 ) -> tuple[bytes, StoppedBy]:
     """Read the output until the program ends, or until it reaches a limit and is ended."""
     output = bytearray()
@@ -214,14 +231,16 @@ async def _supervise(
     ending = asyncio.create_task(process.wait())
     stopped_by: StoppedBy = ""
     deadline_s = time.monotonic() + limits.seconds
-    least_room_bytes = _room_bytes(workspace) - limits.disk_bytes
+    least_room_bytes = _room_bytes(mounts) - limits.disk_bytes
     try:
         while not (stopped_by or ending.done()):
             await asyncio.wait({ending}, timeout=LOOK_S)
             if not ending.done():
                 stopped_by = _reached(process.pid, limits, len(output), deadline_s)
-            if not (stopped_by or ending.done()) and _room_bytes(workspace) < least_room_bytes:
+            if not (stopped_by or ending.done()) and _room_bytes(mounts) < least_room_bytes:
                 stopped_by = "disk"
+            if mounts:
+                mounts.sign()
     finally:
         if not ending.done():
             _kill(process, ready)
@@ -244,11 +263,11 @@ def _reached(pid: int, limits: Limits, output_bytes: int, deadline_s: float) -> 
     return "memory" if usage.memory_bytes > limits.memory_bytes else ""
 
 
-def _room_bytes(workspace: Workspace | None) -> int:
+def _room_bytes(mounts: Mounts | None) -> int:
     """Return the free bytes on the workspace's disk; 0 without a workspace, whose folders are in memory."""
-    if workspace is None:
+    if mounts is None:
         return 0
-    disk = os.statvfs(workspace.root)
+    disk = os.statvfs(mounts.root)
     return disk.f_bavail * disk.f_frsize
 
 
