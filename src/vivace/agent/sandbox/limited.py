@@ -20,7 +20,7 @@ def main(ready: int, limits: str, shown: str, command: list[str]) -> None:
             parts = [part.split(b"\0") for part in file.read().split(b"\0\0")]
         (root,), paths, identities, foreign = parts
         if wrong := wrong_mount(root, dict(zip(paths, identities, strict=True)), foreign):
-            sys.stderr.write(f"{os.fsdecode(wrong)} changed while the sandbox was built. Try again.\n")
+            sys.stderr.write(f"{os.fsdecode(wrong)} changed while the sandbox was built.\n")
             raise SystemExit(COULD_NOT_START)
     for limit in limits.split(","):
         name, _, value = limit.partition("=")
