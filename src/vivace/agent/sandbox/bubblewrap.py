@@ -105,9 +105,7 @@ def unavailable(said: str) -> SandboxUnavailable:
     """Return why bubblewrap could not build the sandbox, from what it said and what the kernel forbids."""
     said = said.strip().removeprefix("bwrap: ") or "no reason given"
     if said.endswith(CHANGED):
-        return SandboxUnavailable(
-            f"Nothing was run: {said}", "Another program changes the folder. Try again."
-        )
+        return SandboxUnavailable(f"Nothing was run: {said}", "Another program changes it. Try again.")
     if "namespace" in said or "uid map" in said or "not permitted" in said:
         for setting, value, advice in FORBIDDING:
             if _read(setting) == value:

@@ -27,7 +27,7 @@ from vivace.agent.sandbox.bubblewrap import (
     unavailable,
 )
 from vivace.agent.sandbox.seccomp import seccomp_filter
-from vivace.agent.sandbox.usage import children_of, usage_of
+from vivace.agent.sandbox.usage import MemoryWatch, children_of, usage_of
 from vivace.agent.sandbox.workspace import Mounts, Workspace, mounted
 from vivace.child_python import python_command
 
@@ -232,11 +232,14 @@ async def _supervise(
     stopped_by: StoppedBy = ""
     deadline_s = time.monotonic() + limits.seconds
     least_room_bytes = _room_bytes(mounts) - limits.disk_bytes
+    memory = MemoryWatch(limits.memory_bytes)
     try:
         while not (stopped_by or ending.done()):
             await asyncio.wait({ending}, timeout=LOOK_S)
             if not ending.done():
-                stopped_by = _reached(process.pid, limits, len(output), deadline_s)
+                stopped_by = await asyncio.to_thread(
+                    _reached, process.pid, limits, len(output), deadline_s, memory
+                )
             if not (stopped_by or ending.done()) and _room_bytes(mounts) < least_room_bytes:
                 stopped_by = "disk"
             if mounts:
@@ -251,7 +254,9 @@ async def _supervise(
     return bytes(output[: limits.output_bytes]), stopped_by
 
 
-def _reached(pid: int, limits: Limits, output_bytes: int, deadline_s: float) -> StoppedBy:
+def _reached(
+    pid: int, limits: Limits, output_bytes: int, deadline_s: float, memory: MemoryWatch
+) -> StoppedBy:
     """Return the limit that is reached now, if any."""
     if time.monotonic() > deadline_s:
         return "time"
@@ -260,7 +265,7 @@ def _reached(pid: int, limits: Limits, output_bytes: int, deadline_s: float) -> 
     usage = usage_of(pid, limits.processes)
     if usage.processes > limits.processes:
         return "processes"
-    return "memory" if usage.memory_bytes > limits.memory_bytes else ""
+    return "memory" if memory.exceeds(usage) else ""
 
 
 def _room_bytes(mounts: Mounts | None) -> int:
