@@ -40,12 +40,12 @@ for _ in range(10):
     one.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [held]))])
     os.close(held)
 """,
-    "a segment of System V": """
+    "segments of System V": """
 libc.shmat.restype = ctypes.c_void_p
-number = libc.shmget(0, MUCH, 0o1600)
-at = libc.shmat(number, None, 0)
-for place in range(0, MUCH, 1 << 20): ctypes.memset(at + place, 1, 1 << 20)
-libc.shmdt(ctypes.c_void_p(at))
+for _ in range(10):
+    at = libc.shmat(libc.shmget(0, MUCH // 10, 0o1600), None, 0)
+    ctypes.memset(at, 1, MUCH // 10)
+    libc.shmdt(ctypes.c_void_p(at))
 """,
     "a file of POSIX's shared memory": """
 held = os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT)
