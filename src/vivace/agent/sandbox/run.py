@@ -6,10 +6,13 @@ there is no sandbox nothing runs: `SandboxUnavailable` says why.
 
 import asyncio
 import contextlib
+import ctypes
+import functools
 import math
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +39,8 @@ READ_BYTES = 65536
 COUNTS_INSIDE = (5, 14)  # since this Linux, the processes of a user are counted in each namespace
 THREADS_PER_PROCESS = 4  # for the kernel a thread is a process
 OUT_OF_CPU = 128 + 24  # SIGXCPU, as a shell says it
+HOLDS_SOCKETS = 9  # the version of Landlock that knows sockets by their path (Linux 7.1)
+NO_DUMP = 1  # byte: 0 would not keep the kernel from giving a dump to a program of the system, outside
 
 StoppedBy = Literal["", "time", "memory", "processes", "output", "disk"]
 
@@ -60,7 +65,7 @@ class Limits:
             "DATA": self.memory_bytes,
             "FSIZE": self.file_bytes,
             "NOFILE": self.open_files,
-            "CORE": 0,
+            "CORE": NO_DUMP,
         }
         if _kernel() >= COUNTS_INSIDE:  # below, it would count what the user runs outside, too
             limits["NPROC"] = THREADS_PER_PROCESS * self.processes  # root is exempt: see `usage`
@@ -192,7 +197,17 @@ def _limited(ready: int, limits: Limits, shown: int | None) -> list[str]:
     python, *flags = python_command("-I", "-S", "-B", LIMITED_INSIDE)
     listed = ",".join(f"{name}={value}" for name, value in limits.of_a_process.items())
     checked = "-" if shown is None else str(shown)
-    return [str(Path(python).resolve()), *flags, str(ready), listed, checked]
+    landlock = version if (version := landlock_version()) >= HOLDS_SOCKETS else 0
+    return [str(Path(python).resolve()), *flags, str(ready), listed, checked, str(landlock)]
+
+
+@functools.cache
+def landlock_version() -> int:
+    """Return the version of Landlock that this kernel has; 0 if it has none."""
+    if sys.platform != "linux":
+        return 0
+    version: int = ctypes.CDLL(None).syscall(ctypes.c_long(444), None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    return max(0, version)
 
 
 async def _started(
