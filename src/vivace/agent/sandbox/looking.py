@@ -5,12 +5,13 @@ the walk elsewhere. A folder whose status has not changed since the last walk is
 limit on the number of folders. Does not own what follows from it (`workspace`, `undoing`).
 """
 
+import errno
 import os
 import stat
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -84,16 +85,11 @@ def look_through(root: Path, protected: frozenset[str]) -> Look:
 
 
 @lru_cache(maxsize=64)
-def name_check(protected: frozenset[str]) -> Callable[[str], bool]:
-    """Return a check for protected names. Most names differ in the first letter, which costs little."""
+def _suspects(protected: frozenset[str]) -> frozenset[str]:
+    """Return the first letters of protected names. An ASCII name that begins otherwise is none of them."""
     firsts = {name[0] for name in protected if name}
     hidden = {chr(code) for code in (*range(32), 127)}
-    suspects = frozenset(firsts | {first.upper() for first in firsts} | hidden)
-
-    def is_protected(name: str) -> bool:
-        return (name[0] in suspects or not name.isascii()) and normalized(name) in protected
-
-    return is_protected
+    return frozenset(firsts | {first.upper() for first in firsts} | hidden)
 
 
 @contextmanager
@@ -115,18 +111,20 @@ class _Walk:
 
     def __init__(self, root: Path, protected: frozenset[str], before: dict[str, _Folder]) -> None:
         self.seen: dict[str, _Folder] = {}
-        self._is_protected = name_check(protected)
+        self._protected = protected
+        self._suspects = _suspects(protected)
         self._before = before
         self._root = os.open(root, OPENED)
         self._chain: list[tuple[str, int]] = []  # the open folders above the one that was read last
         self._device = os.fstat(self._root).st_dev
-        self._times_are_true = file_system_of(root) in TRUE_TIMES
+        self._times_are_true = file_system_of(root, self._device) in TRUE_TIMES
 
     def __enter__(self) -> "_Walk":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close(0)
+        for _, descriptor in self._chain:
+            os.close(descriptor)
         os.close(self._root)
 
     def entries(self) -> Iterator[Entry]:
@@ -161,11 +159,11 @@ class _Walk:
         below: list[str] = []
         noted: list[tuple[str, Kind]] = []
         shape = 0
-        is_protected = self._is_protected
+        suspects = self._suspects
         with os.scandir(descriptor) as found:
             for each in found:
                 name = each.name
-                if is_protected(name):
+                if (name[0] in suspects or not name.isascii()) and normalized(name) in self._protected:
                     noted.append((name, "protected"))
                 elif each.is_file(follow_symlinks=False):
                     shape += name == "HEAD"
@@ -189,22 +187,21 @@ class _Walk:
         return _Folder(stamp, tuple(below), tuple(noted))
 
     def _open(self, path: str) -> int:
-        """Open a folder from the ones above it that are open already."""
-        parts = path.split("/") if path else []
-        if len(parts) > MAX_DEPTH:
-            raise OSError(f"{path} is too deep")
-        same = 0
-        while same < min(len(parts), len(self._chain)) and self._chain[same][0] == parts[same]:
-            same += 1
-        self._close(same)
-        for part in parts[same:]:
-            above = self._chain[-1][1] if self._chain else self._root
-            self._chain.append((part, os.open(part, OPENED, dir_fd=above)))
-        return self._chain[-1][1] if self._chain else self._root
-
-    def _close(self, keep: int) -> None:
-        while len(self._chain) > keep:
-            os.close(self._chain.pop()[1])
+        """Open a folder from the nearest one above it that is open already."""
+        chain = self._chain
+        while chain and not (path == chain[-1][0] or path.startswith(chain[-1][0] + "/")):
+            os.close(chain.pop()[1])
+        above, descriptor = chain[-1] if chain else ("", self._root)
+        if len(path) == len(above):
+            return descriptor
+        parts = (path[len(above) + 1 :] if above else path).split("/")
+        if len(chain) + len(parts) > MAX_DEPTH:
+            raise OSError(errno.ENAMETOOLONG, "too deep", path)
+        for part in parts:
+            descriptor = os.open(part, OPENED, dir_fd=descriptor)
+            above = f"{above}/{part}" if above else part
+            chain.append((above, descriptor))
+        return descriptor
 
     def _noted(self, path: str, name: str, kind: Kind) -> Iterator[Entry]:
         where = f"{path}/{name}".strip("/")
@@ -245,12 +242,14 @@ def mounts() -> Iterator[tuple[str, str]]:
             yield _unescaped(first.split(" ")[4]), second.split(" ")[0]
 
 
-def file_system_of(path: Path) -> str:
-    """Return the type of the file system that a path is on; "" if it is not known."""
+@lru_cache(maxsize=64)
+def file_system_of(path: Path, device: int) -> str:
+    """Return the type of the file system that a path on a device is on; "" if it is not known."""
+    del device  # another one at the same path is another question
     found, length = "", -1
     try:
         for point, kind in mounts():
-            if path.is_relative_to(point) and len(point) >= length:
+            if len(point) >= length and path.is_relative_to(point):
                 found, length = kind, len(point)
     except OSError:
         return ""
@@ -258,6 +257,8 @@ def file_system_of(path: Path) -> str:
 
 
 def _unescaped(point: str) -> str:
+    if "\\" not in point:
+        return point
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         point = point.replace(code, letter)
     return point

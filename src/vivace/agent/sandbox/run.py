@@ -252,9 +252,7 @@ async def _supervise(
         while not (stopped_by or ending.done()):
             await asyncio.wait({ending}, timeout=LOOK_S)
             if not ending.done():
-                stopped_by = await asyncio.to_thread(
-                    _reached, process.pid, limits, len(output), deadline_s, memory
-                )
+                stopped_by = await _reached(process.pid, limits, len(output), deadline_s, memory)
             if not (stopped_by or ending.done()) and _room_bytes(mounts) < least_room_bytes:
                 stopped_by = "disk"
             if mounts:
@@ -269,7 +267,7 @@ async def _supervise(
     return bytes(output[: limits.output_bytes]), stopped_by
 
 
-def _reached(
+async def _reached(
     pid: int, limits: Limits, output_bytes: int, deadline_s: float, memory: MemoryWatch
 ) -> StoppedBy:
     """Return the limit that is reached now, if any."""
@@ -280,7 +278,9 @@ def _reached(
     usage = usage_of(pid, limits.processes)
     if usage.processes > limits.processes:
         return "processes"
-    return "memory" if memory.exceeds(usage) else ""
+    if memory.may_exceed(usage) and await asyncio.to_thread(memory.exceeds, usage):
+        return "memory"
+    return ""
 
 
 def _room_bytes(mounts: Mounts | None) -> int:

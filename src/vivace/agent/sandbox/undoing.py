@@ -21,7 +21,6 @@ from pathlib import Path
 
 from vivace.agent.sandbox.looking import GIT_SETTINGS, Identity, Look, opened_below
 from vivace.config import load_settings
-from vivace.durable import replace_file
 
 ALIVE_S = 1.0  # between two signs of life in the record
 LATE_NS = 5 * 10**9  # what changed this long after the last sign of life was not done by the command
@@ -77,7 +76,9 @@ class Record:
     def write(self, look: Look) -> None:
         entries = [[entry.path, *entry.identity] for entry in look.entries]
         _private(self._folder, "running")
-        replace_file(self._file, json.dumps(entries).encode(), mode=0o600)
+        fresh = self._file.with_suffix(f".{os.getpid()}.part")
+        fresh.write_text(json.dumps(entries))
+        fresh.replace(self._file)  # not synced: after a loss of power nothing ran on
 
     def read(self) -> dict[str, Identity] | None:
         """Return the entries by path; None if no command runs here, or what is written is damaged."""
