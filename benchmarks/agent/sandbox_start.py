@@ -1,6 +1,6 @@
 """What a sandboxed command costs before and after it runs, by the kind of workspace.
 
-    .venv/bin/python benchmarks/agent/sandbox_start.py [--against CHECKOUT] [--rounds 15]
+    .venv/bin/python benchmarks/agent/sandbox_start.py [--against CHECKOUT] [--rounds 15] [--only nested]
 
 Runs `date` in folders that it makes: a small one, one with 2,000 folders, one with 50,000, one with nested
 repositories. "first" is the first command of a process, which reads every folder; "next" is each later one.
@@ -45,12 +45,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--against", type=Path, help="another checkout, measured in turn with this one")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", help="the one kind of workspace to measure, such as nested")
     arguments = parser.parse_args()
     checkouts = [HERE, *([arguments.against.resolve()] if arguments.against else [])]
     with tempfile.TemporaryDirectory() as folder:
         workspaces = made(Path(folder))
         time.sleep(3)  # until no folder counts as changed just now
         for name, workspace in workspaces.items():
+            if arguments.only not in (None, name):
+                continue
             took: dict[Path, list[list[list[float]]]] = {checkout: [] for checkout in checkouts}
             for turn in range(arguments.rounds):
                 for checkout in checkouts if turn % 2 else checkouts[::-1]:

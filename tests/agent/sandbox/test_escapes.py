@@ -1,5 +1,6 @@
 """Ways out of a sandbox past files and networks: sockets, system calls, other processes, terminals."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -54,20 +55,21 @@ class TestSockets:
     async def test_a_socket_in_the_folder_cannot_be_reached(
         self, root: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
     ) -> None:
-        """Such as a daemon's that would do anything for its user; at any depth."""
-        (root / "deep").mkdir()
+        """Such as a daemon's that would do anything for its user; at any depth, in protected folders too."""
         monkeypatch.chdir(root)  # a socket's path is short
-        with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as two:
-            one.bind("daemon.sock")
-            two.bind("deep/daemon.sock")
-            one.listen()
-            two.listen()
-            code = """import socket
-for name in ('daemon.sock', 'deep/daemon.sock'):
+        names = ("daemon.sock", "deep/daemon.sock", ".git/daemon.sock", "deep/.vscode/in/daemon.sock")
+        with contextlib.ExitStack() as stack:
+            for name in names:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                daemon = stack.enter_context(socket.socket(socket.AF_UNIX))
+                daemon.bind(name)
+                daemon.listen()
+            code = f"""import socket
+for name in {names!r}:
     try: socket.socket(socket.AF_UNIX).connect(name); print('reached')
     except OSError as error: print(type(error).__name__)"""
             outcome = await python(root, code, writable=writable)
-        assert outcome.output == b"ConnectionRefusedError\n" * 2
+        assert outcome.output == b"ConnectionRefusedError\n" * len(names)
 
     async def test_a_socket_without_a_file_cannot_be_reached(self, root: Path) -> None:
         """Names of the kernel's own are those of the sandbox's network, and nobody else's."""

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.tools.workbench import call, context_for
 from tests.sandboxes import needs_sandbox
 from tests.server.serving import until
+from vivace.agent.sandbox.looking import SETTLED_NS
 from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
 from vivace.agent.sandbox.workspace import Workspace
+from vivace.agent.tools.shell import Shell
 from vivace.errors import SandboxUnavailable
 
 LIMITS = Limits(seconds=120, cpu_seconds=60, memory_bytes=512 << 20, processes=32)
@@ -226,6 +229,7 @@ class TestManyFolders:
 
 RUN = """import asyncio, sys
 from pathlib import Path
+from vivace.agent.sandbox.looking import SETTLED_NS
 from vivace.agent.sandbox.run import run_sandboxed
 from vivace.agent.sandbox.workspace import Workspace
 root = Path(sys.argv[1])
@@ -299,3 +303,43 @@ async def test_an_environment_in_the_folder_is_shown_as_it_is(root: Path) -> Non
     outcome = await run_sandboxed(command, workspace=workspace, limits=LIMITS, read_only=[environment])
     assert outcome.output.startswith(b".vscode\n")
     assert outcome.output.endswith(b"no\n")
+
+
+class TestRepositories:
+    async def test_submodules_worktrees_and_nested_repositories_work(self, root: Path) -> None:
+        """Git answers in each of them, nothing is taken away, and no setting of theirs is written."""
+        library = repository(root.parent / "library")
+        repository(root)
+        git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "vendor/lib")
+        git(root, "commit", "-qm", "two")
+        git(root, "worktree", "add", "-q", "trees/one")
+        repository(root / "nested" / "deep")
+        command = """for each in . vendor/lib trees/one nested/deep; do
+  git -C $each log --oneline | wc -l; git -C $each config x.y z 2>/dev/null || echo no
+done"""
+        outcome = await sh(root, command)
+        assert outcome.output.split() == [b"2", b"no", b"1", b"no", b"2", b"no", b"1", b"no"]
+        assert outcome.undone == ""
+
+    async def test_an_unchanged_folder_is_not_read_again(self, root: Path) -> None:
+        """Yet what is made in it later is seen."""
+        (root / "pkg").mkdir()
+        long_ago = time.time() - 60
+        os.utime(root / "pkg", (long_ago, long_ago))
+        assert (await sh(root, "true")).undone == ""
+        await asyncio.sleep(
+            SETTLED_NS / 1e9 + 0.1
+        )  # the kernel sets the time of a change, and nobody else can
+        assert (await sh(root, "true")).undone == ""
+        outcome = await sh(root, "mkdir pkg/.vscode; touch -d '2 hours ago' pkg")
+        assert "pkg/.vscode" in outcome.undone
+
+    async def test_a_model_and_a_person_are_told(self, root: Path) -> None:
+        """The output of the tool names what was taken away and where it is, and so does its summary."""
+        context = context_for(root)
+        context.sandbox_state = root.parent / "state"
+        result = await call(Shell(), context, command="mkdir -p pkg/.vscode; echo fine")
+        assert result.output.startswith("fine\n[exit code 0]\n[Taken away: pkg/.vscode.")
+        assert str(root.parent / "state" / "taken") in result.output
+        assert "pkg/.vscode" in result.summary
+        assert not result.is_error

@@ -128,22 +128,26 @@ class _Walk:
         os.close(self._root)
 
     def entries(self) -> Iterator[Entry]:
-        waiting = [""]
+        waiting = [("", False)]
         while waiting:
-            path = waiting.pop()
+            path, is_protected = waiting.pop()
             try:
-                folder = self._unchanged(path) or self._read(path)
+                folder = self._unchanged(path) or self._read(path, is_protected=is_protected)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # gone meanwhile, or a link now
             except OSError:
-                yield from self._closed(path)
+                if not is_protected:
+                    yield from self._closed(path)
                 continue
             self.seen[path] = folder
             prefix = f"{path}/" if path else ""
             for name in folder.below:
-                waiting.append(prefix + name)
+                waiting.append((prefix + name, is_protected))
             for name, kind in folder.noted:
-                yield from self._noted(path, name, kind)
+                if kind == "socket" or not is_protected:
+                    yield from self._noted(path, name, kind)
+                if kind == "protected":
+                    waiting.append((prefix + name, True))  # a daemon may listen in it
 
     def _unchanged(self, path: str) -> _Folder | None:
         if (folder := self._before.get(path)) is None:
@@ -152,7 +156,7 @@ class _Walk:
         stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
         return folder if folder.stamp == stamp else None
 
-    def _read(self, path: str) -> _Folder:
+    def _read(self, path: str, *, is_protected: bool) -> _Folder:
         descriptor = self._open(path)
         now_ns = time.time_ns()
         status = os.fstat(descriptor)
@@ -177,7 +181,8 @@ class _Walk:
         if shape >= len(GIT_SHAPE):
             noted.append(("", "repository"))
             noted += [(name, "protected") for name in GIT_SETTINGS]
-            below = [name for name in below if name not in GIT_SETTINGS]
+            passed_over = (*GIT_SETTINGS, *(["objects"] if is_protected else []))  # hundreds, of Git alone
+            below = [name for name in below if name not in passed_over]
         is_settled = (
             self._times_are_true
             and status.st_dev == self._device
