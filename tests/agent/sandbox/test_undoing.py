@@ -285,6 +285,23 @@ class TestKilled:
         assert not (root / "other" / ".git").exists()
 
 
+class TestBeside:
+    async def test_what_another_command_may_have_hidden_is_waited_for(self, root: Path) -> None:
+        """A repository that was there, and is not found, could be written where it is now: nothing runs."""
+        repository(root / "vendor" / "lib")
+        os.mkfifo(root / "go")
+        running = await started(root, "touch made; read x < go")
+        (root / "vendor").rename(root.parent / "elsewhere")
+        with pytest.raises(SandboxUnavailable, match=r"vendor/lib/\.git was there"):
+            await sh(root, "touch ran")
+        (root.parent / "elsewhere").rename(root / "moved")
+        assert (await sh(root, "echo on > go; echo x >> moved/lib/.git/config || echo no")).output.endswith(
+            b"no\n"
+        )
+        assert await running.wait() == 0
+        assert not (root / "ran").exists()
+
+
 async def test_a_workspace_inside_a_protected_link_is_still_refused(root: Path) -> None:
     """What a mount cannot protect ends the matter before the command begins, at any depth."""
     (root / "pkg").mkdir()

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,8 @@ OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_DEPTH = 200  # of folders that are looked into; deeper ones are closed
 MAX_REMEMBERED = 8  # workspaces
 SETTLED_NS = 2 * 10**9  # a folder that changed later than this before a look is read again by the next
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # meanwhile, or a link now
+CANNOT_ENTER = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 GIT_SHAPE = frozenset({"HEAD", "objects", "refs"})
 GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks")  # what makes Git run something
 # File systems whose folders have a new change time whenever an entry is made, moved or removed.
@@ -123,8 +125,8 @@ class _Walk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for _, descriptor in self._chain:
-            os.close(descriptor)
+        for opened in self._chain:
+            os.close(opened[1])
         os.close(self._root)
 
     def entries(self) -> Iterator[Entry]:
@@ -133,11 +135,11 @@ class _Walk:
             path, is_protected = waiting.pop()
             try:
                 folder = self._unchanged(path) or self._read(path, is_protected=is_protected)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # gone meanwhile, or a link now
-            except OSError:
-                if not is_protected:
+            except OSError as error:
+                if error.errno in CANNOT_ENTER and not is_protected:
                     yield from self._closed(path)
+                elif error.errno not in (*CANNOT_ENTER, *GONE):
+                    raise
                 continue
             self.seen[path] = folder
             prefix = f"{path}/" if path else ""
@@ -176,7 +178,7 @@ class _Walk:
                     below.append(name)
                 elif each.is_symlink():
                     shape += name in GIT_SHAPE
-                elif stat.S_ISSOCK(each.stat(follow_symlinks=False).st_mode):
+                elif _is_socket(each):
                     noted.append((name, "socket"))
         if shape >= len(GIT_SHAPE):
             noted.append(("", "repository"))
@@ -227,6 +229,12 @@ class _Walk:
             return
         if status.st_uid == os.geteuid() or can_enter:
             yield _entry(path, "closed", status)
+
+
+def _is_socket(entry: "os.DirEntry[str]") -> bool:
+    with suppress(OSError):
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    return False
 
 
 def _entry(path: str, kind: Kind, status: os.stat_result) -> Entry:

@@ -19,13 +19,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from vivace.agent.sandbox.looking import GIT_SETTINGS, Identity, Look, opened_below
+from vivace.agent.sandbox.looking import GIT_SETTINGS, Identity, Kind, Look, opened_below
 from vivace.config import load_settings
 
 ALIVE_S = 1.0  # between two signs of life in the record
 LATE_NS = 5 * 10**9  # what changed this long after the last sign of life was not done by the command
 KEPT_DAYS = 30
 SHOWN = 10  # paths in a sentence
+KINDS: tuple[Kind, ...] = ("protected", "repository", "closed")  # that a command may not make
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Record:
         self._next_sign_s = 0.0
 
     def write(self, look: Look) -> None:
-        entries = [[entry.path, *entry.identity] for entry in look.entries]
+        entries = [[entry.path, *entry.identity] for entry in look.of(*KINDS)]
         _private(self._folder, "running")
         fresh = self._file.with_suffix(f".{os.getpid()}.part")
         fresh.write_text(json.dumps(entries))
@@ -114,7 +115,7 @@ def undo(top: int, before: dict[str, Identity], now: Look, folder: Path, *, unti
     new: list[str] = []
     replaced: list[str] = []
     posing = {entry.path for entry in now.of("repository") if entry.identity not in known}
-    for entry in now.of("protected", "repository", "closed"):
+    for entry in now.of(*KINDS):
         above, _, name = entry.path.rpartition("/")
         if entry.identity in known or (above in posing and name in GIT_SETTINGS):
             continue

@@ -121,7 +121,7 @@ class _Visit:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._root = workspace.path
-        self._state = workspace.state or state_folder()
+        self._state = Path(os.path.realpath(workspace.state or state_folder()))
         self._record = Record(self._state, self._root)
         self.mounts = Mounts(self._root, record=self._record)
         self._folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -132,6 +132,8 @@ class _Visit:
         look = self._joined()
         root, mounts = self._root, self.mounts
         mounts.show(root, (os.fstat(self._folder).st_dev, os.fstat(self._folder).st_ino), "--bind")
+        if self._state.is_relative_to(root):  # in the home folder
+            mounts.show(self._state, _identity(self._state))
         for entry in look.of("protected"):
             _check_protectable(root / entry.path, entry)
             mounts.show(root / entry.path, entry.identity)
@@ -146,6 +148,8 @@ class _Visit:
                 _sweep(self._root)
                 self._undo()
                 self._record.remove()
+        except (SandboxUnavailable, OSError) as error:  # the record stays for the next look
+            self.mounts.undone.append(Undone(stuck=(f"what is new ({error})",)))
         finally:
             os.close(self._folder)
 
@@ -160,8 +164,15 @@ class _Visit:
             else:
                 fcntl.flock(self._folder, fcntl.LOCK_SH)
             look = _look(self._root, self._workspace.protected)
-            if is_alone or self._record.read() is None:
+            before = None if is_alone else self._record.read()
+            if before is None:
                 self._record.write(look)
+            elif gone := sorted(before.keys() - _still_there(before, look)):
+                raise SandboxUnavailable(
+                    f"{gone[0]} was there when another command began in {self._root}, and is not found now. "
+                    "Nothing was run.",
+                    "Wait until that command has ended.",
+                )
             fcntl.flock(self._folder, fcntl.LOCK_SH)
         except OSError as error:
             raise SandboxUnavailable(
@@ -186,6 +197,16 @@ class _Visit:
         undone = undo(self._folder, before, now, self._state, until_ns=until_ns)
         if undone.told():
             self.mounts.undone.append(undone)
+
+
+def _still_there(before: dict[str, Identity], look: Look) -> set[str]:
+    """Return what was there before and was seen now, wherever it is.
+
+    A command beside this one may move a folder while it is looked for, and what is not seen is not protected.
+    What is at the top cannot be moved.
+    """
+    seen = look.identities
+    return {path for path, identity in before.items() if identity in seen or "/" not in path}
 
 
 def _look(root: Path, protected: frozenset[str]) -> Look:
