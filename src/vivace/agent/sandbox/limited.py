@@ -8,7 +8,6 @@ or "-"; the fourth is the version of Landlock, 0 where it would add nothing. The
 
 import os
 import resource
-import struct
 import sys
 
 COULD_NOT_START, COMMAND_NOT_FOUND, HUNG_UP = 126, 127, 129
@@ -70,8 +69,11 @@ def opened(path: bytes) -> tuple[int, bytes]:
     descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
-        with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as lines:  # noqa: PTH123
-            number = next(int(line.split()[1]) for line in lines if line.startswith("mnt_id:"))
+        told = os.open(f"/proc/self/fdinfo/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            number = int(os.read(told, 1024).partition(b"mnt_id:")[2].split(b"\n", 1)[0])
+        finally:
+            os.close(told)
         return number, b"%d:%d" % (status.st_dev, status.st_ino)
     finally:
         os.close(descriptor)
@@ -96,6 +98,7 @@ def keep_to_own_sockets(version: int) -> None:
     Sockets that programs inside make can be reached. Raise OSError if the kernel refuses.
     """
     import ctypes  # only here: it takes 5 ms
+    import struct
 
     libc = ctypes.CDLL(None, use_errno=True)
 

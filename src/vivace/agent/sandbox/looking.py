@@ -86,6 +86,11 @@ def look_through(root: Path, protected: frozenset[str]) -> Look:
     return Look(entries, len(walk.seen))
 
 
+def folders_known(root: Path, protected: frozenset[str]) -> int:
+    """Return how many folders there were at the last look; 0 if there was none."""
+    return len(_remembered.get((str(root), protected), ()))
+
+
 @lru_cache(maxsize=64)
 def _suspects(protected: frozenset[str]) -> frozenset[str]:
     """Return the first letters of protected names. An ASCII name that begins otherwise is none of them."""

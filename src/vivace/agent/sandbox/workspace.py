@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vivace.agent.permissions.paths import PROTECTED, PROTECTED_FILES, git_folder_of, normalized
-from vivace.agent.sandbox.looking import Entry, Identity, Look, look_through, mounts
+from vivace.agent.sandbox.looking import Entry, Identity, Look, folders_known, look_through, mounts
 from vivace.agent.sandbox.undoing import LATE_NS, Record, Undone, state_folder, undo
 from vivace.errors import SandboxUnavailable
 
+FEW_FOLDERS = 500  # that are walked without a thread
 STUB_TIME_NS = 86_400 * 10**9 + 7  # when no real file was written: it marks what we put in place
 
 
@@ -81,16 +82,19 @@ async def mounted(workspace: Workspace, ours: Iterable[Path] = ()) -> AsyncItera
     `ours` are paths that other options show read-only. Folders are walked in a thread: nothing else waits.
     """
     visit: _Visit | _Reading = _Visit(workspace) if workspace.is_writable else _Reading(workspace)
-    visit.mounts.ours = tuple(each for path in ours for each in (path, path.resolve()))
+    paths = {each for path in ours for each in (path, path.resolve())}
+    visit.mounts.ours = tuple(path for path in paths if path.is_relative_to(visit.mounts.root))
     try:
-        await _to_its_end(visit.begin)
+        await _to_its_end(visit.begin, workspace)
         yield visit.mounts
     finally:
-        await _to_its_end(visit.end)
+        await _to_its_end(visit.end, workspace)
 
 
-async def _to_its_end(work: Callable[[], None]) -> None:
-    """Do it in a thread. Cancelled meanwhile, still wait for its end."""
+async def _to_its_end(work: Callable[[], None], workspace: Workspace) -> None:
+    """Do it in a thread unless it takes a few milliseconds. Cancelled meanwhile, still wait for its end."""
+    if 0 < folders_known(workspace.path, workspace.protected) <= FEW_FOLDERS:
+        return work()
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         await asyncio.shield(working)
