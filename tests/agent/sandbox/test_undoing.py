@@ -126,6 +126,17 @@ ln -s ../a.txt pkg/.bashrc; echo y > pkg/kept"""
         assert outcome.stopped_by == "time"
         assert not (root / "x" / ".git").exists()
 
+    async def test_a_cancelled_command_is_undone_and_the_next_one_tells(self, root: Path) -> None:
+        """A cancelled command has no outcome that could say it."""
+        running = asyncio.create_task(sh(root, "mkdir -p x/.git; touch made; sleep 600"))
+        await asyncio.to_thread(until, (root / "made").exists)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not (root / "x" / ".git").exists()
+        assert "x/.git" in (await sh(root, "true")).undone
+        assert (await sh(root, "true")).undone == ""
+
     async def test_a_folder_that_poses_as_a_repository_is_none(self, root: Path) -> None:
         """Git takes a folder for a repository by its content: the user's Git in it runs nothing."""
         command = f"""git init -q --bare docs; git -C docs config core.bare false

@@ -23,6 +23,7 @@ from vivace.agent.sandbox.looking import Entry, Identity, Look, folders_known, l
 from vivace.agent.sandbox.undoing import LATE_NS, Record, Undone, state_folder, undo
 from vivace.errors import SandboxUnavailable
 
+_untold: dict[Path, list[Undone]] = {}  # after commands without an outcome, such as cancelled ones
 FEW_FOLDERS = 500  # that are walked without a thread
 STUB_TIME_NS = 86_400 * 10**9 + 7  # when no real file was written: it marks what we put in place
 
@@ -84,11 +85,16 @@ async def mounted(workspace: Workspace, ours: Iterable[Path] = ()) -> AsyncItera
     visit: _Visit | _Reading = _Visit(workspace) if workspace.is_writable else _Reading(workspace)
     paths = {each for path in ours for each in (path, path.resolve())}
     visit.mounts.ours = tuple(path for path in paths if path.is_relative_to(visit.mounts.root))
+    visit.mounts.undone += _untold.pop(visit.mounts.root, [])
+    is_told = False
     try:
         await _to_its_end(visit.begin, workspace)
         yield visit.mounts
+        is_told = True
     finally:
         await _to_its_end(visit.end, workspace)
+        if not is_told and visit.mounts.undone:
+            _untold[visit.mounts.root] = visit.mounts.undone
 
 
 async def _to_its_end(work: Callable[[], None], workspace: Workspace) -> None:
