@@ -1,5 +1,7 @@
 """Ways out of a sandbox past files and networks: sockets, system calls, other processes, terminals."""
 
+import contextlib
+import errno
 import os
 import shutil
 import socket
@@ -13,7 +15,7 @@ import pytest
 
 from tests.sandboxes import needs_sandbox
 from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
-from vivace.agent.sandbox.seccomp import _MACHINES, seccomp_filter
+from vivace.agent.sandbox.seccomp import _MACHINES, FAMILIES, TERMINAL_REQUESTS, seccomp_filter
 from vivace.agent.sandbox.workspace import Workspace
 from vivace.agent.tools.shell import limits_for
 
@@ -53,20 +55,21 @@ class TestSockets:
     async def test_a_socket_in_the_folder_cannot_be_reached(
         self, root: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
     ) -> None:
-        """Such as a daemon's that would do anything for its user; at any depth."""
-        (root / "deep").mkdir()
+        """Such as a daemon's that would do anything for its user; at any depth, in protected folders too."""
         monkeypatch.chdir(root)  # a socket's path is short
-        with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as two:
-            one.bind("daemon.sock")
-            two.bind("deep/daemon.sock")
-            one.listen()
-            two.listen()
-            code = """import socket
-for name in ('daemon.sock', 'deep/daemon.sock'):
+        names = ("daemon.sock", "deep/daemon.sock", ".git/daemon.sock", "deep/.vscode/in/daemon.sock")
+        with contextlib.ExitStack() as stack:
+            for name in names:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                daemon = stack.enter_context(socket.socket(socket.AF_UNIX))
+                daemon.bind(name)
+                daemon.listen()
+            code = f"""import socket
+for name in {names!r}:
     try: socket.socket(socket.AF_UNIX).connect(name); print('reached')
     except OSError as error: print(type(error).__name__)"""
             outcome = await python(root, code, writable=writable)
-        assert outcome.output == b"ConnectionRefusedError\n" * 2
+        assert outcome.output == b"ConnectionRefusedError\n" * len(names)
 
     async def test_a_socket_without_a_file_cannot_be_reached(self, root: Path) -> None:
         """Names of the kernel's own are those of the sandbox's network, and nobody else's."""
@@ -91,12 +94,38 @@ t = socket.create_server(('127.0.0.1', 0)); socket.create_connection(t.getsockna
 @needs_filter
 class TestSystemCalls:
     async def test_what_attacks_are_made_of_is_denied(self, root: Path) -> None:
-        """Rings, keys, other processes' memory, mounts: each call is answered with an error."""
+        """Rings, keys, other processes' memory, mounts, the clock: each call is answered with an error."""
         known = _MACHINES[os.uname().machine]
-        numbers = {**known.denied, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427}
+        numbers = known.all_denied
         code = f"{CALL}for name, number in {numbers!r}.items(): print(name, call(number, 0, 0, 0, 0, 0, 0))"
         lines = (await python(root, code)).output.decode().splitlines()
         assert lines == [f"{name} Operation not permitted" for name in numbers]
+
+    @pytest.mark.parametrize("call", [0, 1])
+    async def test_sockets_have_only_the_families_that_the_walls_hold(self, root: Path, call: int) -> None:
+        """No virtual machine's host (AF_VSOCK), no cipher, packet or radio: the kernel says so of each."""
+        known = _MACHINES[os.uname().machine]
+        code = f"""{CALL}import ctypes
+pair = (ctypes.c_int * 2)()
+kinds = [call({known.sockets[call]}, family, kind, 0, ctypes.addressof(pair))
+         for family in range(64) for kind in (1, 2, 3, 5)]
+print([family for family in range(64)
+       if set(kinds[4 * family : 4 * family + 4]) != {{os.strerror(97)}}])
+print(call({known.sockets[call]}, (1 << 32) | 40, 1, 0, ctypes.addressof(pair)))"""
+        lines = (await python(root, code)).output.decode().splitlines()
+        assert lines == [str(list(FAMILIES.values())), os.strerror(errno.EAFNOSUPPORT)]
+
+    async def test_nothing_is_typed_into_a_terminal_of_its_own(self, root: Path) -> None:
+        """Nor is its line discipline changed; a pair of terminals works otherwise."""
+        code = f"""{CALL}import fcntl, termios, struct
+master, slave = os.openpty()
+for request in {list(TERMINAL_REQUESTS.values())}:
+    try: fcntl.ioctl(slave, request, b'x' * 8); print('done')
+    except OSError as error: print(error.strerror)
+print(os.isatty(slave), len(termios.tcgetattr(slave)), fcntl.ioctl(slave, termios.TIOCGWINSZ, b'x' * 8))"""
+        lines = (await python(root, code)).output.decode().splitlines()
+        assert lines[:-1] == ["Operation not permitted"] * len(TERMINAL_REQUESTS)
+        assert lines[-1].startswith("True 7")
 
     async def test_no_user_namespace_is_made(self, root: Path) -> None:
         """Its maker would have all capabilities inside of it; threads and processes are made as ever."""

@@ -99,7 +99,12 @@ async def open_desk(
     """
     project = project_policy(project_folder or folder)
     policies = (policy, project) if project else (policy,)
-    context = ToolContext(folder, policies, has_sandbox=await has_sandbox())
+    context = ToolContext(
+        folder,
+        policies,
+        has_sandbox=await has_sandbox(),
+        sandbox_state=journal.folder.with_name("sandbox"),
+    )
     journal.heal()
     tools = [*own_tools(), *foreign_tools]
     return Desk(tools, context, journal, instruction, presenter, is_tainted=bool(foreign_tools))

@@ -24,6 +24,7 @@ ENVIRONMENT = {
 }
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 NOBODY = "65534"
+CHANGED = "changed while the sandbox was built."  # what `limited` says of a mount that shows another thing
 INSTALL = (
     "Install it: `apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`, "
     "`apk add bubblewrap` or `zypper install bubblewrap`."
@@ -103,6 +104,8 @@ def python_folders() -> tuple[Path, ...]:
 def unavailable(said: str) -> SandboxUnavailable:
     """Return why bubblewrap could not build the sandbox, from what it said and what the kernel forbids."""
     said = said.strip().removeprefix("bwrap: ") or "no reason given"
+    if said.endswith(CHANGED):
+        return SandboxUnavailable(f"Nothing was run: {said}", "Another program changes it. Try again.")
     if "namespace" in said or "uid map" in said or "not permitted" in said:
         for setting, value, advice in FORBIDDING:
             if _read(setting) == value:

@@ -6,10 +6,13 @@ there is no sandbox nothing runs: `SandboxUnavailable` says why.
 
 import asyncio
 import contextlib
+import ctypes
+import functools
 import math
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -27,8 +30,8 @@ from vivace.agent.sandbox.bubblewrap import (
     unavailable,
 )
 from vivace.agent.sandbox.seccomp import seccomp_filter
-from vivace.agent.sandbox.usage import children_of, usage_of
-from vivace.agent.sandbox.workspace import Workspace, mounted
+from vivace.agent.sandbox.usage import MemoryWatch, children_of, usage_of
+from vivace.agent.sandbox.workspace import Mounts, Workspace, mounted
 from vivace.child_python import python_command
 
 LOOK_S = 0.02  # between two looks at what the program uses
@@ -36,6 +39,8 @@ READ_BYTES = 65536
 COUNTS_INSIDE = (5, 14)  # since this Linux, the processes of a user are counted in each namespace
 THREADS_PER_PROCESS = 4  # for the kernel a thread is a process
 OUT_OF_CPU = 128 + 24  # SIGXCPU, as a shell says it
+HOLDS_SOCKETS = 9  # the version of Landlock that knows sockets by their path (Linux 7.1)
+NO_DUMP = 1  # byte: 0 would not keep the kernel from giving a dump to a program of the system, outside
 
 StoppedBy = Literal["", "time", "memory", "processes", "output", "disk"]
 
@@ -60,7 +65,7 @@ class Limits:
             "DATA": self.memory_bytes,
             "FSIZE": self.file_bytes,
             "NOFILE": self.open_files,
-            "CORE": 0,
+            "CORE": NO_DUMP,
         }
         if _kernel() >= COUNTS_INSIDE:  # below, it would count what the user runs outside, too
             limits["NPROC"] = THREADS_PER_PROCESS * self.processes  # root is exempt: see `usage`
@@ -73,6 +78,7 @@ class Outcome:
     output: bytes  # stdout and stderr, cut at the limit
     stopped_by: StoppedBy  # the limit that ended it, if one did; memory may also end it by its own error
     seconds: float
+    undone: str = ""  # what was taken away afterwards, in a sentence
 
     @property
     def is_success(self) -> bool:
@@ -98,23 +104,26 @@ async def run_sandboxed(
     limits = limits or Limits()
     bubblewrap = find_bubblewrap(*([workspace.path] if workspace else []))
     began_s = time.monotonic()
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
+        seen = {*python_folders(), *read_only}
+        inside = await stack.enter_async_context(mounted(workspace, seen)) if workspace else None
         descriptors = {name: _descriptor(stack, data) for name, data in (files or {}).items()}
         rules = seccomp_filter()
         seccomp = _descriptor(stack, rules) if rules else None
         ready = stack.enter_context(_Ready())
+        shown = _descriptor(stack, _what_is_shown(inside)) if inside else None
         walls = sandbox_command(
             bubblewrap,
-            {*python_folders(), *read_only},
+            seen,
             descriptors,
             limits.folder_bytes,
-            mounts=stack.enter_context(mounted(workspace)) if workspace else mounts,
+            mounts=inside.options if inside else mounts,
             starts_in=str(workspace.path) if workspace else FOLDER,
             seccomp=seccomp,
         )
         starting = asyncio.create_subprocess_exec(
             *walls,
-            *_limited(ready.writer, limits),
+            *_limited(ready.writer, limits, shown),
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -122,17 +131,22 @@ async def run_sandboxed(
             env={**ENVIRONMENT, **(environment or {})},
             cwd="/",
             start_new_session=True,  # Ctrl-C at our terminal is for us to handle
-            pass_fds=(ready.writer, *descriptors.values(), *([seccomp] if seccomp is not None else [])),
+            pass_fds=(
+                ready.writer,
+                *descriptors.values(),
+                *(each for each in (seccomp, shown) if each is not None),
+            ),
         )
         process = await _started(asyncio.ensure_future(starting), ready)
-        output, stopped_by = await _supervise(process, ready, limits, workspace)
+        output, stopped_by = await _supervise(process, ready, limits, inside)
     if not (ready.was_told or stopped_by):
         raise unavailable(output.decode("utf-8", "replace"))
     assert process.returncode is not None
     exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     if exit_code == OUT_OF_CPU:
         stopped_by = stopped_by or "time"
-    return Outcome(exit_code, output, stopped_by, time.monotonic() - began_s)
+    undone = " ".join(each.told() for each in inside.undone) if inside else ""
+    return Outcome(exit_code, output, stopped_by, time.monotonic() - began_s, undone)
 
 
 class _Ready:
@@ -163,7 +177,7 @@ def _kernel() -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 
 
-def _descriptor(stack: contextlib.ExitStack, data: bytes) -> int:
+def _descriptor(stack: contextlib.AsyncExitStack, data: bytes) -> int:
     """Return a descriptor from which bubblewrap reads `data`."""
     file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     file.write(data)
@@ -171,11 +185,29 @@ def _descriptor(stack: contextlib.ExitStack, data: bytes) -> int:
     return file.fileno()
 
 
-def _limited(ready: int, limits: Limits) -> list[str]:
-    """Return the command that sets the limits inside and becomes the program."""
+def _what_is_shown(mounts: Mounts) -> bytes:
+    """Return what each mount of a workspace has to show, as `limited` reads it."""
+    identities = ["any" if each is None else f"{each[0]}:{each[1]}" for each in mounts.shown.values()]
+    parts = [[str(mounts.root)], [*mounts.shown], identities, [*mounts.foreign, *map(str, mounts.ours)]]
+    return b"\0\0".join(b"\0".join(map(os.fsencode, part)) for part in parts)
+
+
+def _limited(ready: int, limits: Limits, shown: int | None) -> list[str]:
+    """Return the command that checks the mounts, sets the limits inside and becomes the program."""
     python, *flags = python_command("-I", "-S", "-B", LIMITED_INSIDE)
     listed = ",".join(f"{name}={value}" for name, value in limits.of_a_process.items())
-    return [str(Path(python).resolve()), *flags, str(ready), listed]
+    checked = "-" if shown is None else str(shown)
+    landlock = version if (version := landlock_version()) >= HOLDS_SOCKETS else 0
+    return [str(Path(python).resolve()), *flags, str(ready), listed, checked, str(landlock)]
+
+
+@functools.cache
+def landlock_version() -> int:
+    """Return the version of Landlock that this kernel has; 0 if it has none."""
+    if sys.platform != "linux":
+        return 0
+    version: int = ctypes.CDLL(None).syscall(ctypes.c_long(444), None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    return max(0, version)
 
 
 async def _started(
@@ -206,7 +238,7 @@ def _kill(process: asyncio.subprocess.Process, ready: _Ready) -> None:
 
 
 async def _supervise(
-    process: asyncio.subprocess.Process, ready: _Ready, limits: Limits, workspace: Workspace | None
+    process: asyncio.subprocess.Process, ready: _Ready, limits: Limits, mounts: Mounts | None
 ) -> tuple[bytes, StoppedBy]:
     """Read the output until the program ends, or until it reaches a limit and is ended."""
     output = bytearray()
@@ -214,14 +246,17 @@ async def _supervise(
     ending = asyncio.create_task(process.wait())
     stopped_by: StoppedBy = ""
     deadline_s = time.monotonic() + limits.seconds
-    least_room_bytes = _room_bytes(workspace) - limits.disk_bytes
+    least_room_bytes = _room_bytes(mounts) - limits.disk_bytes
+    memory = MemoryWatch(limits.memory_bytes)
     try:
         while not (stopped_by or ending.done()):
             await asyncio.wait({ending}, timeout=LOOK_S)
             if not ending.done():
-                stopped_by = _reached(process.pid, limits, len(output), deadline_s)
-            if not (stopped_by or ending.done()) and _room_bytes(workspace) < least_room_bytes:
+                stopped_by = await _reached(process.pid, limits, len(output), deadline_s, memory)
+            if not (stopped_by or ending.done()) and _room_bytes(mounts) < least_room_bytes:
                 stopped_by = "disk"
+            if mounts:
+                mounts.sign()
     finally:
         if not ending.done():
             _kill(process, ready)
@@ -232,7 +267,9 @@ async def _supervise(
     return bytes(output[: limits.output_bytes]), stopped_by
 
 
-def _reached(pid: int, limits: Limits, output_bytes: int, deadline_s: float) -> StoppedBy:
+async def _reached(
+    pid: int, limits: Limits, output_bytes: int, deadline_s: float, memory: MemoryWatch
+) -> StoppedBy:
     """Return the limit that is reached now, if any."""
     if time.monotonic() > deadline_s:
         return "time"
@@ -241,14 +278,16 @@ def _reached(pid: int, limits: Limits, output_bytes: int, deadline_s: float) -> 
     usage = usage_of(pid, limits.processes)
     if usage.processes > limits.processes:
         return "processes"
-    return "memory" if usage.memory_bytes > limits.memory_bytes else ""
+    if memory.may_exceed(usage) and await asyncio.to_thread(memory.exceeds, usage):
+        return "memory"
+    return ""
 
 
-def _room_bytes(workspace: Workspace | None) -> int:
+def _room_bytes(mounts: Mounts | None) -> int:
     """Return the free bytes on the workspace's disk; 0 without a workspace, whose folders are in memory."""
-    if workspace is None:
+    if mounts is None:
         return 0
-    disk = os.statvfs(workspace.root)
+    disk = os.statvfs(mounts.root)
     return disk.f_bavail * disk.f_frsize
 
 

@@ -1,26 +1,31 @@
 """A folder of the user's inside the sandbox: writable, but for what is protected in it.
 
-Owns which mounts make it so. Sockets of other programs in it are covered: no network namespace keeps one from
-connecting to them. What is protected and missing cannot be mounted over, so an empty file or folder
-is made in its place for as long as a program runs, and recognised by its time when it is removed. Programs
-of several processes may run in one folder at once: the last one cleans up. Does not own the other walls
-(`bubblewrap`), nor what is protected (`paths`).
+Owns which mounts make it so, and what each of them has to show, which is checked inside before the command
+begins (`limited`): another command in the folder may swap names while bubblewrap mounts them. Sockets of
+other programs in it are covered: no network namespace keeps one from connecting to them. What is protected
+and missing at the top cannot be mounted over, so an empty file or folder is made in its place for as long as
+a program runs, and recognised by its time when it is removed; further below it is undone afterwards
+(`undoing`). Programs of several processes may run in one folder at once: the last one cleans up. Does not own
+the other walls (`bubblewrap`), nor what is protected (`paths`).
 """
 
+import asyncio
 import fcntl
 import os
 import stat
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vivace.agent.permissions.paths import PROTECTED, PROTECTED_FILES, git_folder_of, normalized
+from vivace.agent.sandbox.looking import Entry, Identity, Look, folders_known, look_through, mounts
+from vivace.agent.sandbox.undoing import LATE_NS, Record, Undone, state_folder, undo
 from vivace.errors import SandboxUnavailable
 
+_untold: dict[Path, list[Undone]] = {}  # after commands without an outcome, such as cancelled ones
+FEW_FOLDERS = 500  # that are walked without a thread
 STUB_TIME_NS = 86_400 * 10**9 + 7  # when no real file was written: it marks what we put in place
-MAX_FOLDERS = 20_000  # that are looked through for protected names, the nearest first
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Workspace:
     root: Path
     is_writable: bool
     protected: frozenset[str] = PROTECTED  # names, normalized
+    state: Path | None = None  # where it is kept what was there before, and what was taken away
 
     @property
     def path(self) -> Path:
@@ -35,70 +41,221 @@ class Workspace:
         return Path(os.path.realpath(self.root))
 
 
-@contextmanager
-def mounted(workspace: Workspace) -> Iterator[list[str]]:
-    """Yield bubblewrap's options for the folder. Raise SandboxUnavailable if it cannot be protected."""
-    root = workspace.path
-    git = [part for path in _git_folders(root) for part in _read_only(path)]
-    if not workspace.is_writable:
-        _, sockets = _look_through(root, workspace.protected)
-        yield [*_read_only(root), *git, *_covered(sockets)]
-        return
-    with _shared(root):
-        found, sockets = _look_through(root, workspace.protected)
-        for path in found:
-            _check_protectable(path)
-        stubs = [_made(root / name) for name in _missing(root, workspace.protected, found)]
-        yield [
-            "--bind",
-            str(root),
-            str(root),
-            *(part for path in (*found, *stubs) for part in _read_only(path)),
-            *git,
-            *_covered(sockets),
-        ]
+@dataclass
+class Mounts:
+    """Bubblewrap's options for a workspace, and afterwards what had to be undone."""
+
+    root: Path
+    options: list[str] = field(default_factory=list)
+    shown: dict[str, Identity | None] = field(default_factory=dict)  # None: whatever it is, it is ours
+    foreign: list[str] = field(default_factory=list)  # places below it where this machine mounts something
+    ours: tuple[Path, ...] = ()  # shown read-only by other options, whatever is in them
+    undone: list[Undone] = field(default_factory=list)
+    record: Record | None = None
+
+    def sign(self) -> None:
+        """Say that the command is looked after."""
+        if self.record:
+            self.record.sign()
+
+    def show(self, path: Path, identity: Identity, *how: str) -> None:
+        """Mount a path of the user's at its own place."""
+        self._mount([*(how or ("--ro-bind",)), str(path)], path, identity)
+
+    def cover(self, path: Path) -> None:
+        """Make a socket a name that nobody listens at."""
+        self._mount(["--ro-bind", "/dev/null"], path, _identity(Path("/dev/null")))
+
+    def close(self, path: Path) -> None:
+        """Put an empty folder over one that could not be looked into."""
+        self._mount(["--perms", "0000", "--tmpfs"], path, None)
+
+    def _mount(self, how: list[str], path: Path, identity: Identity | None) -> None:
+        if not any(path.is_relative_to(each) for each in self.ours):
+            self.options += [*how, str(path)]
+            self.shown[str(path)] = identity
 
 
-def _read_only(path: Path) -> list[str]:
-    return ["--ro-bind", str(path), str(path)]
+@asynccontextmanager
+async def mounted(workspace: Workspace, ours: Iterable[Path] = ()) -> AsyncIterator[Mounts]:
+    """Yield bubblewrap's options for the folder. Raise SandboxUnavailable if it cannot be protected.
+
+    `ours` are paths that other options show read-only. Folders are walked in a thread: nothing else waits.
+    """
+    visit: _Visit | _Reading = _Visit(workspace) if workspace.is_writable else _Reading(workspace)
+    paths = {each for path in ours for each in (path, path.resolve())}
+    visit.mounts.ours = tuple(path for path in paths if path.is_relative_to(visit.mounts.root))
+    visit.mounts.undone += _untold.pop(visit.mounts.root, [])
+    is_told = False
+    try:
+        await _to_its_end(visit.begin, workspace)
+        yield visit.mounts
+        is_told = True
+    finally:
+        await _to_its_end(visit.end, workspace)
+        if not is_told and visit.mounts.undone:
+            _untold[visit.mounts.root] = visit.mounts.undone
 
 
-def _covered(sockets: list[Path]) -> list[str]:
-    """Return what makes each socket a name that nobody listens at."""
-    return [part for path in sockets for part in ("--ro-bind", "/dev/null", str(path))]
+async def _to_its_end(work: Callable[[], None], workspace: Workspace) -> None:
+    """Do it in a thread unless it takes a few milliseconds. Cancelled meanwhile, still wait for its end."""
+    if 0 < folders_known(workspace.path, workspace.protected) <= FEW_FOLDERS:
+        return work()
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait({working})
+        raise
 
 
-def _look_through(root: Path, protected: frozenset[str]) -> tuple[list[Path], list[Path]]:
-    """Return what is protected in the folder and below it, and the sockets. Links are not followed."""
-    found, sockets, waiting = [], [], deque([root])
-    for _ in range(MAX_FOLDERS):
-        if not waiting:
-            break
-        with suppress(OSError), os.scandir(waiting.popleft()) as entries:
-            for entry in entries:
-                if normalized(entry.name) in protected:
-                    found.append(Path(entry.path))
-                elif entry.is_dir(follow_symlinks=False):
-                    waiting.append(Path(entry.path))
-                elif not entry.is_file(follow_symlinks=False) and _is_socket(entry.path):
-                    sockets.append(Path(entry.path))
-    return found, sockets
+class _Reading:
+    """The workspace of a command that may only read."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.mounts = Mounts(workspace.path)
+
+    def begin(self) -> None:
+        look = _look(self.mounts.root, self._workspace.protected)
+        self.mounts.show(self.mounts.root, _identity(self.mounts.root))
+        _hide(self.mounts, look)
+
+    def end(self) -> None:
+        pass
 
 
-def _is_socket(path: str) -> bool:
+class _Visit:
+    """The workspace of a command that may write, from before it begins to after it has ended."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._root = workspace.path
+        self._state = Path(os.path.realpath(workspace.state or state_folder()))
+        self._record = Record(self._state, self._root)
+        self.mounts = Mounts(self._root, record=self._record)
+        self._folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._is_begun = False
+
+    def begin(self) -> None:
+        """Look at the folder, alone or while other commands run in it."""
+        look = self._joined()
+        root, mounts = self._root, self.mounts
+        mounts.show(root, (os.fstat(self._folder).st_dev, os.fstat(self._folder).st_ino), "--bind")
+        if self._state.is_relative_to(root):  # in the home folder
+            mounts.show(self._state, _identity(self._state))
+        for entry in look.of("protected"):
+            _check_protectable(root / entry.path, entry)
+            mounts.show(root / entry.path, entry.identity)
+        for name in _missing(look, self._workspace.protected):
+            mounts.show(root / name, _identity(_made(root / name)))
+        _hide(mounts, look)
+
+    def end(self) -> None:
+        """Undo what the commands made, if no other one still runs in the folder."""
+        try:
+            if self._is_begun and self._is_alone():
+                _sweep(self._root)
+                self._undo()
+                self._record.remove()
+        except (SandboxUnavailable, OSError) as error:  # the record stays for the next look
+            self.mounts.undone.append(Undone(stuck=(f"what is new ({error})",)))
+        finally:
+            os.close(self._folder)
+
+    def _joined(self) -> Look:
+        """Hold the folder with others, and return what is there. The first one writes that down."""
+        is_alone = self._is_alone()
+        self._is_begun = True
+        try:
+            if is_alone:
+                _sweep(self._root)
+                self._undo(until_ns=self._record.last_sign_ns() + LATE_NS)
+            else:
+                fcntl.flock(self._folder, fcntl.LOCK_SH)
+            look = _look(self._root, self._workspace.protected)
+            before = None if is_alone else self._record.read()
+            if before is None:
+                self._record.write(look)
+            elif gone := sorted(before.keys() - _still_there(before, look)):
+                raise SandboxUnavailable(
+                    f"{gone[0]} was there when another command began in {self._root}, and is not found now. "
+                    "Nothing was run.",
+                    "Wait until that command has ended.",
+                )
+            fcntl.flock(self._folder, fcntl.LOCK_SH)
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"What is in {self._root} cannot be written down in {self._state}: {error.strerror}. "
+                "Nothing was run.",
+                "Make that folder writable.",
+            ) from error
+        return look
+
+    def _is_alone(self) -> bool:
+        try:
+            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _undo(self, until_ns: int = 0) -> None:
+        before = self._record.read()
+        if before is None:
+            return
+        now = _look(self._root, self._workspace.protected)
+        undone = undo(self._folder, before, now, self._state, until_ns=until_ns)
+        if undone.told():
+            self.mounts.undone.append(undone)
+
+
+def _still_there(before: dict[str, Identity], look: Look) -> set[str]:
+    """Return what was there before and was seen now, wherever it is.
+
+    A command beside this one may move a folder while it is looked for, and what is not seen is not protected.
+    What is at the top cannot be moved.
+    """
+    seen = look.identities
+    return {path for path, identity in before.items() if identity in seen or "/" not in path}
+
+
+def _look(root: Path, protected: frozenset[str]) -> Look:
+    try:
+        return look_through(root, protected)
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"{root} cannot be looked through: {error.strerror}. Nothing was run.",
+            "Choose a folder that you can read.",
+        ) from error
+
+
+def _hide(mounted: Mounts, look: Look) -> None:
+    """Cover sockets and what cannot be looked into; show what a worktree's `.git` names."""
+    root = mounted.root
+    for path in _git_folders(root):
+        if str(path) not in mounted.shown:
+            mounted.show(path, _identity(path))
+    for entry in look.of("socket"):
+        mounted.cover(root / entry.path)
+    for entry in look.of("closed"):
+        mounted.close(root / entry.path)
     with suppress(OSError):
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    return False
+        mounted.foreign = [point for point, _ in mounts() if point.startswith(f"{root}/")]
 
 
-def _missing(root: Path, protected: frozenset[str], found: list[Path]) -> list[str]:
-    there = {normalized(path.name) for path in found if path.parent == root}
+def _identity(path: Path) -> Identity:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def _missing(look: Look, protected: frozenset[str]) -> list[str]:
+    there = {normalized(entry.path) for entry in look.of("protected") if "/" not in entry.path}
     return sorted(name for name in protected - there if "/" not in name)
 
 
-def _check_protectable(path: Path) -> None:
+def _check_protectable(path: Path, entry: Entry) -> None:
     """Raise SandboxUnavailable for what a mount does not protect: a link, or a file with another name."""
-    if path.is_symlink():
+    if entry.is_link:
         raise SandboxUnavailable(
             f"{path} is a symbolic link, which a sandbox cannot protect. Nothing was run.",
             "Put the folder itself there.",
@@ -135,28 +292,8 @@ def _made(path: Path) -> Path:
     return path
 
 
-@contextmanager
-def _shared(root: Path) -> Iterator[None]:
-    """Hold the folder with others. At the end, if nobody else holds it, remove what stood in for files.
-
-    That is also what a process has left that was killed.
-    """
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_SH)
-        try:
-            yield
-        finally:
-            _sweep_if_alone(folder, root)
-    finally:
-        os.close(folder)
-
-
-def _sweep_if_alone(folder: int, root: Path) -> None:
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return
+def _sweep(root: Path) -> None:
+    """Remove what stood in for files. That is also what a process has left that was killed."""
     for entry in list(os.scandir(root)):
         with suppress(OSError):
             status = entry.stat(follow_symlinks=False)

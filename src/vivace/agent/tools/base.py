@@ -47,6 +47,7 @@ class ToolContext:
     writes: Writes = field(default_factory=Writes)
     plan: tuple[Step, ...] = ()
     terminal: Terminal | None = None  # for commands that leave the sandbox
+    sandbox_state: Path | None = None  # where what a command may not make is moved; None: this user's place
 
     @property
     def is_read_only(self) -> bool:

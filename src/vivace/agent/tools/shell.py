@@ -64,7 +64,10 @@ async def run_command(
         run = context.terminal.run_command if context.terminal else run_plainly
         return await run(command, context.root, limits)
     workspace = Workspace(
-        context.root, is_writable=not context.is_read_only, protected=context.protected_names
+        context.root,
+        is_writable=not context.is_read_only,
+        protected=context.protected_names,
+        state=context.sandbox_state,
     )
     return await run_sandboxed(command, workspace=workspace, limits=limits)
 
@@ -87,4 +90,6 @@ def _told(outcome: Outcome) -> ToolResult:
     ended = STOPPED.get(outcome.stopped_by, f"exit code {outcome.exit_code}")
     output = bounded(printable(outcome.output).strip("\n"))
     text = f"{output}\n[{ended}]" if output else f"[{ended}, no output]"
+    if outcome.undone:
+        text, ended = f"{text}\n[{outcome.undone}]", f"{ended}. {outcome.undone}"
     return ToolResult(text, ended, is_error=not outcome.is_success)

@@ -231,7 +231,10 @@ class StepWork:
     async def _command(self, line: str, key: str) -> Outcome:
         await self._allow([RunCommand(line)], key, line)
         context = self._desk.context
-        return await run_command(line, context, COMMAND_S, leaves_sandbox=not context.has_sandbox)
+        outcome = await run_command(line, context, COMMAND_S, leaves_sandbox=not context.has_sandbox)
+        if outcome.undone:
+            self._desk.presenter.show(TextGrew(text=f"[{outcome.undone}]\n"))
+        return outcome
 
     # ---- permissions ------------------------------------------------------------------------------
 
