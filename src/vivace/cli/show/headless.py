@@ -20,6 +20,7 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UserTestsEnded,
 )
+from vivace.agent.edits.apply.entries import way_back
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
@@ -102,9 +103,9 @@ class HeadlessPresenter:
                 self.progress(event.in_words)
             case ImportsAdded() | NamesUndefined():
                 self.progress(event.in_words)
-            case EditApplied(proposal=proposal):
+            case EditApplied(proposal=proposal, number=number):
                 run = "" if self._was_run else ", not run"
-                self.progress(f"Wrote {proposal.paths_text}{run} (`vivace undo` takes it back).")
+                self.progress(f"Wrote {proposal.paths_text}{run} ({way_back(number)}).")
 
     def _show_step(self, step: AnyStep) -> None:
         """Show what a model with tools says and changes; its calls are no part of the answer."""
@@ -120,10 +121,10 @@ class HeadlessPresenter:
                 self.progress(redact(printable(f"· {tool} {title}")))
             case steps.CallEnded(tool=tool, status=status, summary=summary) if status != "done":
                 self.progress(redact(printable(f"  {tool} {status}: {summary}")))
-            case steps.FilesWritten(diff=diff, paths=paths):
+            case steps.FilesWritten(entry=entry, diff=diff, paths=paths):
                 self._out.end_line()
                 self._out.write(redact(printable(diff)))
-                self.progress(f"Wrote {', '.join(paths)} (`vivace undo` takes it back).")
+                self.progress(f"Wrote {', '.join(paths)} ({way_back(entry)}).")
 
     def finish(self, result: Result) -> None:
         """Print the end."""
