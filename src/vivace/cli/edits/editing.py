@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vivace.agent.ask import read_question, run_ask
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
@@ -70,6 +71,7 @@ def _edit(
 ) -> None:
     parsed = [parse_target(target) for target in targets]
     instruction = checked_instruction(instruction)
+    check_mentions(instruction, Path.cwd())
     if approval == "ask" and not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask at.", "Use --yes to write, or --diff to only look.")
     journal = open_journal(settings)  # before the file is read: an edit that was cut short is finished first
@@ -88,6 +90,7 @@ def _edit(
 
 
 def _answer(settings: Settings, presenter: Presenter, question: str, paths: Sequence[Path]) -> None:
+    check_mentions(question, Path.cwd())
     read_question(question, paths)  # what is wrong with it is said before the model is there
     settings = with_model_here(settings)
     asked = read_question(question, paths, memory_for(settings, Path.cwd(), settings.model))

@@ -14,6 +14,7 @@ from pathlib import Path
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.intent import intent_by_words
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.opening import last_conversation, open_conversation, resume_conversation
 from vivace.agent.conversation.transcript.history import Turn
 from vivace.agent.conversation.transcript.schema import SCHEMA, Error
@@ -35,6 +36,8 @@ def run_prompt(settings: Settings, given: PromptOptions) -> int:
     face = HeadlessPresenter(given.output_format)
     try:
         text, piped = _message(given.prompt or "")
+        if not (given.continue_ or given.resume):  # or else it is checked when the folder is known
+            check_mentions(text, Path.cwd())
         return asyncio.run(_run(settings, given, face, text, piped))
     except VivaceError as error:
         face.finish(_failed(error))
