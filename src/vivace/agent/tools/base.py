@@ -47,6 +47,7 @@ class ToolContext:
     writes: Writes = field(default_factory=Writes)
     plan: tuple[Step, ...] = ()
     terminal: Terminal | None = None  # for commands that leave the sandbox
+    sandbox_remedy: str = ""  # how this machine gets a sandbox, if it has none
 
     @property
     def is_read_only(self) -> bool:

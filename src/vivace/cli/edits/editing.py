@@ -4,6 +4,7 @@ Owns which presenter is used, and that what is wrong with the request is said be
 woken. Does not own the flow (`agent.edits.flow`, `agent.ask`) nor what is shown (`show`).
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
-from vivace.agent.edits.repair.user_tests import AllowedTests
+from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.memory.opening import memory_for
@@ -77,9 +78,11 @@ def _edit(
     journal = open_journal(settings)  # before the file is read: an edit that was cut short is finished first
     to_write = approval != "never"
     scopes = tuple(read_scope(each, to_write=to_write, instruction=instruction) for each in parsed)
-    settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
     settings = with_project_settings(settings, Path.cwd())
     tests = AllowedTests(settings.test_command, Path.cwd()) if settings.test_command else None
+    if tests:
+        asyncio.run(check_can_run(tests, [scope.source.target for scope in scopes]))
+    settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
     memory = memory_for(settings, Path.cwd(), settings.model)
     task = EditTask(scopes, instruction, approval, effort, tests, memory)
 

@@ -53,6 +53,7 @@ class HeadlessPresenter:
         self._was_run = False  # something of the change, in the sandbox
         self._is_loading = False  # that the model is being loaded was said
         self.error: VivaceError | None = None  # with which the turn failed
+        self.why_refused = ""  # a call of a tool, the last one
 
     def take(self, record: AnyRecord) -> None:
         """Print a line of the transcript, if all of them are wanted."""
@@ -60,9 +61,14 @@ class HeadlessPresenter:
             _print_line(record)
 
     def show(self, event: AgentEvent) -> None:
+        match event:
+            case Failed(error=error):
+                self.error = error
+            case TaskStepped(step=steps.CallEnded(status="refused", summary=summary)):
+                self.why_refused = redact(printable(summary))
         if isinstance(event, Failed):
-            self.error = event.error
-        elif self._format == "text":
+            return
+        if self._format == "text":
             self._show_text(event)
 
     def _show_text(self, event: AgentEvent) -> None:
