@@ -61,9 +61,10 @@ def check_mentions(text: str, folder: Path, files: Files = DISK) -> None:
 
 
 def check_all_made(text: str, folder: Path, made: Sequence[Path], files: Files = DISK) -> None:
-    """Raise FileProblem if a mention means a file that is neither there nor among those to make."""
+    """Raise FileProblem if the message wants a file to be made that is not among these."""
     for mention in missing_mentions(text, folder, files):
-        if folder / _split(mention.name).path not in made:
+        is_made = folder / _split(mention.name).path in made
+        if not is_made and _is_to_be_made(mention, text, folder):
             raise _problem(mention, folder)
 
 
@@ -182,7 +183,7 @@ def _problem(mention: Mention, folder: Path) -> FileProblem:
         return FileProblem(f"@{name} names a unit, and {named.path} is a folder.", "Name a file in it.")
     what = "folder" if named.path.endswith("/") else "file"
     near = " or ".join(_written(each) for each in _near(name, folder))
-    hint = f"Did you mean {near}? " if near else "Check the name; it is looked for in this folder. "
+    hint = f"Did you mean {near}? " if near else "Check the name. "
     aside = f"What is no {what} is written in backticks: `@{name}`."
     return FileProblem(f"There is no {what} {named.path}, which the message names: @{name}.", hint + aside)
 
