@@ -16,5 +16,10 @@ async def sandbox_problem() -> SandboxUnavailable | None:
     return None
 
 
+def why_none(problem: SandboxUnavailable) -> str:
+    """Return why there is no sandbox, where nobody has tried to run anything yet."""
+    return problem.message.replace(", and nothing was run", "")
+
+
 async def has_sandbox() -> bool:
     return await sandbox_problem() is None

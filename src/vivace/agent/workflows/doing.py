@@ -285,7 +285,7 @@ class StepWork:
             said = " ".join(
                 filter(None, [f"It was not allowed: {asked.title}.", asked.reason, answer.reason])
             )
-            raise ApprovalNeeded(said, f"{remedy} It can be resumed.".strip())
+            raise ApprovalNeeded(said, f"{remedy} It can be resumed, where you can say yes.".strip())
 
     async def _model(self) -> Model:
         return await self._connection.model(self._connection.settings.model)

@@ -126,7 +126,7 @@ def _sandbox() -> Finding:
     import asyncio
     import sys
 
-    from vivace.agent.sandbox.here import sandbox_problem
+    from vivace.agent.sandbox.here import sandbox_problem, why_none
 
     lost = "tests of edits do not run, and commands of tasks ask first"
     if sys.platform != "linux":
@@ -134,8 +134,7 @@ def _sandbox() -> Finding:
     problem = asyncio.run(sandbox_problem())
     if problem is None:
         return Finding("sandbox", "bubblewrap")
-    why = problem.message.replace(", and nothing was run", "").rstrip(".")
-    return Finding("sandbox", f"none; {lost}. {why}.", problem.hint)
+    return Finding("sandbox", f"none; {lost}. {why_none(problem)}", problem.hint)
 
 
 def _places(settings: "Settings") -> list[Finding]:

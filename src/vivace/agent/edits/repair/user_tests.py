@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.edits.proposal import Proposal
-from vivace.agent.sandbox.here import sandbox_problem
+from vivace.agent.sandbox.here import sandbox_problem, why_none
 from vivace.agent.sandbox.run import Limits, run_sandboxed
 from vivace.child_python import python_command
 from vivace.errors import SandboxUnavailable, TestsCannotRun
@@ -61,7 +61,7 @@ async def check_can_run(tests: AllowedTests, targets: Iterable[Path] = ()) -> No
     """Raise TestsCannotRun if tests of a change in these files cannot run. Asked before a model writes."""
     _check_places(tests, targets)
     if problem := await sandbox_problem():
-        raise _cannot_run(problem.message, problem.hint) from problem
+        raise _cannot_run(why_none(problem), problem.hint) from problem
 
 
 def _check_places(tests: AllowedTests, targets: Iterable[Path]) -> None:
@@ -105,7 +105,7 @@ async def run_tests(tests: AllowedTests, proposal: Proposal) -> RanTests:
             mounts=mounts,
         )
     except SandboxUnavailable as error:
-        raise _cannot_run(error.message, error.hint) from error
+        raise _cannot_run(why_none(error), error.hint) from error
     said = outcome.output.decode("utf-8", "replace").strip()
     if outcome.exit_code == COULD_NOT_COPY:
         raise _cannot_run(said[-TAIL_CHARS:], "The copy is in memory, 512 MB at most.")
