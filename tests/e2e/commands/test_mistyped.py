@@ -51,6 +51,12 @@ def test_what_the_message_quotes_is_no_mention(task_home: Home) -> None:
     assert task_home.run("-p", "What is `@tsak.py`, and what @dataclass?").code == 0
 
 
+def test_ask_reads_what_the_question_mentions(task_home: Home) -> None:
+    """A file behind an @ is no less read than one that is an argument."""
+    task_home.script({"print(task.title)": "It shows a task.", "": "I see no code."})
+    assert "It shows a task." in task_home.run("ask", "What does @task.py:show do?").out
+
+
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 def test_the_terminal_keeps_the_message(tmux: Tmux, task_home: Home) -> None:
     """It is said at once, the message stays in the prompt, and once corrected it is sent."""

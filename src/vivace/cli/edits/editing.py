@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vivace.agent.ask import read_question, run_ask
+from vivace.agent.conversation.message.mentions import mentions_in, target_of
 from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.find.target import parse_target
@@ -94,6 +95,8 @@ def _edit(
 
 def _answer(settings: Settings, presenter: Presenter, question: str, paths: Sequence[Path]) -> None:
     check_mentions(question, Path.cwd())
+    named = [target_of(each, Path()).path for each in mentions_in(question, Path())]
+    paths = [*paths, *(path for path in named if path not in paths)]
     read_question(question, paths)  # what is wrong with it is said before the model is there
     settings = with_model_here(settings)
     asked = read_question(question, paths, memory_for(settings, Path.cwd(), settings.model))

@@ -56,4 +56,9 @@ def _place(path: str | None, *, anywhere: bool) -> Path | None:
 
     if anywhere and path is not None:
         raise UsageError("--all is for all folders, and a PATH for one.", "Leave one of them away.")
-    return None if anywhere else Path(path) if path is not None else Path.cwd()
+    if anywhere or path is not None:
+        return None if path is None else Path(path)
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("This folder is not there any more.", "Go to another one, or use --all.") from error
