@@ -84,11 +84,9 @@ class SandboxUnavailable(StartError):
 
 
 class TestsCannotRun(VivaceError):
-    """The user asked for tests of a change, and they cannot run: the change is not written untested.
+    """The user asked for tests of a change, and they cannot run: the change is not written untested."""
 
-    It is no StartError: those may go away by themselves, and are tried again in the background.
-    """
-
+    # No StartError: those may go away by themselves, and are tried again in the background.
     __test__ = False  # it is no test, whatever pytest thinks of its name
     exit_code = COULD_NOT_START
     code = "tests_cannot_run"
