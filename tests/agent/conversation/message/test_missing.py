@@ -1,5 +1,6 @@
 """A mention that means a path at which nothing is: refused with the nearest names; all else stays text."""
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -123,6 +124,13 @@ def test_a_folder_that_cannot_be_read_is_no_crash(folder: Path) -> None:
         check_mentions(f"see @{'x' * 300}/a.py", folder)
     with pytest.raises(FileProblem):
         check_mentions("see @a.py", folder / "gone")
+
+
+def test_a_pipe_in_the_place_of_a_package_file_stops_nothing(folder: Path) -> None:
+    """The project of a stranger may have one there."""
+    os.mkfifo(folder / "package.json")
+    with pytest.raises(FileProblem):
+        check_mentions("see @acme/ui.css", folder)
 
 
 @given(st.text(alphabet='@"/.:ab \n\0é`~*\\', max_size=60))

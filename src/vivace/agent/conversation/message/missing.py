@@ -21,7 +21,7 @@ from vivace.agent.conversation.message.mentions import (
     target_of,
 )
 from vivace.agent.conversation.message.more_files import CODE_SUFFIXES, TEXT_SUFFIXES
-from vivace.agent.conversation.message.repository import list_paths
+from vivace.agent.conversation.message.repository import MAX_BYTES, list_paths
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.find.languages import LANGUAGES, language_for
 from vivace.agent.edits.find.outline import list_units
@@ -151,10 +151,13 @@ def _is_near_folder(name: str, folder: Path) -> bool:
 
 
 def _uses_scope(scope: str, folder: Path) -> bool:
-    try:
-        return f'"@{scope}/' in (folder / "package.json").read_text("utf-8", "replace")
-    except OSError:
-        return (folder / "node_modules" / f"@{scope}").is_dir()
+    if (folder / "node_modules" / f"@{scope}").is_dir():
+        return True
+    file = folder / "package.json"
+    with suppress(OSError):
+        if file.is_file() and file.stat().st_size < MAX_BYTES:  # no pipe, and nothing that takes long
+            return f'"@{scope}/' in file.read_text("utf-8", "replace")
+    return False
 
 
 def _is_to_be_made(mention: Mention, text: str, folder: Path) -> bool:
