@@ -62,6 +62,7 @@ set_up() {
     "$python" -EsB "$root/setup/install.py" --root "$root" --machine-key "$machine_key" --stamp "$stamp" --mark "$mark" -- "$@" ||
         exit $?
     trap - INT
+    tell_of_sandbox
     find_environment "$mark" && return
     echo "The set-up ended well, but $root/.venvs has no environment for this machine. Please report this." >&2
     exit 3

@@ -1,8 +1,10 @@
-# What a bare machine must bring: Python 3.11 to 3.13 with venv, and a C and C++ compiler. Sourced before a set-up.
-# shellcheck shell=sh
+# What a bare machine must bring: Python 3.11 to 3.13 with venv, and a C and C++ compiler; on Linux it should
+# bring bubblewrap, too. Sourced before a set-up, with `kernel` set.
+# shellcheck shell=sh disable=SC2154
 #
 # Owns finding them (→ python) and saying exactly what is missing and how to install it here; ends with exit
-# code 3 then. Does not install anything on the system. cmake and ninja come through pip where they are missing.
+# code 3 then. Without bubblewrap it only says what is lost. Does not install anything on the system. cmake and
+# ninja come through pip where they are missing.
 
 missing=          # one line each, for people
 missing_packages= # words for `package_names`
@@ -17,6 +19,24 @@ require_prerequisites() {
         printf 'Then run the same command again.\n'
     } >&2
     exit 3
+}
+
+# Vivace works without a sandbox, but what needs one does not: say so once, at the set-up, and never fail.
+tell_of_sandbox() {
+    [ "$kernel" = Linux ] || return 0
+    if bwrap=$(command -v bwrap 2>/dev/null); then
+        "$bwrap" --unshare-all --ro-bind / / --proc /proc true >/dev/null 2>&1 && return
+        found="bubblewrap is here and could not build one (\`vivace doctor\` says why)"
+    else
+        found="bubblewrap, which makes it, is not here"
+        missing_packages=bubblewrap
+    fi
+    {
+        printf 'There is no sandbox on this machine: %s. Vivace works without it, but then\n' "$found"
+        printf 'tests of edits (--test) do not run, and commands of tasks and workflows ask first.\n'
+        [ -z "$missing_packages" ] || say_how_to_install
+    } >&2
+    missing_packages=
 }
 
 # The first Python that fits. `seen` remembers why others did not.
@@ -104,6 +124,7 @@ say_command() {
             dnf-compiler | zypper-compiler) packages="$packages gcc gcc-c++" ;;
             pacman-compiler) packages="$packages base-devel" ;;
             apk-compiler) packages="$packages build-base linux-headers" ;;
+            *-bubblewrap) packages="$packages bubblewrap" ;;
             brew-compiler) also="xcode-select --install" ;;
         esac
     done

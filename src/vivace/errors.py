@@ -83,6 +83,15 @@ class SandboxUnavailable(StartError):
     code = "sandbox_unavailable"
 
 
+class TestsCannotRun(VivaceError):
+    """The user asked for tests of a change, and they cannot run: the change is not written untested."""
+
+    # No StartError: those may go away by themselves, and are tried again in the background.
+    __test__ = False  # it is no test, whatever pytest thinks of its name
+    exit_code = COULD_NOT_START
+    code = "tests_cannot_run"
+
+
 class ServerGone(VivaceError):
     """The server or engine went away in the middle, and one retry did not bring it back."""
 

@@ -175,3 +175,13 @@ async def test_commands_are_run_and_not_sent(open_wire: Open) -> None:
     wire.client.updates.clear()
     assert await wire.prompt("/etc/hosts is what?") == "end_turn"
     assert wire.client.said == "Hello there."
+
+
+async def test_a_mistyped_file_is_an_error(open_wire: Open, folder: Path) -> None:
+    """Nothing is sent, and the client shows the nearest names."""
+    (folder / "task.py").write_text("x = 1\n")
+    wire = await open_wire()
+    with pytest.raises(RequestError) as refused:
+        await wire.prompt("shorten @tsak.py")
+    assert "There is no file tsak.py" in str(refused.value)
+    assert await wire.prompt("what is `@tsak.py`?") == "end_turn"

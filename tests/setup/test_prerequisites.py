@@ -1,5 +1,6 @@
 """On a machine where something is missing, the scripts say what, and how to install it there."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,29 @@ def test_warm_start_asks_for_nothing(machine: FakeMachine) -> None:
     for name in ("python3.12", "c++", "cc"):
         (machine.bin / name).unlink()
     assert machine.start("x").stdout == "<x>\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+@pytest.mark.parametrize(
+    ("manager", "command"),
+    [("apt-get", "sudo apt-get install bubblewrap"), ("pacman", "sudo pacman -S bubblewrap")],
+)
+def test_a_missing_sandbox_is_told_and_set_up_goes_on(
+    machine: FakeMachine, manager: str, command: str
+) -> None:
+    """What is lost and the one command that brings it; Vivace is set up all the same, and says it once."""
+    machine.put_script(machine.bin / manager, "#!/bin/sh\n")
+    done = machine.start("--version")
+    assert done.returncode == 0, done.stderr
+    assert "tests of edits (--test) do not run" in done.stderr
+    assert f"  {command}\n" in done.stderr
+    assert "sandbox" not in machine.start("--version").stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+@pytest.mark.parametrize(("ends", "told"), [("exit 0", False), ("exit 1", True)])
+def test_a_sandbox_is_tried(machine: FakeMachine, ends: str, told: bool) -> None:
+    """A bubblewrap that builds none is told of, with where to read why; one that works is not."""
+    machine.put_script(machine.bin / "bwrap", f"#!/bin/sh\n{ends}\n")
+    done = machine.start("--version")
+    assert (done.returncode, "`vivace doctor` says why" in done.stderr) == (0, told)

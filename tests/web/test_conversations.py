@@ -225,3 +225,16 @@ async def test_nonsense_is_answered(address: ServerAddress) -> None:
             await face.ask("conversation.stop", conversation="x")
         assert closed.value.code == "conversation_not_found"
         assert (await face.ask("hello"))["version"] == 1
+
+
+async def test_a_mistyped_file_is_refused(address: ServerAddress, folder: Path) -> None:
+    """However it comes: sent, queued or as a steer. No turn begins, and the face has its text still."""
+    (folder / "task.py").write_text(OLD)
+    async with facing(address) as face:
+        conversation = await face.begin(folder=str(folder))
+        for what in ("conversation.send", "conversation.queue.add", "conversation.steer"):
+            with pytest.raises(RefusedRequest) as refused:
+                await face.ask(what, conversation=conversation, text="shorten @tsak.py")
+            assert refused.value.code == "file_problem", refused.value
+        assert not face.events("turn.started")
+        await answered(face, conversation, "What is `@tsak.py`?")

@@ -214,3 +214,11 @@ async def test_an_edit_says_how_far_its_model_is_downloaded(
         hub.store.released.set()
         await asyncio.to_thread(wait_until, lambda: is_present(settings, NAME), "the rest of it")
         assert heard.words == told
+
+
+async def test_a_mistyped_file_in_the_instruction_is_told(address: ServerAddress, task: Path) -> None:
+    """An edit in an editor ends before the model writes."""
+    async with facing(address) as face:
+        await started(face, task, instruction="make it shout as in @tsak.py")
+        assert (await face.event("error"))["code"] == "file_problem"
+        assert (await face.event("edit.ended"))["status"] == "failed"

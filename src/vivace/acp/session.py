@@ -168,6 +168,7 @@ class AcpSession:
             self._updates.say(f"{said}\n" if said else "")
             await self._updates.drain()
             return PromptResponse(stop_reason="end_turn")
+        await asyncio.to_thread(self.talk.check_message, message.text)
         await self._unless_cancelled(self._ready())
         with self._presenter.prompted():
             turn = await self.talk.send(message.text)
@@ -180,8 +181,10 @@ class AcpSession:
         """Turn the running prompt around. Too late for that, the message is its next turn."""
         if not self.talk.is_running or self._cancelled.is_set():
             return "promptRequired"
+        text = self._read(blocks).text
+        await asyncio.to_thread(self.talk.check_message, text)
         waiting = len(self.talk.queue.messages)
-        await self.talk.steer(self._read(blocks).text)
+        await self.talk.steer(text)
         return "startedNewTurn" if len(self.talk.queue.messages) > waiting else "injected"
 
     def cancel(self) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 QUEUE_SHOWN = 3
 MODE_HINT_S = 4.0  # how long it is said what a permission mode means
+MESSAGE_COMMANDS = ("/background", "/btw")  # whose argument is a message
 LOW_ROWS = 10  # below this the screen is for the transcript and the prompt alone
 
 
@@ -123,7 +124,10 @@ class VivaceApp(App[None], inherit_bindings=False):
         if self._resume is not None:
             self.run_command(f"/resume {self._resume}".strip())
         for text, is_queued in self._early:
-            self.submit(text, is_queued=is_queued)
+            if not self.is_refused(text):
+                self.submit(text, is_queued=is_queued)
+            elif not self.editor.text:
+                self.editor.set_text(text)
         self._early.clear()
 
     # ---- what is shown -----------------------------------------------------------------------------------
@@ -200,8 +204,29 @@ class VivaceApp(App[None], inherit_bindings=False):
         if self.session is not None:
             self.session.typed(self.editor.whole_text)
 
-    def submit(self, text: str, *, is_queued: bool) -> None:
+    def is_refused(self, text: str) -> bool:
+        """Say what is wrong with a message, if anything is: it stays in the prompt then, and nothing is sent.
+
+        What was pasted is not looked through: it is material, not what the user says.
+        """
+        is_message = text[:1] not in ("/", "!", "#") or text.split()[0] in MESSAGE_COMMANDS
+        if self.session is None or not is_message:
+            return False
+        try:
+            self.session.talk.check_message(text)
+        except VivaceError as error:
+            self.complain(error)
+            self.transcript.follow()
+            return True
+        return False
+
+    def submit(self, text: str, *, is_queued: bool, has_paste: bool = False) -> None:
         """Do what was said: a command, a shell command, a note, or a message for the model."""
+        mentions = None
+        if has_paste and self.session is not None:
+            from vivace.agent.conversation.message.mentions import mentions_in
+
+            mentions = mentions_in(text, self.session.talk.folder)
         if self.session is None:
             self._early.append((text, is_queued))
         elif text.startswith("/") and not text.startswith("//") and "/" not in text.split()[0][1:]:
@@ -211,9 +236,9 @@ class VivaceApp(App[None], inherit_bindings=False):
         elif text.startswith("#") and not text.startswith("##"):
             self._remember(text[1:])
         elif is_queued:
-            self.session.queue(text)
+            self.session.queue(text, mentions)
         else:
-            self.session.send(text)
+            self.session.send(text, mentions)
 
     def _run_shell(self, command: str) -> None:
         from vivace.tui.programs import run_shell
@@ -278,12 +303,21 @@ class VivaceApp(App[None], inherit_bindings=False):
 
     @contextlib.contextmanager
     def without_terminal(self) -> Iterator[None]:
-        """Leave the terminal to another program; without a terminal there is nothing to leave."""
+        """Leave the terminal to another program; without a terminal there is nothing to leave.
+
+        The screen comes back however the program ends: Textual's `suspend` would not, if an error passed it.
+        """
         if self._driver is None or not self._driver.can_suspend:
             yield
             return
+        failure: BaseException | None = None
         with self.suspend(), lines_as_usual():
-            yield
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001 - raised again when the screen is there
+                failure = error
+        if failure is not None:
+            raise failure
 
 
 def _load() -> "tuple[type[ScreenPresenter], type[Session]]":

@@ -173,12 +173,14 @@ class Controls:
 
     def _submit(self, *, is_queued: bool) -> None:
         app = self._app
-        text = app.editor.whole_text.strip()
+        text, typed = app.editor.whole_text.strip(), app.editor.text.strip()
+        if app.is_refused(typed):
+            return
         if self._editing is not None:
             self._change_queued(text)
         elif text:
-            app.history.add(app.editor.text.strip())
-            app.submit(text, is_queued=is_queued)
+            app.history.add(typed)
+            app.submit(text, is_queued=is_queued, has_paste=text != typed)
         self._clear()
         app.transcript.follow()
 
@@ -190,6 +192,8 @@ class Controls:
     def _to_background(self) -> None:
         """Begin what is typed as a task beside, or move the running turn there."""
         app = self._app
+        if app.is_refused(app.editor.text.strip()):
+            return
         if text := app.editor.whole_text.strip():
             app.history.add(app.editor.text.strip())
             self._clear()

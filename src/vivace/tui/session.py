@@ -6,7 +6,7 @@ paint: it brings the agent and the client. Does not own the conversation's own r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,37 +112,37 @@ class Session:
 
     # ---- messages ----------------------------------------------------------------------------------------
 
-    def send(self, text: str) -> None:
+    def send(self, text: str, mentions: Sequence[str] | None = None) -> None:
         """Send now, steer the turn that runs, or let it wait for the server.
 
-        "Do the rest in the background" begins a task beside.
+        "Do the rest in the background" begins a task beside. Without `mentions` they are found in the text.
         """
         if part := background_part(text):
             self.presenter.announce(Said(text))
             self._spawn(self.start_background(part))
             return
         if not self.is_ready:
-            self.talk.queue.add(text)
+            self.talk.queue.add(text, mentions)
             self.prepare()
         elif self.talk.is_running:
-            self._spawn(self._kept(text, self.talk.steer(text)))
+            self._spawn(self._kept(text, mentions, self.talk.steer(text)))
         else:
-            self._spawn(self._kept(text, self._watch(self.talk.send(text))))
+            self._spawn(self._kept(text, mentions, self._watch(self.talk.send(text, mentions))))
 
-    def queue(self, text: str) -> None:
+    def queue(self, text: str, mentions: Sequence[str] | None = None) -> None:
         """Send after the turn that runs, or now if there is none."""
         if self.talk.is_running or not self.is_ready:
-            self.talk.queue.add(text)
+            self.talk.queue.add(text, mentions)
             self.prepare()
         else:
-            self.send(text)
+            self.send(text, mentions)
 
-    async def _kept(self, text: str, work: Awaitable[object]) -> None:
+    async def _kept(self, text: str, mentions: Sequence[str] | None, work: Awaitable[object]) -> None:
         """Do what takes the message up. If another face was first, or the holder is gone, let it wait."""
         try:
             await work
         except ConversationBusy:
-            self.talk.queue.add(text)
+            self.talk.queue.add(text, mentions)
         except HolderGone:
             self._unsent.append(text)
 

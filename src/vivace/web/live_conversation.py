@@ -158,6 +158,8 @@ class LiveConversation:
         """Begin a turn. Return its number, or 0 if the message waits for the server."""
         if self.talk.is_running:
             raise ConversationBusy("A turn runs already.", "Steer it, queue the message, or stop the turn.")
+        if mentions is None:
+            await self.check(text)
         if not self._is_ready:
             self.talk.queue.add(text, mentions)
             self.prepare()
@@ -166,11 +168,16 @@ class LiveConversation:
 
     async def steer(self, text: str) -> None:
         """Turn the running turn around, or begin one with this text."""
+        await self.check(text)
         if not self._is_ready:
             self.talk.queue.add(text)
             self.prepare()
             return
         await self.begin(self.talk.steer(text))
+
+    async def check(self, text: str) -> None:
+        """Raise what is wrong with a message, before anything of it is done. Its face keeps it then."""
+        await asyncio.to_thread(self.talk.check_message, text)
 
     async def begin(self, work: Coroutine[Any, Any, Any]) -> int:
         """Let work go on beside. Return its turn as soon as that has begun; 0 if the work began none.

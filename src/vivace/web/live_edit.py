@@ -9,6 +9,7 @@ import asyncio
 from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.edit_events import DiffGrew, EditApplied, EditNotApplied
 from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.edits.apply.journal import Journal
@@ -172,6 +173,7 @@ class LiveEdit:
 
     async def _attempt(self, connection: Connection) -> None:
         files, request = self._files, self._request
+        await asyncio.to_thread(check_mentions, self._instruction, self._folder, files)
         text = await self.read(self._place)
         files.set_buffer(self._place, text)
         scope = await asyncio.to_thread(scope_of, self._place, request, self._instruction, files)

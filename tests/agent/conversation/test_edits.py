@@ -22,7 +22,7 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.edits.proposal import Reject
 from vivace.agent.turn_events import Abandoned, FileChosen, IntentDecided
-from vivace.errors import NothingToUndo, UsageError
+from vivace.errors import FileProblem, NothingToUndo, UsageError
 
 Begin = Callable[..., Conversation]
 
@@ -273,3 +273,35 @@ async def test_a_face_that_cannot_write_fails_the_turn(begin: Begin, face: Face,
     assert "locked by the editor" in turn.error
     assert (editor.buffers[task], read(task)) == (OLD, OLD)
     assert not face.seen(EditApplied)
+
+
+async def test_a_steer_names_a_file(begin: Begin, face: Face, task: Path) -> None:
+    """What a steer mentions is changed, too."""
+    other = task.with_name("other.py")
+    write(other, OLD)
+    talk = begin(EDITING, step_ms=5)
+    sent = asyncio.create_task(talk.send("make @task.py:show shout"))
+    await face.until(lambda: bool(face.seen(DiffGrew)))
+    await talk.steer("and in @other.py:show")
+    await sent
+    chosen = [event.path.name for event in face.seen(FileChosen)]
+    assert chosen[-2:] == ["task.py", "other.py"]
+
+
+async def test_a_mistyped_file_begins_no_turn(begin: Begin, task: Path) -> None:
+    """A queued one ends as a turn that failed: nobody is there to correct it."""
+    talk = begin(EDITING)
+    with pytest.raises(FileProblem):
+        await talk.send("make @tsak.py:show shout")
+    assert (list(talk.turns), talk.is_running, read(task)) == ([], False, OLD)
+    talk.queue.add("make @tsak.py:show shout")
+    await talk.run_queue()
+    assert ([turn.status for turn in talk.turns], read(task)) == (["failed"], OLD)
+
+
+async def test_a_file_to_make_may_be_mentioned(begin: Begin, face: Face, task: Path) -> None:
+    """It is made, and no other file is changed in its place."""
+    talk = begin({**EDITING, "": "```python\nx = 1\n```"})
+    await talk.send("create @fresh.py with x = 1", kind="edit")
+    assert [event.path.name for event in face.seen(FileChosen)] == ["fresh.py"]
+    assert read(task) == OLD

@@ -112,3 +112,15 @@ def test_a_file_that_changed_meanwhile_is_asked_about(task_home: Home) -> None:
     terminal.type("e\n")
     assert terminal.end() == 0
     assert file.read_text() == "import os\n" + NEW
+
+
+def test_an_editor_that_fails_asks_again(task_home: Home) -> None:
+    """e with an editor that fails says why, and the question is there again with the same proposal."""
+    task_home.extra["EDITOR"] = "false"
+    terminal = Terminal(task_home, "edit", "task.py", "shout")
+    terminal.wait_for("Apply?")
+    terminal.type("e\n")
+    terminal.wait_for("exit code 1")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert (task_home.work / "task.py").read_text() == NEW

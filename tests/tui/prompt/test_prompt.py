@@ -176,3 +176,21 @@ async def test_a_conversation_is_resumed(open_screen: Open) -> None:
         await screen.sees("› what now?", "Hello there.")
         await screen.ready()
         assert screen.app.session.talk.id == known
+
+
+async def test_a_mistyped_file_stays_in_the_prompt(open_screen: Open, folder: Path) -> None:
+    """It is said at once, also of a message that would be queued; what is pasted is not looked through."""
+    (folder / "task.py").write_text("def show():\n    pass\n")
+    async with open_screen(size=(100, 40)) as screen:
+        await screen.ready()
+        await screen.type("what does @tsak.py do?")
+        for key in ("enter", "tab", "ctrl+b"):
+            await screen.press(key)
+            await screen.sees("Did you mean @task.py?")
+            assert screen.app.editor.text == "what does @tsak.py do?"
+        assert not screen.app.session.talk.turns
+        screen.app.editor.set_text("what is this?\n")
+        screen.app.editor.post_message(events.Paste("\n".join(["at @/no/such/file.js:1"] * 60)))
+        await screen.until(lambda: screen.app.editor.whole_text.count("such") == 60)
+        await screen.press("enter")
+        await screen.sees("Hello there.")

@@ -161,3 +161,13 @@ def test_a_conversation_is_live_in_two_tabs(app: "Page") -> None:
         page.locator(".question").wait_for(state="detached")
         page.get_by_text("rejected", exact=True).wait_for()
     other.close()
+
+
+def test_a_mistyped_file_stays_in_the_prompt(app: "Page") -> None:
+    """It is said with the nearest name; nothing is sent, and the text can be corrected."""
+    say(app, "shorten @tsak.py")
+    app.get_by_text("There is no file tsak.py").wait_for()
+    assert app.locator("#prompt").input_value() == "shorten @tsak.py"
+    app.locator("#prompt").fill("What is `@tsak.py`?")
+    app.locator("#prompt").press("Enter")
+    app.get_by_text("Hello there.").wait_for()

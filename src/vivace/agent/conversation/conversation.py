@@ -17,6 +17,7 @@ from pathlib import Path
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.context import ContextUse, count_context
 from vivace.agent.conversation.message.mentions import mentions_in
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.prefilling import Prefiller
 from vivace.agent.conversation.queue import MessageQueue
 from vivace.agent.conversation.sharing.faces import Faces
@@ -134,6 +135,9 @@ class Conversation(Talk):
 
     # ---- talking ----------------------------------------------------------------------------------
 
+    def check_message(self, text: str) -> None:
+        check_mentions(text, self.folder, self._files)
+
     def follow(self) -> None:
         self._face.show(FacesChanged(self.others))  # all else was shown as it came
 
@@ -142,18 +146,30 @@ class Conversation(Talk):
     ) -> Turn:
         self._check_idle()
         self._is_idle.clear()
-        self._is_stopped = False
         try:
-            turn = await self._run(text, mentions, kind)
-            while self._goes_on_after(turn) and (message := self.queue.take()):
-                turn = await self._run(message.text, message.mentions, None)
+            if mentions is None:
+                await asyncio.to_thread(self.check_message, text)
+            return await self._run_all(text, mentions, kind)
         finally:
             self._is_idle.set()
-        return turn
 
     async def run_queue(self) -> None:
-        if not self.is_running and (message := self.queue.take()):
-            await self.send(message.text, message.mentions)
+        if self.is_running or not (message := self.queue.take()):
+            return
+        self._check_idle()
+        self._is_idle.clear()
+        try:
+            await self._run_all(message.text, message.mentions, None)
+        finally:
+            self._is_idle.set()
+
+    async def _run_all(self, text: str, mentions: Sequence[str] | None, kind: TurnKind | None) -> Turn:
+        """Run this turn and those that are queued."""
+        self._is_stopped = False
+        turn = await self._run(text, mentions, kind)
+        while self._goes_on_after(turn) and (message := self.queue.take()):
+            turn = await self._run(message.text, message.mentions, None)
+        return turn
 
     async def offer(self, text: str, proposal: Proposal) -> Turn:
 
@@ -206,6 +222,7 @@ class Conversation(Talk):
             await self._prefiller.update(request)
 
     async def btw(self, question: str) -> str:
+        await asyncio.to_thread(self.check_message, question)
         upcoming = await self._work.requests.next_request(question, self._mentions(question, None))
         request, client = upcoming.body, await self._connection.client()
         lane = f"{self.id}.beside"
@@ -312,6 +329,8 @@ class Conversation(Talk):
         turn = self._history.turns[-1]
         ending = Ending("failed")
         try:
+            if mentions is None:  # one that was queued may mean what is not there any more
+                await asyncio.to_thread(self.check_message, text)
             ending = await self._work.run(text, found, kind, offer)
         except VivaceError as error:
             self._show(Failed(error))

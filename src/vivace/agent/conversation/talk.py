@@ -14,6 +14,7 @@ import msgspec
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.context import ContextUse
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.message.prompt import opening_summary, told, turns_since_summary
 from vivace.agent.conversation.transcript.export import to_markdown
 from vivace.agent.conversation.transcript.history import History, Turn
@@ -177,15 +178,23 @@ class Talk(ABC):
     def follow(self) -> None:
         """Begin to show events to the face. Those of a running turn come first, from its start."""
 
+    def check_message(self, text: str) -> None:
+        """Raise FileProblem or UnitNotFound if a mention in it means what is not there. Reads the disk.
+
+        A face asks this before it sends, steers or queues a message, so that its user can correct it.
+        """
+        check_mentions(text, self.folder)
+
     @abstractmethod
     async def send(
         self, text: str, mentions: Sequence[str] | None = None, *, kind: TurnKind | None = None
     ) -> Turn:
         """Run one turn to its end, then those that are queued. Return the last one.
 
-        Without `mentions` they are found in the text; without `kind` it is decided whether the text is a
-        question or an edit. What goes wrong in a turn is shown as `Failed`, and the turn's status says so. A
-        turn that was stopped or failed leaves the queue as it is. Raise `ConversationBusy` if a turn runs.
+        Without `mentions` they are found in the text, which `check_message` sees first; without `kind` it
+        is decided whether the text is a question or an edit. What goes wrong in a turn is shown as `Failed`,
+        and the turn's status says so. A turn that was stopped or failed leaves the queue as it is. Raise
+        `ConversationBusy` if a turn runs.
         """
 
     @abstractmethod

@@ -31,7 +31,7 @@ from vivace.agent.edits.apply.writing import Written, write_changes
 from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
 from vivace.agent.edits.edit import propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.edits.repair.user_tests import AllowedTests, run_tests
+from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run, run_tests
 from vivace.agent.edits.scope import EditScope
 from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
 from vivace.agent.events import AgentEvent
@@ -40,7 +40,7 @@ from vivace.agent.model import Model
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.turn_events import TimesMeasured, TurnTimes, WritingEnded
-from vivace.errors import EditConflict, EditRejected
+from vivace.errors import EditConflict, EditRejected, TestsCannotRun
 from vivace.protocol.shapes.events import Waterfall
 
 
@@ -58,8 +58,10 @@ class EditTask:
 async def run_edit(task: EditTask, model: Model, presenter: Presenter, journal: Journal) -> Entry | None:
     """Do one edit. Return the journal's entry, or None if no file on disk was changed.
 
-    Raise `EditRejected` if the model's answer cannot be used.
+    Raise `EditRejected` if the model's answer cannot be used, `TestsCannotRun` if it cannot be tested.
     """
+    if task.tests:
+        await check_can_run(task.tests, [scope.source.target for scope in task.scopes])
     proposal = await _write(task, model, presenter)
     files = task.scopes[0].files
     return await offer(proposal, task.instruction, task.approval, presenter, journal, files=files)
@@ -214,12 +216,11 @@ async def _tested(tests: AllowedTests, effort: Effort, proposal: Proposal, prese
     output = ""
     tried = 0
     for candidate in [proposal, *others][: BUDGETS[effort].trials]:
-        outcome = await run_tests(tests, candidate)
-        if outcome.why_not:
-            presenter.show(
-                UserTestsEnded(has_passed=False, tried=tried, why_not=outcome.why_not, output=output)
-            )
-            return proposal
+        try:
+            outcome = await run_tests(tests, candidate)
+        except TestsCannotRun as error:
+            presenter.show(UserTestsEnded(False, tried, why_not=error.message, output=output))
+            raise
         tried += 1
         output = output or outcome.output
         if outcome.has_passed:

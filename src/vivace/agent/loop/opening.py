@@ -16,11 +16,11 @@ from vivace.agent.loop.checkpoint import new_checkpoint
 from vivace.agent.loop.task import Task, TaskLimits
 from vivace.agent.memory.recall import LARGE_CHARS, Memory, Recalled
 from vivace.agent.permissions.policy import Policy, project_policy
-from vivace.agent.sandbox.run import run_sandboxed
+from vivace.agent.sandbox.here import sandbox_problem
 from vivace.agent.tools.base import Tool, ToolContext
 from vivace.agent.tools.toolbox import own_tools
 from vivace.config import Settings
-from vivace.errors import SandboxUnavailable, UsageError
+from vivace.errors import UsageError
 from vivace.models.store import weights_bytes
 from vivace.models.tokenizer import SCRIPTED, script_of
 
@@ -99,21 +99,14 @@ async def open_desk(
     """
     project = project_policy(project_folder or folder)
     policies = (policy, project) if project else (policy,)
+    problem = await sandbox_problem()
     context = ToolContext(
         folder,
         policies,
-        has_sandbox=await has_sandbox(),
+        has_sandbox=problem is None,
+        sandbox_remedy=problem.hint if problem else "",
         sandbox_state=journal.folder.with_name("sandbox"),
     )
     journal.heal()
     tools = [*own_tools(), *foreign_tools]
     return Desk(tools, context, journal, instruction, presenter, is_tainted=bool(foreign_tools))
-
-
-async def has_sandbox() -> bool:
-    """Return whether commands can be walled in here: try it."""
-    try:
-        await run_sandboxed(["true"])
-    except SandboxUnavailable:
-        return False
-    return True

@@ -20,6 +20,7 @@ from vivace.agent.ask import read_question, run_ask
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.recording import unified
 from vivace.agent.edit_events import EditProposed
+from vivace.agent.edits.apply.entries import way_back
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.find.target import parse_target
@@ -80,9 +81,7 @@ class OwnTools:
 
         async def work(model: Model) -> str:
             entry = await run_edit(task, model, kept, journal)
-            what = (
-                f"Written; `vivace undo --number {entry.number}` takes it back." if entry else "Not written."
-            )
+            what = f"Written; {way_back(entry.number)}." if entry else "Not written."
             return f"{what}\n{kept.diff}"
 
         return await self._with_model(work)

@@ -120,7 +120,10 @@ def _run(need: RunCommand, policy: Policy, situation: Situation) -> Verdict:
         return _unless_all_is_asked(policy, "A command would be run in the sandbox.")
     why = "It asks to leave the sandbox: it could use the network, and all of your files."
     if not situation.has_sandbox:
-        why = "There is no sandbox on this machine: the command could use the network, and all of your files."
+        why = (
+            "There is no sandbox on this machine (`vivace doctor` says how to get one): "
+            "the command could use the network, and all of your files."
+        )
     if policy.access != "full":
         return _asked(policy, why)
     if situation.is_tainted:

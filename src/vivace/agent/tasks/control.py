@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.loop.opening import can_call_tools, check_instruction, opening_message, recall
 from vivace.agent.loop.steps import TaskEnded, WorkflowStarted
@@ -64,6 +65,8 @@ def start_task(
     """
     check_instruction(instruction)
     folder = folder.resolve()
+    if workflow is None:
+        check_mentions(instruction, folder)
     task = TaskFolder(tasks_dir(settings) / new_id())
     task.path.mkdir(mode=0o700, parents=True)
     lock = task.take_lock()
@@ -116,6 +119,7 @@ def resume_task(settings: Settings, task: TaskFolder, text: str = "") -> None:
             raise UsageError(
                 f"The task {task.id} is done.", f'Say what more to do: vivace tasks resume {task.id} "…".'
             )
+        _check_mentions(task, text)
         begin_run(task)
         if text:
             inbox.put(task.inbox_file, Message("steer", text))
@@ -142,6 +146,7 @@ def steer_task(task: TaskFolder, text: str) -> bool:
     if not text.strip():
         raise UsageError("There is nothing to say.", f'vivace tasks steer {task.id} "…".')
     _check_at_work(task)
+    _check_mentions(task, text)
     return _heard(task, inbox.put(task.inbox_file, Message("steer", text)))
 
 
@@ -187,6 +192,12 @@ def clean_tasks(settings: Settings) -> list[str]:
             remove_task(task)
             removed.append(task.id)
     return removed
+
+
+def _check_mentions(task: TaskFolder, text: str) -> None:
+    """Raise what is wrong with the mentions of a message, which are of the task's own copy of the folder."""
+    if (queued := task.state().queued) is not None:
+        check_mentions(text, Path(queued.workspace))
 
 
 def _check_at_work(task: TaskFolder) -> None:

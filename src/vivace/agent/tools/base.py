@@ -48,6 +48,7 @@ class ToolContext:
     plan: tuple[Step, ...] = ()
     terminal: Terminal | None = None  # for commands that leave the sandbox
     sandbox_state: Path | None = None  # where what a command may not make is moved; None: this user's place
+    sandbox_remedy: str = ""  # how this machine gets a sandbox, if it has none
 
     @property
     def is_read_only(self) -> bool:

@@ -42,7 +42,7 @@ from vivace.agent.workflows.filling import filled, filled_command
 from vivace.agent.workflows.presenting import StepPresenter
 from vivace.agent.workflows.progress import Progress
 from vivace.agent.workflows.recipe import Step, Where
-from vivace.errors import ApprovalNeeded, NothingToUndo, ServerGone, StepFailed
+from vivace.errors import ApprovalNeeded, NothingToUndo, SandboxUnavailable, ServerGone, StepFailed
 
 COMMAND_S = 600
 ANSWER_TOKENS = 1024
@@ -57,9 +57,11 @@ class StepWork:
         self._connection = connection
         self._before = before  # what an earlier process left; `diffs` grows
         self.steers = list(before.steers)
+        self._allowed: set[tuple[str, str]] = set()  # checks without a sandbox, by their key and line
 
     async def do(self, step: Step, values: Mapping[str, str], key: str) -> str:
         """Do a step and check it. Return its output."""
+        await self._check_can_check(step, values, key)
         match step.kind:
             case "run":
                 return await self._run(step, values, key)
@@ -228,8 +230,21 @@ class StepWork:
                 return _how_it_ended(line, outcome, bounded(printable(outcome.output), COMPLAINT_CHARS))
         return ""
 
+    async def _check_can_check(self, step: Step, values: Mapping[str, str], key: str) -> None:
+        """Raise SandboxUnavailable, before the step writes, if its check cannot run and was not allowed."""
+        if not step.check.run or self._desk.context.has_sandbox:
+            return
+        line, name = filled_command(step.check.run, values), f"{key} check"
+        try:
+            await self._allow([RunCommand(line)], name, line)
+        except (ApprovalNeeded, StepFailed) as error:
+            message = f"The check of step {key} cannot run, so nothing is written. {error.message}"
+            raise SandboxUnavailable(message, error.hint) from error
+        self._allowed.add((name, line))
+
     async def _command(self, line: str, key: str) -> Outcome:
-        await self._allow([RunCommand(line)], key, line)
+        if (key, line) not in self._allowed:
+            await self._allow([RunCommand(line)], key, line)
         context = self._desk.context
         outcome = await run_command(line, context, COMMAND_S, leaves_sandbox=not context.has_sandbox)
         if outcome.undone:
@@ -247,16 +262,22 @@ class StepWork:
         context = self._desk.context
         verdict = decide(needs, context.policies, Situation(is_tainted=True, has_sandbox=context.has_sandbox))
         if verdict.kind == "refuse":
-            raise StepFailed(f"It is not allowed: {verdict.reason}")
+            raise StepFailed(f"It is not allowed: {verdict.reason}", self._remedy(needs))
         return verdict
 
     async def _allow(self, needs: list[Need], key: str, title: str) -> None:
         """Return if it may be done; ask a person where the rules say so."""
         verdict = self._verdict(needs)
         if verdict.kind == "ask":
-            await self._ask(ApprovalAsked(call_id=key, tool="run", title=title, reason=verdict.reason))
+            asked = ApprovalAsked(call_id=key, tool="run", title=title, reason=verdict.reason)
+            await self._ask(asked, self._remedy(needs))
 
-    async def _ask(self, asked: ApprovalAsked) -> None:
+    def _remedy(self, needs: list[Need]) -> str:
+        """Return what would make a yes unnecessary."""
+        runs = any(isinstance(need, RunCommand) for need in needs)
+        return self._desk.context.sandbox_remedy if runs else ""
+
+    async def _ask(self, asked: ApprovalAsked, remedy: str = "") -> None:
         presenter = self._desk.presenter
         presenter.show(asked)
         answer = await presenter.approve(asked)
@@ -264,8 +285,10 @@ class StepWork:
             ApprovalAnswered(call_id=asked.call_id, is_allowed=answer.is_allowed, reason=answer.reason)
         )
         if not answer.is_allowed:
-            why = f" {answer.reason}" if answer.reason else ""
-            raise ApprovalNeeded(f"It was not allowed: {asked.title}.{why}", "It can be resumed.")
+            said = " ".join(
+                filter(None, [f"It was not allowed: {asked.title}.", asked.reason, answer.reason])
+            )
+            raise ApprovalNeeded(said, f"{remedy} It can be resumed, where you can say yes.".strip())
 
     async def _model(self) -> Model:
         return await self._connection.model(self._connection.settings.model)

@@ -19,7 +19,14 @@ from vivace.agent.workflows.doing import StepWork
 from vivace.agent.workflows.filling import filled
 from vivace.agent.workflows.progress import progress_of
 from vivace.agent.workflows.recipe import Step, Workflow, parse_workflow
-from vivace.errors import ApprovalNeeded, EditRejected, StepFailed, UsageError, VivaceError
+from vivace.errors import (
+    ApprovalNeeded,
+    EditRejected,
+    SandboxUnavailable,
+    StepFailed,
+    UsageError,
+    VivaceError,
+)
 
 MAX_OUTPUT_CHARS = 20_000  # of one step, for the steps after it
 MAX_ITEMS = 500  # of a for_each
@@ -141,7 +148,7 @@ class WorkflowRun:
             self._failed.append(key)
             show(StepEnded(key=key, output=error.message, status="failed"))
             return ""
-        except ApprovalNeeded as error:
+        except (ApprovalNeeded, SandboxUnavailable) as error:
             if key not in self._before.open:  # nothing of it was done
                 show(StepEnded(key=key, output=error.message, status="fatal"))
             raise

@@ -4,15 +4,18 @@ Owns which presenter is used, and that what is wrong with the request is said be
 woken. Does not own the flow (`agent.edits.flow`, `agent.ask`) nor what is shown (`show`).
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vivace.agent.ask import read_question, run_ask
+from vivace.agent.conversation.message.mentions import mentions_in, target_of
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.edits.apply.journal import Entry
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
-from vivace.agent.edits.repair.user_tests import AllowedTests
+from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.memory.opening import memory_for
@@ -70,14 +73,17 @@ def _edit(
 ) -> None:
     parsed = [parse_target(target) for target in targets]
     instruction = checked_instruction(instruction)
+    check_mentions(instruction, Path.cwd())
     if approval == "ask" and not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask at.", "Use --yes to write, or --diff to only look.")
     journal = open_journal(settings)  # before the file is read: an edit that was cut short is finished first
     to_write = approval != "never"
     scopes = tuple(read_scope(each, to_write=to_write, instruction=instruction) for each in parsed)
-    settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
     settings = with_project_settings(settings, Path.cwd())
     tests = AllowedTests(settings.test_command, Path.cwd()) if settings.test_command else None
+    if tests:
+        asyncio.run(check_can_run(tests, [scope.source.target for scope in scopes]))
+    settings = with_model_here(settings)  # only now: what is wrong with the request needs no model
     memory = memory_for(settings, Path.cwd(), settings.model)
     task = EditTask(scopes, instruction, approval, effort, tests, memory)
 
@@ -88,6 +94,9 @@ def _edit(
 
 
 def _answer(settings: Settings, presenter: Presenter, question: str, paths: Sequence[Path]) -> None:
+    check_mentions(question, Path.cwd())
+    named = [target_of(each, Path()).path for each in mentions_in(question, Path())]
+    paths = [*paths, *(path for path in named if path not in paths)]
     read_question(question, paths)  # what is wrong with it is said before the model is there
     settings = with_model_here(settings)
     asked = read_question(question, paths, memory_for(settings, Path.cwd(), settings.model))

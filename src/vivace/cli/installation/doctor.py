@@ -53,6 +53,7 @@ def doctor(as_json: bool, quick: bool, tunes: bool, with_costly: bool) -> int:
         *_machine(),
         _device(settings),
         _installation(),
+        _sandbox(),
         *_places(settings),
         *_model(settings),
         *_tiers(settings),
@@ -118,6 +119,22 @@ def _installation() -> Finding:
     from vivace.installation import find_installation
 
     return Finding("installed", str(find_installation()))
+
+
+def _sandbox() -> Finding:
+    """Whether commands of models and tests of edits can be walled in. Only Linux can be helped."""
+    import asyncio
+    import sys
+
+    from vivace.agent.sandbox.here import sandbox_problem, why_none
+
+    lost = "tests of edits do not run, and commands of tasks ask first"
+    if sys.platform != "linux":
+        return Finding("sandbox", f"none: it is made on Linux only; {lost}")
+    problem = asyncio.run(sandbox_problem())
+    if problem is None:
+        return Finding("sandbox", "bubblewrap")
+    return Finding("sandbox", f"none; {lost}. {why_none(problem)}", problem.hint)
 
 
 def _places(settings: "Settings") -> list[Finding]:

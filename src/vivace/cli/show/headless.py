@@ -20,6 +20,7 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UserTestsEnded,
 )
+from vivace.agent.edits.apply.entries import way_back
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
@@ -52,6 +53,7 @@ class HeadlessPresenter:
         self._was_run = False  # something of the change, in the sandbox
         self._is_loading = False  # that the model is being loaded was said
         self.error: VivaceError | None = None  # with which the turn failed
+        self.why_refused = ""  # a call of a tool, the last one
 
     def take(self, record: AnyRecord) -> None:
         """Print a line of the transcript, if all of them are wanted."""
@@ -59,9 +61,14 @@ class HeadlessPresenter:
             _print_line(record)
 
     def show(self, event: AgentEvent) -> None:
+        match event:
+            case Failed(error=error):
+                self.error = error
+            case TaskStepped(step=steps.CallEnded(status="refused", summary=summary)):
+                self.why_refused = redact(printable(summary))
         if isinstance(event, Failed):
-            self.error = event.error
-        elif self._format == "text":
+            return
+        if self._format == "text":
             self._show_text(event)
 
     def _show_text(self, event: AgentEvent) -> None:
@@ -102,9 +109,9 @@ class HeadlessPresenter:
                 self.progress(event.in_words)
             case ImportsAdded() | NamesUndefined():
                 self.progress(event.in_words)
-            case EditApplied(proposal=proposal):
+            case EditApplied(proposal=proposal, number=number):
                 run = "" if self._was_run else ", not run"
-                self.progress(f"Wrote {proposal.paths_text}{run} (`vivace undo` takes it back).")
+                self.progress(f"Wrote {proposal.paths_text}{run} ({way_back(number)}).")
 
     def _show_step(self, step: AnyStep) -> None:
         """Show what a model with tools says and changes; its calls are no part of the answer."""
@@ -120,10 +127,10 @@ class HeadlessPresenter:
                 self.progress(redact(printable(f"· {tool} {title}")))
             case steps.CallEnded(tool=tool, status=status, summary=summary) if status != "done":
                 self.progress(redact(printable(f"  {tool} {status}: {summary}")))
-            case steps.FilesWritten(diff=diff, paths=paths):
+            case steps.FilesWritten(entry=entry, diff=diff, paths=paths):
                 self._out.end_line()
                 self._out.write(redact(printable(diff)))
-                self.progress(f"Wrote {', '.join(paths)} (`vivace undo` takes it back).")
+                self.progress(f"Wrote {', '.join(paths)} ({way_back(entry)}).")
 
     def finish(self, result: Result) -> None:
         """Print the end."""

@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from vivace.agent.edits.apply.entries import way_back
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import (
     AnyStep,
@@ -47,11 +48,9 @@ NOBODY = "Nobody is here to ask."
 
 
 class TaskFace:
-    def __init__(
-        self, output_format: OutputFormat, about_edits: str = "`vivace undo` takes the last one back"
-    ) -> None:
+    def __init__(self, output_format: OutputFormat, about_edits: str = "") -> None:
         self._format = output_format
-        self._about_edits = about_edits  # what can be done about them
+        self._about_edits = about_edits  # what can be done about them; "": each can be undone
         self._out = PlainOutput()
         self._redacted = RedactedSteps()
 
@@ -98,7 +97,7 @@ class TaskFace:
         self._out.end_line()
         if step.entries:
             edits = "an edit" if len(step.entries) == 1 else f"{len(step.entries)} edits"
-            self.progress(f"Wrote {edits} ({self._about_edits}).")
+            self.progress(f"Wrote {edits} ({self._about_edits or _ways_back(step.entries)}).")
         if step.refused:
             self.progress(f"{step.refused} of its calls were not allowed.")
         if step.error:
@@ -119,6 +118,14 @@ class TaskFace:
     def progress(self, text: str) -> None:
         """Tell a person something that is not part of the output."""
         print(text, file=sys.stderr, flush=True)
+
+
+def _ways_back(entries: Sequence[int]) -> str:
+    """Say how these entries of the journal are taken back."""
+    *others, last = entries
+    if not others:
+        return way_back(last)
+    return f"{', '.join(map(str, others))} and {last}; `vivace undo --number N` takes one of them back"
 
 
 def _memory_in_words(files: Sequence[str], notes: Sequence[str]) -> str:

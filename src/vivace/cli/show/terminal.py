@@ -5,8 +5,6 @@ what is written to the file (`agent.edits.flow`).
 """
 
 import asyncio
-import os
-import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +27,7 @@ from vivace.agent.edit_events import (
     UserTestsEnded,
     UserTestsStarted,
 )
+from vivace.agent.edits.apply.entries import way_back
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
 from vivace.agent.events import AgentEvent
@@ -41,6 +40,7 @@ from vivace.agent.turn_events import (
     TimesMeasured,
     WritingEnded,
 )
+from vivace.agent.user_editor import edit_bytes, edit_files
 from vivace.cli.show.screen import Screen, complain
 from vivace.cli.show.spinner import Spinner
 from vivace.errors import UsageError
@@ -123,7 +123,7 @@ class TerminalPresenter:
 
     def _show_written(self, event: EditApplied) -> None:
         run = "" if self._was_run else ", not run"
-        self._screen.say(f"Wrote {event.proposal.paths_text}{run} (`vivace undo` takes it back).")
+        self._screen.say(f"Wrote {event.proposal.paths_text}{run} ({way_back(event.number)}).")
         for path in event.merged_paths:
             self._screen.say(f"{path} had changed meanwhile: both changes are in it now.")
         self._show_times(event.apply_ms)
@@ -150,7 +150,8 @@ class TerminalPresenter:
                 case "n" | "no" | None:
                     return Reject()
                 case "e" | "edit":
-                    return UseText(await _edited(proposal))
+                    if edited := await _edited(proposal):
+                        return edited
                 case "h" | "hunks" if several:
                     return await self._choose_hunks(proposal)
 
@@ -171,7 +172,8 @@ class TerminalPresenter:
                 case "f" | "file":
                     return TakeFile()
                 case "e" | "edit" | "merge":
-                    return TakeText(await _merged(conflict))
+                    if merged := await _merged(conflict):
+                        return merged
                 case "s" | "stop" | None:
                     return Stop()
 
@@ -226,27 +228,20 @@ async def read_answer(question: str) -> str | None:
     return answer.strip().lower()
 
 
-async def _edited(proposal: Proposal) -> tuple[bytes, ...]:
-    """Return the proposed files as the user left them in an editor."""
+async def _edited(proposal: Proposal) -> UseText | None:
+    """Return the proposed files as the user left them in an editor; None if the editor failed."""
     with tempfile.TemporaryDirectory() as folder:
-        return await _in_editor(proposal.write_to(Path(folder)))
+        try:
+            return UseText(await edit_files(proposal.write_to(Path(folder))))
+        except UsageError as error:
+            complain(error.message, error.hint)
+            return None
 
 
-async def _merged(conflict: Conflict) -> bytes:
-    """Return the file with both changes as the user left it in an editor."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / conflict.path.name
-        file.write_bytes(conflict.marked)
-        (text,) = await _in_editor([file])
-        return text
-
-
-async def _in_editor(files: list[Path]) -> tuple[bytes, ...]:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+async def _merged(conflict: Conflict) -> TakeText | None:
+    """Return the file with both changes as the user left it in an editor; None if the editor failed."""
     try:
-        process = await asyncio.create_subprocess_exec(*shlex.split(editor), *map(str, files))
-        if code := await process.wait():
-            raise OSError(f"exit code {code}")
-        return tuple(file.read_bytes() for file in files)
-    except OSError as error:
-        raise UsageError(f"The editor {editor} failed: {error}", "Set EDITOR to one that works.") from error
+        return TakeText(await edit_bytes(conflict.path.name, conflict.marked))
+    except UsageError as error:
+        complain(error.message, error.hint)
+        return None

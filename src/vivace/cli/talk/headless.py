@@ -14,6 +14,7 @@ from pathlib import Path
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.intent import intent_by_words
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.opening import last_conversation, open_conversation, resume_conversation
 from vivace.agent.conversation.transcript.history import Turn
 from vivace.agent.conversation.transcript.schema import SCHEMA, Error
@@ -35,6 +36,8 @@ def run_prompt(settings: Settings, given: PromptOptions) -> int:
     face = HeadlessPresenter(given.output_format)
     try:
         text, piped = _message(given.prompt or "")
+        if not (given.continue_ or given.resume):  # or else it is checked when the folder is known
+            check_mentions(text, Path.cwd())
         return asyncio.run(_run(settings, given, face, text, piped))
     except VivaceError as error:
         face.finish(_failed(error))
@@ -51,7 +54,7 @@ async def _run(
         await talk.share(NAME)
         kind = intent_by_words(text) if piped else None  # the words are the user's, not those piped in
         turn = await talk.send(f"{text}{piped}", kind=kind)
-        error = face.error or _shortfall(turn)
+        error = face.error or _shortfall(turn, face.why_refused, may_write=given.yes)
         face.finish(_result(talk, turn, error))
         return error.exit_code if error else DONE
 
@@ -93,14 +96,13 @@ def _piped() -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def _shortfall(turn: Turn) -> VivaceError | None:
+def _shortfall(turn: Turn, why_refused: str, *, may_write: bool) -> VivaceError | None:
     """Return what kept the turn from being all that was asked for, if it did not fail."""
     if turn.status == "cut":
         return LimitReached("The answer was cut at the limit of its length.", "`--continue` goes on from it.")
     if turn.refused_calls:
-        return ApprovalNeeded(
-            f"{turn.refused_calls} calls of tools were not allowed.", "--yes lets it write files here."
-        )
+        said = f"{turn.refused_calls} calls of tools were not allowed. {why_refused}".strip()
+        return ApprovalNeeded(said, "" if may_write else "--yes lets it write files here.")
     if turn.edits and turn.edits[-1].outcome == "shown_only":
         return ApprovalNeeded(
             "The change was not written: nobody is here to say yes to it.", "--yes writes changes."

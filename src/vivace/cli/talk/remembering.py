@@ -3,17 +3,16 @@
 Owns what is printed. Does not own the notes (`agent.memory`).
 """
 
+import asyncio
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import click
-
 from vivace.agent.memory.instructions import files_for, project_root
 from vivace.agent.memory.notes import Note, NoteStore
 from vivace.agent.tools.bounded import printable
+from vivace.agent.user_editor import edit_bytes
 from vivace.config import Settings
-from vivace.errors import UsageError
 
 
 def notes_here(settings: Settings) -> NoteStore:
@@ -42,11 +41,8 @@ def say_note(what: str, note: Note) -> None:
 def edit_in_editor(notes: NoteStore, number: int) -> Note:
     """Let the user change the note's text; as it was, it stays."""
     note = notes.get(number)
-    try:
-        changed = click.edit(note.text, extension=".md")
-    except click.ClickException as error:
-        raise UsageError(error.format_message(), "Set EDITOR to one that works.") from error
-    return note if changed is None else notes.change(number, changed)
+    changed = asyncio.run(edit_bytes("note.md", note.text.encode())).decode("utf-8")
+    return note if changed.strip() == note.text.strip() else notes.change(number, changed)
 
 
 def _say(text: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from vivace.agent.conversation.connection import Connection
+from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.opening import can_call_tools, check_instruction, open_desk, open_task
@@ -34,7 +35,7 @@ from vivace.errors import DONE
 
 def run_task(settings: Settings, given: RunOptions) -> int:
     """Work on the task; return the exit code."""
-    check_instruction(given.task)
+    _check(given)
     if not can_call_tools(settings, settings.model):
         return asyncio.run(_run_units(with_model_here(settings), given))
     here = Path.cwd()
@@ -45,6 +46,7 @@ def run_task(settings: Settings, given: RunOptions) -> int:
 
 def start_in_background(settings: Settings, given: RunOptions) -> int:
     """Start the task and print its id."""
+    _check(given)
     uses_project = not given.no_project and bool(project_for(settings, Path.cwd()))
     task = start_task(
         with_model_here(settings),
@@ -65,6 +67,12 @@ def say_started(task: TaskFolder, output_format: OutputFormat) -> int:
     else:
         click.echo(encode_record(task.queued()))
     return DONE
+
+
+def _check(given: RunOptions) -> None:
+    """Raise what is wrong with the task, before a model is fetched or woken."""
+    check_instruction(given.task)
+    check_mentions(given.task, Path.cwd())
 
 
 def _policy(given: RunOptions) -> Policy:

@@ -68,7 +68,7 @@ async def _list(app: "VivaceApp", session: "Session", notes: NoteStore) -> None:
 
 async def _edit(app: "VivaceApp", notes: NoteStore, number: int) -> None:
     note = await asyncio.to_thread(notes.get, number)
-    text = (await edit_bytes(app, "note.md", note.text.encode())).decode("utf-8", "replace")
+    text = (await edit_bytes(app, "note.md", note.text.encode())).decode("utf-8")
     changed = await asyncio.to_thread(notes.change, number, text)
     app.transcript.add(Note(f"Changed: {_line(changed)}"))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run
 from vivace.agent.effort import EFFORTS
 from vivace.errors import UsageError
 from vivace.tui.commands.conversation import (
@@ -74,7 +75,10 @@ async def choose_effort(app: "VivaceApp", session: "Session", argument: str) -> 
 
 async def choose_tests(app: "VivaceApp", session: "Session", argument: str) -> None:
     if argument:
-        session.use_tests("" if argument == "off" else argument)
+        given = "" if argument == "off" else argument
+        if given:
+            await check_can_run(AllowedTests(given, session.folder))
+        session.use_tests(given)
     line = session.settings.test_command
     words = (
         f"Edits run this over a copy of the folder, in the sandbox: {line}" if line else "Edits run no tests."

@@ -41,9 +41,9 @@ VERDICTS = {"allow": "yes", "ask": "asks you", "refuse": "no"}
 
 async def show_permissions(app: "VivaceApp", session: "Session", argument: str) -> None:
     """Say what a task may do, what it must ask for, and who says so; or choose another mode."""
-    from vivace.agent.loop.opening import has_sandbox
     from vivace.agent.permissions.modes import MODES, mode_named, overview
     from vivace.agent.permissions.policy import PROJECT_FILE, project_policy
+    from vivace.agent.sandbox.here import has_sandbox
 
     if argument:
         session.use_mode(mode_named(argument))

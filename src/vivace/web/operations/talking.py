@@ -40,13 +40,17 @@ async def steer(face: Face, request: conversation_requests.ConversationSteer) ->
 
 @answers(conversation_requests.QueueAdd)
 async def queue_add(face: Face, request: conversation_requests.QueueAdd) -> None:
-    talk = face.conversation(request.conversation).talk
-    talk.queue.add(request.text, request.mentions)
+    live = face.conversation(request.conversation)
+    if request.mentions is None:
+        await live.check(request.text)
+    live.talk.queue.add(request.text, request.mentions)
 
 
 @answers(conversation_requests.QueueEdit)
 async def queue_edit(face: Face, request: conversation_requests.QueueEdit) -> None:
-    face.conversation(request.conversation).talk.queue.change(request.message, request.text)
+    live = face.conversation(request.conversation)
+    await live.check(request.text)
+    live.talk.queue.change(request.message, request.text)
 
 
 @answers(conversation_requests.QueueRemove)

@@ -19,6 +19,7 @@ from vivace.agent.edits.find.units import find_unit
 from vivace.agent.edits.flow import _tested
 from vivace.agent.edits.proposal import Proposal, make_proposal
 from vivace.agent.edits.repair.user_tests import AllowedTests, RanTests, run_tests
+from vivace.errors import TestsCannotRun
 
 needs_sandbox = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 OLD = "def double(x):\n    return x\n"
@@ -61,7 +62,6 @@ def test_a_test_that_fails_says_why(folder: Path) -> None:
     """The end of its output is kept; an exit code other than 0 is a failure."""
     outcome = run(folder, CHECK, WRONG)
     assert not outcome.has_passed
-    assert outcome.why_not == ""
     assert "AssertionError: 5" in outcome.output
     assert run(folder, CHECK, GOOD).has_passed
 
@@ -84,11 +84,25 @@ def test_there_is_no_network_and_nothing_else_of_the_user(folder: Path, tmp_path
 
 
 def test_what_cannot_be_run_is_said(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file outside of the folder, or no sandbox, is a reason in words, and nothing is run."""
+    """A file outside of the folder, or no sandbox, is an error with a remedy, and nothing is run."""
     outside = run_tests(AllowedTests("true", tmp_path / "other"), proposal(folder, GOOD))
-    assert "is not below" in asyncio.run(outside).why_not
+    with pytest.raises(TestsCannotRun, match="is not below"):
+        asyncio.run(outside)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert run(folder, "true").why_not
+    with pytest.raises(TestsCannotRun) as refused:
+        run(folder, "true")
+    assert "Or edit without tests" in refused.value.hint
+
+
+async def test_a_change_that_cannot_be_tested_is_not_written(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever would have written it: yes was said beforehand, and the model is not even asked."""
+    desk = bench(OLD, GOOD)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(TestsCannotRun):
+        await desk.edit("double it", "low", test_command="true")
+    assert (desk.file.read_text(), desk.shown.events) == (OLD, [])
 
 
 @needs_sandbox

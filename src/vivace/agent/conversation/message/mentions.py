@@ -1,9 +1,12 @@
 """`@path` and `@path:name` in a message: which files and units the user points at.
 
-Owns how they are found in text and read. Does not own the grammar behind the colon (`edits.find.target`).
+Owns how they are found in text and read. Does not own the grammar behind the colon (`edits.find.target`), nor
+what is said of a mention that names nothing (`missing`).
 """
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.edits.apply.files import DISK, Files
@@ -13,8 +16,17 @@ from vivace.agent.edits.find.target import Target, parse_target
 from vivace.agent.edits.scope import named_unit
 from vivace.errors import UsageError
 
-_MENTION = re.compile(r'(?<![\w@`])@(?:"([^"\n]+)"|([^\s,;()\[\]{}"\'`]+))')
-_TRAILING = ".:!?"
+_MENTION = re.compile(r'(?<![\w@`])@(?:"([^"\n]+)"|((?:\\ |[^\s,;()\[\]{}"\'`])+))')
+_TRAILING = ".:!?*>…"
+
+
+@dataclass(frozen=True)
+class Mention:
+    """What stands behind an @. It may be a file, or no path at all."""
+
+    name: str  # `path` or `path:name`, without the @, quotes and backslashes
+    at: int  # where its @ stands in the text
+    is_quoted: bool
 
 
 def mentions_in(text: str, folder: Path, files: Files = DISK) -> tuple[str, ...]:
@@ -22,13 +34,22 @@ def mentions_in(text: str, folder: Path, files: Files = DISK) -> tuple[str, ...]
 
     `@dataclass` or `a@b.example` in a message are no mentions: there is no such file.
     """
-    found = [quoted or _stripped(plain, folder, files) for quoted, plain in _MENTION.findall(text)]
-    return tuple(dict.fromkeys(mention for mention in found if _is_file(mention, folder, files)))
+    found = dict.fromkeys(each.name for each in all_mentions(text, folder, files))
+    return tuple(name for name in found if is_file(name, folder, files))
+
+
+def all_mentions(text: str, folder: Path, files: Files = DISK) -> Iterator[Mention]:
+    """Yield all that is written like a mention, whether or not it names a file."""
+    for found in _MENTION.finditer(text):
+        quoted, plain = found.groups()
+        name = quoted or _stripped(plain.replace("\\ ", " "), folder, files)
+        yield Mention(name, found.start(), quoted is not None)
 
 
 def target_of(mention: str, folder: Path) -> Target:
     """Return what a mention points at. Its path is relative to the conversation's folder."""
-    return parse_target(str(folder / mention))
+    path = Path(mention).expanduser() if mention.startswith("~/") else Path(mention)
+    return parse_target(str(folder / path))
 
 
 def read_mention(mention: str, folder: Path, files: Files = DISK) -> tuple[str, str, str]:
@@ -42,10 +63,11 @@ def read_mention(mention: str, folder: Path, files: Files = DISK) -> tuple[str, 
 
 def _stripped(mention: str, folder: Path, files: Files) -> str:
     """Return the mention without the sentence's own stop, unless the file is called so."""
-    return mention if _is_file(mention, folder, files) else mention.rstrip(_TRAILING)
+    return mention if is_file(mention, folder, files) else mention.rstrip(_TRAILING)
 
 
-def _is_file(mention: str, folder: Path, files: Files) -> bool:
+def is_file(mention: str, folder: Path, files: Files) -> bool:
+    """Return whether a mention names a file that is there."""
     try:
         return bool(mention) and files.is_file(target_of(mention, folder).path)
     except (UsageError, OSError, ValueError):

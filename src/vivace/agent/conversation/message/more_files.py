@@ -15,10 +15,23 @@ from vivace.agent.edits.scope import EditScope
 from vivace.errors import FileProblem
 
 MAX_FILES = 8  # that a renaming reaches beside the chosen one
-_PATH = re.compile(r"(?<![\w@/.-])((?:[\w.-]+/)*[\w-]+(\.[a-z]{1,5}))\b(?!/)")
-_CODE = {suffix for language in LANGUAGES for suffix in language.suffixes}
-_TEXT = {".md", ".rst", ".txt", ".json", ".toml", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".csv", ".tsv"}
-_TEXT |= {".html", ".css", ".xml", ".svg", ".sql"}
+_PATH = re.compile(r"(?<![\w@/.-])@?((?:[\w.-]+/)*[\w-]+(\.[a-z]{1,5}))\b(?!/)")
+CODE_SUFFIXES = {suffix for language in LANGUAGES for suffix in language.suffixes}
+TEXT_SUFFIXES = {
+    ".md",
+    ".rst",
+    ".txt",
+    ".json",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".ini",
+    ".cfg",
+    ".conf",
+    ".csv",
+    ".tsv",
+}
+TEXT_SUFFIXES |= {".html", ".css", ".xml", ".svg", ".sql"}
 _MADE = re.compile(  # what follows is a file to make
     r"(?:\b(?:create|write|generate|add|make)\s+(?:(?:an?|the)\s+)?(?:new\s+)?"
     r"|\b(?:file|module|script|page)\s+(?:(?:called|named)\s+)?)[`\"']?$",
@@ -39,8 +52,8 @@ def paths_to_make(instruction: str, folder: Path) -> list[Path]:
     found = []
     for match in _PATH.finditer(instruction):
         path, before = folder / match[1], instruction[: match.start()]
-        is_meant = _MADE.search(before) or (match[2] in _CODE and _WRITTEN_INTO.search(before))
-        is_file = match[2] in _CODE | _TEXT  # `Tasks.add` is a method
+        is_meant = _MADE.search(before) or (match[2] in CODE_SUFFIXES and _WRITTEN_INTO.search(before))
+        is_file = match[2] in CODE_SUFFIXES | TEXT_SUFFIXES  # `Tasks.add` is a method
         if is_file and is_meant and path.parent.is_dir() and not path.exists():
             found.append(path)
     return list(dict.fromkeys(found))

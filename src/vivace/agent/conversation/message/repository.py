@@ -80,6 +80,11 @@ def list_files(folder: Path) -> list[Listed]:
     return [each for each in listed if each is not None]
 
 
+def list_paths(folder: Path) -> list[Path]:
+    """Return the paths of all files below the folder, relative to it, those near the top first."""
+    return _paths(folder)
+
+
 def list_file(folder: Path, path: Path) -> Listed | None:
     """Return one file with the names of its units, or None if it is no source file that can be read."""
     file = folder / path

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
+from vivace.agent.conversation.message.missing import check_all_made
 from vivace.agent.conversation.message.more_files import files_using, paths_to_make
 from vivace.agent.conversation.message.repository import choose_file
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
@@ -70,9 +71,9 @@ async def _scopes(
 ) -> tuple[EditScope, ...]:
     """Return what the edit is about: the mentions, what was edited just before, or what is found."""
     folder = Path(history.folder)
-    made = [
-        await reading.scope(Target(path, None), instruction) for path in paths_to_make(instruction, folder)
-    ]
+    paths = paths_to_make(instruction, folder)
+    await asyncio.to_thread(check_all_made, instruction, folder, paths, reading.files)
+    made = [await reading.scope(Target(path, None), instruction) for path in paths]
     if mentions:
         targets = [target_of(mention, folder) for mention in _to_change(mentions, instruction)]
         for path in dict.fromkeys(target.path for target in targets):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.intent import decide_intent
+from vivace.agent.conversation.message.mentions import mentions_in
 from vivace.agent.conversation.message.prompt import (
     Asked,
     content_of,
@@ -149,6 +150,8 @@ class TurnWork:
                         raise
                     steer, self._steer = self._steer, ""
                     text, kind = f"{text}\n{steer}", self._history.turns[-1].kind
+                    also = mentions_in(steer, self.requests.folder, self._files)
+                    mentions = tuple(dict.fromkeys((*mentions, *also)))
                     self._abandon("steered", steer)
                 except ServerGone:
                     if has_retried:

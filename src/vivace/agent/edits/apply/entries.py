@@ -67,6 +67,11 @@ class Entry(msgspec.Struct, frozen=True):
         return any(file.path == path or file.path.startswith(path.rstrip("/") + "/") for file in self.files)
 
 
+def way_back(number: int) -> str:
+    """Say how just this entry is taken back, whatever came after it."""
+    return f"`vivace undo --number {number}` takes it back"
+
+
 class _OneFileEntry(msgspec.Struct, frozen=True):
     """An entry as vivace 0.1 wrote it."""
 

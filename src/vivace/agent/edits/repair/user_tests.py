@@ -2,19 +2,22 @@
 
 Owns what is run, where, and what is said about it. It runs in the sandbox only, without network, and the
 copy stands at the workspace's own path, so that absolute paths in it stay right. Nothing is run unless the
-user named a command. Does not own the walls (`sandbox`), nor which proposals are tried (`flow`).
+user named a command; what was to be tested and cannot be is not written. Does not own the walls (`sandbox`),
+nor which proposals are tried (`flow`).
 """
 
 import json
 import os
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.edits.proposal import Proposal
+from vivace.agent.sandbox.here import sandbox_problem, why_none
 from vivace.agent.sandbox.run import Limits, run_sandboxed
 from vivace.child_python import python_command
-from vivace.errors import SandboxUnavailable
+from vivace.errors import SandboxUnavailable, TestsCannotRun
 
 LIMITS = Limits(
     seconds=300.0,
@@ -51,18 +54,34 @@ class RanTests:
     """What came of it."""
 
     has_passed: bool
-    why_not: str = ""  # why it was not run at all; "" if it was
     output: str = ""  # the end of what a test that failed said
 
 
+async def check_can_run(tests: AllowedTests, targets: Iterable[Path] = ()) -> None:
+    """Raise TestsCannotRun if tests of a change in these files cannot run. Asked before a model writes."""
+    _check_places(tests, targets)
+    if problem := await sandbox_problem():
+        raise _cannot_run(why_none(problem), problem.hint) from problem
+
+
+def _check_places(tests: AllowedTests, targets: Iterable[Path]) -> None:
+    folder = tests.real_folder
+    if outside := next((path for path in targets if not path.is_relative_to(folder)), None):
+        raise _cannot_run(f"{outside} is not below {folder}.", "Start vivace in the folder of both.")
+    if folder in (Path("/"), Path.home()):
+        raise _cannot_run(f"{folder} is too large to be copied.", "Start vivace in the project's folder.")
+
+
+def _cannot_run(why: str, remedy: str) -> TestsCannotRun:
+    hint = f'{remedy} Or edit without tests: --test "", or /test off.'
+    return TestsCannotRun(f"The tests cannot run, so nothing is written. {why}", hint)
+
+
 async def run_tests(tests: AllowedTests, proposal: Proposal) -> RanTests:
-    """Run the tests with the proposal in place. Never raise for what they do."""
+    """Run the tests with the proposal in place. Raise TestsCannotRun, and nothing for what they do."""
     folder = tests.real_folder
     targets = [file.source.target for file in proposal.changed]
-    if outside := next((path for path in targets if not path.is_relative_to(folder)), None):
-        return RanTests(has_passed=False, why_not=f"{outside.name} is not below {folder}.")
-    if folder in (Path("/"), Path.home()):
-        return RanTests(has_passed=False, why_not=f"{folder} is too large to be copied.")
+    _check_places(tests, targets)
     names = {f"new-{number}": path for number, path in enumerate(targets)}
     given = json.dumps(
         {
@@ -86,10 +105,10 @@ async def run_tests(tests: AllowedTests, proposal: Proposal) -> RanTests:
             mounts=mounts,
         )
     except SandboxUnavailable as error:
-        return RanTests(has_passed=False, why_not=error.message)
+        raise _cannot_run(why_none(error), error.hint) from error
     said = outcome.output.decode("utf-8", "replace").strip()
     if outcome.exit_code == COULD_NOT_COPY:
-        return RanTests(has_passed=False, why_not=said[-TAIL_CHARS:])
+        raise _cannot_run(said[-TAIL_CHARS:], "The copy is in memory, 512 MB at most.")
     if outcome.stopped_by:
         said = f"{said}\nIt was ended: too much {outcome.stopped_by}."
     return RanTests(outcome.is_success, output="" if outcome.is_success else said[-TAIL_CHARS:])
