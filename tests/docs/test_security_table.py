@@ -82,5 +82,7 @@ def test_a_row_without_a_test_is_found(heading: str, cell: str) -> None:
 
 def test_a_named_test_is_found() -> None:
     """A row may name one test of a file. Tables of other things are left alone."""
-    promise = "| a | held by |\n|---|---|\n| b | `tests/docs/test_security_table.py::test_a_named_test_is_found` |"
+    promise = (
+        "| a | held by |\n|---|---|\n| b | `tests/docs/test_security_table.py::test_a_named_test_is_found` |"
+    )
     assert problems_of(f"{promise}\n\n| asset | where it is |\n|---|---|\n| files | anywhere |\n") == []
