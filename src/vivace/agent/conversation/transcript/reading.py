@@ -53,9 +53,10 @@ def read_line(line: bytes) -> tuple[AnyRecord | None, bool]:
 
 def _decoded(line: bytes) -> AnyRecord | None:
     try:
-        return _decode(line)
+        record: AnyRecord = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    return record
 
 
 def _apart(lines: Iterable[bytes]) -> Iterator[bytes]:
