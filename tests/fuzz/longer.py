@@ -1,8 +1,8 @@
 """Fuzzed tests go on for a share of ten minutes each in a thorough run, and count what they tried.
 
 Owns the mark, the shares, the seeds and the count. A fuzzed test is a plain Hypothesis test in this folder;
-without `--thorough` it runs once, as any other. A round has as many examples as the profile says
-(`tests.thorough`); the seed of each round is one higher, so that no round repeats another.
+without `--thorough` it runs once, as any other. The seed of each round is one higher, so that no round
+repeats another; the round that runs when the time is up is finished.
 """
 
 import functools
@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 FOLDER = Path(__file__).parent
 TOTAL_S = 600.0  # of all fuzzed tests together
+ROUND = 100  # examples
 _SHARE = pytest.StashKey[float]()
 _TRIED = pytest.StashKey[list[int]]()
 
@@ -40,9 +42,10 @@ def begin(item: pytest.Function) -> float:
     began = time.monotonic()
     if _SHARE in item.stash:
         item.stash[_TRIED] = [0]
-        until = began + item.stash[_SHARE]
         handle = item.obj.hypothesis
-        handle.inner_test = _counted(handle.inner_test, item.stash[_TRIED], until)
+        handle.inner_test = _counted(handle.inner_test, item.stash[_TRIED])
+        usual = item.obj._hypothesis_internal_use_settings
+        item.obj._hypothesis_internal_use_settings = hypothesis.settings(usual, max_examples=ROUND)
         _seed(item, _first_seed(item))
     return began
 
@@ -81,27 +84,20 @@ def _seed(item: pytest.Function, seed: int) -> None:
     item.obj._hypothesis_internal_use_seed = seed  # what @hypothesis.seed sets
 
 
-def _counted(test: Callable[..., Any], tried: list[int], until: float) -> Callable[..., Any]:
-    """Return the test with a count. Behind the end of its time, the rest of a round does nothing."""
-
-    def is_on() -> bool:
-        if time.monotonic() >= until:
-            return False
-        tried[0] += 1
-        return True
-
+def _counted(test: Callable[..., Any], tried: list[int]) -> Callable[..., Any]:
+    """Return the test with a count."""
     if inspect.iscoroutinefunction(test):
 
         @functools.wraps(test)
         async def counted_async(*args: Any, **kwargs: Any) -> None:
-            if is_on():
-                await test(*args, **kwargs)
+            tried[0] += 1
+            await test(*args, **kwargs)
 
         return counted_async
 
     @functools.wraps(test)
     def counted(*args: Any, **kwargs: Any) -> None:
-        if is_on():
-            test(*args, **kwargs)
+        tried[0] += 1
+        test(*args, **kwargs)
 
     return counted
