@@ -23,7 +23,7 @@ MAX_COMPARED_CHARS = (
     4_000_000  # lines of the file times characters of the text: above, no search for likeness
 )
 LEAST_COMPARED = 0.4
-MAX_STEPS = 100_000_000  # of comparing letters, in one search: some seconds
+MAX_STEPS = 20_000_000  # of comparing letters, in one search: some seconds
 MAX_DIFF_CHARS = 250_000  # characters of one text times those of the other
 SHOWN_PLACES = 5
 
