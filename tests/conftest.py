@@ -4,11 +4,13 @@ import functools
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import REPOSITORY, shallow_model, thorough
+from tests.fuzz import longer
 from vivace.config import Settings, load_settings
 from vivace.models.download import ensure
 from vivace.models.progress import Silent
@@ -52,6 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     hundreds of times: a worker that has run for minutes has ten times the memory to copy.
     """
     thorough.deselect(config, items)
+    longer.mark(items)
     tiers = {item: _tier(item) for item in items}
     for item, tier in tiers.items():
         item.add_marker(tier)
@@ -104,10 +107,27 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
-def pytest_collection_finish() -> None:
-    """Collect garbage from now on, and leave what was imported out of it."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Give each fuzzed test its share of time. Collect garbage from now on, but not what was imported."""
+    if session.config.getoption("--thorough"):
+        longer.share(session.items)
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Repeat a fuzzed test until its share of time is used up."""
+    began = longer.begin(pyfuncitem)
+    result = yield
+    longer.go_on(pyfuncitem, began)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much was fuzzed, and from which seed."""
+    for line in longer.summary(terminalreporter):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """How much a run tries: as much as a change needs, or ten times that and the largest models (`--thorough`).
 
 Owns Hypothesis's profiles and the mark of tests that only a thorough run takes. tests/conftest.py has the
-option.
+option. Does not own how long tests of hostile input go on (`tests.fuzz.longer`).
 """
 
 import pytest

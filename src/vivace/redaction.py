@@ -12,7 +12,7 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}KEY-----")
 MAX_KEY = 20_000  # characters between the two
 _PATTERNS: tuple[tuple[str, str], ...] = (
-    ("jwt", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
+    ("jwt", r"\beyJ[A-Za-z0-9_-]{10,4096}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
     ("vivace-key", r"\bvv_[A-Za-z0-9_-]{43,}"),
     ("api-key", r"\bsk-[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic and those like them
     ("github-token", r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})"),

@@ -15,7 +15,7 @@ from textual.geometry import Size
 
 from tests.tui.conftest import REPLIES, Open
 from tests.tui.screen import Screen
-from vivace.agent.conversation.transcript.file import read_history
+from vivace.agent.conversation.transcript.reading import read_history
 from vivace.client import warm
 from vivace.config import Settings
 from vivace.tui.transcript.view import BEHIND

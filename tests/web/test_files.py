@@ -1,6 +1,8 @@
 """The files of a face's folder: what is shown, read and written, and every way out of it that is refused."""
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,22 @@ async def test_a_face_reads_writes_and_hears_of_changes(address: ServerAddress, 
         assert outside.value.code == "file_problem"
         with pytest.raises(RefusedRequest):
             await face.ask("folder.open", path="/nowhere/at/all")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_hostile_folder_holds_up_no_other_face(address: ServerAddress, folder: Path) -> None:
+    """Rules that a backtracking matcher never decides, and many files, are one face's own matter."""
+    (folder / ".gitignore").write_text("\n".join(["*a" * 25 + "*b", "/" + "**/*a*/" * 20 + "b"] * 50))
+    for number in range(3000):
+        (folder / f"{'a' * 120}{number}").write_text("")
+    async with facing(address) as slow, facing(address) as other:
+        await slow.ask("hello", folder=str(folder))
+        await other.ask("hello")
+        asked = asyncio.gather(slow.ask("files.tree"), slow.ask("files.find", words="aaa"))
+        waits = []
+        while not asked.done():
+            began = time.monotonic()
+            await other.ask("models.list")
+            waits.append(time.monotonic() - began)
+        assert len((await asked)[0]["entries"]) > 3000
+        assert max(waits) < 5, "seconds, on a machine that may be busy"

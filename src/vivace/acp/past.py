@@ -41,7 +41,7 @@ def list_sessions(
 
 def _info(past: PastConversation) -> SessionInfo:
     used = datetime.fromtimestamp(past.used_at_s, UTC).isoformat()
-    return SessionInfo(session_id=past.id, cwd=past.folder, title=past.title or None, updated_at=used)
+    return SessionInfo(session_id=past.id, cwd=past.folder, title=past.shown_title or None, updated_at=used)
 
 
 def updates_of(turns: Sequence[Turn], folder: Path) -> Iterator[Any]:

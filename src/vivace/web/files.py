@@ -20,6 +20,7 @@ from vivace.tui.prompt.completion import path_score
 from vivace.web.messages.answers import FileText, Tree, TreeEntry
 
 MAX_ENTRIES = 20_000
+MAX_WALK_S = 10.0
 LISTED_S = 5.0  # a listing is used again for this long, while somebody types
 _BOM = b"\xef\xbb\xbf"
 
@@ -43,9 +44,9 @@ def tree(folder: Path, start: str = "") -> Tree:
     """Return the files and folders below `start`, without those that Git ignores."""
     if start:
         start = inside(folder, start).relative_to(os.path.realpath(folder)).as_posix()
-    found = list(islice(_listable(folder, start), MAX_ENTRIES + 1))
+    found, is_cut = _listable(folder, start)
     entries = [TreeEntry(path=path, is_folder=is_folder) for path, is_folder in found[:MAX_ENTRIES]]
-    return Tree(entries=entries, is_cut=len(found) > MAX_ENTRIES)
+    return Tree(entries=entries, is_cut=is_cut or len(found) > MAX_ENTRIES)
 
 
 def find(folder: Path, words: str, limit: int) -> list[str]:
@@ -146,10 +147,19 @@ def _name(folder: Path, place: Path) -> str:
     return place.relative_to(os.path.realpath(folder)).as_posix()
 
 
-def _listable(folder: Path, start: str = "") -> "list[tuple[str, bool]]":
-    """Return what the tree shows. A name that is no Unicode text cannot be shown."""
-    found = islice(walk(folder, start), 2 * MAX_ENTRIES)
-    return [(path, is_folder) for path, is_folder in found if _is_text(path)]
+def _listable(folder: Path, start: str = "") -> tuple[list[tuple[str, bool]], bool]:
+    """Return what the tree shows, and whether time was up before all of it was seen.
+
+    A name that is no Unicode text cannot be shown.
+    """
+    found: list[tuple[str, bool]] = []
+    try:
+        for path, is_folder in islice(walk(folder, start, MAX_WALK_S), 2 * MAX_ENTRIES):
+            if _is_text(path):
+                found.append((path, is_folder))
+    except TimeoutError:
+        return found, True
+    return found, False
 
 
 def _is_text(path: str) -> bool:
@@ -164,4 +174,4 @@ def _is_text(path: str) -> bool:
 def _files(folder: Path, moment: int) -> tuple[str, ...]:
     """Return the files of a folder. Another `moment` makes it be listed again."""
     del moment
-    return tuple(path for path, is_folder in _listable(folder) if not is_folder)
+    return tuple(path for path, is_folder in _listable(folder)[0] if not is_folder)

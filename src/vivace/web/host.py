@@ -85,7 +85,7 @@ class Host:
             if live := self._conversations.get(conversation_id):
                 return live
             broadcast = Broadcast()
-            settings = _with_project(self.settings, folder)
+            settings = await asyncio.to_thread(_with_project, self.settings, folder)
             live = LiveConversation(broadcast)
             place = conversation_id or folder
             live.use_talk(

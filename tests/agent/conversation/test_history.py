@@ -107,7 +107,7 @@ async def test_a_conversation_is_resumed(begin: Begin, face: Face, served: Setti
     with pytest.raises(ConversationBusy):
         resume_conversation(settings, talk.id, face)
     await talk.close()
-    assert last_conversation(settings, folder) == talk.id
+    assert last_conversation(settings, folder, pytest.fail) == talk.id
     async with resume_conversation(settings, talk.id, face) as again:
         assert again.turns[0] == first
         second = await again.send("And that?")

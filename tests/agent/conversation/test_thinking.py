@@ -7,7 +7,7 @@ from tests.agent.conversation.talking import Face
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.prompt import told
 from vivace.agent.conversation.opening import conversations_dir, resume_conversation
-from vivace.agent.conversation.transcript.file import read_records
+from vivace.agent.conversation.transcript.reading import read_records
 from vivace.agent.conversation.transcript.turn_records import ReasoningDelta
 from vivace.agent.turn_events import ReasoningGrew, ResponseBegan
 from vivace.config import Settings

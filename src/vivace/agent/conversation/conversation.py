@@ -218,12 +218,12 @@ class Conversation(Talk):
         if self.is_running or self._work.uses_tools:
             return  # the draft may become a steer, and the turn has the engine
         with contextlib.suppress(VivaceError):  # it is said when the message is sent
-            request = await self._work.requests.draft_request(draft, self._mentions(draft, mentions))
+            request = await self._work.requests.draft_request(draft, await self._mentions(draft, mentions))
             await self._prefiller.update(request)
 
     async def btw(self, question: str) -> str:
         await asyncio.to_thread(self.check_message, question)
-        upcoming = await self._work.requests.next_request(question, self._mentions(question, None))
+        upcoming = await self._work.requests.next_request(question, await self._mentions(question, None))
         request, client = upcoming.body, await self._connection.client()
         lane = f"{self.id}.beside"
         return await answer_beside(client, self._presenter, request, question=question, lane=lane)
@@ -295,7 +295,7 @@ class Conversation(Talk):
         self._check_idle()
         await self._prefiller.finish()
         client, window = await self._connection.client(), await self._connection.window_tokens(self.model)
-        upcoming = await self._work.requests.next_request(draft, self._mentions(draft, mentions))
+        upcoming = await self._work.requests.next_request(draft, await self._mentions(draft, mentions))
         return await count_context(client, self._history, upcoming, window_tokens=window, lane=self.id)
 
     async def close(self) -> None:
@@ -323,8 +323,8 @@ class Conversation(Talk):
         if not text.strip():
             raise UsageError("The message is empty.", "Ask something, or say what to change.")
         await self._prefiller.finish()
+        found = await self._mentions(text, mentions)
         number = self._history.all_turns[-1].number + 1 if self._history.all_turns else 1
-        found = self._mentions(text, mentions)
         self._show(TurnStarted(number, text, found, time.time()))
         turn = self._history.turns[-1]
         ending = Ending("failed")
@@ -344,8 +344,11 @@ class Conversation(Talk):
             self.queue.add(late, is_first=True)
         return turn
 
-    def _mentions(self, text: str, given: Sequence[str] | None) -> tuple[str, ...]:
-        return mentions_in(text, self.folder, self._files) if given is None else tuple(given)
+    async def _mentions(self, text: str, given: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the mentions, looked for in a thread: a disk may be slow, and others share this loop."""
+        if given is not None or "@" not in text:
+            return tuple(given or ())
+        return await asyncio.to_thread(mentions_in, text, self.folder, self._files)
 
     def _check_idle(self) -> None:
         if self._is_closing:

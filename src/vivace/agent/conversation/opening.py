@@ -5,6 +5,7 @@ format (`transcript.schema`) nor what a conversation does (`conversation`).
 """
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
@@ -14,11 +15,10 @@ from vivace.agent.conversation.transcript.file import (
     Transcript,
     file_named,
     file_of,
-    list_conversations,
     new_id,
-    read_history,
 )
 from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.reading import beginning_of, files_by_use, read_history
 from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.schema import SCHEMA
 from vivace.agent.conversation.transcript.talk_records import ConversationResumed, ConversationStarted
@@ -68,16 +68,24 @@ def resume_conversation(
     transcript.heal()
     log = RecordLog()
     history = read_history(transcript.file, log)
+    history.folder = history.folder or str(Path.cwd())  # of a damaged file that does not say it any more
+    history.model = history.model or settings.model
     resumed = ConversationResumed(id=history.id, at_s=time.time())
     transcript.append(resumed)
     log.add(resumed)
     return Conversation(history, log, transcript, connection or Connection(settings), face, files)
 
 
-def last_conversation(settings: Settings, folder: Path) -> str:
-    """Return the id of the conversation that was used last in this folder."""
+def last_conversation(settings: Settings, folder: Path, say: Callable[[str], None]) -> str:
+    """Return the id of the conversation that was used last in this folder.
+
+    `say` is told of one that was used later, and may belong here, too: its file is damaged.
+    """
     here = str(folder.resolve())
-    for began in list_conversations(conversations_dir(settings)):
-        if began.folder == here:
+    for file in files_by_use(conversations_dir(settings)):
+        began, is_damaged = beginning_of(file)
+        if began is not None and began.folder == here:
             return began.id
+        if began is not None and is_damaged:
+            say(f"A later conversation is damaged. If you mean that one: vivace --resume {began.id}")
     raise ConversationNotFound(f"There is no conversation in {here} yet.", "Begin one: vivace.")

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import msgspec
-
+from vivace.agent.checked_lines import is_whole, seal_of
 from vivace.agent.conversation.opening import conversations_dir
-from vivace.agent.conversation.transcript.file import SUFFIX, Transcript, file_of, read_history
+from vivace.agent.conversation.transcript.file import SUFFIX, Transcript, file_of
 from vivace.agent.conversation.transcript.forking import fork_transcript
+from vivace.agent.conversation.transcript.reading import read_beginning, read_history, read_line
 from vivace.agent.conversation.transcript.record_log import RecordLog
-from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted, WasRenamed
+from vivace.agent.conversation.transcript.talk_records import WasRenamed
 from vivace.agent.conversation.transcript.turn_records import TurnBegun
 from vivace.agent.memory.transcript_index import MAX_FOUND, TranscriptIndex
 from vivace.config import Settings
@@ -25,8 +24,6 @@ from vivace.errors import ConversationNotFound, UsageError
 TITLE_CHARS = 120
 MAX_NAMED = 5  # ids in an error
 _TURN, _TITLE = b'{"type":"turn.started"', b'{"type":"conversation.renamed"'
-
-_decode = msgspec.json.Decoder(AnyRecord).decode
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,13 @@ class PastConversation:
     turns: int
     excerpt: str = ""  # of a search: where the words stand
     turn: int = 0  # of a search: in which turn
+    is_damaged: bool = False  # some lines of its file have changed
+    is_folder_sure: bool = True  # or else the line that names it has changed
+
+    @property
+    def shown_title(self) -> str:
+        """Return the title as lists show it: with a mark if the file is damaged."""
+        return f"(damaged) {self.title}".rstrip() if self.is_damaged else self.title
 
 
 def list_past(settings: Settings, folder: str = "", limit: int | None = None) -> list[PastConversation]:
@@ -49,7 +53,7 @@ def list_past(settings: Settings, folder: str = "", limit: int | None = None) ->
         if limit is not None and len(found) >= limit:
             break
         past = _read(file, mtime_ns, size)
-        if past is not None and (not folder or past.folder == folder):
+        if past is not None and (not folder or past.folder == folder or not past.is_folder_sure):
             found.append(past)
     return found
 
@@ -114,29 +118,30 @@ def _files(folder: Path) -> list[tuple[Path, int, int]]:
 
 @lru_cache(maxsize=2048)
 def _read(file: Path, mtime_ns: int, size: int) -> PastConversation | None:
-    """Return what a list shows of a conversation; None if its file has no beginning."""
+    """Return what a list shows of a conversation; None if the file is none of a conversation."""
     del size
-    began: ConversationStarted | None = None
-    first, given, turns = "", "", 0
+    first, given, turns, damaged = "", "", 0, 0
     try:
         with file.open("rb") as lines:
+            began, is_vague = read_beginning(file, lines.readline())
+            if began is None:
+                return None
             for line in lines:
-                if began is not None and not line.startswith((_TURN, _TITLE)):
+                if not line.startswith((_TURN, _TITLE)):
+                    damaged += not is_whole(line) and _is_broken(line)
                     continue
                 turns += line.startswith(_TURN)
                 if turns > 1 and line.startswith(_TURN):
+                    damaged += not is_whole(line) and _is_broken(line)
                     continue
-                record = _decode(line)
+                record, is_damaged = read_line(line)
+                damaged += is_damaged
                 match record:
-                    case ConversationStarted():
-                        began = record
                     case TurnBegun(text=text):
                         first = text
                     case WasRenamed(title=title):
                         given = title
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if began is None:
+    except OSError:
         return None
     return PastConversation(
         id=began.id,
@@ -146,4 +151,11 @@ def _read(file: Path, mtime_ns: int, size: int) -> PastConversation | None:
         started_at_s=began.at_s,
         used_at_s=mtime_ns / 1e9,
         turns=turns,
+        is_damaged=is_vague or damaged > 0,
+        is_folder_sure=not is_vague,
     )
+
+
+def _is_broken(line: bytes) -> bool:
+    """Return whether a line has changed, as far as is seen without reading it."""
+    return seal_of(line) == "broken" or not line.startswith(b"{") or not line.endswith(b"\n")

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vivace.agent.conversation.transcript.file import SUFFIX, read_history
+from vivace.agent.conversation.transcript.file import SUFFIX
 from vivace.agent.conversation.transcript.history import History, Turn
+from vivace.agent.conversation.transcript.reading import read_history
 from vivace.agent.memory.full_text import Damaged, all_of, opened
 
 MAX_FOUND = 50

@@ -12,6 +12,7 @@ from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splic
 from vivace.agent.permissions.decision import Need, WritePath
 from vivace.agent.permissions.paths import Place, locate
 from vivace.agent.tools.base import MalformedCall, ToolContext, ToolResult
+from vivace.agent.tools.matching import starts_of
 from vivace.agent.tools.patch_format import AddFile, Chunk, DeleteFile, FilePatch, UpdateFile, parse_patch
 from vivace.errors import EditRejected
 
@@ -130,14 +131,10 @@ def _start_of(lines: Sequence[str], chunk: Chunk, at: int, number: int) -> int:
 
 def _find(lines: Sequence[str], wanted: Sequence[str], at: int, number: int, chunk: Chunk) -> int:
     """Return where the lines stand, from `at` on. Raise EditRejected if they do not."""
-    last = len(lines) - len(wanted)
-    starts = range(at, last + 1)
     for way in WAYS:
         same = [way(line) for line in wanted]
-        compared = [way(line) for line in lines]
-        for start in reversed(starts) if chunk.is_at_end else starts:
-            if compared[start : start + len(wanted)] == same:
-                return start
+        if starts := starts_of(same, [way(line) for line in lines[at:]]):
+            return at + starts[-1 if chunk.is_at_end else 0]
     shown = "\n".join(wanted[:8])
     where = f" behind line {at}" if at else ""
     raise EditRejected(

@@ -4,6 +4,7 @@ Owns what is reported: where the text was found and how, or why it was not. Does
 (`matching`), nor when files are written (`writes`).
 """
 
+import asyncio
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -46,7 +47,8 @@ class Edit(FunctionTool[EditArguments]):
         if arguments.old_text == arguments.new_text:
             raise EditRejected("The old text and the new text are the same.", "Nothing was changed.")
         source = context.writes.read(place)
-        new_bytes, told = (_replace_all if arguments.replace_all else _replace_one)(source, arguments)
+        replace = _replace_all if arguments.replace_all else _replace_one
+        new_bytes, told = await asyncio.to_thread(replace, source, arguments)  # may take seconds
         if new_bytes == source.raw:
             raise EditRejected(f"{arguments.path} is so already.", "Nothing was changed.")
         context.writes.put(place, new_bytes)

@@ -1,128 +1,141 @@
 """The files of a folder, without those that `.gitignore` leaves out.
 
-Owns reading `.gitignore` and the walk. No Git is called: a repository that nobody has read could make it run
-something. Links are not followed. Does not know `.git/info/exclude`, nor rules above the folder.
+Owns the lines of `.gitignore` and the walk. No Git is called: a repository that nobody has read could make it
+run something. Links are not followed. Does not know `.git/info/exclude`, nor rules above the folder. Does not
+own the patterns (`git_globs`).
 """
 
+import math
 import os
-import re
+import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+
+from vivace.agent.tools.git_globs import Matches, name_matcher, path_matcher
 
 MAX_RULES_BYTES = 200_000
 NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
+_FILE = ".gitignore"
 
 
 @dataclass(frozen=True)
 class Rule:
-    pattern: "re.Pattern[str]"  # of a path relative to the folder of the rule
+    matches: Matches  # a name, or a path relative to the folder of the rule
+    is_path: bool
     is_kept: bool  # `!pattern`
     is_folder: bool  # `pattern/`
 
 
-Rules = tuple[tuple[str, tuple[Rule, ...]], ...]  # by folder, the outermost first; a folder ends in "/"
+Rules = tuple[tuple[str, tuple[Rule, ...]], ...]  # by folder, the innermost first; a folder ends in "/"
+_Entries = list["os.DirEntry[str]"]
 
 
-def walk(root: Path, start: str = "") -> Iterator[tuple[str, bool]]:
-    """Yield paths relative to `root`, in order, each with whether it is a folder. Folders come first."""
+def walk(root: Path, start: str = "", most_s: float = math.inf) -> Iterator[tuple[str, bool]]:
+    """Yield paths relative to `root`, in order, each with whether it is a folder. Folders come first.
+
+    Raise `TimeoutError` after `most_s` seconds: a slow disk, or more rules times files than anybody means.
+    """
+    until = time.monotonic() + most_s
     rules: Rules = ()
     folder = ""
-    for part in [*Path(start).parts, None]:  # the rules of the folders above count, too
+    for part in Path(start).parts:  # the rules of the folders above count, too
         rules = _with_rules_of(root, folder, rules)
-        if part is None:
-            break
         folder += f"{part}/"
-    yield from _walk(root, folder, rules)
+    for found in _walk(root, folder, rules):
+        if time.monotonic() > until:
+            raise TimeoutError
+        if found:
+            yield found
 
 
-def _walk(root: Path, folder: str, rules: Rules) -> Iterator[tuple[str, bool]]:
-    try:
-        with os.scandir(root / folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
+def _walk(root: Path, folder: str, rules: Rules) -> Iterator[tuple[str, bool] | None]:
+    """Walk without recursion: folders may be nested deeper than Python's stack. None for what is ignored."""
+    begun = [_opened(root, folder, rules)]
+    while begun:
+        folder, rules, entries = begun[-1]
+        if not entries:
+            begun.pop()
+            continue
+        entry = entries.pop()
         path, is_folder = f"{folder}{entry.name}", entry.is_dir(follow_symlinks=False)
         if entry.name in NEVER or is_ignored(path, rules, is_folder=is_folder):
+            yield None
             continue
         yield path, is_folder
         if is_folder:
-            inner = f"{path}/"
-            yield from _walk(root, inner, _with_rules_of(root, inner, rules))
+            begun.append(_opened(root, f"{path}/", rules))
+
+
+def _opened(root: Path, folder: str, rules: Rules) -> tuple[str, Rules, _Entries]:
+    """Return the folder with the rules that hold in it and its entries, the last one first."""
+    try:
+        with os.scandir(root / folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name, reverse=True)
+    except OSError:
+        return folder, rules, []
+    if any(entry.name == _FILE for entry in entries):
+        rules = _with_rules_of(root, folder, rules)
+    return folder, rules, entries
 
 
 def is_ignored(path: str, rules: Rules, *, is_folder: bool) -> bool:
     """Return whether the last rule that matches leaves the path out."""
-    for folder, lines in reversed(rules):
+    name = path.rpartition("/")[2]
+    for folder, lines in rules:
         below = path[len(folder) :]
-        for rule in reversed(lines):
-            if (is_folder or not rule.is_folder) and rule.pattern.fullmatch(below):
+        for rule in lines:
+            if (is_folder or not rule.is_folder) and rule.matches(below if rule.is_path else name):
                 return not rule.is_kept
     return False
 
 
+@lru_cache(maxsize=256)
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rules of a `.gitignore`. A line that cannot be a pattern is passed over."""
-    return tuple(rule for line in text.split("\n") if (rule := _rule(line)))
+    """Return the rules of a `.gitignore`, the last one first. A line that can match nothing is left out."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    return tuple(rule for line in reversed(lines) if (rule := _rule(line)))
 
 
 def _with_rules_of(root: Path, folder: str, rules: Rules) -> Rules:
-    file = root / folder / ".gitignore"
+    text = _text_of(root / folder / _FILE)
+    return ((folder, parse_rules(text)), *rules) if text else rules
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a plain file, and "" for anything else. A pipe is not waited for."""
     try:
-        if file.is_symlink() or not file.is_file():
-            return rules
-        with file.open("rb") as opened:
-            text = opened.read(MAX_RULES_BYTES).decode("utf-8", "replace")
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return rules
-    return (*rules, (folder, parse_rules(text)))
+        return ""
+    with os.fdopen(fd, "rb") as opened:
+        try:
+            is_plain = stat.S_ISREG(os.fstat(fd).st_mode)
+            return opened.read(MAX_RULES_BYTES).decode("utf-8", "replace") if is_plain else ""
+        except OSError:
+            return ""
 
 
 def _rule(line: str) -> Rule | None:
-    line = line.removesuffix("\r")
-    line = re.sub(r"(?<!\\) +$", "", line)
-    if not line or line.startswith("#"):
+    if line.startswith("#"):
         return None
+    line = _without_trailing_blanks(line.removesuffix("\r"))
     is_kept = line.startswith("!")
     line = line[1:] if is_kept else line
     is_folder = line.endswith("/")
-    line = line.rstrip("/") if is_folder else line
+    line = line[:-1] if is_folder else line
+    is_path = "/" in line
+    line = line.removeprefix("/")
     if not line:
         return None
-    anchored = "/" in line
-    body = _regex(line.removeprefix("/"))
-    try:
-        return Rule(re.compile(body if anchored else f"(?:.*/)?{body}", re.DOTALL), is_kept, is_folder)
-    except re.error:
-        return None
+    matches = path_matcher(line) if is_path else name_matcher(line)
+    return Rule(matches, is_path, is_kept, is_folder) if matches else None
 
 
-def _regex(pattern: str) -> str:
-    """Return a pattern of Git's as a regular expression."""
-    parts, at = [], 0
-    while at < len(pattern):
-        rest = pattern[at:]
-        if rest.startswith("**/") and (at == 0 or pattern[at - 1] == "/"):
-            parts.append("(?:.*/)?")
-            at += 3
-        elif rest == "**" and at > 0 and pattern[at - 1] == "/":
-            parts.append(".+")
-            at += 2
-        elif rest[0] == "*":
-            parts.append("[^/]*")
-            at += len(rest) - len(rest.lstrip("*"))
-        elif rest[0] == "?":
-            parts.append("[^/]")
-            at += 1
-        elif rest[0] == "[" and (found := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
-            inside = found[2].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
-            parts.append(f"(?!/)[{'^' if found[1] else ''}{inside.replace(']', chr(92) + ']')}]")
-            at += len(found[0])
-        elif rest[0] == "\\" and len(rest) > 1:
-            parts.append(re.escape(rest[1]))
-            at += 2
-        else:
-            parts.append(re.escape(rest[0]))
-            at += 1
-    return "".join(parts)
+def _without_trailing_blanks(line: str) -> str:
+    """Return the line without blanks at its end; one behind a backslash stays."""
+    bare = line.rstrip(" ")
+    backslashes = len(bare) - len(bare.rstrip("\\"))
+    return bare + " " if backslashes % 2 and bare != line else bare

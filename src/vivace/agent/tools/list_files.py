@@ -21,6 +21,7 @@ from vivace.errors import FileProblem
 
 MAX_ENTRIES = 800
 MAX_WALKED = 100_000
+MAX_WALK_S = 10.0
 
 
 class ListArguments(Arguments, frozen=True, kw_only=True):
@@ -53,30 +54,33 @@ def _list(arguments: ListArguments, workspace: Path) -> ToolResult:
     if place.is_inside:
         root = locate(workspace, ".").path
         start = os.path.relpath(place.path, root)
-    found, is_cut = _listed(walk(root, "" if start == "." else start), start, arguments)
-    if not found:
+    found: list[str] = []
+    try:
+        is_cut = _listed(walk(root, "" if start == "." else start, MAX_WALK_S), start, arguments, found)
+    except TimeoutError:
+        is_cut = True
+    if not found and not is_cut:
         return ToolResult(f"There is nothing in {arguments.path} that matches.", "nothing")
     cut = f"\n[only the first {len(found)}: name a folder or a glob]" if is_cut else ""
     return ToolResult("\n".join(found) + cut, f"{len(found)} entries")
 
 
 def _listed(
-    entries: Iterator[tuple[str, bool]], start: str, arguments: ListArguments
-) -> tuple[list[str], bool]:
-    """Return the lines, and whether there were more."""
-    found: list[str] = []
+    entries: Iterator[tuple[str, bool]], start: str, arguments: ListArguments, found: list[str]
+) -> bool:
+    """Add the lines to what was found. Return whether there are more."""
     above = 0 if start in ("", ".") else start.count("/") + 1
     for walked, (path, is_folder) in enumerate(entries):
         if walked >= MAX_WALKED:
-            return found, True
+            return True
         if not arguments.glob and path.count("/") - above >= arguments.depth:
             continue
         if arguments.glob and (is_folder or not _matches(path, arguments.glob)):
             continue
         if len(found) >= MAX_ENTRIES:
-            return found, True
+            return True
         found.append(printable(f"{path}/" if is_folder else path).replace("\n", "\ufffd"))
-    return found, False
+    return False
 
 
 def _matches(path: str, glob: str) -> bool:

@@ -7,8 +7,11 @@ anything (`edit`).
 
 import difflib
 import re
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from vivace.errors import EditRejected
@@ -19,6 +22,9 @@ LEAST_LEAD = 0.06  # over the second best place
 MAX_COMPARED_CHARS = (
     4_000_000  # lines of the file times characters of the text: above, no search for likeness
 )
+LEAST_COMPARED = 0.4
+MAX_STEPS = 20_000_000  # of comparing letters, in one search: some seconds
+MAX_DIFF_CHARS = 250_000  # characters of one text times those of the other
 SHOWN_PLACES = 5
 
 
@@ -57,21 +63,18 @@ def find(lines: Sequence[str], wanted: str) -> Match:
 def find_exact(lines: Sequence[str], wanted: str) -> list[Match]:
     """Return every place where the text stands as it is, without overlap."""
     text = "".join(f"{line}\n" for line in lines)
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     places, at = [], text.find(wanted)
-    while at >= 0:
-        places.append(_exact(text, at, at + len(wanted)))
+    while at >= 0 and wanted:
+        places.append(_exact(starts, at, at + len(wanted.removesuffix("\n"))))
         at = text.find(wanted, at + len(wanted))
     return places
 
 
-def _exact(text: str, start: int, end: int) -> Match:
-    """Return where the characters `start` to `end` of the text are. A final newline belongs to its line."""
-    first = text.count("\n", 0, start) + 1
-    inner = text[start:end].removesuffix("\n")
-    last = first + inner.count("\n")
-    column = start - (text.rfind("\n", 0, start) + 1)
-    stop = start + len(inner)
-    return Match(first, last, "exact", column, stop - (text.rfind("\n", 0, stop) + 1))
+def _exact(starts: list[int], start: int, stop: int) -> Match:
+    """Return where the characters `start` to `stop` of the file are. A final newline belongs to its line."""
+    first, last = bisect_right(starts, start), bisect_right(starts, stop)
+    return Match(first, last, "exact", start - starts[first - 1], stop - starts[last - 1])
 
 
 def _only(places: list[Match], how: str) -> Match:
@@ -90,10 +93,22 @@ def _find_loose(lines: Sequence[str], block: list[str]) -> list[Match]:
     wanted = [_squeezed(line) for line in block]
     if not any(wanted):
         return []
-    squeezed = [_squeezed(line) for line in lines]
     size = len(wanted)
-    starts = [at for at in range(len(lines) - size + 1) if squeezed[at : at + size] == wanted]
+    starts = starts_of(wanted, [_squeezed(line) for line in lines])
     return [Match(at + 1, at + size, "white space") for at in starts]
+
+
+def starts_of(wanted: list[str], lines: list[str]) -> list[int]:
+    """Return where the wanted lines begin, overlapping too; each line is looked at twice (KMP)."""
+    borders, found, same = [0], [], 0
+    for at, line in enumerate([*wanted[1:], "\n", *lines], 1):  # no line is a newline
+        while same and (same == len(wanted) or wanted[same] != line):
+            same = borders[same - 1]
+        same += wanted[same] == line
+        borders.append(same)
+        if same == len(wanted):
+            found.append(at - 2 * len(wanted))
+    return found
 
 
 def _squeezed(line: str) -> str:
@@ -112,26 +127,81 @@ def _alike(lines: Sequence[str], block: list[str]) -> Match:
     second = max((each for each, other in ranked[1:] if abs(other - at) >= len(block)), default=0.0)
     if likeness >= LEAST_ALIKE and likeness - second >= LEAST_LEAD:
         return Match(at + 1, at + len(block), "alike", likeness=likeness)
-    near = "\n".join(lines[at : at + len(block)])
     why = f"The nearest, at line {at + 1}, is {likeness:.0%} alike"
     if likeness >= LEAST_ALIKE:
         why += ", but another place is nearly as near"
-    diff = "\n".join(difflib.ndiff(text.split("\n"), near.split("\n")))
+    diff = _diff(block, lines[at : at + len(block)])
     raise EditRejected(f"The text is not in the file. {why}:\n{diff}", "Copy the lines exactly as they are.")
 
 
+def _diff(block: Sequence[str], near: Sequence[str]) -> str:
+    """Return how the two differ; line by line where a diff of all would take long."""
+    if sum(map(len, block)) * sum(map(len, near)) <= MAX_DIFF_CHARS:
+        return "\n".join(difflib.ndiff(block, near))
+    pairs = zip(block, near, strict=False)
+    return "\n".join(f"  {a}" if a == b else f"- {a}\n+ {b}" for a, b in pairs)
+
+
 def _ranked(lines: Sequence[str], block: list[str]) -> list[tuple[float, int]]:
-    """Return how alike each place of as many lines is, the likeliest first."""
-    text = "\n".join(map(_squeezed, block))
-    matcher = difflib.SequenceMatcher(None, autojunk=False)
-    matcher.set_seq2(text)
-    found = []
+    """Return how alike places of as many lines are, the likeliest first.
+
+    If that takes too long, what was found is shown, but not taken: another place may be as near.
+    Places that can be neither the likeliest nor so near to it that it is not taken are not compared.
+    """
+    matcher = _CountingMatcher("\n".join(map(_squeezed, block)))
     squeezed = [_squeezed(line) for line in lines]
+    ends = list(accumulate((len(line) + 1 for line in squeezed), initial=0))
+    bounds = []
     for at in range(max(1, len(lines) - len(block) + 1)):
-        matcher.set_seq1("\n".join(squeezed[at : at + len(block)]))
-        if matcher.real_quick_ratio() > 0.4 and matcher.quick_ratio() > 0.4:
+        end = min(at + len(block), len(lines))
+        if matcher.most_alike(ends[end] - ends[at] - 1) > LEAST_COMPARED:
+            matcher.compare_to("\n".join(squeezed[at:end]))
+            bounds.append((matcher.quick_ratio(), at))
+    found: list[tuple[float, int]] = []
+    best = 0.0
+    try:
+        for bound, at in sorted(bounds, key=lambda each: (-each[0], each[1])):
+            if bound <= max(LEAST_COMPARED, best - LEAST_LEAD):
+                break
+            matcher.compare_to("\n".join(squeezed[at : at + len(block)]))
             found.append((matcher.ratio(), at))
+            best = max(best, found[-1][0])
+    except _TooMuchWork:
+        found += [(each, at + 2 * len(block)) for each, at in found[:1]]
     return sorted(found, key=lambda each: (-each[0], each[1]))
+
+
+class _TooMuchWork(Exception):
+    pass
+
+
+class _CountingMatcher(difflib.SequenceMatcher[str]):
+    """Compares texts with one text, and stops when all comparisons together took too many steps."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(None, autojunk=False)
+        self.set_seq2(text)
+        self._counts = Counter(text)
+        self._compared = ""
+        self._left = MAX_STEPS
+        self._size = len(text)
+
+    def compare_to(self, text: str) -> None:
+        self._compared = text
+        self.set_seq1(text)
+
+    def most_alike(self, size: int) -> float:
+        """Return how alike a text of this size can be at most."""
+        return 2.0 * min(size, self._size) / max(1, size + self._size)
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        part = self._compared[alo:ahi]
+        self._left -= sum(part.count(letter) * count for letter, count in self._counts.items())
+        if self._left < 0:
+            raise _TooMuchWork
+        return super().find_longest_match(alo, ahi, blo, bhi)
 
 
 def reindented(new: str, old_line: str, found_line: str) -> str:

@@ -11,6 +11,8 @@ import stat
 import sys
 from pathlib import Path
 
+import click
+
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.intent import intent_by_words
@@ -61,7 +63,7 @@ async def _run(
 
 def _opened(settings: Settings, given: PromptOptions, face: HeadlessPresenter) -> Conversation:
     here = Path.cwd()
-    known = last_conversation(settings, here) if given.continue_ else given.resume
+    known = last_conversation(settings, here, _warn) if given.continue_ else given.resume
     ready = with_model_here(
         with_project_settings(settings, here)
     )  # only now: what is wrong with the request needs no model
@@ -69,9 +71,15 @@ def _opened(settings: Settings, given: PromptOptions, face: HeadlessPresenter) -
     if known is None:
         return open_conversation(ready, here, face, connection, face.take)
     talk = resume_conversation(ready, known, face, connection, face.take)
+    if talk.history.is_damaged:
+        _warn(f"The file of the conversation {known} is damaged: vivace sessions show {known}")
     if given.model:
         talk.model = ready.model
     return talk
+
+
+def _warn(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _message(text: str) -> tuple[str, str]:

@@ -24,7 +24,8 @@ from vivace.agent.conversation.past import (
 )
 from vivace.agent.conversation.sharing.opening import open_in, rename_anywhere
 from vivace.agent.conversation.transcript.export import to_markdown
-from vivace.agent.conversation.transcript.file import encode_record, file_of, read_history, read_records
+from vivace.agent.conversation.transcript.file import encode_record, file_of
+from vivace.agent.conversation.transcript.reading import read_history, read_records
 from vivace.agent.tools.bounded import printable
 from vivace.config import Settings
 from vivace.errors import DONE, FAILED, ConversationBusy, UsageError
@@ -34,12 +35,14 @@ RESUME = "`vivace --resume ID` goes on with one."
 
 def list_all(settings: Settings, *, is_here_only: bool, limit: int, as_json: bool) -> None:
     folder = _here() if is_here_only else ""
-    found = [past for past in list_past(settings, folder, limit) if past.turns]
+    found = [past for past in list_past(settings, folder, limit) if past.turns or past.is_damaged]
     if as_json:
         _print_json(found)
         return
     for past in found:
-        _say(f"{past.id}  {_day(past.used_at_s)}  {_turns(past.turns)}  {past.folder}  {past.title[:80]}")
+        _say(
+            f"{past.id}  {_day(past.used_at_s)}  {_turns(past.turns)}  {past.folder}  {past.shown_title[:80]}"
+        )
     _hint(RESUME if found else "There is no conversation yet. Begin one: vivace.")
 
 
@@ -50,7 +53,7 @@ def search(settings: Settings, words: str, *, is_here_only: bool, as_json: bool)
         _print_json(found)
         return
     for past in found:
-        head = f"{past.id}  turn {past.turn}  {_day(past.used_at_s)}  {past.folder}  {past.title[:80]}"
+        head = f"{past.id}  turn {past.turn}  {_day(past.used_at_s)}  {past.folder}  {past.shown_title[:80]}"
         _say(f"{head}\n    {past.excerpt[:200]}")
     _hint(RESUME if found else "No conversation has these words.")
 
@@ -106,7 +109,7 @@ def _says_yes(settings: Settings, ids: Sequence[str]) -> bool:
     known = {past.id: past for past in list_past(settings)}
     for conversation_id in ids:
         past = known.get(conversation_id)
-        _say(f"{conversation_id}  {past.title[:80] if past else ''}".rstrip())
+        _say(f"{conversation_id}  {past.shown_title[:80] if past else ''}".rstrip())
     return click.confirm(f"Delete {'it' if len(ids) == 1 else 'them'} for good?", err=True)
 
 

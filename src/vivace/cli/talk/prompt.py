@@ -4,6 +4,7 @@ Owns which of the two it is. Does not own the options (`prompt_options`) nor wha
 """
 
 import sys
+from functools import partial
 
 import click
 
@@ -52,6 +53,6 @@ def _open_terminal(given: PromptOptions) -> int:
         if given.continue_:
             from vivace.agent.conversation.opening import last_conversation
 
-            resume = last_conversation(settings, Path.cwd())
+            resume = last_conversation(settings, Path.cwd(), partial(click.echo, err=True))
         effort = given.effort or DEFAULT_EFFORT
         return run(settings, Path.cwd(), effort=effort, resume=resume, typed=typed)

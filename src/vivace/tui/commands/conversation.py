@@ -48,10 +48,10 @@ async def resume(app: "VivaceApp", session: "Session", argument: str) -> None:
 
     entries = []
     for past in list_past(session.settings, limit=100):
-        if past.turns and past.id != session.talk.id:
+        if (past.turns or past.is_damaged) and past.id != session.talk.id:
             here = "" if past.folder == str(session.talk.folder) else f", {past.folder}"
             here += ", open elsewhere" if socket_of(file_named(session.settings, past.id)).exists() else ""
-            entries.append(Entry(past.title, past.id, f"{past.id}, {past.turns} turns{here}"))
+            entries.append(Entry(past.shown_title, past.id, f"{past.id}, {past.turns} turns{here}"))
     app.menu.open(entries, lambda chosen: app.run_command(f"/resume {chosen}"), title="Resume:")
 
 

@@ -6,12 +6,13 @@ own colours (`tui.theme`).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
 TAB = "    "
+MAX_PIECE = 1024  # characters; more than a row has
 _CONTROL = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
@@ -65,7 +66,7 @@ def _wrap(pieces: Iterable[Span], width: int, first: Row, rest: Row) -> list[Row
         rows.append(tuple(current))
         current, used, begun = list(rest), rest_cells, rest_cells
 
-    for text, style in pieces:
+    for text, style in _in_bounds(pieces):
         size = cell_len(text)
         if used + size > width and used > begun:
             if text.isspace():
@@ -87,6 +88,16 @@ def _wrap(pieces: Iterable[Span], width: int, first: Row, rest: Row) -> list[Row
     if used > begun or not rows:
         rows.append(tuple(current))
     return rows
+
+
+def _in_bounds(pieces: Iterable[Span]) -> Iterator[Span]:
+    """Yield the pieces, very long ones cut: to take a row off costs as much as the rest is long."""
+    for text, style in pieces:
+        at = 0
+        while len(text) - at > 2 * MAX_PIECE:
+            yield Span(text[at : at + MAX_PIECE], style)
+            at += MAX_PIECE
+        yield Span(text[at:], style)
 
 
 def _append(row: list[Span], text: str, style: str, at_least: int) -> None:

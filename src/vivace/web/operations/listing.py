@@ -68,7 +68,7 @@ def _row(face: Face, past: PastConversation) -> ConversationRow:
     live = face.host.find(past.id)
     return ConversationRow(
         conversation=past.id,
-        title=past.title,
+        title=past.shown_title,
         folder=past.folder,
         model=past.model,
         started_at_s=past.started_at_s,

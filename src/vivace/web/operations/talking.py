@@ -4,6 +4,8 @@ Owns nothing but the way from a request to the conversation's method. A turn tha
 conversation, not to the face.
 """
 
+import asyncio
+
 from vivace.web.face import Face
 from vivace.web.messages import conversation_requests, question_requests
 from vivace.web.messages.answers import ContextCounted, Prompted, Snapshot, Text, TurnNamed
@@ -13,7 +15,7 @@ from vivace.web.operations.table import answers
 
 @answers(conversation_requests.ConversationOpen)
 async def open_conversation(face: Face, request: conversation_requests.ConversationOpen) -> Snapshot:
-    folder = checked_folder(request.folder) if request.folder else face.folder
+    folder = await asyncio.to_thread(checked_folder, request.folder) if request.folder else face.folder
     live = await face.host.open(request.conversation, folder, face.name)
     face.conversations[live.id] = live
     return live.join(face, request.epoch, request.after)

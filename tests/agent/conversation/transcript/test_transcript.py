@@ -9,14 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.agent.edits.killing import run_killed_at
+from vivace.agent.checked_lines import sealed
 from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
-from vivace.agent.conversation.transcript.file import (
-    Transcript,
-    list_conversations,
+from vivace.agent.conversation.transcript.file import Transcript, encode_record
+from vivace.agent.conversation.transcript.history import History
+from vivace.agent.conversation.transcript.reading import (
+    beginning_of,
+    files_by_use,
     read_history,
     read_records,
 )
-from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.talk_events import QueuedMessage
 from vivace.errors import ConversationBusy, WriteProblem
@@ -140,12 +142,20 @@ def test_a_kill_at_any_line_keeps_what_was_told(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
-    """Unknown types and fields, and lines that are no JSON, do not stop the reading."""
+    """Unknown types and fields do not stop the reading, and are no damage."""
     file = written(tmp_path / "a.jsonl", list(TURN))
-    lines = file.read_bytes().splitlines(keepends=True)
-    odd = [b'{"type":"later.thing","x":1}\n', b"\xff\xfe\n", b"{}\n", b"[]\n", b"\n"]
+    lines = [line[:-19] + b"}" for line in file.read_bytes().splitlines(keepends=True)]
+    odd = [sealed(b'{"type":"later.thing","x":1}'), b'{"type":"other.thing"}\n', b"\n"]
     lines[1] = lines[1].replace(b'"text"', b'"more":[1],"text"')
-    file.write_bytes(b"".join([lines[0], *odd, *lines[1:], *odd]))
+    sealed_lines = [sealed(line) for line in lines]
+    file.write_bytes(b"".join([sealed_lines[0], *odd, *sealed_lines[1:], *odd]))
+    assert read_history(file) == folded(list(TURN))
+
+
+def test_lines_of_before_have_no_checksum(tmp_path: Path) -> None:
+    """A transcript of an earlier version is read as it was."""
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b"".join(encode_record(record) + b"\n" for record in TURN))
     assert read_history(file) == folded(list(TURN))
 
 
@@ -177,7 +187,8 @@ def test_conversations_are_listed_by_their_last_use(tmp_path: Path) -> None:
         file = written(tmp_path / f"{name}.jsonl", [msgspec.structs.replace(BEGAN, id=name)])
         os.utime(file, (number, number))
     (tmp_path / "empty.jsonl").write_text("")
-    assert [each.id for each in list_conversations(tmp_path)] == ["new", "old"]
+    began = [beginning_of(file)[0] for file in files_by_use(tmp_path)]
+    assert [each.id for each in began if each] == ["new", "old"]
 
 
 def test_secrets_are_not_written(tmp_path: Path) -> None:

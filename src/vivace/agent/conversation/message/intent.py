@@ -59,8 +59,8 @@ _ADDED = (
     r"very much|so much|a lot|again|there|everyone|all|mate|friend|vivace|then|indeed|for now|man|please|dir"
 )
 _BACKGROUND = re.compile(
-    rf"{_POLITE}((?:{_VERBS}|do|finish|complete|continue|go on|run|work on|write|create|find)\b.*?)[, ]+"
-    r"in the background[.!]?",
+    rf"{_POLITE}((?:{_VERBS}|do|finish|complete|continue|go on|run|work on|write|create|find)\b.*?)"
+    r"(?<![, ])[, ]++in the background[.!]?",
     re.I | re.S,
 )
 _SMALL_TALK = re.compile(rf"(?:(?:{_TALK}|{_ADDED})(?: |$))*")

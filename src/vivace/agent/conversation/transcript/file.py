@@ -2,7 +2,7 @@
 
 Owns the file: a line is in the system's hands when `append` returns, so `kill -9` of this process loses none.
 A line that a crash cut off is removed at the next opening. One process at a time has a conversation open.
-Does not own what the lines mean (`records`, `history`).
+Does not own what the lines mean (`records`, `history`) nor what a damaged file still says (`reading`).
 """
 
 import contextlib
@@ -11,13 +11,13 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from vivace.agent.conversation.transcript.history import History
-from vivace.agent.conversation.transcript.record_log import Delta, RecordLog
+from vivace.agent.checked_lines import last_newline, sealed
+from vivace.agent.conversation.transcript.record_log import Delta
 from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.conversation.transcript.talk_records import ConversationStarted
 from vivace.config import Settings
@@ -30,7 +30,6 @@ _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 OnAppend = Callable[[AnyRecord], None]
 
 encode_record = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(AnyRecord).decode
 
 
 def redacted(record: AnyRecord) -> AnyRecord:
@@ -106,7 +105,7 @@ class Transcript:
         return [kind(text=text) for kind, text in rest if text]
 
     def _write(self, record: AnyRecord) -> None:
-        line = encode_record(record) + b"\n"
+        line = sealed(encode_record(record))
         try:
             written = os.write(self._fd, line)
         except OSError as error:
@@ -119,9 +118,11 @@ class Transcript:
     def heal(self) -> None:
         """Remove what stands behind the last whole line: a crash of the machine may have cut it off."""
         data = self.file.read_bytes()
-        whole = data.rfind(b"\n") + 1
+        whole, is_newline_lost = last_newline(data)
         if whole < len(data):
             os.ftruncate(self._fd, whole)
+        if is_newline_lost:
+            os.write(self._fd, b"\n")
 
     def _drop_last(self, count: int) -> None:
         with contextlib.suppress(OSError):
@@ -157,35 +158,6 @@ def file_of(folder: Path, conversation_id: str) -> Path:
             "`vivace --continue` takes up the last one here.",
         )
     return file
-
-
-def read_records(file: Path) -> Iterator[AnyRecord]:
-    """Yield the lines that can be read. A line of an unknown type, or one that is cut off, is passed over."""
-    with file.open("rb") as lines:
-        for line in lines:
-            try:
-                record = _decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            yield record
-
-
-def read_history(file: Path, log: RecordLog | None = None) -> History:
-    """Return the state that the file's lines add up to. The lines themselves go into the log."""
-    history = History()
-    for record in read_records(file):
-        history.take(record)
-        if log is not None:
-            log.add(record)
-    history.close()
-    return history
-
-
-def list_conversations(folder: Path) -> list[ConversationStarted]:
-    """Return how each conversation began, the one that was used last first."""
-    files = sorted(folder.glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-    first = (next(read_records(file), None) for file in files)
-    return [record for record in first if isinstance(record, ConversationStarted)]
 
 
 _KEPT = "What was shown before is kept. Make room, then go on."

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.schema import Error
+from vivace.agent.conversation.transcript.schema import DAMAGED, Error
 from vivace.agent.talk_events import QueuedMessage
 from vivace.agent.turn_events import (
     NO_MEMORY,
@@ -142,6 +142,7 @@ class History:
     queue: tuple[QueuedMessage, ...] = ()
     notes: list[str] = field(default_factory=list)  # for the next message
     sides: list[Side] = field(default_factory=list)
+    is_damaged: bool = False  # lines of its file could not be read, or not be trusted
 
     def take(self, record: AnyRecord) -> None:
         """Add one line."""
@@ -182,6 +183,10 @@ class History:
                 self.sides.append(Side(self.turns[-1].number if self.turns else 0, question))
             case talk_records.SideDelta(text=text):
                 _last(self.sides, Side(0, "")).pieces.append(text)
+            case Error(code=code) if code == DAMAGED:
+                self.is_damaged = True
+                if self.turns:
+                    _take_in_turn(self.turns[-1], record)
             case _ if self.turns:
                 _take_in_turn(self.turns[-1], record)
 
@@ -261,7 +266,7 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
         case turn_records.ResponseKnown(response_id=response_id):
             turn.response_id = response_id
         case Error(message=message):
-            turn.error = message
+            turn.error = f"{turn.error}\n{message}".lstrip("\n")
         case turn_records.TurnOver():
             turn.status, turn.total_tokens = record.status, record.total_tokens
             turn.answer_tokens = record.answer_tokens

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
+DAMAGED = "transcript_damaged"  # the code of an error that stands where lines cannot be read
 SCHEMA = 2  # 1: without `reasoning.delta`, `turn.code`, `turn.retold` and edits of several files
 
 

@@ -29,7 +29,7 @@ _PLACEHOLDER = re.compile(
     r"^\s*(?:#|//|/\*|--|<!--|;|\*)\s*(?:"
     r"(?:\.\.\.|…)\s*(?:\*/|-->)?\s*$"
     r"|(?:\.\.\.|…).*\b(?:existing|rest|remaining|other|previous|same|unchanged|code|methods?|here)\b"
-    r"|.*\b(?:existing|rest|remaining|other|previous|same|unchanged|code|methods?|here)\b.*(?:\.\.\.|…)\s*$"
+    r"|(?>.*?\b(?:existing|rest|remaining|other|previous|same|unchanged|code|methods?|here)\b).*(?:\.\.\.|…)\s*$"
     r"|(?:the )?rest of (?:the|your) (?:code|file|function|method|class|implementation|body)\b"
     r"|(?:other|remaining|existing) (?:code|methods|functions) (?:remain|stay|are|is|go|here)"
     r"|(?:your|add your|insert) (?:code|implementation|logic) here|(?:code|implementation|logic) goes here"

@@ -14,7 +14,9 @@ from pathlib import Path
 import tree_sitter
 
 _HEAD_BYTES = 65536
-_CPP_HEADER = re.compile(rb"^\s*(class|namespace|template|using|public:|private:)\b|\w::\w", re.MULTILINE)
+_CPP_HEADER = re.compile(
+    rb"^[^\S\n]*(class|namespace|template|using|public:|private:)\b|\w::\w", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ Owns the fence. Does not own what to make of the code: `tidy` trims it, `verify`
 
 import re
 
-_FENCE_LINE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
+_FENCE_LINE = re.compile(r"^[^\S\n]*(`{3,})", re.MULTILINE)
 _MAX_FENCE_INDENT = 3  # as in CommonMark: deeper, it is an example inside of a docstring
 
 
