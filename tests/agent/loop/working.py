@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.agent.keeping import KeepingFace
@@ -21,10 +22,10 @@ class Face(KeepingFace):
         return self.kept
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
-        del asked
         await asyncio.sleep(0)
         self.before_answer()
-        return self.answers.pop(0) if self.answers else Approval(is_allowed=False)
+        answer = self.answers.pop(0) if self.answers else Approval(is_allowed=False)
+        return replace(answer, digest=answer.digest or asked.digest)
 
     @property
     def ended(self) -> list[tuple[str, str]]:

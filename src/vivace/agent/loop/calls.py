@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from vivace.agent.conversation.transcript.schema import SCHEMA
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.replacing import sha256_of
+from vivace.agent.loop.asking import digest_of, question
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import (
     AnyStep,
@@ -37,7 +38,7 @@ from vivace.agent.permissions.decision import Need, Situation, Verdict, can_be_k
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.tools.toolbox import tool_named
-from vivace.errors import VivaceError
+from vivace.errors import ApprovalNeeded, VivaceError
 from vivace.protocol.shapes.events import CustomToolCall, FunctionCall
 
 log = logging.getLogger("vivace.agent.loop")
@@ -51,6 +52,11 @@ class Approval:
     is_allowed: bool
     reason: str = ""  # of a no, which the model is told
     is_kept: bool = False  # a yes to the same call from now on, too
+    digest: str = ""  # of what the person saw: a yes counts for nothing else
+
+    def allows(self, asked: ApprovalAsked) -> bool:
+        """Return whether it is a yes to just this question."""
+        return self.is_allowed and self.digest == asked.digest
 
 
 KeptCall = tuple[str, tuple[Need, ...]]  # a tool, and exactly what a call of it needs
@@ -122,6 +128,7 @@ class Call:
     arguments: Any = None
     fault: str = ""  # why it cannot be understood
     verdict: Verdict = field(default_factory=lambda: Verdict("refuse"))
+    approved: str = ""  # the digest of what a person has allowed
     running: "asyncio.Task[ToolResult] | None" = None
     result: ToolResult = field(default_factory=lambda: ToolResult(""))
     began_s: float = 0.0
@@ -129,6 +136,16 @@ class Call:
     @property
     def title(self) -> str:
         return self.tool.title(self.arguments) if self.tool and not self.fault else ""
+
+    @property
+    def exact(self) -> str:
+        """Return all of what the call would do, for a person to allow."""
+        return self.tool.exact(self.arguments) if self.tool and not self.fault else ""
+
+    @property
+    def is_approved(self) -> bool:
+        """Return whether what would run now is what was allowed, if somebody was asked."""
+        return not self.approved or self.approved == digest_of(self.item.name, self.exact)
 
     @property
     def is_read_only(self) -> bool:
@@ -230,6 +247,8 @@ class Calls:
             call.verdict = self._verdict(call)
         if call.verdict.kind == "ask":
             call.verdict = await self._asked(call)
+        if call.verdict.kind == "allow" and not call.is_approved:
+            call.verdict = Verdict("refuse", "It is not what was allowed.")
         if call.verdict.kind == "refuse":
             self._desk.refused += 1
             reason = call.verdict.reason
@@ -242,13 +261,17 @@ class Calls:
 
     async def _asked(self, call: Call) -> Verdict:
         needs = self._needs(call)
-        asked = ApprovalAsked(
-            call_id=call.item.call_id,
-            tool=call.item.name,
-            title=call.title,
-            reason=call.verdict.reason,
-            can_be_kept=can_be_kept(needs, self._situation),
-        )
+        try:
+            asked = question(
+                call_id=call.item.call_id,
+                tool=call.item.name,
+                title=call.title,
+                exact=call.exact,
+                reason=call.verdict.reason,
+                can_be_kept=can_be_kept(needs, self._situation),
+            )
+        except ApprovalNeeded as error:
+            return Verdict("refuse", f"{error.message} {error.hint}")
         self._desk.presenter.show(asked)
         with self._desk.waiting():
             answer = await self._desk.presenter.approve(asked)
@@ -258,6 +281,9 @@ class Calls:
         if not answer.is_allowed:
             self._desk.unapproved += 1
             return Verdict("refuse", f"{call.verdict.reason} {answer.reason or 'The user said no.'}")
+        if not answer.allows(asked):
+            return Verdict("refuse", "The answer was to another question.")
+        call.approved = asked.digest
         if self._needs(call) != needs:
             return Verdict("refuse", "What it leads to has changed since it was allowed.")
         if answer.is_kept and asked.can_be_kept:

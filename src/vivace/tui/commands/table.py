@@ -34,7 +34,7 @@ from vivace.tui.commands.workflows import use_workflow
 from vivace.tui.programs import run_own_command
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.theme import PALETTES
-from vivace.tui.transcript.blocks import Note, Table
+from vivace.tui.transcript.blocks import Note, Table, Whole
 
 if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
@@ -140,7 +140,7 @@ async def trust(app: "VivaceApp", session: "Session", argument: str) -> None:
     if not project:
         app.transcript.add(Note("This folder has no configuration that needs trust."))
         return
-    app.transcript.add(Table(described(project), f"The configuration of {project.root}"))
+    app.transcript.add(Whole(f"The configuration of {project.root}:", "\n".join(described(project))))
     if store.is_trusted(project):
         app.transcript.add(Note("You trust it, as it is now.", "/trust revoke takes that back."))
         return

@@ -22,7 +22,7 @@ from vivace.tui.presenting.questions import AnyQuestion, ApprovalQuestion, Confl
 from vivace.tui.presenting.task_steps import TaskSteps
 from vivace.tui.status import Status, short_model
 from vivace.tui.transcript.answer import Answer
-from vivace.tui.transcript.blocks import Note, Said, Thinking, Times
+from vivace.tui.transcript.blocks import Note, Said, Thinking, Times, Whole
 from vivace.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class ScreenPresenter:
         return await self._ask(ConflictQuestion(conflict))
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
+        """Ask about just what is shown here: all of it, with every character to be seen."""
+        self._transcript.add(Whole(f"? {asked.tool} {asked.title}", asked.shown, asked.reason))
         return await self._ask(ApprovalQuestion(asked))
 
     async def _ask(self, question: Question[A]) -> A:
