@@ -85,6 +85,7 @@ class _Search:
         self._bases = [root]  # folders from which names are meant
         self._found = Programs()
         self._waiting: list[Path] = []  # files that were found and not read yet
+        self._has_runner = False
         self._takes_folders = False
 
     def run(self) -> Programs:
@@ -110,6 +111,7 @@ class _Search:
     def _take_runner(self, part: str) -> None:
         if (runner := runner_of(part)) is None:
             return
+        self._has_runner = True
         self._takes_folders |= runner.takes_folders
         if runner.changes not in self._found.changes:
             self._found.changes.append(runner.changes)
@@ -128,8 +130,9 @@ class _Search:
 
     def _take_path(self, part: str, *, is_named: bool, near: Path | None = None) -> None:
         """Take the files that a part of a line may name."""
+        is_whole = Path(part).suffix in _CODE or not (self._has_runner or near)
         for base in [*self._bases, *([near] if near else [])]:
-            for suffix in _SUFFIXES if Path(part).suffix not in _CODE else ("",):
+            for suffix in ("",) if is_whole else _SUFFIXES:
                 if part and self._add(base / f"{part}{suffix}", is_named=is_named) and not suffix:
                     return
             if self._takes_folders and is_named and part:
