@@ -1,13 +1,12 @@
 """What a person is asked about is what runs: attacks on the question, with a real shell and no sandbox."""
 
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.agent.loop.working import Face
+from tests.agent.loop.working import raw_call as call
 from vivace.agent.loop.asking import question
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
@@ -19,12 +18,6 @@ from vivace.errors import ApprovalNeeded
 Begin = Callable[..., Awaitable[Task]]
 ASK = Policy("workspace-write", "ask")
 SECRET = "ghp_" + "a1B2" * 9
-
-
-def call(name: str, **arguments: Any) -> str:
-    """Return a call as a model writes it, with characters that are no escapes of JSON."""
-    text = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-    return f"<tool_call>\n{text}\n</tool_call>"
 
 
 def outside(command: str) -> str:

@@ -37,5 +37,11 @@ def call(name: str, **arguments: Any) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
+def raw_call(name: str, **arguments: Any) -> str:
+    """Return a call as a model writes it that uses no escapes of JSON for letters."""
+    text = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{text}\n</tool_call>"
+
+
 def calls(*texts: str) -> str:
     return "\n".join(texts)

@@ -16,9 +16,9 @@ from vivace.agent.tasks.store import TaskFolder, find_task, list_tasks
 from vivace.agent.tasks.takeover.offering import offer_task
 from vivace.errors import UsageError
 from vivace.redaction import redact
-from vivace.tui.background import short_id
+from vivace.tui.background import question_block, short_id
 from vivace.tui.prompt.menu import Entry
-from vivace.tui.transcript.blocks import Note, Table, Whole
+from vivace.tui.transcript.blocks import Note, Table
 
 if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
@@ -156,7 +156,7 @@ def show_question(app: "VivaceApp", state: TaskState) -> str:
     asked = state.asked
     if asked is None:
         return ""
-    app.transcript.add(Whole(f"? {asked.tool} {asked.title}", asked.shown, asked.reason))
+    app.transcript.add(question_block(asked))
     return asked.digest
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from vivace.agent.permissions.shown import in_rows, shown_in_line
+from vivace.agent.permissions.shown import in_rows
 from vivace.tui.transcript.spans import Row, Span, clean, wrap_code, wrap_words
 
 MARK, MARK_CELLS = "mark", 2
@@ -86,7 +86,7 @@ class Whole(Cached):
         found: list[Row] = []
         for text, style in ((self._title, "bold"), (self._reason, "dim")):
             if text:
-                found += wrap_code([Span(shown_in_line(text), style)], width, (Span("  "),), (Span("  "),))
+                found += wrap_code([Span(clean(text), style)], width, (Span("  "),), (Span("  "),))
         if self._written:
             whole = in_rows(self._written, width - 2)
             found += [(Span("  "), Span(row, "code")) for row in whole]
