@@ -1,19 +1,26 @@
 """What a person is asked about is what runs: attacks on the question, with a real shell and no sandbox."""
 
-from collections.abc import Awaitable, Callable
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agent.loop.working import Face
 from tests.agent.loop.working import raw_call as call
+from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.loop.asking import question
-from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.calls import Approval, Calls
+from vivace.agent.loop.opening import open_desk
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.loop.task import Task
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.permissions.shown import MAX_CHARS, MAX_LINES, parse
 from vivace.errors import ApprovalNeeded
+from vivace.protocol.shapes.events import FunctionCall
 
 Begin = Callable[..., Awaitable[Task]]
 ASK = Policy("workspace-write", "ask")
@@ -128,3 +135,45 @@ async def test_a_title_says_how_much_it_leaves_out(begin: Begin, face: Face) -> 
     await (await begin(outside("echo 1\n" + "echo x; " * 100), "Done.")).run()
     title = asked(face).title
     assert (len(title) < 200, "\n" in title, "2 lines, 807 characters in all" in title) == (True, False, True)
+
+
+SWAP = """
+import os, sys
+path = sys.argv[1]
+while True:
+    open(path + ".f", "w").close()
+    os.replace(path + ".f", path)
+    os.symlink(os.path.dirname(path), path + ".l")
+    os.replace(path + ".l", path)
+"""
+
+
+@contextlib.contextmanager
+def swapping(path: Path) -> Iterator[None]:
+    """Let another process make a path a link and a file by turns."""
+    with subprocess.Popen([sys.executable, "-c", SWAP, str(path)]) as other:
+        while not path.is_symlink():
+            assert other.poll() is None
+        try:
+            yield
+        finally:
+            other.kill()
+
+
+class TestSwappedPaths:
+    @pytest.mark.parametrize("path", ["way/config", "\ud800/x", "x" * 300, "/".join(["x" * 200] * 30)])
+    async def test_a_path_that_cannot_be_followed_is_a_refused_or_failed_call(
+        self, tmp_path: Path, folder: Path, face: Face, path: str
+    ) -> None:
+        """A link that becomes a file while it is read, letters that no name has, a name that is too long."""
+        desk = await open_desk(folder, "Do it.", face, Policy(), Journal(tmp_path / "undo"))
+        with swapping(folder / "way"):
+            arguments = json.dumps({"path": path, "old_text": "", "new_text": "x"})
+            for number in range(3000 if path.startswith("way") else 1):
+                taken = Calls(desk)
+                taken.take(
+                    FunctionCall(
+                        id="1", call_id=str(number), name="edit", arguments=arguments, status="completed"
+                    )
+                )
+                assert taken.made

@@ -38,7 +38,7 @@ from vivace.agent.permissions.decision import Need, Situation, Verdict, can_be_k
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.tools.toolbox import tool_named
-from vivace.errors import ApprovalNeeded, VivaceError
+from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import CustomToolCall, FunctionCall
 
 log = logging.getLogger("vivace.agent.loop")
@@ -220,12 +220,13 @@ class Calls:
             call.verdict = self._verdict(call)
         except MalformedCall as error:
             call.fault = f"{error.message} {error.hint}".strip()
-        except VivaceError as error:  # a path that cannot be one
-            call.verdict = Verdict("refuse", error.message)
         return call
 
     def _verdict(self, call: Call) -> Verdict:
-        needs = self._needs(call)
+        try:
+            needs = self._needs(call)
+        except VivaceError as error:  # a path that cannot be one, or not any more
+            return Verdict("refuse", error.message)
         verdict = decide(needs, self._desk.context.policies, self._situation)
         is_kept = verdict.kind == "ask" and (call.item.name, tuple(needs)) in self._desk.kept
         return Verdict("allow") if is_kept and can_be_kept(needs, self._situation) else verdict
@@ -239,6 +240,12 @@ class Calls:
         """Return what the call needs by what its paths lead to now."""
         assert call.tool is not None
         return call.tool.needs(call.arguments, self._desk.context)
+
+    def _still_needs(self, call: Call, needs: list[Need]) -> bool:
+        try:
+            return self._needs(call) == needs
+        except VivaceError:
+            return False
 
     async def _is_started(self, call: Call) -> bool:
         """Decide anew, by what is so now, and ask if need be. Write what stands before it, then start it."""
@@ -260,8 +267,8 @@ class Calls:
         return True
 
     async def _asked(self, call: Call) -> Verdict:
-        needs = self._needs(call)
         try:
+            needs = self._needs(call)
             asked = question(
                 call_id=call.item.call_id,
                 tool=call.item.name,
@@ -270,8 +277,8 @@ class Calls:
                 reason=call.verdict.reason,
                 can_be_kept=can_be_kept(needs, self._situation),
             )
-        except ApprovalNeeded as error:
-            return Verdict("refuse", f"{error.message} {error.hint}")
+        except VivaceError as error:
+            return Verdict("refuse", f"{error.message} {error.hint}".strip())
         self._desk.presenter.show(asked)
         with self._desk.waiting():
             answer = await self._desk.presenter.approve(asked)
@@ -284,7 +291,7 @@ class Calls:
         if not answer.allows(asked):
             return Verdict("refuse", "The answer was to another question.")
         call.approved = asked.digest
-        if self._needs(call) != needs:
+        if not self._still_needs(call, needs):
             return Verdict("refuse", "What it leads to has changed since it was allowed.")
         if answer.is_kept and asked.can_be_kept:
             self._desk.kept.add((call.item.name, tuple(needs)))
