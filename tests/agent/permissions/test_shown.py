@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vivace.agent.edits.write.live_diff import Row
 from vivace.agent.permissions.shown import (
     GOES_ON,
     LINE,
@@ -19,6 +20,7 @@ from vivace.agent.permissions.shown import (
     shown_in_line,
     visible,
 )
+from vivace.cli.show.screen import Screen
 
 # Text that is near what could go wrong: escapes, their spelling, marks, letters from right to left.
 NASTY = st.lists(
@@ -133,6 +135,12 @@ class TestRows:
         assert fits("x" * 1000 + "\n" * 100)
         assert not fits("\n" * 6000)
         assert not fits("x" * 300_000)
+
+
+def test_a_terminal_writes_out_what_hides_in_a_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before a person takes an edit: no letter turns around, none is invisible, tabs are blanks."""
+    Screen(colour=False).show_diff([Row("+", "\tif admin:\u202e # \u200b\ufe0f\u3164")])
+    assert capsys.readouterr().out == "+    if admin:⟨U+202E⟩ # ⟨U+200B⟩⟨U+FE0F⟩⟨U+3164⟩\n"
 
 
 def test_a_review_keeps_tabs_and_lines() -> None:

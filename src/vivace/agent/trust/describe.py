@@ -13,7 +13,7 @@ from vivace.agent.permissions.shown import MAX_CHARS, MAX_LINES, fits, shown, sh
 from vivace.agent.trust.project import ProjectFiles
 from vivace.errors import ConfigError
 
-_NEEDS_NO_QUOTES = re.compile(r"[\w@%+=:,./${}-]+", re.ASCII)
+_NEEDS_NO_QUOTES = re.compile(r"(?:[\w@%+=:,./-]|\$\{\w+\})+", re.ASCII)
 
 
 def described(project: ProjectFiles) -> list[str]:
@@ -59,7 +59,10 @@ def _line_of(server: McpServer) -> str:
     if server.url:
         return shown_in_line(server.url)
     env = [f"{_quoted(name)}={_quoted(value) if value else ''}" for name, value in server.env.items()]
-    return shown_in_line(" ".join([*env, *map(_quoted, [server.command, *server.args])]))
+    command = _quoted(server.command)
+    if "=" in server.command and command == server.command:
+        command = f"'{command}'"  # else it could be taken for a variable
+    return shown_in_line(" ".join([*env, command, *map(_quoted, server.args)]))
 
 
 def _quoted(word: str) -> str:
