@@ -16,6 +16,7 @@ async def test_a_question_has_all_of_the_command(open_wire: Open, folder: Path) 
     ((asked, _),) = wire.client.asked
     whole = asked.content[0].content.text
     fence, _, rest = whole.partition("\n")
+    assert asked.title is not None
     assert fence == "`````"
     assert parse(rest.removesuffix(f"\n{fence}")) == COMMAND
     assert "\u202e" not in whole + asked.title

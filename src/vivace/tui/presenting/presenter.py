@@ -23,7 +23,7 @@ from vivace.tui.presenting.questions import AnyQuestion, ApprovalQuestion, Confl
 from vivace.tui.presenting.task_steps import TaskSteps
 from vivace.tui.status import Status, short_model
 from vivace.tui.transcript.answer import Answer
-from vivace.tui.transcript.blocks import Note, Said, Thinking, Times
+from vivace.tui.transcript.blocks import Note, Said, Thinking, Times, Whole
 from vivace.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ScreenPresenter:
                 self._questions[0].shown_s = time.monotonic()
             self._on_change()
 
-    def announce(self, block: Note | Said) -> None:
+    def announce(self, block: Note | Said | Whole) -> None:
         """Show something that no turn has to do with."""
         self._transcript.add(block)
         self._transcript.touch()
