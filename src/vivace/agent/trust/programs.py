@@ -16,10 +16,12 @@ from pathlib import Path
 from vivace.agent.mcp.servers import McpServer
 from vivace.agent.trust.runners import LOADS, runner_of
 
-MAX_FILES = 400  # that are followed from one command line
-MAX_FOLLOWED_BYTES = 1 << 20  # of a file that is read for what it loads
-MAX_PARTS = 5_000  # of such a file
-TOO_MANY = f"files beyond the first {MAX_FILES} that it loads"
+MAX_DEPTH = 2  # files that are named by one that is named by one of the command line are the last
+MAX_FILES = 400  # of one command line
+MAX_LOOKS = 100_000  # at names that may be files: about a second
+MAX_FOLLOWED_BYTES = 256 << 10  # of a file that is read for what it loads
+MAX_PARTS = 2_000  # of such a file
+TOO_MANY = "files beyond the first hundreds that it loads"
 
 _BETWEEN = re.compile(r"[\s=:,;|&<>()\[\]{}\"'`]+")
 _VARIABLE_FIRST = re.compile(r"^(?:\$\{?\w+\}?|~)/")
@@ -84,7 +86,10 @@ class _Search:
         self._server = server
         self._bases = [root]  # folders from which names are meant
         self._found = Programs()
-        self._waiting: list[Path] = []  # files that were found and not read yet
+        self._waiting: list[tuple[Path, int]] = []  # files that were found and not read yet, and how deep
+        self._depth = 0  # of what is looked for now: 0 for what the command line names
+        self._looks = 0
+        self._listed: dict[str, frozenset[str]] = {}  # what is in which folder
         self._has_runner = False
         self._takes_folders = False
 
@@ -101,9 +106,10 @@ class _Search:
         for word in line:
             self._take_imports(word, self._root)
         while self._waiting:
-            self._follow(self._waiting.pop())
+            path, self._depth = self._waiting.pop(0)
+            self._follow(path)
         if self._found.files and not self._found.changes:
-            self._found.changes.append(LOADS)
+            self._say(LOADS)
         return self._found
 
     # ---- the command line -------------------------------------------------------------------------
@@ -113,8 +119,7 @@ class _Search:
             return
         self._has_runner = True
         self._takes_folders |= runner.takes_folders
-        if runner.changes not in self._found.changes:
-            self._found.changes.append(runner.changes)
+        self._say(runner.changes)
         for base in self._bases:
             for name in runner.files:
                 self._add(base / name)
@@ -133,7 +138,7 @@ class _Search:
         is_whole = Path(part).suffix in _CODE or not (self._has_runner or near)
         for base in [*self._bases, *([near] if near else [])]:
             for suffix in ("",) if is_whole else _SUFFIXES:
-                if part and self._add(base / f"{part}{suffix}", is_named=is_named) and not suffix:
+                if part and self._add(f"{base}/{part}{suffix}", is_named=is_named) and not suffix:
                     return
             if self._takes_folders and is_named and part:
                 for name in _FOLDER_MAINS:
@@ -182,24 +187,42 @@ class _Search:
         for part in sorted({part for part in _parts_of(text) if "/" in part or "." in part})[:MAX_PARTS]:
             self._take_path(part, is_named=False, near=path.parent)
 
-    def _add(self, path: Path, *, is_named: bool = True) -> bool:
+    def _add(self, path: Path | str, *, is_named: bool = True) -> bool:
         """Take a file, if it is one of the project. Those that are only mentioned must look like code."""
+        self._looks += 1
         name = os.path.normpath(path)
-        inside = os.path.relpath(name, self._root)
-        if inside.startswith("..") or inside == "." or not _is_file(name):
+        folder, _, last = name.rpartition("/")
+        if self._looks > MAX_LOOKS or last not in self._names_in(folder) or not _is_file(name):
+            self._say(TOO_MANY if self._looks > MAX_LOOKS else "")
             return False
+        inside = name[len(str(self._root)) + 1 :]
         if inside in self._found.files:
             return True
         if not is_named and not _is_code(name):
             return False
         if len(self._found.files) >= MAX_FILES:
-            if TOO_MANY not in self._found.changes:
-                self._found.changes.append(TOO_MANY)
+            self._say(TOO_MANY)
             return True
         self._found.files[inside] = program_digest(Path(name))
-        if not _NOT_FOLLOWED & set(Path(inside).parts) and "lock" not in Path(inside).name:
-            self._waiting.append(Path(name))
+        is_ours = not _NOT_FOLLOWED & set(inside.split("/")) and "lock" not in last
+        if is_ours and self._depth < MAX_DEPTH:
+            self._waiting.append((Path(name), self._depth + 1))
         return True
+
+    def _names_in(self, folder: str) -> frozenset[str]:
+        """Return what is in a folder of the project; nothing of one elsewhere."""
+        if folder not in self._listed:
+            is_inside = folder == str(self._root) or folder.startswith(f"{self._root}/")
+            try:
+                entries = os.scandir(folder) if is_inside else ()
+                self._listed[folder] = frozenset(each.name for each in entries)
+            except (OSError, ValueError):
+                self._listed[folder] = frozenset()
+        return self._listed[folder]
+
+    def _say(self, change: str) -> None:
+        if change and change not in self._found.changes:
+            self._found.changes.append(change)
 
     def _folder(self, part: str) -> Path | None:
         """Return a folder of the project that a part of the line names."""

@@ -43,7 +43,7 @@ _PYTHON_SETTINGS = (
 )
 _COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _OVERRIDES = tuple(name.replace(".y", ".override.y") for name in _COMPOSE)
-LOADS = "modules that its code loads by a name that is only known when it runs"
+LOADS = "what its code loads beyond the files named here"
 _RECIPES = "what its recipes call beyond the files named here"
 
 
