@@ -34,7 +34,7 @@ from vivace.agent.loop.steps import (
     WritingBegan,
 )
 from vivace.agent.memory.recall import NOTHING, Recalled
-from vivace.agent.permissions.decision import Need, Situation, Verdict, can_be_kept, decide
+from vivace.agent.permissions.decision import Need, Situation, Verdict, WritePath, can_be_kept, decide
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.tools.toolbox import tool_named
@@ -42,6 +42,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import CustomToolCall, FunctionCall
 
 log = logging.getLogger("vivace.agent.loop")
+KEPT_WRITE = "A yes from now on counts for every change of the same files by this tool."
 OUTPUT_TYPES = {FunctionCall: "function_call_output", CustomToolCall: "custom_tool_call_output"}
 
 
@@ -269,13 +270,15 @@ class Calls:
     async def _asked(self, call: Call) -> Verdict:
         try:
             needs = self._needs(call)
+            is_keepable = can_be_kept(needs, self._situation)
+            is_write = any(isinstance(need, WritePath) for need in needs)
             asked = question(
                 call_id=call.item.call_id,
                 tool=call.item.name,
                 title=call.title,
                 exact=call.exact,
-                reason=call.verdict.reason,
-                can_be_kept=can_be_kept(needs, self._situation),
+                reason=f"{call.verdict.reason} {KEPT_WRITE if is_keepable and is_write else ''}",
+                can_be_kept=is_keepable,
             )
         except VivaceError as error:
             return Verdict("refuse", f"{error.message} {error.hint}".strip())
