@@ -22,7 +22,6 @@ _CODE = rf"U\+[0-9A-F]{{4,6}}|{'|'.join(_BY_NAME)}"
 _WRITTEN = re.compile(f"⟨({_CODE})⟩")
 _AMBIGUOUS = re.compile(rf"⟨(?=(?:{_CODE})⟩)")
 _PLAIN = re.compile(r"[ -~\n]*")
-_LINE_END_BLANK = re.compile(r" (?=\n|\Z)")
 # Characters of other categories that are drawn as nothing or as a blank.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc\U0001d159\U00013441\U00013442")
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp", "Me"))
