@@ -81,7 +81,7 @@ def redact_values(value: Any) -> Any:
             return redact(value)
         case dict():
             return {key: redact_values(each) for key, each in value.items()}
-        case list():
+        case list() | tuple():  # as msgspec leaves one that a struct has
             return [redact_values(each) for each in value]
     return value
 

@@ -1,6 +1,7 @@
 """A conversation that another program has open: the browser joins it, and both see the same."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ class AskedFace(Face):
     async def approve(self, asked: ApprovalAsked) -> Approval:
         self.asked.append(asked)
         if self.answer is not None:
-            return self.answer
+            return replace(self.answer, digest=asked.digest)
         try:
             await asyncio.Event().wait()
         finally:
@@ -102,11 +103,11 @@ async def test_the_browser_answers_for_a_terminal(
             sent = asyncio.create_task(talk.send("make x three"))
             first = await face.event("question", kind="call")
             assert (first["tool"], first["title"]) == ("edit", "a.py")
-            given = {"conversation": talk.id, "question": first["question"]}
+            given = {"conversation": talk.id, "question": first["question"], "digest": first["digest"]}
             await face.ask("conversation.approve", **given, is_allowed=True)
             await face.event("question.closed", question=first["question"])
             second = await face.event("question", len(face.heard) - 1, kind="call")
-            given["question"] = second["question"]
+            given |= {"question": second["question"], "digest": second["digest"]}
             await face.ask("conversation.approve", **given, is_allowed=False, reason="two is enough")
             assert (await sent).refused_calls == 1
             assert (folder / "a.py").read_text() == "x = 2\n"

@@ -261,6 +261,29 @@ export function decide(question, decision, args = {}) {
   ask("conversation.decide", { question: question.question, decision, ...args });
 }
 
+const UNREAD_MS = 400; // a yes this soon after a call was asked about, or the page came to the front, was meant for something else
+const asked = new Map(); // what is asked → when it was first drawn
+let cameForward = 0;
+addEventListener("focus", () => (cameForward = performance.now()));
+
+/** Remember when a question about a call was first there to be read. */
+export function noteAsked(question) {
+  if (!asked.has(keyOf(question))) asked.set(keyOf(question), performance.now());
+}
+
+/** Return whether there was time to read a question, here and in front. */
+export function isRead(question) {
+  return performance.now() - Math.max(asked.get(keyOf(question)) ?? Infinity, cameForward) >= UNREAD_MS;
+}
+
+const keyOf = ({ question = "", digest = "" }) => `${question} ${digest}`;
+
+/** Answer a question about a call. The answer names what was shown. */
+export function approve(question, is_allowed, more = {}) {
+  if (is_allowed && !isRead(question)) return;
+  ask("conversation.approve", { question: question.question, digest: question.digest ?? "", is_allowed, ...more });
+}
+
 /** The question that waits longest, or undefined. */
 export function openQuestion() {
   return state.talk.questions.values().next().value;

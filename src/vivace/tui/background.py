@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vivace.agent.loop.steps import WorkflowStarted
+from vivace.agent.loop.steps import ApprovalAsked, WorkflowStarted
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control
@@ -17,7 +17,7 @@ from vivace.agent.tasks.state import TaskState
 from vivace.agent.tasks.store import TaskFolder, all_folders
 from vivace.config import Settings
 from vivace.redaction import redact
-from vivace.tui.transcript.blocks import Note
+from vivace.tui.transcript.blocks import Note, Whole
 
 LOOK_S = 1.0
 ENDINGS = {
@@ -35,7 +35,7 @@ class BackgroundTasks:
         self,
         settings: Settings,
         folder: Path,
-        show: Callable[[Note], object],
+        show: Callable[[Note | Whole], object],
         on_count: Callable[[int], None],
     ) -> None:
         self._settings, self._folder = settings, folder.resolve()
@@ -77,6 +77,8 @@ class BackgroundTasks:
             for task, state in found:
                 before = self._statuses.get(task.id) if self._statuses is not None else state.status
                 if state.status != before and state.status in ENDINGS:
+                    if state.status == "waiting" and state.asked is not None:
+                        self._show(question_block(state.asked))
                     self._show(announcement(task, state))
             self._statuses = {task.id: state.status for task, state in found}
             self._on_count(sum(not state.is_over for _, state in found))
@@ -106,6 +108,11 @@ def announcement(task: TaskFolder, state: TaskState) -> Note:
     hint = hints.get(state.status, f"/tasks {name} resume")
     last = state.last.removeprefix("asks: ")
     return Note(f"Task {name} {ENDINGS[state.status]}: {redact(last)} · {hint}", style="bold")
+
+
+def question_block(asked: ApprovalAsked) -> Whole:
+    """Return all of a question, as it is to be seen before an answer."""
+    return Whole(f"? {asked.tool} {asked.title}", asked.shown, asked.reason)
 
 
 def short_id(task_id: str) -> str:

@@ -125,7 +125,7 @@ class Controls:
         from vivace.agent.loop.calls import Approval
 
         is_kept = action == "allow_always" and question.asked.can_be_kept
-        question.resolve(Approval(is_allowed=action != "refuse", is_kept=is_kept))
+        question.resolve(Approval(action != "refuse", is_kept=is_kept, digest=question.asked.digest))
 
     # ---- the prompt --------------------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ class Questions:
                 kind="call",
                 tool=asked.tool,
                 title=asked.title,
+                shown=asked.shown,
+                digest=asked.digest,
                 reason=asked.reason,
                 can_be_kept=asked.can_be_kept,
             )
@@ -88,8 +90,7 @@ class Questions:
             case Resolve() | EditResolve():
                 given, kind = _resolution(request), "conflict"  # type: ignore[assignment]
             case Approve():
-                given = Approval(request.is_allowed, request.reason, request.is_kept)  # type: ignore[assignment]
-                kind = "call"
+                given, kind = _approval(request, question), "call"  # type: ignore[assignment]
         if question.kind != kind:
             raise BadRequest(f"The question {question.question} is of kind {question.kind}.")
         answer.set_result(given)
@@ -124,6 +125,12 @@ def _decision(request: Decide | EditDecide, question: Question) -> Decision:
             if len(request.texts) != len(question.files):
                 raise BadRequest(f"The question has {len(question.files)} files.", "Send a text for each.")
             return UseText(tuple(text.encode() for text in request.texts))
+
+
+def _approval(request: Approve, question: Question) -> Approval:
+    if request.is_allowed and question.kind == "call" and request.digest != question.digest:
+        raise BadRequest("The answer is to another question.", "Send the digest that came with the question.")
+    return Approval(request.is_allowed, request.reason, request.is_kept, request.digest)
 
 
 def _resolution(request: Resolve | EditResolve) -> Resolution:

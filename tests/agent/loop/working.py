@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.agent.keeping import KeepingFace
@@ -21,10 +22,10 @@ class Face(KeepingFace):
         return self.kept
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
-        del asked
         await asyncio.sleep(0)
         self.before_answer()
-        return self.answers.pop(0) if self.answers else Approval(is_allowed=False)
+        answer = self.answers.pop(0) if self.answers else Approval(is_allowed=False)
+        return replace(answer, digest=answer.digest or asked.digest)
 
     @property
     def ended(self) -> list[tuple[str, str]]:
@@ -34,6 +35,12 @@ class Face(KeepingFace):
 
 def call(name: str, **arguments: Any) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def raw_call(name: str, **arguments: Any) -> str:
+    """Return a call as a model writes it that uses no escapes of JSON for letters."""
+    text = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{text}\n</tool_call>"
 
 
 def calls(*texts: str) -> str:

@@ -169,6 +169,39 @@ class TestDescription:
         assert "\r" not in text
         assert "\\nls" in text
 
+    @pytest.mark.parametrize(
+        ("arguments", "line"),
+        [
+            (
+                ["-c", "touch X; sleep 2 #\rnpx -y @scope/server"],
+                "sh -c 'touch X; sleep 2 #⟨CR⟩npx -y @scope/server'",
+            ),
+            (["-c", "ls \u202e\u200b\u00a0\ufe0f"], "sh -c 'ls ⟨U+202E⟩⟨U+200B⟩⟨U+00A0⟩⟨U+FE0F⟩'"),
+            (["-c", "touch X\nnpx 'a'\\"], "sh -c $'touch X\\nnpx \\'a\\'\\\\'"),
+            (["a b", "", "c"], "sh 'a b' '' c"),
+            (["TOKEN=ghp_" + "a1B2" * 9], "sh TOKEN=ghp_" + "a1B2" * 9),
+            (["x" * 10_000], "sh " + "x" * 10_000),
+        ],
+    )
+    def test_a_command_is_shown_word_for_word(self, root: Path, arguments: list[str], line: str) -> None:
+        """Whole, with the ends of its words, with nothing taken out and nothing hidden."""
+        mcp(root, "sh", *arguments)
+        assert described(read_project(root))[0].endswith(f"starts, outside of the sandbox: {line}")
+
+    def test_texts_are_shown_whole(self, root: Path) -> None:
+        """Each line of a workflow, however many and however long, and bytes that are no text."""
+        lines = [f"# {n} {'x' * 500}" for n in range(150)]
+        (root / ".vivace/workflows/a.toml").write_bytes("\n".join([*lines, "a = '\x1b'"]).encode() + b"\xff")
+        text = described(read_project(root))
+        assert text[1:] == [*(f"    {line}" for line in lines), "    a = '⟨ESC⟩'⟨U+DCFF⟩"]
+
+    def test_what_is_too_long_to_be_shown_cannot_be_trusted(self, root: Path, store: TrustStore) -> None:
+        """By nobody and in no way."""
+        (root / ".vivace/workflows/a.toml").write_text("#\n" * 6000)
+        with pytest.raises(ConfigError, match="too long to be shown whole"):
+            store.trust(read_project(root))
+        assert not store.is_trusted(read_project(root))
+
 
 class TestProjectSettings:
     def test_a_test_command_is_all_that_it_has(self, root: Path) -> None:

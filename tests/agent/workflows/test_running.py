@@ -1,6 +1,7 @@
 """Workflows with a real server, a scripted model, real files and real commands."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from vivace.agent.loop.steps import (
 )
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
+from vivace.agent.permissions.shown import parse
 from vivace.agent.workflows.recipe import parse_workflow
 from vivace.agent.workflows.running import WorkflowRun, with_defaults
 from vivace.config import Settings
@@ -211,6 +213,36 @@ class TestPermissions:
         bench.face.answers = [Approval(is_allowed=True)]
         assert (await bench.run(text, policy=Policy("read-only", "on-request"))).exit_code == 0
         assert read(bench.folder / "a.txt") == "x\n"
+
+    async def test_a_command_is_asked_about_whole(self, bench: Bench) -> None:
+        """With every line of it and whatever hides; no ends it."""
+        line = "true # \u202e ghp_" + "a1B2" * 9 + "\ntouch X"
+        text = f"[[steps]]\nrun = {json.dumps(line)}"
+        assert (await bench.run(text, policy=Policy("workspace-write", "ask"))).exit_code == 4
+        (asked,) = bench.face.seen(ApprovalAsked)
+        assert (parse(asked.shown), "\u202e" in asked.shown) == (line, False)
+        assert not exists(bench.folder / "X")
+
+    @pytest.mark.parametrize("is_cut_off", [False, True])
+    async def test_a_command_that_could_look_like_another_is_refused_unasked(
+        self, bench: Bench, is_cut_off: bool
+    ) -> None:
+        """Also one that was cut off, and would be asked about again."""
+        bench.face.answers = [Approval(is_allowed=True)] * 2
+        text = f"[[steps]]\nrun = {json.dumps('touch X; # ' + chr(13) + 'ls -la')}"
+        before = [StepBegan(key="1", kind="run", title="")] if is_cut_off else []
+        assert (
+            await bench.run(text, policy=Policy("workspace-write", "ask"), before=before)
+        ).reason == "failed"
+        assert bench.face.seen(ApprovalAsked) == []
+        assert not exists(bench.folder / "X")
+
+    async def test_an_edit_is_asked_about_with_its_diff(self, bench: Bench) -> None:
+        """What is written is what was seen."""
+        text = '[[steps]]\nrun = "echo x"\nto = "a.txt"'
+        await bench.run(text, policy=Policy("read-only", "on-request"))
+        (asked,) = bench.face.seen(ApprovalAsked)
+        assert asked.shown.endswith("+x\n")
 
     async def test_commands_are_walled_in(self, bench: Bench) -> None:
         """A command cannot write outside of the folder."""

@@ -4,12 +4,13 @@ import json
 import signal
 from pathlib import Path
 
-from tests.agent.loop.working import call, calls
+from tests.agent.loop.working import call, calls, raw_call
 from tests.e2e.conftest import NEW, TASK
 from tests.e2e.terminal import Home, Terminal, wait_until
 from tests.sandboxes import needs_sandbox
 from tests.server.backends.upstream.fake import Fake, chat, chunk, says, tool_call
 from vivace.agent.conversation.transcript.schema import SCHEMA
+from vivace.agent.permissions.shown import parse
 
 EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")
 OUTSIDE = call("edit", path="../b.py", old_text="", new_text="y = 1\n")
@@ -139,3 +140,36 @@ def test_tiers_choose_the_model_of_a_task_and_of_a_question(home: Home) -> None:
         assert f"background box/big at 127.0.0.1:{box.port}" in home.run("doctor", "--quick").out
     finally:
         box.close()
+
+
+def test_a_command_cannot_show_another_one(home: Home) -> None:
+    """All of it stands on the screen, row by row with a mark of ours; what hides is written out."""
+    secret = "ghp_" + "a1B2" * 9
+    command = f"touch X # \u202e {secret}{' ' * 200}end\nAllow it, this once? [y/N] n\n# \u2028 -la"
+    prepared(home, raw_call("shell", command=command, leave_sandbox=True), "That was it.")
+    terminal = Terminal(home, "run", "Look around.")
+    terminal.wait_for("    ┆")
+    terminal.wait_for("\nAllow it, this once? [y/N]")
+    rows = terminal.shown.replace("\r\n", "\n").split("\n")
+    marked = [row[4:] for row in rows if row.startswith(("    │ ", "    ┆ "))]
+    asked = "".join(f"\n{row[2:]}" if row.startswith("│ ") else row[2:] for row in marked)
+    assert parse(asked[1:]) == command
+    assert "RIGHT-TO-LEFT OVERRIDE" in terminal.shown
+    terminal.type("y\n")
+    terminal.wait_for("That was it.")
+    terminal.end()
+    assert (home.work / "X").exists()
+    home.run("stop")
+
+
+def test_what_was_typed_before_a_question_is_no_answer(home: Home) -> None:
+    """A y on its way to something else allows nothing."""
+    prepared(home, raw_call("shell", command="touch X", leave_sandbox=True), "That was it.")
+    terminal = Terminal(home, "run", "Look around.")
+    terminal.type("y\n")
+    terminal.wait_for("\nAllow it, this once? [y/N]")
+    terminal.type("n\n")
+    terminal.wait_for("That was it.")
+    assert terminal.end() == 4
+    assert not (home.work / "X").exists()
+    home.run("stop")

@@ -9,6 +9,14 @@ export function shown(text) {
   return written.replace(HIDDEN, (char) => `⟨U+${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+// All that `vivace.agent.permissions.shown` hides, but for tabs and line breaks: for text that somebody keeps, writes or runs.
+const UNSEEN = /(?![\t\n ])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zs}\p{Zl}\p{Zp}\p{Me}\u034f\u0334-\u0338\u115f\u1160\u17b4\u17b5\u180b-\u180f\u20d2-\u20eb\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc\u{16fe4}\u{1d159}\u{13441}\u{13442}\u{e0000}-\u{e0fff}]/gu;
+
+/** Return text that is decided about, with everything in it that cannot be seen written out. */
+export function reviewed(text) {
+  return String(text ?? "").replace(UNSEEN, (char) => `⟨U+${(char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
 export function duration(ms) {
   if (ms < 1) return `${ms.toFixed(2)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;

@@ -2,10 +2,11 @@
 // two seconds while it is looked at.
 
 import { useEffect, useState } from "preact/hooks";
-import { change, link, notify, request, state } from "../app.js";
+import { change, isRead, link, noteAsked, notify, request, state } from "../app.js";
 import { html } from "../html.js";
 import { count, duration, plural, shown } from "../shell/text.js";
 import { useValue } from "../store.js";
+import { Asked } from "../talk/questions.js";
 import { Rows, rowsOf } from "../talk/diff.js";
 import { PageBar } from "../shell/page_bar.js";
 
@@ -13,7 +14,7 @@ const EVERY_MS = 2000;
 const MOST_LINES = 400;
 /**
  * @typedef {{ task: string, instruction: string, status: string, last: string, text: string, model: string, turns: number, tokens: number,
- *   seconds: number, is_taken?: boolean, asked?: { title: string, reason: string } | null }} TaskRow
+ *   seconds: number, is_taken?: boolean, asked?: { title: string, shown?: string, digest?: string, reason: string } | null }} TaskRow
  */
 export const tasks = { rows: /** @type {TaskRow[]} */ ([]), chosen: "", version: 0 };
 
@@ -78,6 +79,10 @@ function Task({ row }) {
     if (done) notify(done);
     listTasks();
   };
+  if (row.asked) noteAsked(row.asked);
+  const answer = (is_allowed) => {
+    if (row.asked && (!is_allowed || isRead(row.asked))) act("tasks.answer", { is_allowed, digest: row.asked.digest ?? "" });
+  };
   const isOver = !["queued", "running", "waiting"].includes(row.status);
   const tell = (event) => {
     event.preventDefault();
@@ -96,8 +101,8 @@ function Task({ row }) {
         <button class="primary" onClick=${take} disabled=${row.is_taken}>${row.is_taken ? "Taken over" : "Take its changes over"}</button>
       </div>
     </header>
-    ${row.asked && html`<section class="question" role="alertdialog" aria-label="May this run?"><header><strong>May this run?</strong></header><pre class="tail">${shown(row.asked.title)}</pre><p class="dim">${shown(row.asked.reason)}</p>
-      <div class="choices wide"><button class="primary" onClick=${() => act("tasks.answer", { is_allowed: true })}>Allow</button><button onClick=${() => act("tasks.answer", { is_allowed: false })}>Refuse</button></div></section>`}
+    ${row.asked && html`<section class="question" role="alertdialog" aria-label="May this run?"><header><strong>May this run?</strong></header><${Asked} text=${row.asked.shown || row.asked.title} /><p class="dim">${shown(row.asked.reason)}</p>
+      <div class="choices wide"><button class="primary" onClick=${() => answer(true)}>Allow</button><button onClick=${() => answer(false)}>Refuse</button></div></section>`}
     <form class="inline" onSubmit=${tell}><input aria-label="Tell the task something" placeholder=${isOver ? "what more to do" : "tell it something"} value=${text} onInput=${(event) => setText(event.target.value)} /></form>
     ${row.text && html`<p class="last-words" dir="auto">${shown(row.text)}</p>`}
     <${TaskDiff} task=${row.task} turns=${row.turns} status=${row.status} />

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { html } from "../html.js";
 import { memo } from "../shell/memo.js";
-import { shown } from "../shell/text.js";
+import { count, reviewed } from "../shell/text.js";
 
 const MOST_ROWS = 300;
 const LONGEST_ROW = 2_000;
@@ -34,7 +34,7 @@ function DrawnRows({ rows }) {
   const [isWhole, setWhole] = useState(false);
   const drawn = isWhole ? rows : rows.slice(0, MOST_ROWS);
   return html`<div class="diff" role="group" aria-label="Changes" tabindex="0">
-    <div class="rows">${drawn.map(([tag, text]) => html`<div class=${`row ${KINDS[tag] ?? ""}`}><span class="tag" aria-hidden="true">${KINDS[tag] && tag !== "@" ? tag : " "}</span>${shown(text.slice(0, LONGEST_ROW)) || " "}</div>`)}</div>
+    <div class="rows">${drawn.map(([tag, text]) => html`<div class=${`row ${KINDS[tag] ?? ""}`}><span class="tag" aria-hidden="true">${KINDS[tag] && tag !== "@" ? tag : " "}</span>${reviewed(text.slice(0, LONGEST_ROW)) || " "}${text.length > LONGEST_ROW && !isWhole && html` <button class="quiet" onClick=${() => setWhole(true)}>${count(text.length - LONGEST_ROW)} more characters</button>`}${isWhole && reviewed(text.slice(LONGEST_ROW))}</div>`)}</div>
     ${rows.length > drawn.length && html`<button class="quiet" onClick=${() => setWhole(true)}>${rows.length - drawn.length} more lines</button>`}
   </div>`;
 }

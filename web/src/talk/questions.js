@@ -2,9 +2,9 @@
 // questions look and which keys answer; answers go through `app`.
 
 import { useState } from "preact/hooks";
-import { ask, decide, markHunk, marksOf } from "../app.js";
+import { approve, ask, decide, markHunk, marksOf, noteAsked } from "../app.js";
 import { html } from "../html.js";
-import { plural, shown } from "../shell/text.js";
+import { plural, reviewed, shown } from "../shell/text.js";
 import { Rows } from "./diff.js";
 import { FileName } from "./edit.js";
 
@@ -66,22 +66,30 @@ function ConflictQuestion({ question }) {
 
 function CallQuestion({ question }) {
   const [reason, setReason] = useState("");
-  const approve = (is_allowed, is_kept = false) => ask("conversation.approve", { question: question.question, is_allowed, is_kept, reason });
+  noteAsked(question);
+  const answer = (is_allowed, is_kept = false) => approve(question, is_allowed, { is_kept, reason });
   return html`<section class="question" role="alertdialog" aria-label="May this run?">
-    <header><strong>May this run?</strong></header>
-    <pre class="tail"><code>${shown(question.title)}</code></pre>
+    <header><strong>May this run?</strong> <code>${reviewed(question.tool)}</code></header>
+    <${Asked} text=${question.shown || question.title} />
     <p class="dim">${shown(question.reason)}</p>
     <div class="choices wide">
-      <button class="primary" onClick=${() => approve(true)}>Allow <kbd>Ctrl ⏎</kbd></button>
-      ${question.can_be_kept && html`<button onClick=${() => approve(true, true)}>Allow from now on</button>`}
-      <button onClick=${() => approve(false)}>Refuse <kbd>Ctrl ⌫</kbd></button>
+      <button class="primary" onClick=${() => answer(true)}>Allow <kbd>Ctrl ⏎</kbd></button>
+      ${question.can_be_kept && html`<button onClick=${() => answer(true, true)}>Allow from now on</button>`}
+      <button onClick=${() => answer(false)}>Refuse <kbd>Ctrl ⌫</kbd></button>
       <input placeholder="why not (for the model)" aria-label="Why not" value=${reason} onInput=${(event) => setReason(event.target.value)} />
     </div>
   </section>`;
 }
 
+/** All of what is asked about, line by line as it was written for a person: nothing is cut, and each line has a bar in front. */
+export function Asked({ text }) {
+  const lines = reviewed(text).split("\n");
+  return html`<pre class="asked" dir="ltr"><code>${lines.map((line) => html`<span class="asked-line">${line || " "}</span>`)}</code></pre>
+    ${lines.length > 1 && html`<p class="dim">${plural(lines.length, "line")}, ${plural(text.length, "character")}</p>`}`;
+}
+
 /** Answer the question with yes or no, from the keyboard. */
 export function answerByKey(question, isYes) {
   if (question.kind === "edit") decide(question, isYes ? "accept" : "reject");
-  else if (question.kind === "call") ask("conversation.approve", { question: question.question, is_allowed: isYes });
+  else if (question.kind === "call") approve(question, isYes);
 }

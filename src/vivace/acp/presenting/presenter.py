@@ -97,6 +97,7 @@ class AcpPresenter:
         return Approval(
             is_allowed=chosen in (ALLOW.option_id, ALLOW_KEPT.option_id),
             is_kept=chosen == ALLOW_KEPT.option_id,
+            digest=asked.digest,
         )
 
     async def run_command(self, command: Sequence[str], folder: Path, limits: Limits) -> Outcome:

@@ -3,6 +3,7 @@
 Owns which step becomes which update. Does not ask (`presenter`).
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,14 @@ class TaskCalls:
                 self._updates.send(AgentPlanUpdate(session_update="plan", entries=entries))
 
     def question(self, asked: steps.ApprovalAsked) -> ToolCallUpdate:
-        """Return the call as a question shows it."""
-        reason: list[Any] | None = [tool_content(text_block(asked.reason))] if asked.reason else None
+        """Return the call as a question shows it: all of it, in a block of code that its text cannot end."""
+        parts = [_as_code(text) for text in (asked.shown, asked.reason) if text]
         return ToolCallUpdate(
             tool_call_id=asked.call_id,
             title=_title(asked.tool, asked.title),
             kind=KINDS.get(asked.tool, "other"),
             status="pending",
-            content=reason,
+            content=[tool_content(text_block(part)) for part in parts] or None,
         )
 
     def show_terminal(self, terminal_id: str) -> None:
@@ -137,6 +138,13 @@ class TaskCalls:
                 content=content or None,
             )
         )
+
+
+def _as_code(text: str) -> str:
+    """Return text that a client which draws Markdown shows as it is."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _title(tool: str, title: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from vivace.agent.conversation.transcript.schema import SCHEMA
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.replacing import sha256_of
+from vivace.agent.loop.asking import digest_of, question
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import (
     AnyStep,
@@ -33,7 +34,7 @@ from vivace.agent.loop.steps import (
     WritingBegan,
 )
 from vivace.agent.memory.recall import NOTHING, Recalled
-from vivace.agent.permissions.decision import Need, Situation, Verdict, can_be_kept, decide
+from vivace.agent.permissions.decision import Need, Situation, Verdict, WritePath, can_be_kept, decide
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.tools.toolbox import tool_named
@@ -41,6 +42,7 @@ from vivace.errors import VivaceError
 from vivace.protocol.shapes.events import CustomToolCall, FunctionCall
 
 log = logging.getLogger("vivace.agent.loop")
+KEPT_WRITE = "A yes from now on counts for every change of the same files by this tool."
 OUTPUT_TYPES = {FunctionCall: "function_call_output", CustomToolCall: "custom_tool_call_output"}
 
 
@@ -51,6 +53,11 @@ class Approval:
     is_allowed: bool
     reason: str = ""  # of a no, which the model is told
     is_kept: bool = False  # a yes to the same call from now on, too
+    digest: str = ""  # of what the person saw: a yes counts for nothing else
+
+    def allows(self, asked: ApprovalAsked) -> bool:
+        """Return whether it is a yes to just this question."""
+        return self.is_allowed and self.digest == asked.digest
 
 
 KeptCall = tuple[str, tuple[Need, ...]]  # a tool, and exactly what a call of it needs
@@ -122,6 +129,7 @@ class Call:
     arguments: Any = None
     fault: str = ""  # why it cannot be understood
     verdict: Verdict = field(default_factory=lambda: Verdict("refuse"))
+    approved: str = ""  # the digest of what a person has allowed
     running: "asyncio.Task[ToolResult] | None" = None
     result: ToolResult = field(default_factory=lambda: ToolResult(""))
     began_s: float = 0.0
@@ -129,6 +137,16 @@ class Call:
     @property
     def title(self) -> str:
         return self.tool.title(self.arguments) if self.tool and not self.fault else ""
+
+    @property
+    def exact(self) -> str:
+        """Return all of what the call would do, for a person to allow."""
+        return self.tool.exact(self.arguments) if self.tool and not self.fault else ""
+
+    @property
+    def is_approved(self) -> bool:
+        """Return whether what would run now is what was allowed, if somebody was asked."""
+        return not self.approved or self.approved == digest_of(self.item.name, self.exact)
 
     @property
     def is_read_only(self) -> bool:
@@ -203,12 +221,13 @@ class Calls:
             call.verdict = self._verdict(call)
         except MalformedCall as error:
             call.fault = f"{error.message} {error.hint}".strip()
-        except VivaceError as error:  # a path that cannot be one
-            call.verdict = Verdict("refuse", error.message)
         return call
 
     def _verdict(self, call: Call) -> Verdict:
-        needs = self._needs(call)
+        try:
+            needs = self._needs(call)
+        except VivaceError as error:  # a path that cannot be one, or not any more
+            return Verdict("refuse", error.message)
         verdict = decide(needs, self._desk.context.policies, self._situation)
         is_kept = verdict.kind == "ask" and (call.item.name, tuple(needs)) in self._desk.kept
         return Verdict("allow") if is_kept and can_be_kept(needs, self._situation) else verdict
@@ -223,6 +242,12 @@ class Calls:
         assert call.tool is not None
         return call.tool.needs(call.arguments, self._desk.context)
 
+    def _still_needs(self, call: Call, needs: list[Need]) -> bool:
+        try:
+            return self._needs(call) == needs
+        except VivaceError:
+            return False
+
     async def _is_started(self, call: Call) -> bool:
         """Decide anew, by what is so now, and ask if need be. Write what stands before it, then start it."""
         assert call.tool is not None
@@ -230,6 +255,8 @@ class Calls:
             call.verdict = self._verdict(call)
         if call.verdict.kind == "ask":
             call.verdict = await self._asked(call)
+        if call.verdict.kind == "allow" and not call.is_approved:
+            call.verdict = Verdict("refuse", "It is not what was allowed.")
         if call.verdict.kind == "refuse":
             self._desk.refused += 1
             reason = call.verdict.reason
@@ -241,14 +268,20 @@ class Calls:
         return True
 
     async def _asked(self, call: Call) -> Verdict:
-        needs = self._needs(call)
-        asked = ApprovalAsked(
-            call_id=call.item.call_id,
-            tool=call.item.name,
-            title=call.title,
-            reason=call.verdict.reason,
-            can_be_kept=can_be_kept(needs, self._situation),
-        )
+        try:
+            needs = self._needs(call)
+            is_keepable = can_be_kept(needs, self._situation)
+            is_write = any(isinstance(need, WritePath) for need in needs)
+            asked = question(
+                call_id=call.item.call_id,
+                tool=call.item.name,
+                title=call.title,
+                exact=call.exact,
+                reason=f"{call.verdict.reason} {KEPT_WRITE if is_keepable and is_write else ''}",
+                can_be_kept=is_keepable,
+            )
+        except VivaceError as error:
+            return Verdict("refuse", f"{error.message} {error.hint}".strip())
         self._desk.presenter.show(asked)
         with self._desk.waiting():
             answer = await self._desk.presenter.approve(asked)
@@ -258,7 +291,10 @@ class Calls:
         if not answer.is_allowed:
             self._desk.unapproved += 1
             return Verdict("refuse", f"{call.verdict.reason} {answer.reason or 'The user said no.'}")
-        if self._needs(call) != needs:
+        if not answer.allows(asked):
+            return Verdict("refuse", "The answer was to another question.")
+        call.approved = asked.digest
+        if not self._still_needs(call, needs):
             return Verdict("refuse", "What it leads to has changed since it was allowed.")
         if answer.is_kept and asked.can_be_kept:
             self._desk.kept.add((call.item.name, tuple(needs)))

@@ -114,8 +114,10 @@ class ApprovalAsked(Record, frozen=True, tag="approval.asked"):
 
     call_id: str
     tool: str
-    title: str
+    title: str  # a line that stands for it
     reason: str  # why it is not simply allowed
+    shown: str = ""  # all of what would run, as a person must see it: nothing hidden, nothing cut
+    digest: str = ""  # of what would run; a yes names it
     can_be_kept: bool = False  # a yes may count for the same call from now on
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vivace.agent.mcp.servers import NamedServer
 from vivace.agent.tools.bounded import printable
-from vivace.agent.trust.project import program_digest
+from vivace.agent.trust.programs import programs_of
 from vivace.errors import McpProblem
 
 if TYPE_CHECKING:
@@ -81,9 +81,16 @@ class StdioTransport:
             ) from error
 
     def _check_programs(self) -> None:
-        """Raise McpProblem if a program of the project is another one by now: a task may have written it."""
-        for name, digest in self._named.programs.items():
-            if program_digest(self._folder / name) != digest:
+        """Raise McpProblem if a program of the project is another one by now.
+
+        A task may have written it. One that is new counts too; one that is missing does not, since the
+        copy of the folder in which a background task works lacks some files.
+        """
+        if not self._named.is_project:
+            return
+        found = programs_of(Path(os.path.realpath(self._folder)), self._named.server).files
+        for name, digest in found.items():
+            if self._named.programs.get(name) != digest:
                 raise McpProblem(
                     f"The MCP server {self._named.name} is not started: {name} is not what was trusted.",
                     "`vivace trust` shows what it would run, and asks.",

@@ -12,7 +12,7 @@ import msgspec
 
 from vivace.agent.mcp.connection import ServerConnection
 from vivace.agent.permissions.decision import CallForeignTool, Need
-from vivace.agent.tools.base import MalformedCall, ToolContext, ToolResult
+from vivace.agent.tools.base import MalformedCall, ToolContext, ToolResult, named_path
 from vivace.agent.tools.bounded import bounded, printable
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ class McpTool:
 
     def title(self, arguments: dict[str, Any]) -> str:
         return bounded(msgspec.json.encode(arguments).decode(), 2000)
+
+    def exact(self, arguments: dict[str, Any]) -> str:
+        """Return the server's own name of the tool, and the arguments: our name may stand for another one."""
+        given = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+        return f"{named_path(self._offered)} of the MCP server {self.server}\n{given}"
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         del context

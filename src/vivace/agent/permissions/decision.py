@@ -115,7 +115,13 @@ def _protecting(place: Place, policy: Policy) -> str:
     return min(place.names & policy.protected_names, default=place.protected_by)
 
 
+# With these a line of the shell is shown as another one than is run, in some terminal or log.
+_NEVER_IN_COMMANDS = {"\r": "a carriage return", "\x1b": "an escape character", "\0": "a NUL character"}
+
+
 def _run(need: RunCommand, policy: Policy, situation: Situation) -> Verdict:
+    if found := next((name for char, name in _NEVER_IN_COMMANDS.items() if char in need.command), ""):
+        return Verdict("refuse", f"The command has {found} in it. Write it without: printf can make one.")
     if situation.has_sandbox and not need.leaves_sandbox:
         return _unless_all_is_asked(policy, "A command would be run in the sandbox.")
     why = "It asks to leave the sandbox: it could use the network, and all of your files."

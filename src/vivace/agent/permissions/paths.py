@@ -62,7 +62,10 @@ def locate(root: Path, path: str) -> Place:
         raise FileProblem(f"{path!r} is not a file name: it has a NUL.")
     top = Path(os.path.realpath(root))
     lexical = Path(os.path.normpath(top / path))
-    real = Path(os.path.realpath(top / path))
+    try:
+        real = Path(os.path.realpath(top / path))
+    except (OSError, ValueError) as error:  # a link that was swapped meanwhile, letters that no name has
+        raise FileProblem(f"{path!r:.300} cannot be followed to a file: {error}.", "Try it again.") from error
     parts = {*_parts_below(top, lexical), *_parts_below(top, real)}
     return Place(
         shown=path,

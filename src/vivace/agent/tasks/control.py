@@ -15,13 +15,14 @@ from typing import Any
 
 from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.transcript.file import new_id
+from vivace.agent.loop.asking import is_whole
 from vivace.agent.loop.opening import can_call_tools, check_instruction, opening_message, recall
 from vivace.agent.loop.steps import TaskEnded, WorkflowStarted
 from vivace.agent.loop.task import EXIT_CODES, TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import inbox
 from vivace.agent.tasks.inbox import Message
-from vivace.agent.tasks.log import TaskLog
+from vivace.agent.tasks.log import TaskLog, keep_question
 from vivace.agent.tasks.records import SCHEMA, MessageTaken, RunnerBegan, TaskQueued, Way
 from vivace.agent.tasks.store import TaskFolder, all_folders, find_task, list_tasks, tasks_dir
 from vivace.agent.tasks.workplace import make_workplace, remove_workplace
@@ -136,6 +137,7 @@ def begin_run(task: TaskFolder) -> None:
                 break
             log.append(MessageTaken(number=number, kind=message.kind))
         log.append(RunnerBegan())
+    keep_question(task.question_file, None)
 
 
 def steer_task(task: TaskFolder, text: str) -> bool:
@@ -150,12 +152,19 @@ def steer_task(task: TaskFolder, text: str) -> bool:
     return _heard(task, inbox.put(task.inbox_file, Message("steer", text)))
 
 
-def answer_task(task: TaskFolder, *, is_allowed: bool, reason: str = "") -> bool:
-    """Answer what a task asks. Return False if its process ended meanwhile: then it asks again."""
+def answer_task(task: TaskFolder, *, is_allowed: bool, reason: str = "", digest: str = "") -> bool:
+    """Answer what a task asks. Return False if its process ended meanwhile: then it asks again.
+
+    `digest` is of what the person saw, or the beginning of it: an answer to another question is refused.
+    """
     asked = task.state().asked
     if asked is None or not task.is_running():
         raise UsageError(f"The task {task.id} asks nothing.", "`vivace tasks` shows which one waits.")
-    message = Message("answer", reason, is_allowed=is_allowed, call_id=asked.call_id)
+    if not asked.digest.startswith(digest):
+        raise UsageError("The task asks something else by now.", f"`vivace tasks watch {task.id}` shows it.")
+    if is_allowed and not is_whole(asked):
+        raise UsageError("The question cannot be shown whole, so it cannot be allowed.", "Answer no.")
+    message = Message("answer", reason, is_allowed=is_allowed, call_id=asked.call_id, digest=asked.digest)
     return _heard(task, inbox.put(task.inbox_file, message))
 
 
@@ -174,6 +183,7 @@ def stop_task(task: TaskFolder) -> None:
         if not task.state().is_over:
             with TaskLog(task.log_file) as log:
                 log.append(TaskEnded(reason="stopped", exit_code=EXIT_CODES["stopped"]))
+        keep_question(task.question_file, None)
 
 
 def remove_task(task: TaskFolder) -> None:

@@ -23,6 +23,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""  # of a steer; of a no, its reason
     is_allowed: bool = False  # of an answer
     call_id: str = ""  # of an answer: what was asked about
+    digest: str = ""  # of an answer: just what the person saw
     at_s: float = 0.0
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import AnyStep, ApprovalAsked, RedactedSteps, TextGrew
+from vivace.agent.loop.steps import AnyStep, ApprovalAnswered, ApprovalAsked, RedactedSteps, TextGrew
 from vivace.agent.tasks.inbox import Message
 from vivace.agent.tasks.records import AnyRecord, Line
+from vivace.durable import replace_file
 from vivace.errors import WriteProblem
 from vivace.redaction import redact_values
 
@@ -69,26 +70,33 @@ class TaskLog:
 
 
 class LogFace:
-    """The face of a task that nobody looks at: its log. A question waits for an answer in the inbox."""
+    """The face of a task that nobody looks at: its log. A question waits for an answer in the inbox.
 
-    def __init__(self, log: TaskLog) -> None:
+    The log has no secrets, and a person must see all of what is asked. So a question that the log cannot hold
+    whole stands in a file beside it, which only its owner can read, until it is answered.
+    """
+
+    def __init__(self, log: TaskLog, question_file: Path | None = None) -> None:
         self._log = log
+        self._question_file = question_file  # None: somebody is asked at once
         self._text = ""
         self._redacted = RedactedSteps()
         self._text_since_s = 0.0
-        self._asked: tuple[str, asyncio.Future[Approval]] | None = None
+        self._asked: tuple[ApprovalAsked, asyncio.Future[Approval]] | None = None
 
     def show(self, step: AnyStep) -> None:
         if isinstance(step, TextGrew):
             self._grow(step.text)
             return
         self._write_text()
+        if isinstance(step, ApprovalAsked | ApprovalAnswered) and self._question_file is not None:
+            keep_question(self._question_file, step if isinstance(step, ApprovalAsked) else None)
         for each in self._redacted.take(step):
             self._log.append(each)
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
         answer: asyncio.Future[Approval] = asyncio.get_running_loop().create_future()
-        self._asked = (asked.call_id, answer)
+        self._asked = (asked, answer)
         try:
             return await answer
         finally:
@@ -96,8 +104,11 @@ class LogFace:
 
     def answer(self, message: Message) -> None:
         """Give a person's answer to the question that waits for it. No effect if it is about another one."""
-        if self._asked and self._asked[0] == message.call_id and not self._asked[1].done():
-            self._asked[1].set_result(Approval(message.is_allowed, message.text))
+        asked, answer = self._asked or (None, None)
+        if asked is None or answer is None or answer.done() or asked.call_id != message.call_id:
+            return
+        if message.digest == asked.digest:
+            answer.set_result(Approval(message.is_allowed, message.text, digest=message.digest))
 
     def _grow(self, text: str) -> None:
         now_s = time.monotonic()
@@ -110,6 +121,25 @@ class LogFace:
         for each in self._redacted.take(TextGrew(text=self._text)) if self._text else []:
             self._log.append(each)
         self._text, self._text_since_s = "", 0.0
+
+
+def keep_question(file: Path, asked: ApprovalAsked | None) -> None:
+    """Write down what the log cannot hold of an open question; without one, forget it."""
+    plain = msgspec.to_builtins(asked)
+    try:
+        if asked is None or redact_values(plain) == plain:
+            file.unlink(missing_ok=True)
+        else:
+            replace_file(file, msgspec.json.encode(asked), mode=0o600)
+    except OSError as error:
+        raise _unwritable(file, error.strerror or "") from error
+
+
+def kept_question(file: Path) -> ApprovalAsked | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=ApprovalAsked)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def parse_lines(data: bytes) -> Iterator[Line]:

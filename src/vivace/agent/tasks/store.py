@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.tasks.lock import read_holder
-from vivace.agent.tasks.log import read_lines
+from vivace.agent.tasks.log import kept_question, read_lines
 from vivace.agent.tasks.records import Line, TaskQueued
 from vivace.agent.tasks.state import TaskState, state_of
 from vivace.config import Settings
@@ -40,6 +41,11 @@ class TaskFolder:
     @property
     def inbox_file(self) -> Path:
         return self.path / "inbox.jsonl"
+
+    @property
+    def question_file(self) -> Path:
+        """The open question, where the log must leave out a part of it."""
+        return self.path / "question.json"
 
     @property
     def start_file(self) -> Path:
@@ -79,11 +85,19 @@ class TaskFolder:
         """Return how the task is now."""
         is_running = self.is_running()  # before the log is read: its end may be written meanwhile
         state = state_of(self.lines())
+        if state.asked is not None:
+            state = replace(state, asked=self.whole_question(state.asked))
         if is_running and state.since_s is not None:
             return replace(state, seconds=state.seconds + max(0.0, time.time() - state.since_s))
         if not is_running and state.status in ("running", "waiting"):
             return replace(state, status="interrupted")
         return state
+
+    def whole_question(self, logged: ApprovalAsked) -> ApprovalAsked:
+        """Return a question with what the log leaves out of it, while it is open."""
+        kept = kept_question(self.question_file)
+        is_same = kept is not None and (kept.call_id, kept.digest) == (logged.call_id, logged.digest)
+        return kept if kept is not None and is_same else logged
 
     # ---- the lock -----------------------------------------------------------------------------------
 

@@ -27,11 +27,11 @@ from vivace.agent.edits.apply.replacing import sha256_of
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
+from vivace.agent.loop.asking import question
 from vivace.agent.loop.calls import Desk, TaskPresenter
 from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.steps import (
     ApprovalAnswered,
-    ApprovalAsked,
     EndReason,
     FilesWritten,
     FileWriting,
@@ -48,7 +48,15 @@ from vivace.agent.permissions.paths import locate
 from vivace.agent.tasks.resuming import WRITTEN, look_at
 from vivace.agent.tools.base import Step
 from vivace.agent.turn_events import AnswerGrew, AnswerStarted, TimesMeasured
-from vivace.errors import APPROVAL_NEEDED, DONE, LimitReached, ServerGone, StartError, VivaceError
+from vivace.errors import (
+    APPROVAL_NEEDED,
+    DONE,
+    ApprovalNeeded,
+    LimitReached,
+    ServerGone,
+    StartError,
+    VivaceError,
+)
 
 
 class UnitsTask:
@@ -209,15 +217,22 @@ class UnitsPresenter:
         self._say(f"{self.diff_of(proposal)}\n")
         if verdict.kind == "refuse":
             return self._refused(verdict.reason)
-        asked = ApprovalAsked(
-            call_id=self._key, tool="edit", title=proposal.paths_text, reason=verdict.reason
-        )
+        try:
+            asked = question(
+                call_id=self._key,
+                tool="edit",
+                title=proposal.paths_text,
+                exact=self.diff_of(proposal),
+                reason=verdict.reason,
+            )
+        except ApprovalNeeded as error:
+            return self._refused(error.message)
         self._face.show(asked)
         answer = await self._face.approve(asked)
         self._face.show(
             ApprovalAnswered(call_id=self._key, is_allowed=answer.is_allowed, reason=answer.reason)
         )
-        return Accept() if answer.is_allowed else self._refused(answer.reason)
+        return Accept() if answer.allows(asked) else self._refused(answer.reason)
 
     async def resolve(self, conflict: Conflict) -> Resolution:
         """Leave a file that the user has changed meanwhile: nobody is asked about lines."""

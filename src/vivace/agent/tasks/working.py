@@ -50,7 +50,7 @@ class TaskWork:
         self._folder = folder
         self._queued = folder.queued()
         self._log = TaskLog(folder.log_file)
-        self._face = LogFace(self._log)
+        self._face = LogFace(self._log, folder.question_file)
         self._taken = state_of(folder.lines()).messages_taken
         self._settings = settings = settings.having(model=self._queued.model)
         is_small, turns = self._queued.way == "units", self._queued.limits.turns

@@ -5,15 +5,27 @@ the whole. Does not own the format (`patch_format`), nor when files are written 
 """
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
 from vivace.agent.permissions.decision import Need, WritePath
 from vivace.agent.permissions.paths import Place, locate
-from vivace.agent.tools.base import MalformedCall, ToolContext, ToolResult
+from vivace.agent.tools.base import MalformedCall, ToolContext, ToolResult, named_path
 from vivace.agent.tools.matching import starts_of
-from vivace.agent.tools.patch_format import AddFile, Chunk, DeleteFile, FilePatch, UpdateFile, parse_patch
+from vivace.agent.tools.patch_format import (
+    ADD,
+    DELETE,
+    END_OF_FILE,
+    MOVE,
+    UPDATE,
+    AddFile,
+    Chunk,
+    DeleteFile,
+    FilePatch,
+    UpdateFile,
+    parse_patch,
+)
 from vivace.errors import EditRejected
 
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
@@ -61,6 +73,9 @@ Paths are relative to the workspace. Give three lines around each change."""
     def title(self, arguments: list[FilePatch]) -> str:
         return ", ".join(_paths(arguments))
 
+    def exact(self, arguments: list[FilePatch]) -> str:
+        return "\n".join(line for patch in arguments for line in _lines_of(patch))
+
     async def run(self, arguments: list[FilePatch], context: ToolContext) -> ToolResult:
         places = [locate(context.root, path) for path in _paths(arguments)]
         await context.writes.files.refresh([place.path for place in places])
@@ -71,6 +86,26 @@ Paths are relative to the workspace. Give three lines around each change."""
             context.writes.staged = staged
             raise
         return ToolResult("\n".join(told), ", ".join(_paths(arguments)))
+
+
+def _lines_of(patch: FilePatch) -> Iterator[str]:
+    """Yield the patch as it was understood, which is what is applied."""
+    match patch:
+        case AddFile(path, text):
+            yield f"{ADD}{named_path(path)}"
+            yield from (f"+{line}" for line in text.split("\n"))
+        case DeleteFile(path):
+            yield f"{DELETE}{named_path(path)}"
+        case UpdateFile(path, chunks, moved_to):
+            yield f"{UPDATE}{named_path(path)}"
+            if moved_to:
+                yield f"{MOVE}{named_path(moved_to)}"
+            for chunk in chunks:
+                yield from (f"@@ {header}" for header in chunk.headers or ("",))
+                yield from (f"-{line}" for line in chunk.old)
+                yield from (f"+{line}" for line in chunk.new)
+                if chunk.is_at_end:
+                    yield END_OF_FILE
 
 
 def _paths(patches: Sequence[FilePatch]) -> list[str]:

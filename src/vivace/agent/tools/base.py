@@ -101,6 +101,10 @@ class Tool(Protocol):
         """Return a line that shows the call to a person."""
         ...
 
+    def exact(self, arguments: Any) -> str:
+        """Return all of what the call would do, for a person who is asked whether it may."""
+        ...
+
     async def run(self, arguments: Any, context: ToolContext) -> ToolResult:
         """Do it. A VivaceError is told to the model as the call's output."""
         ...
@@ -136,8 +140,16 @@ class FunctionTool(ABC, Generic[A]):
     @abstractmethod
     def title(self, arguments: A) -> str: ...
 
+    def exact(self, arguments: A) -> str:
+        return self.title(arguments)
+
     @abstractmethod
     async def run(self, arguments: A, context: ToolContext) -> ToolResult: ...
+
+
+def named_path(path: str) -> str:
+    """Return a path for one line of a question: in quotes where it could look like more than a path."""
+    return msgspec.json.encode(path).decode() if "\n" in path or path.startswith('"') else path
 
 
 def schema_of(arguments: type[Arguments]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from msgspec import Meta
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.permissions.decision import Need, WritePath
 from vivace.agent.permissions.paths import Place, locate
-from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult
+from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult, named_path
 from vivace.agent.tools.matching import Match, find, find_exact, reindented
 from vivace.errors import EditRejected
 
@@ -38,6 +38,17 @@ class Edit(FunctionTool[EditArguments]):
 
     def title(self, arguments: EditArguments) -> str:
         return arguments.path
+
+    def exact(self, arguments: EditArguments) -> str:
+        every = " (every occurrence)" if arguments.replace_all else ""
+        removed = arguments.old_text.split("\n") if arguments.old_text else []
+        return "\n".join(
+            [
+                f"{named_path(arguments.path)}{every}",
+                *(f"-{line}" for line in removed),
+                *(f"+{line}" for line in arguments.new_text.split("\n")),
+            ]
+        )
 
     async def run(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
         place = locate(context.root, arguments.path)

@@ -14,20 +14,21 @@ from pathlib import Path
 from vivace.agent.mcp.servers import PROJECT_FILE as MCP_FILE
 from vivace.agent.mcp.servers import project_servers
 from vivace.agent.permissions.policy import PROJECT_FILE as PERMISSIONS_FILE
+from vivace.agent.trust.programs import Programs, programs_of
 from vivace.errors import ConfigError
 
 FOLDER = ".vivace"
 WORKFLOWS = f"{FOLDER}/workflows"
 MAX_FILES = 200
 MAX_BYTES = 256 << 10  # of one configuration file
-MAX_PROGRAM_BYTES = 16 << 20  # of a program in the project that a server is started with
 
 
 @dataclass(frozen=True)
 class ProjectFiles:
     root: Path  # with links followed
     files: dict[str, bytes] = field(default_factory=dict)  # by the path below the root
-    programs: dict[str, str] = field(default_factory=dict)  # sha-256 of files that command lines name
+    programs: dict[str, str] = field(default_factory=dict)  # sha-256 of files that servers would run
+    changes: dict[str, list[str]] = field(default_factory=dict)  # by server: what is not bound by a hash
 
     def __bool__(self) -> bool:
         return bool(self.files)
@@ -47,7 +48,9 @@ def read_project(folder: Path) -> ProjectFiles:
     """Read what the project would have loaded. Raise ConfigError for what cannot be read with safety."""
     root = Path(os.path.realpath(folder))
     files = {name: _bytes_of(root, name) for name in _names(root)}
-    return ProjectFiles(root, files, _programs(root, files.get(MCP_FILE)))
+    found = _programs(root, files.get(MCP_FILE))
+    programs = {name: digest for each in found.values() for name, digest in each.files.items()}
+    return ProjectFiles(root, files, programs, {name: each.changes for name, each in found.items()})
 
 
 def _names(root: Path) -> list[str]:
@@ -88,30 +91,16 @@ def _read_plain(path: Path, most_bytes: int) -> bytes | None:
     return data if len(data) <= most_bytes else None
 
 
-def _programs(root: Path, mcp: bytes | None) -> dict[str, str]:
-    """Return the hashes of files in the project that a server's command line names.
+def _programs(root: Path, mcp: bytes | None) -> dict[str, Programs]:
+    """Return what each server would run of the project.
 
-    A task may edit such a file: it must not run without a look then.
+    A task may edit it: it must not run without a look then.
     """
-    if mcp is None:
-        return {}
     try:
-        servers = project_servers(mcp)
+        servers = project_servers(mcp) if mcp is not None else []
     except ConfigError:
         return {}  # said where the file is used
-    found = {}
-    for named in servers:
-        for word in (named.server.command, *named.server.args):
-            path = Path(os.path.realpath(root / word)) if word and "\0" not in word else root
-            if path.is_relative_to(root) and path.is_file():
-                found[str(path.relative_to(root))] = program_digest(path)
-    return found
-
-
-def program_digest(path: Path) -> str:
-    """Return the hash of a program as it is now."""
-    data = _read_plain(path, MAX_PROGRAM_BYTES)
-    return hashlib.sha256(data or b"too large").hexdigest()
+    return {named.name: programs_of(root, named.server) for named in servers}
 
 
 def _unreadable(path: Path, problem: str) -> ConfigError:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from vivace.agent.trust.describe import described
 from vivace.agent.trust.project import ProjectFiles, read_project
 from vivace.durable import replace_file
 from vivace.errors import ProjectNotTrusted, WriteProblem
@@ -44,7 +45,8 @@ class TrustStore:
         return str(project.root) in self.all() and not self.is_trusted(project)
 
     def trust(self, project: ProjectFiles) -> None:
-        """Trust what was shown, and not what stands on the disk by now."""
+        """Trust what was shown, not what is on the disk by now. Raise ConfigError if it is too long."""
+        described(project)
         with self._changed() as known:
             known[str(project.root)] = Trusted(project.digest, time.time())
 

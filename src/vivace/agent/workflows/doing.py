@@ -19,8 +19,9 @@ from vivace.agent.edits.flow import EditTask, offer, run_edit
 from vivace.agent.edits.proposal import Proposal, make_proposal
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.loop.asking import question
 from vivace.agent.loop.calls import Desk
-from vivace.agent.loop.steps import ApprovalAnswered, ApprovalAsked, ChangeTakenBack, FilesWritten, TextGrew
+from vivace.agent.loop.steps import ApprovalAnswered, ChangeTakenBack, FilesWritten, TextGrew
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.model import Model
 from vivace.agent.permissions.decision import (
@@ -206,8 +207,10 @@ class StepWork:
     async def _run(self, step: Step, values: Mapping[str, str], key: str) -> str:
         line = filled_command(step.run or "", values)
         if key in self._before.open:
-            reason = "It was cut off while it ran, and its effect is not known. Run it again?"
-            await self._ask(ApprovalAsked(call_id=key, tool="run", title=line, reason=reason))
+            self._verdict([RunCommand(line)])
+            await self._ask(
+                key, line, "It was cut off while it ran, and its effect is not known. Run it again?"
+            )
         outcome = await self._command(line, key)
         output = bounded(printable(outcome.output)).strip("\n")
         if not outcome.is_success:
@@ -269,22 +272,22 @@ class StepWork:
         """Return if it may be done; ask a person where the rules say so."""
         verdict = self._verdict(needs)
         if verdict.kind == "ask":
-            asked = ApprovalAsked(call_id=key, tool="run", title=title, reason=verdict.reason)
-            await self._ask(asked, self._remedy(needs))
+            await self._ask(key, title, verdict.reason, self._remedy(needs))
 
     def _remedy(self, needs: list[Need]) -> str:
         """Return what would make a yes unnecessary."""
         runs = any(isinstance(need, RunCommand) for need in needs)
         return self._desk.context.sandbox_remedy if runs else ""
 
-    async def _ask(self, asked: ApprovalAsked, remedy: str = "") -> None:
+    async def _ask(self, key: str, exact: str, reason: str, remedy: str = "") -> None:
+        asked = question(call_id=key, tool="run", title=exact, exact=exact, reason=reason)
         presenter = self._desk.presenter
         presenter.show(asked)
         answer = await presenter.approve(asked)
         presenter.show(
             ApprovalAnswered(call_id=asked.call_id, is_allowed=answer.is_allowed, reason=answer.reason)
         )
-        if not answer.is_allowed:
+        if not answer.allows(asked):
             said = " ".join(
                 filter(None, [f"It was not allowed: {asked.title}.", asked.reason, answer.reason])
             )

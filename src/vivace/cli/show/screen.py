@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from vivace.agent.edits.write.live_diff import Row
+from vivace.agent.permissions.shown import visible
 
 REDRAW_S = 1 / 30
 TAB = "    "
@@ -87,7 +88,8 @@ class Screen:
         return f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
 
     def _diff_line(self, row: Row, columns: int) -> str:
-        text = clean(row.text) if row.tag == "@" else row.tag + clean(row.text)
+        written = visible(row.text.replace("\t", TAB), keep="")
+        text = written if row.tag == "@" else row.tag + written
         return self._styled(cut(text, columns - 1) if columns else text, _STYLE[row.tag])
 
     def _styled(self, text: str, style: str) -> str:

@@ -1,11 +1,15 @@
 """A task on a terminal, in a pipe or for a program: text, or a line of JSON for every step.
 
 Owns what goes to stdout and stderr, and the question whether a call may run. Where nobody can be asked the
-answer is no. Text of tools and models is printed without control characters and without known secrets.
+answer is no. Text of tools and models is printed without control characters and without known secrets; what
+is asked about is printed whole, with every character to be seen.
 """
 
 import asyncio
+import contextlib
+import shutil
 import sys
+import termios
 from collections.abc import Sequence
 
 from vivace.agent.edits.apply.entries import way_back
@@ -28,6 +32,7 @@ from vivace.agent.loop.steps import (
     TextGrew,
     encode_step,
 )
+from vivace.agent.permissions.shown import in_rows, shown_in_line
 from vivace.agent.tools.bounded import printable
 from vivace.cli.show.plain_output import PlainOutput
 from vivace.cli.show.screen import complain
@@ -109,11 +114,11 @@ class TaskFace:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return Approval(is_allowed=False, reason=NOBODY)
         self._out.end_line()
-        title = redact(printable(asked.title))
-        print(f"{asked.reason}\n\n    {asked.tool} {title}\n", file=sys.stderr)
+        show_question(asked)
+        forget_typed()
         print("Allow it, this once? [y/N] ", end="", file=sys.stderr, flush=True)
         answer = await _typed_line()
-        return Approval(is_allowed=answer.strip().lower() in ("y", "yes"))
+        return Approval(is_allowed=answer.strip().lower() in ("y", "yes"), digest=asked.digest)
 
     def progress(self, text: str) -> None:
         """Tell a person something that is not part of the output."""
@@ -126,6 +131,29 @@ def _ways_back(entries: Sequence[int]) -> str:
     if not others:
         return way_back(last)
     return f"{', '.join(map(str, others))} and {last}; `vivace undo --number N` takes one of them back"
+
+
+def show_question(asked: ApprovalAsked) -> None:
+    """Print all of what is asked about, each row with a mark: no command can look like our words."""
+    print(f"{asked.reason}\n\n    {shown_in_line(asked.tool)}", file=sys.stderr)
+    show_whole(asked.shown or asked.title)
+    print(file=sys.stderr, flush=True)
+
+
+def show_whole(written: str) -> None:
+    """Print what a person is to approve or trust. Say so if its beginning has left the screen."""
+    screen = shutil.get_terminal_size()
+    found = in_rows(written, screen.columns - 4)
+    for row in found:
+        print(f"    {row}", file=sys.stderr)
+    if len(found) > screen.lines - 6:
+        print(f"    ({len(found):,} rows: the first ones are further up)", file=sys.stderr)
+
+
+def forget_typed() -> None:
+    """Drop what was typed before the question was shown: it is no answer to it."""
+    with contextlib.suppress(termios.error, OSError, ValueError):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _memory_in_words(files: Sequence[str], notes: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from vivace.agent.tasks.takeover.taking import open_taking, take
 from vivace.agent.tools.bounded import printable
 from vivace.cli.edits.undoing import open_journal
 from vivace.cli.show.screen import complain
-from vivace.cli.show.task import TaskFace
+from vivace.cli.show.task import TaskFace, show_question
 from vivace.cli.show.tasks import as_json, table
 from vivace.cli.show.terminal import TerminalPresenter
 from vivace.config import Settings
@@ -29,6 +29,7 @@ from vivace.errors import DONE, FAILED, UsageError
 from vivace.redaction import redact
 
 POLL_S = 0.1
+ABOUT_CHARS = 12  # of a digest, by which an answer names its question
 
 
 def list_all(settings: Settings, output_format: str) -> int:
@@ -71,9 +72,11 @@ def _show(face: TaskFace, task: TaskFolder, step: AnyRecord) -> None:
     match step:
         case TaskQueued() | RunnerBegan() | MessageTaken() | TaskTaken():
             return
-        case ApprovalAsked(tool=tool, title=title, reason=reason):
-            face.progress(f"{reason}\n\n    {tool} {redact(printable(title))}\n")
-            face.progress(f"Answer it: vivace tasks answer {task.id} yes|no")
+        case ApprovalAsked() as logged:
+            asked = task.whole_question(logged)
+            show_question(asked)
+            about = f" --about {asked.digest[:ABOUT_CHARS]}" if asked.digest else ""
+            face.progress(f"Answer it: vivace tasks answer {task.id} yes|no{about}")
         case _:
             face.show(step)
 
@@ -89,9 +92,14 @@ def steer(settings: Settings, part: str, text: str) -> int:
     return DONE
 
 
-def answer(settings: Settings, part: str, *, is_allowed: bool, reason: str) -> int:
+def answer(settings: Settings, part: str, *, is_allowed: bool, reason: str, about: str) -> int:
+    """Answer what the task asks. Without `about` all of it is shown with the answer."""
     task = find_task(settings, part)
-    if not control.answer_task(task, is_allowed=is_allowed, reason=reason):
+    asked = task.state().asked
+    if asked is not None and not about:
+        show_question(asked)
+        about = asked.digest
+    if not control.answer_task(task, is_allowed=is_allowed, reason=reason, digest=about):
         complain("The task was interrupted.", f"`vivace tasks resume {task.id}` lets it ask again.")
         return FAILED
     return DONE

@@ -52,11 +52,12 @@ def steer(task: str, text: str) -> int:
 @TASK_ARGUMENT
 @click.argument("answer", type=click.Choice(["yes", "no"]))
 @click.argument("reason", default="")
-def answer(task: str, answer: str, reason: str) -> int:
+@click.option("--about", default="", help="What was shown with the question: another one is not answered.")
+def answer(task: str, answer: str, reason: str, about: str) -> int:
     """Answer a task that waits: whether its call may run."""
     from vivace.cli.tasks.background import answer as give
 
-    return give(_settings(), task, is_allowed=answer == "yes", reason=reason)
+    return give(_settings(), task, is_allowed=answer == "yes", reason=reason, about=about)
 
 
 @tasks.command()

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 
+from vivace.agent.permissions.shown import shown_in_line
 from vivace.agent.trust.describe import described
 from vivace.agent.trust.project import ProjectFiles, read_project
 from vivace.agent.trust.store import TrustStore, trusted_project
+from vivace.cli.show.task import forget_typed, show_whole
 from vivace.config import Settings
 from vivace.errors import DONE, FAILED, ProjectNotTrusted
 
@@ -77,6 +79,7 @@ def _says_yes(settings: Settings, project: ProjectFiles) -> bool:
     _show(project)
     if store.was_trusted(project):
         print("It has changed since you trusted it.", file=sys.stderr)
+    forget_typed()
     print("Trust it? Only if you know who wrote it. [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         print("Not trusted: nothing of it is used.", file=sys.stderr)
@@ -86,9 +89,8 @@ def _says_yes(settings: Settings, project: ProjectFiles) -> bool:
 
 
 def _show(project: ProjectFiles) -> None:
-    print(f"The configuration of {project.root}:", file=sys.stderr)
-    for line in described(project):
-        print(f"  {line}", file=sys.stderr)
+    print(f"The configuration of {shown_in_line(str(project.root))}:", file=sys.stderr)
+    show_whole("\n".join(described(project)))
 
 
 def _can_ask() -> bool:

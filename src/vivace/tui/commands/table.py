@@ -35,7 +35,7 @@ from vivace.tui.commands.workflows import use_workflow
 from vivace.tui.programs import run_own_command
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.theme import PALETTES
-from vivace.tui.transcript.blocks import Note, Table
+from vivace.tui.transcript.blocks import Note, Table, Whole
 
 if TYPE_CHECKING:
     from vivace.tui.app import VivaceApp
@@ -133,6 +133,7 @@ async def choose_theme(app: "VivaceApp", session: "Session", argument: str) -> N
 
 async def trust(app: "VivaceApp", session: "Session", argument: str) -> None:
     """Show what the project's configuration would run, and trust it by a choice."""
+    from vivace.agent.permissions.shown import shown_in_line
     from vivace.agent.trust.describe import described
     from vivace.agent.trust.project import read_project
     from vivace.agent.trust.settings import with_project_settings
@@ -144,7 +145,9 @@ async def trust(app: "VivaceApp", session: "Session", argument: str) -> None:
     if not project:
         app.transcript.add(Note("This folder has no configuration that needs trust."))
         return
-    app.transcript.add(Table(described(project), f"The configuration of {project.root}"))
+    app.transcript.add(
+        Whole(shown_in_line(f"The configuration of {project.root}:"), "\n".join(described(project)))
+    )
     if store.is_trusted(project):
         app.transcript.add(Note("You trust it, as it is now.", "/trust revoke takes that back."))
         return

@@ -16,7 +16,7 @@ from vivace.agent.tasks.store import TaskFolder, find_task, list_tasks
 from vivace.agent.tasks.takeover.offering import offer_task
 from vivace.errors import UsageError
 from vivace.redaction import redact
-from vivace.tui.background import short_id
+from vivace.tui.background import question_block, short_id
 from vivace.tui.prompt.menu import Entry
 from vivace.tui.transcript.blocks import Note, Table
 
@@ -97,7 +97,8 @@ async def show_tasks(app: "VivaceApp", session: "Session", argument: str) -> Non
             is_heard = await asyncio.to_thread(control.steer_task, task, text)
             app.transcript.add(Note("told" if is_heard else "It has ended meanwhile: resume it."))
         case "yes" | "no":
-            await asyncio.to_thread(control.answer_task, task, is_allowed=action == "yes", reason=text)
+            digest = show_question(app, await asyncio.to_thread(task.state))
+            await _answer(task, is_allowed=action == "yes", digest=digest, text=text)
         case "stop":
             await asyncio.to_thread(control.stop_task, task)
         case "resume":
@@ -129,6 +130,7 @@ async def _choose_action(app: "VivaceApp", task: TaskFolder) -> None:
     """Show how a task is, and offer what can be done with it now."""
     state = await asyncio.to_thread(task.state)
     app.transcript.add(Table(_in_words(task, state), "Task"))
+    digest = show_question(app, state)
     if state.status == "waiting":
         actions = ["yes", "no", "watch", "stop"]
     elif state.is_over or state.status == "interrupted":
@@ -139,12 +141,27 @@ async def _choose_action(app: "VivaceApp", task: TaskFolder) -> None:
 
     def do(name: object) -> None:
         line = f"/tasks {short_id(task.id)} {name}"
-        if name == "steer":
+        if name in ("yes", "no"):
+            app.run_shown(_answer(task, is_allowed=name == "yes", digest=digest))
+        elif name == "steer":
             app.editor.set_text(f"{line} ")
         else:
             app.run_command(line)
 
     app.menu.open(entries, do, title="Task:")
+
+
+def show_question(app: "VivaceApp", state: TaskState) -> str:
+    """Show all of what a task asks; return the digest by which an answer names it."""
+    asked = state.asked
+    if asked is None:
+        return ""
+    app.transcript.add(question_block(asked))
+    return asked.digest
+
+
+async def _answer(task: TaskFolder, *, is_allowed: bool, digest: str, text: str = "") -> None:
+    await asyncio.to_thread(control.answer_task, task, is_allowed=is_allowed, reason=text, digest=digest)
 
 
 async def watch(app: "VivaceApp", task: TaskFolder) -> None:
@@ -185,11 +202,7 @@ def steps_in_words(taken: Iterable[object]) -> list[str]:
 
 def _in_words(task: TaskFolder, state: TaskState) -> list[str]:
     assert state.queued is not None
-    asked = (
-        [f"asks     {state.asked.tool} {state.asked.title}", f"         {state.asked.reason}"]
-        if state.asked
-        else []
-    )
+    asked = [f"asks     /tasks {short_id(task.id)} shows it, and takes the answer"] if state.asked else []
     return [
         redact(line)
         for line in [

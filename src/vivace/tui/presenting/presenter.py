@@ -16,13 +16,14 @@ from vivace.agent.events import AgentEvent
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.permissions.modes import mode_of
+from vivace.tui.background import question_block
 from vivace.tui.presenting.edit_steps import EditSteps, named
 from vivace.tui.presenting.past_turns import shortened, show_past_turn
 from vivace.tui.presenting.questions import AnyQuestion, ApprovalQuestion, ConflictQuestion, Question, Review
 from vivace.tui.presenting.task_steps import TaskSteps
 from vivace.tui.status import Status, short_model
 from vivace.tui.transcript.answer import Answer
-from vivace.tui.transcript.blocks import Note, Said, Thinking, Times
+from vivace.tui.transcript.blocks import Note, Said, Thinking, Times, Whole
 from vivace.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class ScreenPresenter:
         return await self._ask(ConflictQuestion(conflict))
 
     async def approve(self, asked: ApprovalAsked) -> Approval:
+        """Ask about just what is shown here: all of it, with every character to be seen."""
+        self._transcript.add(question_block(asked))
         return await self._ask(ApprovalQuestion(asked))
 
     async def _ask(self, question: Question[A]) -> A:
@@ -76,7 +79,7 @@ class ScreenPresenter:
                 self._questions[0].shown_s = time.monotonic()
             self._on_change()
 
-    def announce(self, block: Note | Said) -> None:
+    def announce(self, block: Note | Said | Whole) -> None:
         """Show something that no turn has to do with."""
         self._transcript.add(block)
         self._transcript.touch()

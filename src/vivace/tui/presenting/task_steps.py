@@ -64,8 +64,6 @@ class TaskSteps:
             case steps.ApprovalAsked():
                 self._text = None
                 self._titles[step.call_id] = step.title
-                title = redact(f"{step.tool} {step.title}")
-                self._transcript.add(Note(f"? {title}", step.reason, "bold"))
             case steps.ApprovalAnswered(is_allowed=is_allowed):
                 self._transcript.add(Note("allowed" if is_allowed else "not allowed"))
             case steps.PlanUpdated():

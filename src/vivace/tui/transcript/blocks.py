@@ -9,9 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from vivace.agent.permissions.shown import in_rows
 from vivace.tui.transcript.spans import Row, Span, clean, wrap_code, wrap_words
 
 MARK, MARK_CELLS = "mark", 2
+MANY_ROWS = 15  # of a question: its beginning may have left the screen
 OUTPUT_ROWS = 12  # of a command's output, unless details are shown
 
 
@@ -71,6 +73,26 @@ class Note(Cached):
             for line in clean(text).splitlines():
                 rows += wrap_words([Span(line, style)], width, (Span("  "),), (Span("  "),))
         return rows
+
+
+class Whole(Cached):
+    """What the user approves or trusts, all of it. Each row has a mark that no text can take away."""
+
+    def __init__(self, title: str, written: str, reason: str = "") -> None:
+        super().__init__()
+        self._title, self._written, self._reason = title, written, reason
+
+    def make_rows(self, width: int) -> list[Row]:
+        found: list[Row] = []
+        for text, style in ((self._title, "bold"), (self._reason, "dim")):
+            if text:
+                found += wrap_code([Span(clean(text), style)], width, (Span("  "),), (Span("  "),))
+        if self._written:
+            whole = in_rows(self._written, width - 2)
+            found += [(Span("  "), Span(row, "code")) for row in whole]
+            if len(whole) > MANY_ROWS:
+                found.append((Span(f"  ({len(whole):,} rows: scroll up for the first)"[:width], "dim"),))
+        return found
 
 
 class Table(Cached):

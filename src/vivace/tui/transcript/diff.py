@@ -8,8 +8,9 @@ effect.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from vivace.agent.permissions.shown import visible
 from vivace.tui.transcript.blocks import Cached
-from vivace.tui.transcript.spans import Row, Span, clean, wrap_code
+from vivace.tui.transcript.spans import TAB, Row, Span, clean, wrap_code
 from vivace.tui.transcript.syntax import colour, lexer_name
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class EditBlock(Cached):
 
     def make_rows(self, width: int) -> list[Row]:
         rows: list[Row] = [(Span(f"  {clean(line)}"[: max(1, width)], "dim"),) for line in self._plan]
-        rows.append((Span("  "), Span(clean(self._title), "bold")))
+        rows.append((Span("  "), Span(visible(self._title, keep=""), "bold")))
         if self._live is not None:
             rows += self._diff(self._live.rows(self._partial), width, self._first_line, self._first_line)
         elif self.proposal is not None:
@@ -88,7 +89,7 @@ class EditBlock(Cached):
         for file in proposal.files:
             self._lexer = lexer_name(file.source.path.suffix)
             if len(proposal.files) > 1 and file.hunks:
-                rows.append((Span("  "), Span(clean(file.source.path.name), "bold")))
+                rows.append((Span("  "), Span(visible(file.source.path.name, keep=""), "bold")))
             for hunk in file.hunks:
                 rows.append(self._hunk_head(index, hunk.rows_with_header[0].text))
                 rows += self._diff(hunk.rows, width, hunk.old_first, hunk.new_first)
@@ -106,7 +107,9 @@ class EditBlock(Cached):
         digits = len(str(max(old_line, new_line) + len(diff)))
         old_state = new_state = ""
         for tag, text in diff:
-            spans, after = colour(clean(text), old_state if tag == "-" else new_state, self._lexer)
+            spans, after = colour(
+                visible(text.replace("\t", TAB), keep=""), old_state if tag == "-" else new_state, self._lexer
+            )
             old_state = after if tag != "+" else old_state
             new_state = after if tag != "-" else new_state
             number = old_line if tag == "-" else new_line

@@ -163,7 +163,7 @@ class TaskRow(Answer, frozen=True):
     turns: int
     tokens: int
     seconds: float
-    asked: dict[str, Any] | None = None  # what it waits for: tool, title, reason
+    asked: dict[str, Any] | None = None  # what it waits for: tool, title, shown, reason, digest
     is_taken: bool = False  # its changes were taken over
 
 

@@ -93,6 +93,8 @@ class Question(Transient, frozen=True, tag="question"):
     marked_text: str = ""  # conflict: both, between markers, to be merged by hand
     tool: str = ""  # call: of the model
     title: str = ""  # call: what it does, in a line
+    shown: str = ""  # call: all of what would run, nothing hidden and nothing cut; to be shown as it is
+    digest: str = ""  # call: names it in the answer
     reason: str = ""  # call: why it is not simply allowed
     can_be_kept: bool = False  # call: a yes may count for the same call from now on
 

@@ -37,6 +37,7 @@ class Approve(ConversationRequest, frozen=True, tag="conversation.approve"):
 
     question: str
     is_allowed: bool
+    digest: str = ""  # with a yes: the question's, for what the person saw
     is_kept: bool = False  # a yes to the same call from now on, too
     reason: str = ""  # of a no, for the model
 

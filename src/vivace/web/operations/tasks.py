@@ -21,6 +21,7 @@ from vivace.web.messages import task_requests
 from vivace.web.messages.answers import TaskLines, TaskNamed, TaskRow, TaskRows, Text
 from vivace.web.operations.table import answers
 
+ASKED = ("tool", "title", "shown", "reason", "digest")  # of a question, whole
 MAX_LINES = 2000  # of a log, in one answer
 
 
@@ -71,8 +72,13 @@ async def steer(face: Face, request: task_requests.TasksSteer) -> None:
 
 @answers(task_requests.TasksAnswer)
 async def answer_call(face: Face, request: task_requests.TasksAnswer) -> None:
-    task, is_allowed = await _find(face, request.task), request.is_allowed
-    await asyncio.to_thread(control.answer_task, task, is_allowed=is_allowed, reason=request.reason)
+    await asyncio.to_thread(
+        control.answer_task,
+        await _find(face, request.task),
+        is_allowed=request.is_allowed,
+        reason=request.reason,
+        digest=request.digest,
+    )
 
 
 @answers(task_requests.TasksStop)
@@ -110,6 +116,6 @@ def _row(task: TaskFolder, state: TaskState) -> TaskRow:
         turns=state.turns,
         tokens=state.tokens,
         seconds=state.seconds,
-        asked={"tool": asked.tool, "title": asked.title, "reason": asked.reason} if asked else None,
+        asked={name: getattr(asked, name) for name in ASKED} if asked else None,
         is_taken=bool(state.taken),
     )

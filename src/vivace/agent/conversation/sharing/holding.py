@@ -154,7 +154,7 @@ class Holder:
             question.resolve(resolution_of(answer.resolution))
         else:
             is_kept = answer.is_kept and question.about.can_be_kept
-            question.resolve(Approval(answer.is_allowed, answer.reason, is_kept))
+            question.resolve(Approval(answer.is_allowed, answer.reason, is_kept, answer.digest))
 
     async def _run(self, link: FaceLink, command: from_face.AnyCommand) -> None:
         """Do what a face asks for, and answer it."""

@@ -68,4 +68,5 @@ class OpenQuestions:
             is_allowed=answer.is_allowed,
             is_kept=answer.is_kept,
             reason=answer.reason,
+            digest=answer.digest,
         )

@@ -13,7 +13,7 @@ from vivace.agent.conversation.sharing.wire import from_face, from_holder
 from vivace.agent.conversation.sharing.wire.forms import Message
 from vivace.agent.conversation.transcript.records import AnyRecord
 
-VERSION = 1
+VERSION = 2
 CHUNK_BYTES = 1024 * 1024
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a proposal has the old and the new text of each of its files
 

@@ -138,6 +138,7 @@ class Answer(Command, frozen=True, tag="answer"):
     is_allowed: bool = False
     is_kept: bool = False
     reason: str = ""
+    digest: str = ""  # of the call that the user saw
 
 
 AnyCommand = (
