@@ -122,6 +122,7 @@ class Call:
     arguments: Any = None
     fault: str = ""  # why it cannot be understood
     verdict: Verdict = field(default_factory=lambda: Verdict("refuse"))
+    needs: list[Need] = field(default_factory=list)  # that the verdict is on: what is run is what was judged
     running: "asyncio.Task[ToolResult] | None" = None
     result: ToolResult = field(default_factory=lambda: ToolResult(""))
     began_s: float = 0.0
@@ -208,7 +209,7 @@ class Calls:
         return call
 
     def _verdict(self, call: Call) -> Verdict:
-        needs = self._needs(call)
+        needs = call.needs = self._needs(call)
         verdict = decide(needs, self._desk.context.policies, self._situation)
         is_kept = verdict.kind == "ask" and (call.item.name, tuple(needs)) in self._desk.kept
         return Verdict("allow") if is_kept and can_be_kept(needs, self._situation) else verdict
@@ -241,7 +242,7 @@ class Calls:
         return True
 
     async def _asked(self, call: Call) -> Verdict:
-        needs = self._needs(call)
+        needs = call.needs
         asked = ApprovalAsked(
             call_id=call.item.call_id,
             tool=call.item.name,
@@ -270,7 +271,7 @@ class Calls:
         self._desk.presenter.show(
             CallStarted(call_id=call.item.call_id, tool=call.item.name, title=call.title)
         )
-        call.running = asyncio.create_task(_run(call.tool, call.arguments, self._desk.context))
+        call.running = asyncio.create_task(_run(call, self._desk.context))
 
     async def _finish(self, call: Call) -> None:
         """Wait for a call. One that staged changes has ended when they are written."""
@@ -323,10 +324,12 @@ class Calls:
         )
 
 
-async def _run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
+async def _run(call: Call, context: ToolContext) -> ToolResult:
     """Run a tool. Whatever goes wrong becomes an output: the task goes on."""
+    assert call.tool is not None
+    tool = call.tool
     try:
-        result = await tool.run(arguments, context)
+        result = await tool.run(call.arguments, context, call.needs)
     except VivaceError as error:
         return _failure(error)
     except OSError as error:

@@ -6,6 +6,7 @@ anything: `readOnlyHint` and the like are not looked at. Does not own the connec
 
 import base64
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -59,8 +60,8 @@ class McpTool:
     def title(self, arguments: dict[str, Any]) -> str:
         return bounded(msgspec.json.encode(arguments).decode(), 2000)
 
-    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        del context
+    async def run(self, arguments: dict[str, Any], context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        del context, needs
         result = await self._connection.call(self._offered, arguments)
         text = bounded(printable(text_of(result)).strip())
         summary = f"{len(text):,} characters" if text else "no output"

@@ -4,6 +4,7 @@ Owns what is reported: where the text was found and how, or why it was not. Does
 (`matching`), nor when files are written (`writes`).
 """
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -11,7 +12,7 @@ from msgspec import Meta
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.permissions.decision import Need, WritePath
 from vivace.agent.permissions.paths import Place, locate
-from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult
+from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult, judged
 from vivace.agent.tools.matching import Match, find, find_exact, reindented
 from vivace.errors import EditRejected
 
@@ -38,8 +39,8 @@ class Edit(FunctionTool[EditArguments]):
     def title(self, arguments: EditArguments) -> str:
         return arguments.path
 
-    async def run(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
-        place = locate(context.root, arguments.path)
+    async def run(self, arguments: EditArguments, context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        place = judged(needs)[arguments.path]
         await context.writes.files.refresh([place.path])
         if not arguments.old_text:
             return _create(arguments, place, context)

@@ -1,14 +1,18 @@
 """The files of a folder, without those that `.gitignore` leaves out.
 
 Owns reading `.gitignore` and the walk. No Git is called: a repository that nobody has read could make it run
-something. Links are not followed. Does not know `.git/info/exclude`, nor rules above the folder.
+something. Links are not followed, not those either that come while it walks (`agent.door`). Does not
+know `.git/info/exclude`, nor rules above the folder.
 """
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from vivace.agent.door import LISTABLE, READABLE, open_folder, open_inside
 
 MAX_RULES_BYTES = 200_000
 NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
@@ -25,31 +29,42 @@ Rules = tuple[tuple[str, tuple[Rule, ...]], ...]  # by folder, the outermost fir
 
 
 def walk(root: Path, start: str = "") -> Iterator[tuple[str, bool]]:
-    """Yield paths relative to `root`, in order, each with whether it is a folder. Folders come first."""
-    rules: Rules = ()
-    folder = ""
-    for part in [*Path(start).parts, None]:  # the rules of the folders above count, too
-        rules = _with_rules_of(root, folder, rules)
-        if part is None:
-            break
-        folder += f"{part}/"
-    yield from _walk(root, folder, rules)
-
-
-def _walk(root: Path, folder: str, rules: Rules) -> Iterator[tuple[str, bool]]:
+    """Yield paths relative to the real path `root`, in order, each with whether it is a folder."""
     try:
-        with os.scandir(root / folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        top = open_folder(root)
     except OSError:
         return
-    for entry in entries:
-        path, is_folder = f"{folder}{entry.name}", entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER or is_ignored(path, rules, is_folder=is_folder):
+    try:
+        rules: Rules = ()
+        folder = ""
+        for part in Path(start).parts:  # the rules of the folders above count, too
+            rules = _with_rules_of(top, f"{folder}.gitignore", folder, rules)
+            folder += f"{part}/"
+        yield from _walk(top, folder, rules)
+    finally:
+        os.close(top)
+
+
+def _walk(top: int, folder: str, rules: Rules) -> Iterator[tuple[str, bool]]:
+    try:
+        opened = open_inside(top, folder.rstrip("/") or ".", LISTABLE)
+    except OSError:
+        return
+    try:
+        rules = _with_rules_of(opened, ".gitignore", folder, rules)
+        with os.scandir(opened) as found:
+            entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
+    except OSError:
+        return
+    finally:
+        os.close(opened)
+    for name, is_folder in entries:
+        path = f"{folder}{name}"
+        if name in NEVER or is_ignored(path, rules, is_folder=is_folder):
             continue
         yield path, is_folder
         if is_folder:
-            inner = f"{path}/"
-            yield from _walk(root, inner, _with_rules_of(root, inner, rules))
+            yield from _walk(top, f"{path}/", rules)
 
 
 def is_ignored(path: str, rules: Rules, *, is_folder: bool) -> bool:
@@ -67,13 +82,13 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(rule for line in text.split("\n") if (rule := _rule(line)))
 
 
-def _with_rules_of(root: Path, folder: str, rules: Rules) -> Rules:
-    file = root / folder / ".gitignore"
+def _with_rules_of(opened: int, file: str, folder: str, rules: Rules) -> Rules:
+    """Return the rules with those of a folder, whose file is named from an opened folder on."""
     try:
-        if file.is_symlink() or not file.is_file():
-            return rules
-        with file.open("rb") as opened:
-            text = opened.read(MAX_RULES_BYTES).decode("utf-8", "replace")
+        with os.fdopen(open_inside(opened, file, READABLE), "rb") as lines:
+            if not stat.S_ISREG(os.fstat(lines.fileno()).st_mode):
+                return rules
+            text = lines.read(MAX_RULES_BYTES).decode("utf-8", "replace")
     except OSError:
         return rules
     return (*rules, (folder, parse_rules(text)))
