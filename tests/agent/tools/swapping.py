@@ -8,11 +8,13 @@ bounded count of rounds. Does not own what is expected (`test_swapped`).
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +124,10 @@ class Attack:
             await self.call(ListFiles(), context_for(self.root))
 
     async def search(self) -> None:
+        searches = {Search("")} | ({Search()} if shutil.which("rg") else set())
         for _ in range(12):
-            for path in (".", "sub", "file"):
-                await self.call(Search(""), context_for(self.root), path=path, pattern="public")
+            for path, search in product((".", "sub", "file"), searches):
+                await self.call(search, context_for(self.root), path=path, pattern="public")
 
     async def edit(self) -> None:
         for number in range(120):
