@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 
 from vivace.agent.edits.apply.source import read_source
@@ -38,15 +39,18 @@ class Question:
     asked_at_s: float = field(default_factory=time.perf_counter)  # when the user pressed Enter
 
 
-def read_question(question: str, paths: Sequence[Path], memory: Memory | None = None) -> Question:
+def read_question(
+    question: str, paths: Sequence[Path], memory: Memory | None = None, *, judged: Sequence[Path] = ()
+) -> Question:
     """Read the files into the prompt. What is wrong with them is raised here, before a model is needed.
 
-    The files come before the question: the next question about them finds them in the KV.
+    The files come before the question: the next question about them finds them in the KV. `judged`: where the
+    paths were judged to lead, if somebody did; else they are the user's own.
     """
     if not question.strip():
         raise UsageError("The question is empty.", 'Ask something: vivace ask "QUESTION" [PATH…].')
     recalled = memory.recall(question, paths) if memory else NOTHING
-    parts = [recalled.rules, *map(_fenced, paths), recalled.reminder, question]
+    parts = [recalled.rules, *map(_fenced, paths, judged or repeat(None)), recalled.reminder, question]
     content = "\n\n".join(filter(None, parts))
     return Question([*read_prompt("ask"), user(content)], recalled.used())
 
@@ -68,7 +72,7 @@ async def run_ask(question: Question, model: Model, presenter: Presenter) -> Non
     presenter.show(TimesMeasured(model.name, turns, first_token_ms))
 
 
-def _fenced(path: Path) -> str:
-    text = read_source(path).text
+def _fenced(path: Path, judged: Path | None) -> str:
+    text = read_source(path, judged).text
     fence = fence_for(text)
     return f"{path}\n{fence}{fence_tag_for(path)}\n{text}{fence}"

@@ -7,15 +7,17 @@ who asks (`operations.files`).
 
 import contextlib
 import os
+import stat
 import time
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from vivace.agent.edits.apply.replacing import replace_file, sha256_of
+from vivace.agent.door import real_path, status_of
+from vivace.agent.edits.apply.replacing import Replacement, replace_file, replace_files, sha256_of
 from vivace.agent.edits.apply.source import MAX_BYTES, SourceFile, read_source, splice
 from vivace.agent.tools.ignoring import NEVER, walk
-from vivace.errors import EditConflict, FileProblem, StaleFile, WriteProblem
+from vivace.errors import EditConflict, FileProblem, StaleFile
 from vivace.tui.prompt.completion import path_score
 from vivace.web.messages.answers import FileText, Tree, TreeEntry
 
@@ -31,8 +33,8 @@ def inside(folder: Path, path: str) -> Path:
     if not path or "\0" in path:
         raise problem
     try:
-        root = Path(os.path.realpath(folder))
-        place = Path(os.path.realpath(root / path))
+        root = real_path(folder)
+        place = real_path(root / path)
     except (OSError, ValueError) as error:
         raise problem from error
     if place == root or not place.is_relative_to(root):
@@ -100,7 +102,7 @@ def digest_of(folder: Path, path: str) -> str:
     """Return the digest of a file, "" if it is gone or cannot be read."""
     with contextlib.suppress(FileProblem, OSError):
         place = inside(folder, path)
-        state = place.stat()
+        state = status_of(place)
         return _digest(place, state.st_ino, state.st_mtime_ns, state.st_size)
     return ""
 
@@ -113,22 +115,17 @@ def _digest(place: Path, *state: int) -> str:
 
 
 def _read(place: Path) -> SourceFile:
-    if os.path.exists(place) and not os.path.isfile(place):  # noqa: PTH110,PTH113 - False for a name too long
-        raise FileProblem(f"{place} is no plain file.", "Open a text file.")
-    return read_source(place)
+    with contextlib.suppress(OSError):
+        if not stat.S_ISREG(status_of(place).st_mode):
+            raise FileProblem(f"{place} is no plain file.", "Open a text file.")
+    return read_source(place, place)
 
 
 def _create(place: Path, data: bytes) -> str:
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("xb") as file:
-            file.write(data)
-    except FileExistsError as error:
+        replace_files([Replacement(place, None, data)])
+    except EditConflict as error:
         raise _stale(place) from error
-    except OSError as error:
-        raise WriteProblem(
-            f"{place} could not be written: {error.strerror}.", "Nothing was changed."
-        ) from error
     return sha256_of(data)
 
 
@@ -154,7 +151,7 @@ def _listable(folder: Path, start: str = "") -> tuple[list[tuple[str, bool]], bo
     """
     found: list[tuple[str, bool]] = []
     try:
-        for path, is_folder in islice(walk(folder, start, MAX_WALK_S), 2 * MAX_ENTRIES):
+        for path, is_folder in islice(walk(real_path(folder), start, MAX_WALK_S), 2 * MAX_ENTRIES):
             if _is_text(path):
                 found.append((path, is_folder))
     except TimeoutError:

@@ -13,6 +13,7 @@ from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.edit_events import DiffGrew, EditApplied, EditNotApplied
 from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.apply.source import check_led_to
 from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.scope import checked_instruction
 from vivace.agent.effort import DEFAULT_EFFORT
@@ -179,6 +180,7 @@ class LiveEdit:
         scope = await asyncio.to_thread(scope_of, self._place, request, self._instruction, files)
         wanted = self._settings.having(model=request.model)
         connection.settings = settings = await self._fetch_model(wanted)
+        check_led_to(scope.source, self._place)
         memory = memory_for(settings, self._folder, settings.model)
         effort = request.effort or DEFAULT_EFFORT
         task = EditTask((scope,), self._instruction, "ask", effort, None, memory)

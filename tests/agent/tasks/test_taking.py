@@ -1,6 +1,8 @@
 """Changes of a task taken over into the user's folder: by hunks, merged, as one step of undo."""
 
+import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,12 @@ from tests.agent.conversation.talking import Face
 from tests.agent.tasks.conftest import Queue
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import TakeEdit
-from vivace.agent.edits.proposal import AcceptHunks, Reject
+from vivace.agent.edits.proposal import AcceptHunks, Proposal, Reject
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.takeover.changes import read_changes
 from vivace.agent.tasks.takeover.taking import open_taking, take
 from vivace.config import Settings
-from vivace.errors import EditConflict, UsageError
+from vivace.errors import EditConflict, UsageError, VivaceError
 
 
 @pytest.fixture
@@ -225,3 +227,63 @@ async def test_a_link_in_place_of_a_file_is_a_conflict(
     (place / "a.py").write_text("x = 2\n")
     with pytest.raises(EditConflict):
         await take(task, open_taking(task), "always", Face(), journal)
+
+
+@pytest.mark.parametrize("goal", ["../outside", ".git/hooks"])
+async def test_a_folder_that_leads_elsewhere_is_not_written_through(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal, goal: str
+) -> None:
+    """Files, whether they can be executed, and links below it are said and left; the rest is taken."""
+    (repository.parent / "outside").mkdir()
+    (place / "sub").mkdir()
+    (place / "sub" / "pre-commit").write_text("#!/bin/sh\n")
+    (place / "sub" / "pre-commit").chmod(0o755)
+    (place / "sub" / "link").symlink_to("pre-commit")
+    (place / "a.py").write_text("x = 2\n")
+    (repository / "sub").symlink_to(goal)
+    before = sorted(path.name for path in (repository / goal).iterdir())
+    taking = open_taking(task)
+    assert sorted(taking.left_out) == ["sub/link", "sub/pre-commit"]
+    assert await take(task, taking, "always", Face(), journal)
+    assert (repository / "a.py").read_text() == "x = 2\n"
+    assert sorted(path.name for path in (repository / goal).iterdir()) == before
+
+
+async def test_a_folder_that_is_swapped_while_it_is_asked_about_is_left(
+    task: TaskFolder, place: Path, repository: Path, journal: Journal
+) -> None:
+    """Neither files nor links are made where it leads now, and no mode is changed there."""
+    outside = repository.parent / "outside"
+    outside.mkdir()
+    (outside / "run").write_text("x\n")
+    (repository / "sub").mkdir()
+    (place / "sub").mkdir()
+    (place / "sub" / "made").write_text("text\n")
+    (place / "sub" / "run").write_text("x\n")
+    (place / "sub" / "run").chmod(0o755)
+    (place / "sub" / "link").symlink_to("made")
+    (repository / "sub" / "run").write_text("x\n")
+    taking = open_taking(task)
+    assert len(taking.links) == 1
+    assert len(taking.modes) == 1
+    (repository / "sub").rename(repository / "old")
+    (repository / "sub").symlink_to(outside)
+    for chosen in (taking, replace(taking, proposal=Proposal(()), wholes=())):
+        with contextlib.suppress(VivaceError):
+            await take(task, chosen, "always", Face(), journal)
+    assert [path.name for path in outside.iterdir()] == ["run"]
+    assert not os.access(outside / "run", os.X_OK)
+
+
+async def test_a_linked_folder_inside_is_taken_into(
+    quiet_settings: Settings, queue: Queue, repository: Path, journal: Journal
+) -> None:
+    """What the user has linked inside of the project leads where it led."""
+    (repository / "lib").mkdir()
+    (repository / "lib" / "x.py").write_text("x = 1\n")
+    (repository / "src").symlink_to("lib")
+    task = queue(quiet_settings)
+    (Path(task.queued().workspace) / "src" / "x.py").write_text("x = 2\n")
+    assert await take(task, open_taking(task), "always", Face(), journal)
+    assert (repository / "lib" / "x.py").read_text() == "x = 2\n"
+    assert (repository / "src").is_symlink()

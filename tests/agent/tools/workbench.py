@@ -14,7 +14,8 @@ def context_for(root: Path, *policies: Policy, has_sandbox: bool = True) -> Tool
 
 
 async def call(tool: Tool, context: ToolContext, given: str = "", **arguments: Any) -> ToolResult:
-    return await tool.run(tool.parse(given or json.dumps(arguments)), context)
+    parsed = tool.parse(given or json.dumps(arguments))
+    return await tool.run(parsed, context, tool.needs(parsed, context))
 
 
 async def flush(context: ToolContext, journal: Path) -> None:

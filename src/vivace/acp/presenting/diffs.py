@@ -9,7 +9,6 @@ from pathlib import Path
 
 from acp.schema import FileEditToolCallContent
 
-from vivace.agent.edits.apply.source import source_from_bytes
 from vivace.agent.edits.proposal import FileProposal, Proposal
 from vivace.agent.edits.write.live_diff import Row
 
@@ -28,7 +27,7 @@ def proposal_contents(proposal: Proposal) -> list[FileEditToolCallContent]:
 
 def _file_contents(file: FileProposal) -> Iterator[FileEditToolCallContent]:
     path, old = file.source.path.absolute(), file.source.text
-    new = source_from_bytes(file.source.path, file.new_bytes).text
+    new = file.source.with_bytes(file.new_bytes).text
     if len(old) + len(new) <= MAX_WHOLE_CHARS:
         yield diff_content(path, old if file.source.exists else None, new)
         return

@@ -93,7 +93,8 @@ class Conflict:
         text = self.edited if isinstance(resolution, TakeEdit) else resolution.text
         if text == self.current:
             return None
-        source = new_source(self.path) if self.current is None else source_from_bytes(self.path, self.current)
+        old = self.change.source
+        source = new_source(self.path, old.target) if self.current is None else old.with_bytes(self.current)
         return Change(source, text, self.change.unit_name)
 
 

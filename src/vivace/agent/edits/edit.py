@@ -19,7 +19,7 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UnitLocated,
 )
-from vivace.agent.edits.apply.source import source_from_bytes, splice
+from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.plan.callers import callers_left_behind
@@ -163,7 +163,7 @@ def _undefined(file: FileProposal) -> tuple[str, ...]:
     """Return the names that nothing in the file defines now, and that it did not lack before."""
     if language_for(file.source.path) is not PYTHON or not is_usable(file):
         return ()
-    return tuple(missing_names(file.source, source_from_bytes(file.source.path, file.new_bytes).text))
+    return tuple(missing_names(file.source, file.source.with_bytes(file.new_bytes).text))
 
 
 def _left_behind(step: Step, draft: Draft, steps: Sequence[Step]) -> list[Step]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.agent.edits.apply.rebasing import Change
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
+from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.verify import verify
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.units import Unit
@@ -85,7 +85,7 @@ class FileProposal:
             hunk = self.hunks[index]
             last = hunk.old_first + hunk.old_count - 1
             raw = splice(source, hunk.old_first, last, hunk.new_text)
-            source = replace(source_from_bytes(source.path, raw), newline=source.newline)
+            source = replace(source.with_bytes(raw), newline=source.newline)
         return self.with_bytes(source.raw)
 
 
@@ -153,7 +153,7 @@ def whole_diff(source: SourceFile, new_bytes: bytes) -> tuple[Hunk, ...]:
 
     What both texts begin and end with is set aside first: the alignment takes a byte per pair of lines.
     """
-    old, new = source.lines, source_from_bytes(source.path, new_bytes).lines
+    old, new = source.lines, source.with_bytes(new_bytes).lines
     first = _common_lines(old, new)
     last = _common_lines(old[first:][::-1], new[first:][::-1])
     middle = slice(first, len(old) - last)

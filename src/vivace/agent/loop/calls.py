@@ -129,6 +129,7 @@ class Call:
     arguments: Any = None
     fault: str = ""  # why it cannot be understood
     verdict: Verdict = field(default_factory=lambda: Verdict("refuse"))
+    needs: list[Need] = field(default_factory=list)  # that the verdict is on: what is run is what was judged
     approved: str = ""  # the digest of what a person has allowed
     running: "asyncio.Task[ToolResult] | None" = None
     result: ToolResult = field(default_factory=lambda: ToolResult(""))
@@ -225,7 +226,7 @@ class Calls:
 
     def _verdict(self, call: Call) -> Verdict:
         try:
-            needs = self._needs(call)
+            needs = call.needs = self._needs(call)
         except VivaceError as error:  # a path that cannot be one, or not any more
             return Verdict("refuse", error.message)
         verdict = decide(needs, self._desk.context.policies, self._situation)
@@ -268,10 +269,10 @@ class Calls:
         return True
 
     async def _asked(self, call: Call) -> Verdict:
+        needs = call.needs
+        is_keepable = can_be_kept(needs, self._situation)
+        is_write = any(isinstance(need, WritePath) for need in needs)
         try:
-            needs = self._needs(call)
-            is_keepable = can_be_kept(needs, self._situation)
-            is_write = any(isinstance(need, WritePath) for need in needs)
             asked = question(
                 call_id=call.item.call_id,
                 tool=call.item.name,
@@ -306,7 +307,7 @@ class Calls:
         self._desk.presenter.show(
             CallStarted(call_id=call.item.call_id, tool=call.item.name, title=call.title)
         )
-        call.running = asyncio.create_task(_run(call.tool, call.arguments, self._desk.context))
+        call.running = asyncio.create_task(_run(call, self._desk.context))
 
     async def _finish(self, call: Call) -> None:
         """Wait for a call. One that staged changes has ended when they are written."""
@@ -359,10 +360,12 @@ class Calls:
         )
 
 
-async def _run(tool: Tool, arguments: Any, context: ToolContext) -> ToolResult:
+async def _run(call: Call, context: ToolContext) -> ToolResult:
     """Run a tool. Whatever goes wrong becomes an output: the task goes on."""
+    assert call.tool is not None
+    tool = call.tool
     try:
-        result = await tool.run(arguments, context)
+        result = await tool.run(call.arguments, context, call.needs)
     except VivaceError as error:
         return _failure(error)
     except OSError as error:

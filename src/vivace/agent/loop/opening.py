@@ -6,6 +6,7 @@ Does not run it (`task`).
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
@@ -109,4 +110,5 @@ async def open_desk(
     )
     journal.heal()
     tools = [*own_tools(), *foreign_tools]
-    return Desk(tools, context, journal, instruction, presenter, is_tainted=bool(foreign_tools))
+    own = replace(journal, root=folder)  # what is written in it is the task's
+    return Desk(tools, context, own, instruction, presenter, is_tainted=bool(foreign_tools))

@@ -22,6 +22,7 @@ from vivace.agent.conversation.transcript.recording import unified
 from vivace.agent.edit_events import EditProposed
 from vivace.agent.edits.apply.entries import way_back
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.apply.source import check_led_to
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
@@ -71,11 +72,13 @@ class OwnTools:
     async def edit(self, given: EditArguments) -> str:
         """Rewrite the unit that the instruction is about. Return the diff, and how to undo it."""
         target = parse_target(str(self._folder / given.path))
-        self._check(WritePath(locate(self._folder, str(target.path))))
+        place = locate(self._folder, str(target.path))
+        self._check(WritePath(place))
         instruction = checked_instruction(given.instruction)
-        journal = Journal(self._settings.state_dir / "undo")
+        journal = Journal(self._settings.state_dir / "undo", self._folder)
         journal.heal()
         scope = read_scope(target, to_write=given.apply, instruction=instruction)
+        check_led_to(scope.source, place.path)
         task = EditTask((scope,), instruction, "always" if given.apply else "never")
         kept = _Kept()
 
@@ -88,9 +91,11 @@ class OwnTools:
 
     async def ask(self, given: AskArguments) -> str:
         """Answer a question, perhaps about files of the folder."""
-        for path in given.paths:
-            self._check(ReadPath(locate(self._folder, path)))
-        question = read_question(given.question, [self._folder / path for path in given.paths])
+        places = [locate(self._folder, path) for path in given.paths]
+        for place in places:
+            self._check(ReadPath(place))
+        paths = [self._folder / path for path in given.paths]
+        question = read_question(given.question, paths, judged=[place.path for place in places])
         kept = _Kept()
 
         async def work(model: Model) -> str:

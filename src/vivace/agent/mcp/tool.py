@@ -6,6 +6,7 @@ anything: `readOnlyHint` and the like are not looked at. Does not own the connec
 
 import base64
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -64,8 +65,8 @@ class McpTool:
         given = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
         return f"{named_path(self._offered)} of the MCP server {self.server}\n{given}"
 
-    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        del context
+    async def run(self, arguments: dict[str, Any], context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        del context, needs
         result = await self._connection.call(self._offered, arguments)
         text = bounded(printable(text_of(result)).strip())
         summary = f"{len(text):,} characters" if text else "no output"

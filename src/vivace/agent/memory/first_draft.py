@@ -10,6 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from vivace.agent.conversation.message.repository import Listed, list_files
+from vivace.agent.door import real_path
 from vivace.agent.edits.apply.source import new_source
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.units import new_file_unit
@@ -47,7 +48,8 @@ def draft(root: Path, summary: str = "") -> str:
 
 def proposed(root: Path, text: str) -> Proposal:
     """Return the file as a proposal, which is shown and asked about like any edit."""
-    source = new_source(root / NAMES[0])
+    path = root / NAMES[0]
+    source = new_source(path, real_path(root) / NAMES[0])  # a link of that name is not followed
     return Proposal((make_proposal(source, new_file_unit(source), INSTRUCTION, text.encode()),))
 
 

@@ -6,11 +6,13 @@ stands in a prompt (`recall`).
 """
 
 import hashlib
+import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.door import open_file, real_path
 from vivace.redaction import redact
 
 NAMES = ("AGENTS.md", "CLAUDE.md")  # the first one that a folder has
@@ -85,13 +87,14 @@ def _shown(path: Path, root: Path | None) -> str:
 def _read(path: Path, root: Path) -> str:
     """Return the text; "" for what is no file, cannot be read, or is a link that leads out of `root`."""
     try:
-        if not path.resolve().is_relative_to(root.resolve()):
+        real = real_path(path)
+        if not real.is_relative_to(real_path(root)):
             return ""
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would let us wait
-            return ""
-        with path.open("rb") as file:
+        with os.fdopen(open_file(real), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
             data = file.read(MAX_READ_BYTES)
-    except OSError:
+    except (OSError, ValueError):
         return ""
     return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vivace.agent.permissions.paths import Place
+from vivace.agent.permissions.paths import Place, protecting
 from vivace.agent.permissions.policy import Policy
 
 Kind = Literal["allow", "ask", "refuse"]
@@ -94,7 +94,7 @@ def _read(place: Place, policy: Policy) -> Verdict:
 
 
 def _write(place: Place, policy: Policy, situation: Situation) -> Verdict:
-    if name := _protecting(place, policy):
+    if name := protecting(place, policy.protected_names):
         return Verdict("refuse", f"{place.shown} is protected: nothing named {name} is ever written.")
     if place.links > 1:
         count = place.links
@@ -108,11 +108,6 @@ def _write(place: Place, policy: Policy, situation: Situation) -> Verdict:
         if situation.is_tainted:
             return _asked(policy, f"{outside} The model has read text that is not yours.")
     return _unless_all_is_asked(policy, f"{place.shown} would be written.")
-
-
-def _protecting(place: Place, policy: Policy) -> str:
-    """Return the protected name that the path has, or that leads to it."""
-    return min(place.names & policy.protected_names, default=place.protected_by)
 
 
 # With these a line of the shell is shown as another one than is run, in some terminal or log.

@@ -9,6 +9,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
+from vivace.agent.door import real_path
 from vivace.errors import FileProblem
 
 # Folders and files that make other programs run something, or that hold this program's own rules. All are
@@ -60,10 +61,10 @@ def locate(root: Path, path: str) -> Place:
     """Return where `path`, relative to the workspace `root`, leads now. It need not exist."""
     if "\0" in path:
         raise FileProblem(f"{path!r} is not a file name: it has a NUL.")
-    top = Path(os.path.realpath(root))
-    lexical = Path(os.path.normpath(top / path))
     try:
-        real = Path(os.path.realpath(top / path))
+        top = real_path(root)
+        lexical = Path(os.path.normpath(top / path))
+        real = real_path(top / path)
     except (OSError, ValueError) as error:  # a link that was swapped meanwhile, letters that no name has
         raise FileProblem(f"{path!r:.300} cannot be followed to a file: {error}.", "Try it again.") from error
     parts = {*_parts_below(top, lexical), *_parts_below(top, real)}
@@ -98,6 +99,11 @@ def _protected_link(top: Path, real: Path) -> str:
     return ""
 
 
+def protecting(place: Place, names: frozenset[str] = PROTECTED) -> str:
+    """Return the protected name that the place has, or that leads to it; "" if there is none."""
+    return min(place.names & names, default=place.protected_by)
+
+
 def protected_targets(top: Path) -> dict[str, Path]:
     """Return where the protected names of a workspace lead that are links, or files of Git's like links."""
     try:
@@ -107,9 +113,9 @@ def protected_targets(top: Path) -> dict[str, Path]:
     targets = {}
     for entry in entries:
         if entry.is_symlink():
-            targets[entry.name] = Path(os.path.realpath(entry.path))
+            targets[entry.name] = real_path(Path(entry.path))
         elif normalized(entry.name) == ".git" and (folder := git_folder_of(Path(entry.path))):
-            targets[entry.name] = Path(os.path.realpath(top / folder))
+            targets[entry.name] = real_path(top / folder)
     return targets
 
 

@@ -24,6 +24,7 @@ from vivace.agent.edit_events import (
     UnitLocated,
 )
 from vivace.agent.edits.apply.replacing import sha256_of
+from vivace.agent.edits.apply.source import check_led_to
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
 from vivace.agent.events import AgentEvent
@@ -142,7 +143,10 @@ class UnitsTask:
 
     def _verdict(self, proposal: Proposal) -> Verdict:
         context = self._desk.context
-        needs = [WritePath(locate(context.root, str(file.source.path))) for file in proposal.changed]
+        places = [locate(context.root, str(file.source.path)) for file in proposal.changed]
+        for file, place in zip(proposal.changed, places, strict=True):
+            check_led_to(file.source, place.path)
+        needs = [WritePath(place) for place in places]
         return decide(needs, context.policies, Situation(is_tainted=True, has_sandbox=context.has_sandbox))
 
     def _ended(self, reason: EndReason, error: VivaceError | None) -> TaskEnded:

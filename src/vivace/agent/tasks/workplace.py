@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from vivace.agent.door import open_in, opened_folder
 from vivace.agent.git import git_files, run_git
 from vivace.agent.tools.ignoring import walk
 from vivace.errors import TaskTooLarge
@@ -147,13 +148,18 @@ def _copy(top: Path, files: list[str], place: Path, start: Path) -> None:
 
 
 def read_entry(path: Path) -> tuple[int, bytes]:
-    """Return mode and bytes of a file; of a symbolic link, where it leads. Raise OSError for others."""
-    mode = path.lstat().st_mode
-    if stat.S_ISLNK(mode):
-        return mode, os.fsencode(path.readlink())
-    if not stat.S_ISREG(mode):
-        raise OSError(f"{path} is no file")
-    return mode, path.read_bytes()
+    """Return mode and bytes of a file; of a symbolic link, where it leads. Raise OSError for others.
+
+    Its folder has a real path (`agent.door`): none of its parts has become a link meanwhile.
+    """
+    with opened_folder(path.parent) as folder:
+        mode = os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            return mode, os.fsencode(os.readlink(path.name, dir_fd=folder))
+        with os.fdopen(open_in(folder, path), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(f"{path} is no file")
+            return mode, file.read()
 
 
 def _write_entry(path: Path, mode: int, data: bytes) -> None:

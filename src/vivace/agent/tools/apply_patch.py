@@ -5,13 +5,13 @@ the whole. Does not own the format (`patch_format`), nor when files are written 
 """
 
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
+from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.permissions.decision import Need, WritePath
 from vivace.agent.permissions.paths import Place, locate
-from vivace.agent.tools.base import MalformedCall, ToolContext, ToolResult, named_path
+from vivace.agent.tools.base import MalformedCall, ToolContext, ToolResult, judged, named_path
 from vivace.agent.tools.matching import starts_of
 from vivace.agent.tools.patch_format import (
     ADD,
@@ -26,6 +26,7 @@ from vivace.agent.tools.patch_format import (
     UpdateFile,
     parse_patch,
 )
+from vivace.agent.tools.writes import Writes
 from vivace.errors import EditRejected
 
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
@@ -76,12 +77,14 @@ Paths are relative to the workspace. Give three lines around each change."""
     def exact(self, arguments: list[FilePatch]) -> str:
         return "\n".join(line for patch in arguments for line in _lines_of(patch))
 
-    async def run(self, arguments: list[FilePatch], context: ToolContext) -> ToolResult:
-        places = [locate(context.root, path) for path in _paths(arguments)]
-        await context.writes.files.refresh([place.path for place in places])
+    async def run(
+        self, arguments: list[FilePatch], context: ToolContext, needs: Sequence[Need]
+    ) -> ToolResult:
+        places = judged(needs)
+        await context.writes.files.refresh([place.path for place in places.values()])
         staged = dict(context.writes.staged)
         try:
-            told = [_apply(patch, context) for patch in arguments]
+            told = [_apply(patch, places, context.writes) for patch in arguments]
         except Exception:
             context.writes.staged = staged
             raise
@@ -113,8 +116,8 @@ def _paths(patches: Sequence[FilePatch]) -> list[str]:
     return list(dict.fromkeys([*(patch.path for patch in patches), *moved]))
 
 
-def _apply(patch: FilePatch, context: ToolContext) -> str:
-    place, writes = locate(context.root, patch.path), context.writes
+def _apply(patch: FilePatch, places: Mapping[str, Place], writes: Writes) -> str:
+    place = places[patch.path]
     match patch:
         case AddFile(path, text):
             if writes.exists(place):
@@ -127,19 +130,18 @@ def _apply(patch: FilePatch, context: ToolContext) -> str:
             return f"Deleted {path}."
         case UpdateFile(path, chunks, moved_to):
             new_bytes = patched(writes.read(place), chunks)
-            return _put(context, place, new_bytes, path, moved_to)
+            if not moved_to:
+                writes.put(place, new_bytes)
+                return f"Updated {path}."
+            return _moved(place, places[moved_to], new_bytes, writes)
 
 
-def _put(context: ToolContext, place: Place, new_bytes: bytes, path: str, moved_to: str) -> str:
-    if not moved_to:
-        context.writes.put(place, new_bytes)
-        return f"Updated {path}."
-    target = locate(context.root, moved_to)
-    if context.writes.exists(target):
-        raise EditRejected(f"{moved_to} exists already.", "Choose another name, or delete it first.")
-    context.writes.put(target, new_bytes)
-    context.writes.put(place, None)
-    return f"Moved {path} to {moved_to}."
+def _moved(place: Place, target: Place, new_bytes: bytes, writes: Writes) -> str:
+    if writes.exists(target):
+        raise EditRejected(f"{target.shown} exists already.", "Choose another name, or delete it first.")
+    writes.put(target, new_bytes)
+    writes.put(place, None)
+    return f"Moved {place.shown} to {target.shown}."
 
 
 def patched(source: SourceFile, chunks: Sequence[Chunk]) -> bytes:
@@ -149,8 +151,7 @@ def patched(source: SourceFile, chunks: Sequence[Chunk]) -> bytes:
         for header in chunk.headers:
             at = _find(source.lines, (header,), at, number, chunk) + 1
         start = _start_of(source.lines, chunk, at, number)
-        source = source_from_bytes(
-            source.path,
+        source = source.with_bytes(
             splice(source, start + 1, start + len(chunk.old), "".join(f"{line}\n" for line in chunk.new)),
         )
         at = start + len(chunk.new)

@@ -5,13 +5,15 @@ server can be another class of this shape. Does not own when a tool runs, nor wh
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from vivace.agent.permissions.decision import Need
+from vivace.agent.permissions.decision import Need, ReadPath, WritePath
+from vivace.agent.permissions.paths import Place
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.sandbox.plain import Terminal
 from vivace.agent.tools.writes import Writes
@@ -105,8 +107,11 @@ class Tool(Protocol):
         """Return all of what the call would do, for a person who is asked whether it may."""
         ...
 
-    async def run(self, arguments: Any, context: ToolContext) -> ToolResult:
-        """Do it. A VivaceError is told to the model as the call's output."""
+    async def run(self, arguments: Any, context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        """Do it, in the places of `needs`: those that were judged. No path is followed again.
+
+        A VivaceError is told to the model as the call's output.
+        """
         ...
 
 
@@ -144,7 +149,12 @@ class FunctionTool(ABC, Generic[A]):
         return self.title(arguments)
 
     @abstractmethod
-    async def run(self, arguments: A, context: ToolContext) -> ToolResult: ...
+    async def run(self, arguments: A, context: ToolContext, needs: Sequence[Need]) -> ToolResult: ...
+
+
+def judged(needs: Sequence[Need]) -> dict[str, Place]:
+    """Return the places of a call as they were judged, by the paths that the model wrote."""
+    return {need.place.shown: need.place for need in needs if isinstance(need, (ReadPath, WritePath))}
 
 
 def named_path(path: str) -> str:

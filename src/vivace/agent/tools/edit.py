@@ -5,6 +5,7 @@ Owns what is reported: where the text was found and how, or why it was not. Does
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -12,7 +13,7 @@ from msgspec import Meta
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.permissions.decision import Need, WritePath
 from vivace.agent.permissions.paths import Place, locate
-from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult, named_path
+from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult, judged, named_path
 from vivace.agent.tools.matching import Match, find, find_exact, reindented
 from vivace.errors import EditRejected
 
@@ -50,8 +51,8 @@ class Edit(FunctionTool[EditArguments]):
             ]
         )
 
-    async def run(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
-        place = locate(context.root, arguments.path)
+    async def run(self, arguments: EditArguments, context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        place = judged(needs)[arguments.path]
         await context.writes.files.refresh([place.path])
         if not arguments.old_text:
             return _create(arguments, place, context)

@@ -1,8 +1,8 @@
 """The files of a folder, without those that `.gitignore` leaves out.
 
 Owns the lines of `.gitignore` and the walk. No Git is called: a repository that nobody has read could make it
-run something. Links are not followed. Does not know `.git/info/exclude`, nor rules above the folder. Does not
-own the patterns (`git_globs`).
+run something. Links are not followed, nor any that appear while it walks (`agent.door`). Does not know
+`.git/info/exclude`, nor rules above the folder. Does not own the patterns (`git_globs`).
 """
 
 import math
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from vivace.agent.door import LISTABLE, READABLE, open_folder, open_inside
 from vivace.agent.tools.git_globs import Matches, name_matcher, path_matcher
 
 MAX_RULES_BYTES = 200_000
@@ -30,55 +31,68 @@ class Rule:
 
 
 Rules = tuple[tuple[str, tuple[Rule, ...]], ...]  # by folder, the innermost first; a folder ends in "/"
-_Entries = list["os.DirEntry[str]"]
+_Entries = list[tuple[str, bool]]  # names, each with whether it is a folder
 
 
 def walk(root: Path, start: str = "", most_s: float = math.inf) -> Iterator[tuple[str, bool]]:
-    """Yield paths relative to `root`, in order, each with whether it is a folder. Folders come first.
+    """Yield paths relative to the real path `root`, in order, each with whether it is a folder.
 
     Raise `TimeoutError` after `most_s` seconds: a slow disk, or more rules times files than anybody means.
     """
     until = time.monotonic() + most_s
-    rules: Rules = ()
-    folder = ""
-    for part in Path(start).parts:  # the rules of the folders above count, too
-        rules = _with_rules_of(root, folder, rules)
-        folder += f"{part}/"
-    for found in _walk(root, folder, rules):
-        if time.monotonic() > until:
-            raise TimeoutError
-        if found:
-            yield found
+    try:
+        top = open_folder(root)
+    except OSError:
+        return
+    try:
+        rules: Rules = ()
+        folder = ""
+        for part in Path(start).parts:  # the rules of the folders above count, too
+            rules = _with_rules_of(top, f"{folder}{_FILE}", folder, rules)
+            folder += f"{part}/"
+        for found in _walk(top, folder, rules):
+            if time.monotonic() > until:
+                raise TimeoutError
+            if found:
+                yield found
+    finally:
+        os.close(top)
 
 
-def _walk(root: Path, folder: str, rules: Rules) -> Iterator[tuple[str, bool] | None]:
+def _walk(top: int, folder: str, rules: Rules) -> Iterator[tuple[str, bool] | None]:
     """Walk without recursion: folders may be nested deeper than Python's stack. None for what is ignored."""
-    begun = [_opened(root, folder, rules)]
+    begun = [_opened(top, folder, rules)]
     while begun:
         folder, rules, entries = begun[-1]
         if not entries:
             begun.pop()
             continue
-        entry = entries.pop()
-        path, is_folder = f"{folder}{entry.name}", entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER or is_ignored(path, rules, is_folder=is_folder):
+        name, is_folder = entries.pop()
+        path = f"{folder}{name}"
+        if name in NEVER or is_ignored(path, rules, is_folder=is_folder):
             yield None
             continue
         yield path, is_folder
         if is_folder:
-            begun.append(_opened(root, f"{path}/", rules))
+            begun.append(_opened(top, f"{path}/", rules))
 
 
-def _opened(root: Path, folder: str, rules: Rules) -> tuple[str, Rules, _Entries]:
+def _opened(top: int, folder: str, rules: Rules) -> tuple[str, Rules, _Entries]:
     """Return the folder with the rules that hold in it and its entries, the last one first."""
     try:
-        with os.scandir(root / folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name, reverse=True)
+        opened = open_inside(top, folder.rstrip("/") or ".", LISTABLE)
     except OSError:
         return folder, rules, []
-    if any(entry.name == _FILE for entry in entries):
-        rules = _with_rules_of(root, folder, rules)
-    return folder, rules, entries
+    try:
+        with os.scandir(opened) as found:
+            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+        if any(name == _FILE for name, _ in entries):
+            rules = _with_rules_of(opened, _FILE, folder, rules)
+    except OSError:
+        return folder, rules, []
+    finally:
+        os.close(opened)
+    return folder, rules, sorted(entries, reverse=True)
 
 
 def is_ignored(path: str, rules: Rules, *, is_folder: bool) -> bool:
@@ -99,23 +113,20 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(rule for line in reversed(lines) if (rule := _rule(line)))
 
 
-def _with_rules_of(root: Path, folder: str, rules: Rules) -> Rules:
-    text = _text_of(root / folder / _FILE)
+def _with_rules_of(opened: int, file: str, folder: str, rules: Rules) -> Rules:
+    """Return the rules with those of a folder, whose file is named from an opened folder on."""
+    text = _text_of(opened, file)
     return ((folder, parse_rules(text)), *rules) if text else rules
 
 
-def _text_of(file: Path) -> str:
+def _text_of(opened: int, file: str) -> str:
     """Return the text of a plain file, and "" for anything else. A pipe is not waited for."""
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(open_inside(opened, file, READABLE), "rb") as lines:
+            is_plain = stat.S_ISREG(os.fstat(lines.fileno()).st_mode)
+            return lines.read(MAX_RULES_BYTES).decode("utf-8", "replace") if is_plain else ""
     except OSError:
         return ""
-    with os.fdopen(fd, "rb") as opened:
-        try:
-            is_plain = stat.S_ISREG(os.fstat(fd).st_mode)
-            return opened.read(MAX_RULES_BYTES).decode("utf-8", "replace") if is_plain else ""
-        except OSError:
-            return ""
 
 
 def _rule(line: str) -> Rule | None:

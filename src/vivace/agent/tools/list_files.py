@@ -6,15 +6,17 @@ Owns how the listing looks and where it is cut. Does not own the walk (`ignoring
 import asyncio
 import fnmatch
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from vivace.agent.door import real_path, status_of
 from vivace.agent.permissions.decision import Need, ReadPath
-from vivace.agent.permissions.paths import locate
-from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult
+from vivace.agent.permissions.paths import Place, locate
+from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult, judged
 from vivace.agent.tools.bounded import printable
 from vivace.agent.tools.ignoring import walk
 from vivace.errors import FileProblem
@@ -42,18 +44,21 @@ class ListFiles(FunctionTool[ListArguments]):
     def title(self, arguments: ListArguments) -> str:
         return f"{arguments.path} {arguments.glob}".strip()
 
-    async def run(self, arguments: ListArguments, context: ToolContext) -> ToolResult:
-        return await asyncio.to_thread(_list, arguments, context.root)
+    async def run(self, arguments: ListArguments, context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        place = judged(needs)[arguments.path]
+        return await asyncio.to_thread(_list, arguments, place, real_path(context.root))
 
 
-def _list(arguments: ListArguments, workspace: Path) -> ToolResult:
-    place = locate(workspace, arguments.path)
-    if not place.path.is_dir():
+def _list(arguments: ListArguments, place: Place, workspace: Path) -> ToolResult:
+    try:
+        is_folder = stat.S_ISDIR(status_of(place.path).st_mode)
+    except OSError as error:
+        raise FileProblem(f"{arguments.path} cannot be listed: {error.strerror}.") from error
+    if not is_folder:
         raise FileProblem(f"{arguments.path} is not a folder.")
     root, start = place.path, ""
-    if place.is_inside:
-        root = locate(workspace, ".").path
-        start = os.path.relpath(place.path, root)
+    if place.path.is_relative_to(workspace):
+        root, start = workspace, os.path.relpath(place.path, workspace)
     found: list[str] = []
     try:
         is_cut = _listed(walk(root, "" if start == "." else start, MAX_WALK_S), start, arguments, found)

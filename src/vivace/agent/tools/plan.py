@@ -3,6 +3,7 @@
 Owns nothing but the plan's shape, which is that of the Codex CLI. It does nothing and needs nothing.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -40,6 +41,7 @@ class UpdatePlan(FunctionTool[PlanArguments]):
         done = sum(step.status == "completed" for step in arguments.plan)
         return f"{done} of {len(arguments.plan)} steps are done"
 
-    async def run(self, arguments: PlanArguments, context: ToolContext) -> ToolResult:
+    async def run(self, arguments: PlanArguments, context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        del needs
         context.plan = tuple(Step(step.step, step.status) for step in arguments.plan)
         return ToolResult("The plan is shown to the user.", self.title(arguments))

@@ -8,15 +8,16 @@ import asyncio
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO, ClassVar
 
 from msgspec import Meta
 
+from vivace.agent.door import open_file
 from vivace.agent.permissions.decision import Need, ReadPath
 from vivace.agent.permissions.paths import locate
-from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult
+from vivace.agent.tools.base import Arguments, FunctionTool, ToolContext, ToolResult, judged
 from vivace.agent.tools.bounded import printable
 from vivace.errors import FileProblem
 
@@ -49,8 +50,8 @@ class Read(FunctionTool[ReadArguments]):
             return arguments.path
         return f"{arguments.path}:{arguments.first_line}-{arguments.last_line or ''}"
 
-    async def run(self, arguments: ReadArguments, context: ToolContext) -> ToolResult:
-        place = locate(context.root, arguments.path)
+    async def run(self, arguments: ReadArguments, context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        place = judged(needs)[arguments.path]
         last = (
             arguments.last_line if arguments.last_line is not None else arguments.first_line + MAX_LINES - 1
         )
@@ -104,7 +105,7 @@ def _lines(file: BinaryIO) -> Iterator[str]:
 def _opened(path: Path, shown: str) -> BinaryIO:
     """Open a text file. Never block on a pipe, and never follow a link that has come since."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_file(path)
     except OSError as error:
         raise FileProblem(f"{shown} cannot be read: {error.strerror}.") from error
     status = os.fstat(fd)

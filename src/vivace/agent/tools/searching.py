@@ -1,6 +1,7 @@
 """A search through files, for machines without ripgrep: a program of its own, which can be ended.
 
-Owns the reading and the matching, with ripgrep's output and exit codes. Does not own its limits (`search`).
+Owns the reading and the matching, with ripgrep's output (of `--null`) and exit codes. Does not own its limits
+(`search`).
 """
 
 import argparse
@@ -12,15 +13,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from vivace.agent.door import READABLE, real_path
 from vivace.agent.tools.ignoring import walk
 
 MAX_FILE_BYTES = 5_000_000
 MAX_COLUMNS = 500
 SNIFFED_BYTES = 8192
+STDIN = "-"  # as a path
 
 
 def main(arguments: list[str]) -> int:
-    """Print what matches as `path:line:text`. Return 0, 1 if nothing does, 2 for a bad pattern."""
+    """Print what matches as path, NUL, `line:text`. Return 0, 1 if nothing does, 2 for a bad pattern."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ignore-case", action="store_true")
     parser.add_argument("--glob", default="")
@@ -30,7 +33,7 @@ def main(arguments: list[str]) -> int:
     try:
         pattern = re.compile(given.pattern, re.IGNORECASE if given.ignore_case else 0)
     except re.error as error:
-        print(f"regex parse error: {error}")
+        print(f"regex parse error: {error}", file=sys.stderr)
         return 2
     found = False
     for path in _files(given.path):
@@ -41,24 +44,25 @@ def main(arguments: list[str]) -> int:
         ):
             for number, line in _matches(path, pattern):
                 found = True
-                sys.stdout.buffer.write(f"{path}:{number}:{line}\n".encode("utf-8", "replace"))
+                text = f"{number}:{line}\n".encode("utf-8", "replace")
+                sys.stdout.buffer.write(os.fsencode(path) + b"\0" + text)
     sys.stdout.flush()
     return 0 if found else 1
 
 
 def _files(path: str) -> Iterator[str]:
-    if not Path(path).is_dir():
+    if path == STDIN or not Path(path).is_dir():
         yield path
         return
     root, start = (path, "") if os.path.isabs(path) else (".", "" if path == "." else path)  # noqa: PTH117
-    for found, is_folder in walk(Path(root), start):
+    for found, is_folder in walk(real_path(Path(root)), start):
         if not is_folder:
             yield found if root == "." else f"{root}/{found}"
 
 
 def _matches(path: str, pattern: "re.Pattern[str]") -> Iterator[tuple[int, str]]:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = 0 if path == STDIN else os.open(path, READABLE)
     except OSError:
         return
     with os.fdopen(fd, "rb") as file:

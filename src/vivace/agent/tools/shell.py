@@ -4,6 +4,7 @@ Owns its limits and what is reported of it. Does not own the walls (`sandbox`), 
 (`decision`).
 """
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -49,7 +50,8 @@ class Shell(FunctionTool[ShellArguments]):
     def title(self, arguments: ShellArguments) -> str:
         return arguments.command
 
-    async def run(self, arguments: ShellArguments, context: ToolContext) -> ToolResult:
+    async def run(self, arguments: ShellArguments, context: ToolContext, needs: Sequence[Need]) -> ToolResult:
+        del needs
         leaves = arguments.leave_sandbox or not context.has_sandbox
         seconds = arguments.timeout_seconds
         return _told(await run_command(arguments.command, context, seconds, leaves_sandbox=leaves))

@@ -1,10 +1,9 @@
 """Changes of files that tools have made in one turn, until the journal has them all as one entry.
 
-Owns what a file is meanwhile: a second edit of the turn builds on the first. Does not write itself
-(`journal`); just before, it looks whether every path still leads to where it was allowed to lead.
+Owns what a file is meanwhile: a second edit of the turn builds on the first. Each is read, and later written,
+in the place that was judged. Does not write itself (`journal`).
 """
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.source import SourceFile, new_source, source_from_bytes
 from vivace.agent.edits.apply.writing import Written, write_changes
 from vivace.agent.permissions.paths import Place
-from vivace.errors import FileProblem, WriteProblem
+from vivace.errors import FileProblem
 
 
 @dataclass
@@ -30,16 +29,16 @@ class Writes:
     def read(self, place: Place) -> SourceFile:
         """Return a file as the turn has made it so far. Raise FileProblem if there is none."""
         if place.path not in self.staged:
-            return self.files.read(place.path)
+            return self.files.read(place.path, place.path)
         data = self.staged[place.path].new_bytes
         if data is None:
             raise FileProblem(f"{place.shown} does not exist: it was removed just before.")
-        return source_from_bytes(place.path, data)
+        return source_from_bytes(place.path, data, place.path)
 
     def exists(self, place: Place) -> bool:
         if place.path in self.staged:
             return self.staged[place.path].new_bytes is not None
-        return self.files.exists(place.path)
+        return self.files.is_there(place.path)
 
     def put(self, place: Place, new_bytes: bytes | None) -> None:
         """Make this the content of a file, or remove it."""
@@ -48,7 +47,9 @@ class Writes:
         self.staged[place.path] = Staged(source, new_bytes)
 
     def _before(self, place: Place) -> SourceFile:
-        return self.files.read(place.path) if self.files.exists(place.path) else new_source(place.path)
+        if self.files.is_there(place.path):
+            return self.files.read(place.path, place.path)
+        return new_source(place.path, place.path)
 
     def changes(self) -> list[Change]:
         """Return what is to be written: files that end up as they were are not."""
@@ -59,16 +60,6 @@ class Writes:
         """Write all changes as one entry of the journal, and begin anew whatever came of it."""
         changes = self.changes()
         self.staged = {}
-        for change in changes:
-            _check_still_there(change.source.target)
         if not changes:
             return None, changes
         return await write_changes(changes, instruction, journal, self.files), changes
-
-
-def _check_still_there(path: Path) -> None:
-    """Raise WriteProblem if a folder on the way has become a link since the call was allowed."""
-    if os.path.realpath(path) != str(path):
-        raise WriteProblem(
-            f"{path} leads elsewhere now: a part of it has become a link.", "Nothing was written."
-        )

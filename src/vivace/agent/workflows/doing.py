@@ -12,7 +12,13 @@ from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.mentions import read_mention, target_of
-from vivace.agent.edits.apply.source import SourceFile, new_source, read_source
+from vivace.agent.edits.apply.source import (
+    SourceFile,
+    check_led_to,
+    is_there,
+    new_source,
+    read_source,
+)
 from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.find.units import file_unit, new_file_unit
 from vivace.agent.edits.flow import EditTask, offer, run_edit
@@ -33,7 +39,7 @@ from vivace.agent.permissions.decision import (
     WritePath,
     decide,
 )
-from vivace.agent.permissions.paths import locate
+from vivace.agent.permissions.paths import Place, locate
 from vivace.agent.prompting import begun_answer, read_prompt, user
 from vivace.agent.sandbox.run import Outcome
 from vivace.agent.tasks.resuming import NOT_WRITTEN, WRITTEN, look_at
@@ -90,7 +96,7 @@ class StepWork:
         """Return what came of one try, and the entry of the journal; 0 if nothing was written."""
         if entry := self._written_before(key):
             place = locate(self._root, filled(step.to, values)) if step.to else None
-            return (read_source(place.path).text if place else ""), entry
+            return (read_source(place.path, place.path).text if place else ""), entry
         told = [filled(step.edit or step.ask or "", values), *self.steers]
         if problem:
             told.append(f"(The last try was not good: {problem[:COMPLAINT_CHARS]})")
@@ -103,8 +109,11 @@ class StepWork:
         instruction = checked_instruction(instruction)
         names = [filled(file, values) for file in step.files]
         targets = [parse_target(str(self._root / name)) for name in names]
-        verdict = self._verdict([WritePath(locate(self._root, str(target.path))) for target in targets])
+        places = [locate(self._root, str(target.path)) for target in targets]
+        verdict = self._verdict([WritePath(place) for place in places])
         scopes = tuple(read_scope(each, to_write=True, instruction=instruction) for each in targets)
+        for scope, place in zip(scopes, places, strict=True):
+            check_led_to(scope.source, place.path)
         settings = self._connection.settings
         memory = memory_for(settings, self._root, settings.model)
         task = EditTask(scopes, instruction, "ask", memory=memory)
@@ -146,7 +155,7 @@ class StepWork:
     async def _fenced(self, name: str, key: str) -> str:
         place = locate(self._root, str(target_of(name, self._root).path))
         await self._allow([ReadPath(place)], f"{key} read", name)
-        shown, tag, text = await asyncio.to_thread(read_mention, name, self._root)
+        shown, tag, text = await asyncio.to_thread(read_mention, name, self._root, judged=place.path)
         fence = fence_for(text)
         return f"{shown}\n{fence}{tag}\n{text}{fence}"
 
@@ -159,7 +168,7 @@ class StepWork:
         name = filled(step.to, values)
         place = locate(self._root, name)
         verdict = self._verdict([WritePath(place)])
-        source = new_source(place.path) if step.where == "new" else _source(place.path)
+        source = _source(place, is_new=step.where == "new")
         unit = file_unit(source) if source.exists else new_file_unit(source)
         new = _placed(source.text, text, step.where).encode()
         proposal = Proposal((make_proposal(source, unit, f"write {name}", new),))
@@ -297,8 +306,9 @@ class StepWork:
         return await self._connection.model(self._connection.settings.model)
 
 
-def _source(path: Path) -> SourceFile:
-    return read_source(path) if path.exists() else new_source(path)
+def _source(place: Place, *, is_new: bool) -> SourceFile:
+    path = place.path
+    return new_source(path, path) if is_new or not is_there(path) else read_source(path, path)
 
 
 def _placed(old: str, text: str, where: Where) -> str:

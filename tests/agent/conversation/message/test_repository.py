@@ -35,6 +35,20 @@ def test_source_files_are_listed_with_their_units(repository: Path) -> None:
     assert listed["src/shapes.py"] == ("Circle", "Circle.area")
 
 
+def test_a_link_out_of_the_folder_is_not_listed(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whoever delivered the repository chose where it leads. One that stays inside is a file like others."""
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret.py"
+    secret.write_text("def secret():\n    pass\n")
+    (repository / "out.py").symlink_to(secret)
+    (repository / "in.py").symlink_to("report.py")
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    listed = [str(each.path) for each in list_files(repository)]
+    assert "out.py" not in listed
+    assert "in.py" in listed
+
+
 def test_git_says_what_belongs_to_it(repository: Path) -> None:
     """In a git repository ignored files are left out, and new ones are not."""
     subprocess.run(["git", "init", "-q", str(repository)], check=True)

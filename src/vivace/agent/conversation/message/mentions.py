@@ -52,10 +52,15 @@ def target_of(mention: str, folder: Path) -> Target:
     return parse_target(str(folder / path))
 
 
-def read_mention(mention: str, folder: Path, files: Files = DISK) -> tuple[str, str, str]:
-    """Return the mention's name, the tag of its fence, and its text. Raise what is wrong with it."""
+def read_mention(
+    mention: str, folder: Path, files: Files = DISK, *, judged: Path | None = None
+) -> tuple[str, str, str]:
+    """Return the mention's name, the tag of its fence, and its text. Raise what is wrong with it.
+
+    `judged`: where its path was judged to lead.
+    """
     target = target_of(mention, folder)
-    source = files.read(target.path)
+    source = files.read(target.path, judged)
     unit = named_unit(source, list_units(source, language_for(target.path)), target)
     text = source.text_of(unit.first_line, unit.last_line) if unit else source.text
     return mention, fence_tag_for(target.path), text

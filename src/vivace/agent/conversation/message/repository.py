@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from vivace.agent.door import real_path
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
@@ -89,6 +90,8 @@ def list_file(folder: Path, path: Path) -> Listed | None:
     """Return one file with the names of its units, or None if it is no source file that can be read."""
     file = folder / path
     try:
+        if file.is_symlink() and not real_path(file).is_relative_to(real_path(folder)):
+            return None  # nobody has named it, so it is not followed out of the folder
         state = file.stat()
         if language_for(path) is None or state.st_size > MAX_BYTES:
             return None

@@ -18,12 +18,14 @@ from typing import Literal
 
 import msgspec
 
+from vivace.agent.door import is_real
 from vivace.agent.edits.apply.replacing import create_private_file, sha256_of
 from vivace.errors import NothingToUndo, WriteProblem
 
 MAX_ENTRIES = 400
 MAX_BYTES = 200_000_000
 LOCK_WAIT_S = 10.0
+MAX_TIME_S = 1e11  # Unix time: a year that can be shown
 _DONE, _PENDING = ".edit", ".pending"
 
 Kind = Literal["edit", "undo", "redo"]
@@ -40,6 +42,7 @@ class FileChange(msgspec.Struct, frozen=True):
     after_size: int | None  # None: an old entry, which has no new bytes
     mode: int | None = None  # of the file before, for the day on which it is made again
     is_merged: bool = False  # with what another program had written, or with later edits
+    root: str = ""  # the workspace of the task that wrote it; "": its user did, by name
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -51,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True):
     recorded_at_s: float  # Unix time
     files: tuple[FileChange, ...]
     reverses: tuple[int, ...] = ()  # the entries that this one took back
+    header_sha256: str = ""  # of the header with "" in this place; older entries have none
 
     @property
     def path(self) -> str:
@@ -98,6 +102,7 @@ class Step:
     after: bytes | None
     mode: int | None = None
     is_merged: bool = False
+    root: str = ""  # the workspace of the task that wrote it; "": its user did, by name
     after_sha256: str | None = None  # where `after` is not known: only in an old entry
 
     def is_after(self, state: bytes | None) -> bool:
@@ -128,6 +133,7 @@ class EntryFolder:
                 after_size=len(after),
                 mode=step.mode,
                 is_merged=step.is_merged,
+                root=step.root,
             )
             for step, (before, after) in zip(steps, blobs, strict=True)
         )
@@ -189,12 +195,15 @@ class EntryFolder:
             with file.open("rb") as opened:
                 line = opened.readline()
             try:
-                return msgspec.json.decode(line, type=Entry)
+                entry = msgspec.json.decode(line, type=Entry)
             except msgspec.ValidationError:
                 before_size = file.stat().st_size - len(line)
-                return msgspec.json.decode(line, type=_OneFileEntry).as_entry(before_size)
-        except (OSError, msgspec.DecodeError) as error:
+                entry = msgspec.json.decode(line, type=_OneFileEntry).as_entry(before_size)
+        except (OSError, UnicodeError, RecursionError, msgspec.DecodeError) as error:
             raise self._damaged(number, suffix) from error
+        if entry.number != number or not _is_plausible(entry) or not _is_as_written(entry, line):
+            raise self._damaged(number, suffix)
+        return entry
 
     def _damaged(self, number: int, suffix: str) -> NothingToUndo:
         file = self._file(number, suffix)
@@ -202,8 +211,12 @@ class EntryFolder:
 
     def _numbers(self, *suffixes: str) -> list[int]:
         wanted = suffixes or (_DONE, _PENDING)
-        files = (file for suffix in wanted for file in self.folder.glob(f"*{suffix}"))
-        return sorted(int(file.stem) for file in files if file.stem.isdecimal())
+        try:
+            with os.scandir(self.folder) as found:
+                names = [entry.name.partition(".") for entry in found]
+        except OSError:
+            return []
+        return sorted(int(stem) for stem, dot, rest in names if dot + rest in wanted and stem.isdecimal())
 
     def _file(self, number: int, suffix: str) -> Path:
         return self.folder / f"{number:010d}{suffix}"
@@ -238,11 +251,31 @@ class EntryFolder:
 
 def _header_line(entry: Entry) -> bytes:
     try:
-        return msgspec.json.encode(entry) + b"\n"
+        sha256 = sha256_of(msgspec.json.encode(entry))
+        return msgspec.json.encode(msgspec.structs.replace(entry, header_sha256=sha256)) + b"\n"
     except UnicodeEncodeError as error:
         names = ", ".join(repr(file.path) for file in entry.files)
         hint = "Nothing was written. Rename the file, or say the instruction in UTF-8."
         raise WriteProblem(f"A name or the instruction is not UTF-8: {names}.", hint) from error
+
+
+def _is_as_written(entry: Entry, line: bytes) -> bool:
+    """Return whether no byte of the header was damaged. A path that is would lead undo elsewhere."""
+    if not entry.header_sha256:
+        return True
+    blank = line.removesuffix(b"\n").replace(f'"{entry.header_sha256}"'.encode(), b'""')
+    return sha256_of(blank) == entry.header_sha256
+
+
+def _is_plausible(entry: Entry) -> bool:
+    """Return whether we could have written this. Undo goes to no other path than one that we did."""
+    return (
+        bool(entry.files)
+        and 0 <= entry.recorded_at_s < MAX_TIME_S
+        and all(is_real(file.path) and 0 <= (file.mode or 0) <= 0o7777 for file in entry.files)
+        and all(file.before_size >= 0 and (file.after_size or 0) >= 0 for file in entry.files)
+        and all(is_real(file.root) for file in entry.files if file.root)
+    )
 
 
 def _hash(state: bytes | None) -> str | None:
@@ -265,7 +298,7 @@ def _unpacked(entry: Entry, blob: bytes) -> Iterator[Step]:
             continue
         after = _state(blob[at : at + file.after_size], file.after_sha256)
         at += file.after_size
-        yield Step(Path(file.path), file.unit, before, after, file.mode, file.is_merged)
+        yield Step(Path(file.path), file.unit, before, after, file.mode, file.is_merged, file.root)
     if at != len(blob):
         raise ValueError("more bytes than were recorded")
 

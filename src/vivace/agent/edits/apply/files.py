@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from vivace.agent.door import real_path
 from vivace.agent.edits.apply.replacing import read_state
 from vivace.agent.edits.apply.source import (
     BOM,
     MAX_BYTES,
     SourceFile,
+    is_there,
     read_source,
     source_from_bytes,
     split_lines,
 )
-from vivace.errors import FileProblem
+from vivace.errors import FileProblem, WriteProblem
 
 
 class Editor(Protocol):
@@ -45,33 +47,44 @@ class Files:
     def is_written_by_face(self) -> bool:
         return False
 
-    def buffer(self, path: Path) -> bytes | None:
-        """Return the bytes of the open buffer of this file, or None if there is none."""
-        del path
+    def buffer(self, target: Path) -> bytes | None:
+        """Return the bytes of the open buffer of a file whose links were followed; None if there is none."""
+        del target
         return None
 
-    def read(self, path: Path) -> SourceFile:
-        """Return the file as it is now. Raise FileProblem if it cannot be read."""
-        data = self.buffer(path)
-        return read_source(path) if data is None else source_from_bytes(path, data)
+    def read(self, path: Path, target: Path | None = None) -> SourceFile:
+        """Return the file as it is now. Raise FileProblem if it cannot be read.
 
-    def state(self, path: Path) -> bytes | None:
-        """Return the bytes of a file whose links are followed, or None if there is none."""
-        data = self.buffer(path)
-        return read_state(path) if data is None else data
+        `target`: where the path was judged to lead; None: where it leads now.
+        """
+        data = self.buffer(self._key(path) if target is None else target)
+        return read_source(path, target) if data is None else source_from_bytes(path, data, target)
+
+    def state(self, target: Path) -> bytes | None:
+        """Return the bytes of a file whose links were followed, or None if there is none."""
+        data = self.buffer(target)
+        return read_state(target) if data is None else data
+
+    def is_there(self, target: Path) -> bool:
+        """Return whether anything is at a path whose links were followed."""
+        return self.buffer(target) is not None or is_there(target)
 
     def exists(self, path: Path) -> bool:
         """Return whether anything is at this path, a link that leads nowhere too."""
-        return os.path.lexists(path) or self.buffer(path) is not None
+        return os.path.lexists(path) or self.buffer(self._key(path)) is not None
 
     def is_file(self, path: Path) -> bool:
-        return path.is_file() or self.buffer(path) is not None
+        return path.is_file() or self.buffer(self._key(path)) is not None
+
+    def _key(self, path: Path) -> Path:
+        """Return by which path a buffer is known. On disk alone there is none."""
+        return path
 
     async def refresh(self, paths: Iterable[Path]) -> None:
         """Ask the face for the texts of these files, if it has any open."""
 
-    async def write(self, path: Path, data: bytes) -> None:
-        """Let the face write a file."""
+    async def write(self, target: Path, data: bytes) -> None:
+        """Let the face write a file whose links were followed."""
         raise NotImplementedError
 
 
@@ -115,9 +128,12 @@ class OpenFiles(Files):
         else:
             self._buffers[key] = _buffer_of(path, text, _on_disk(key))
 
-    def buffer(self, path: Path) -> bytes | None:
-        known = self._buffers.get(_key(path))
+    def buffer(self, target: Path) -> bytes | None:
+        known = self._buffers.get(target)
         return known.raw if known else None
+
+    def _key(self, path: Path) -> Path:
+        return _key(path)
 
     async def refresh(self, paths: Iterable[Path]) -> None:
         if self._editor is None:
@@ -125,18 +141,24 @@ class OpenFiles(Files):
         for path in {_key(path) for path in paths}:
             self.set_buffer(path, await self._editor.read(path))
 
-    async def write(self, path: Path, data: bytes) -> None:
-        """Let the face write a file. Afterwards its new text is what the file holds."""
+    async def write(self, target: Path, data: bytes) -> None:
+        """Let the face write a file. Afterwards its new text is what the file holds.
+
+        The face opens the file by its path. So it is asked only while no part of that has become a link.
+        """
         assert self._editor is not None
-        key = _key(path)
-        known = self._buffers.get(key) or _Buffer(b"", lacks_bom=True)
-        await self._editor.write(key, known.for_face(data))
-        if key in self._buffers or _on_disk(path) != data:
-            self._buffers[key] = _Buffer(data, known.lacks_bom, known.lacks_returns)
+        is_there(target)
+        known = self._buffers.get(target) or _Buffer(b"", lacks_bom=True)
+        await self._editor.write(target, known.for_face(data))
+        if target in self._buffers or _on_disk(target) != data:
+            self._buffers[target] = _Buffer(data, known.lacks_bom, known.lacks_returns)
 
 
 def _key(path: Path) -> Path:
-    return Path(os.path.realpath(path))
+    try:
+        return real_path(path)
+    except (OSError, ValueError):  # no file name: whoever reads it says so
+        return path
 
 
 def _buffer_of(path: Path, text: str, disk: bytes | None) -> _Buffer:
@@ -165,6 +187,6 @@ def _has_returns_only(disk: bytes | None) -> bool:
 def _on_disk(path: Path) -> bytes | None:
     """Return the bytes on disk, or None if there is no such file that can be read."""
     try:
-        return path.read_bytes() if path.is_file() else None
-    except OSError:
+        return read_state(path)
+    except WriteProblem:
         return None

@@ -7,17 +7,20 @@ A kill in the middle leaves an entry pending. Whoever opens the journal next hea
 one of its files no longer has its old bytes, the entry stands and its other files are written; while all have
 their old bytes, it is forgotten. A file that somebody changed since the kill is merged, or left as it is.
 
+What a task wrote is recorded with its workspace, and no protected name of that is written: not when the task
+writes, nor when it is undone, brought back or healed. What users do by name, they may do anywhere.
+
 Owns the order of recording and writing, and which entry is taken back. Does not own how bytes reach the disk
 (`replacing`), nor whether an edit still fits its file (`rebasing`).
 """
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from vivace.agent.door import real_path
 from vivace.agent.edits.apply.entries import Entry, EntryFolder, Kind, Step
 from vivace.agent.edits.apply.merging import merge
 from vivace.agent.edits.apply.rebasing import Change, keep_texts, rebase
@@ -25,6 +28,7 @@ from vivace.agent.edits.apply.replacing import Replacement, mode_of, read_state,
 from vivace.agent.edits.apply.reversing import reversed_steps
 from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.find.units import Unit
+from vivace.agent.permissions.paths import locate, protecting
 from vivace.errors import NothingToUndo, WriteProblem
 
 __all__ = ["Change", "Entry", "Journal", "step_of"]
@@ -38,6 +42,7 @@ class Journal:
     """The entries in `folder`, shared by all processes of one user."""
 
     folder: Path
+    root: Path | None = None  # the workspace of the task that writes; None: its user does, by name
 
     def apply(self, source: SourceFile, new_bytes: bytes, instruction: str, unit: Unit | str) -> Entry:
         """Record the edit of one file, then write it, as `apply_all` does."""
@@ -55,7 +60,10 @@ class Journal:
         assert all(change.old_bytes != change.new_bytes for change in changes), "nothing to undo"
         try:
             with self._locked([str(change.source.target) for change in changes]):
-                steps = [step_of(change, read_state(change.source.target), instruction) for change in changes]
+                steps = [
+                    step_of(change, read_state(change.source.target), instruction, self.root)
+                    for change in changes
+                ]
                 return self._carry_out("edit", instruction, steps)
         except WriteProblem as problem:
             self.keep(changes, problem)
@@ -189,6 +197,7 @@ class Journal:
         self, kind: Kind, instruction: str, steps: Sequence[Step], reverses: tuple[int, ...] = ()
     ) -> Entry:
         """Record, write, finish. If a file cannot be written, put the others back and forget the entry."""
+        _check_protected(steps)
         entry = self._entries.write_pending(kind, instruction, steps, reverses)
         try:
             replace_files(_replacements(steps, "forward"))
@@ -227,6 +236,7 @@ class Journal:
     def _stands(self, entry: Entry) -> bool:
         """Finish a pending entry, or else put its files back and forget it."""
         steps = self._entries.steps(entry, is_pending=True)
+        _check_protected(steps)
         if any(read_state(step.path) != step.before for step in steps):
             try:
                 replace_files(_replacements(steps, "forward"))
@@ -240,15 +250,27 @@ class Journal:
 
 
 def _real(path: Path | None) -> str | None:
-    return None if path is None else os.path.realpath(path)
+    return None if path is None else str(real_path(path))
 
 
-def step_of(change: Change, current: bytes | None, instruction: str) -> Step:
-    """Return what is to be done to the file, which is `current` now. Raise EditConflict if it is unclear."""
+def _check_protected(steps: Sequence[Step]) -> None:
+    """Raise WriteProblem for a file of a task that is protected now."""
+    for step in steps:
+        if step.root and (name := protecting(locate(Path(step.root), str(step.path)))):
+            problem = f"{step.path} is protected: nothing named {name} is ever written for a task."
+            raise WriteProblem(problem, "Nothing was written.")
+
+
+def step_of(change: Change, current: bytes | None, instruction: str, root: Path | None = None) -> Step:
+    """Return what is to be done to the file, which is `current` now. Raise EditConflict if it is unclear.
+
+    `root`: the workspace of the task that does it.
+    """
     path = change.source.target
     after = rebase(change, current, instruction)
     is_merged = current not in (change.old_bytes, after)
-    return Step(path, change.unit_name, current, after, mode_of(path), is_merged)
+    workspace = "" if root is None else str(real_path(root))
+    return Step(path, change.unit_name, current, after, mode_of(path), is_merged, workspace)
 
 
 def _replacements(steps: Sequence[Step], direction: Literal["forward", "back"]) -> list[Replacement]:

@@ -97,7 +97,7 @@ def _problems(change: Change, current: bytes, merged: bytes, instruction: str) -
     if isinstance(change.unit, str) or change.lines is None:
         return merge_problems(change.source.path, current, merged)
     try:
-        now = source_from_bytes(change.source.path, current)
+        now = change.source.with_bytes(current)
     except FileProblem as error:
         return [error.message]
     first, last = moved_range(change.source.raw, current, *change.lines)

@@ -37,9 +37,11 @@ class _File:
         self._mode = mode_of(path)
         self._unit = ""
         self._is_merged = False
+        self._root = ""
 
     def step_back(self, entry: Entry, step: Step) -> None:
         self._unit = step.unit
+        self._root = self._root or step.root
         if step.is_after(self.state):
             self.state = step.before
         elif self.state != step.before:
@@ -69,4 +71,4 @@ class _File:
             if problems:
                 message = f"{self.path} has changed since, and without this edit it would be broken: "
                 raise NothingToUndo(message + " ".join(problems), "It was left untouched.")
-        return Step(self.path, self._unit, self.current, self.state, self._mode, self._is_merged)
+        return Step(self.path, self._unit, self.current, self.state, self._mode, self._is_merged, self._root)

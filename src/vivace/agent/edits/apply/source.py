@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.door import open_file, real_path, status_of
 from vivace.agent.edits.apply.replacing import (
     check_creatable,
     check_replaceable,
@@ -50,41 +51,69 @@ class SourceFile:
         """Return the whole text without byte order mark, every line end as "\\n"."""
         return "\n".join(self.lines) + ("\n" if self.lines and self.final_newline else "")
 
+    def with_bytes(self, raw: bytes) -> "SourceFile":
+        """Return the same file with other bytes: it is written where it was read."""
+        return source_from_bytes(self.path, raw, self.target)
+
     def text_of(self, first_line: int, last_line: int) -> str:
         """Return lines `first_line` to `last_line` (from 1, inclusive), each closed by "\\n"."""
         return "".join(f"{line}\n" for line in self.lines[first_line - 1 : last_line])
 
 
-def read_source(path: Path) -> SourceFile:
-    """Read the file to edit, or raise a FileProblem that says what is wrong with it and what to do."""
+def read_source(path: Path, target: Path | None = None) -> SourceFile:
+    """Read the file to edit, or raise a FileProblem that says what is wrong with it and what to do.
+
+    `target`: where the path was judged to lead. If it leads elsewhere by now, the file is not read.
+    """
     try:
-        raw = _read_bytes(path)
+        target = real_path(path) if target is None else target
+        raw = _read_bytes(path, target)
     except FileNotFoundError as error:
         raise FileProblem(f"{path} does not exist.", _nearest_file(path)) from error
     except OSError as error:
         raise FileProblem(f"{path} cannot be read: {error.strerror}.", _reading_hint(error)) from error
     except ValueError as error:
         raise FileProblem(f"{str(path)!r} is not a file name: {error}.") from error
-    return source_from_bytes(path, raw)
+    return source_from_bytes(path, raw, target)
 
 
-def source_from_bytes(path: Path, raw: bytes) -> SourceFile:
-    """Return the bytes `raw` as the content of `path`, whether or not they are on disk."""
+def source_from_bytes(path: Path, raw: bytes, target: Path | None = None) -> SourceFile:
+    """Return the bytes `raw` as the content of `path`, whether or not they are on disk.
+
+    `target`: where the path was judged to lead; None: where it leads now.
+    """
     text = _decoded(path, raw)
     lines, ends = split_lines(text)
     counts = Counter(end for end in ends if end)
     newline = max(counts, key=lambda end: counts[end], default="\n")  # first seen wins a tie
-    target = Path(os.path.realpath(path))
+    target = _followed(path) if target is None else target
     return SourceFile(path, target, raw, lines, ends, newline, raw.startswith(BOM), sha256_of(raw))
 
 
-def new_source(path: Path) -> SourceFile:
+def new_source(path: Path, target: Path | None = None) -> SourceFile:
     """Return an empty source for a file that is yet to be made, or raise what speaks against it."""
-    source = replace(source_from_bytes(path, b""), exists=False)
-    if os.path.lexists(source.target):
+    source = replace(source_from_bytes(path, b"", target), exists=False)
+    if is_there(source.target):
         raise FileProblem(f"{path} exists already.", "Edit it, or choose another name.")
     check_creatable(source.target)
     return source
+
+
+def check_led_to(source: SourceFile, judged: Path) -> None:
+    """Raise FileProblem if a file was read elsewhere than where its path was judged to lead."""
+    if source.target != judged:
+        raise FileProblem(f"{source.path} leads elsewhere now: to {source.target}.", "Nothing was written.")
+
+
+def is_there(target: Path) -> bool:
+    """Return whether anything is at a path whose links were followed. Raise FileProblem if a link is now."""
+    try:
+        status_of(target)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise FileProblem(f"{target} cannot be read: {error.strerror}.", _reading_hint(error)) from error
+    return True
 
 
 def split_lines(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -128,9 +157,16 @@ def write_source(source: SourceFile, new_bytes: bytes) -> None:
     replace_file(source.target, new_bytes, source.sha256)
 
 
-def _read_bytes(path: Path) -> bytes:
+def _followed(path: Path) -> Path:
+    try:
+        return real_path(path)
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{str(path)!r} is not a file name: {error}.") from error
+
+
+def _read_bytes(path: Path, target: Path) -> bytes:
     """Read the file; never block on a pipe. Raise FileProblem, OSError or ValueError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    fd = open_file(target)
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
@@ -222,7 +258,7 @@ def _nearest_file(path: Path) -> str:
 def _reading_hint(error: OSError) -> str:
     hints = {
         errno.EACCES: "You have no permission to read it.",
-        errno.ELOOP: "Its symbolic links go round in a circle.",
+        errno.ELOOP: "Its symbolic links go round in a circle, or have changed since the path was looked at.",
         errno.ENOTDIR: "A part of the path is a file, not a folder.",
         errno.ENXIO: "Only regular text files can be edited.",
     }

@@ -41,7 +41,10 @@ async def write_changes(
         return Written(journal.apply_all(changes, instruction))
     await files.refresh([change.source.target for change in changes])
     try:
-        steps = [step_of(change, files.state(change.source.target), instruction) for change in changes]
+        steps = [
+            step_of(change, files.state(change.source.target), instruction, journal.root)
+            for change in changes
+        ]
         return await _finished(_write(steps, instruction, journal, files))
     except WriteProblem as problem:
         journal.keep(changes, problem)

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable
 
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice, split_lines
+from vivace.agent.edits.apply.source import SourceFile, splice, split_lines
 from vivace.agent.edits.find.languages import CPP, JAVA, PYTHON, Language
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit, indent_of
@@ -190,7 +190,7 @@ def _covers(unit: Unit, inner: Unit) -> bool:
 def _top_units(source: SourceFile, language: Language, unit: Unit, lines: list[str]) -> list[Unit]:
     """Return the outermost units of the answer, with the line numbers of the spliced file."""
     text = "".join(f"{line}\n" for line in lines)
-    spliced = source_from_bytes(source.path, splice(source, unit.first_line, unit.last_line, text))
+    spliced = source.with_bytes(splice(source, unit.first_line, unit.last_line, text))
     end = unit.first_line + len(lines) - 1
     tops: list[Unit] = []
     for found in list_units(spliced, language):

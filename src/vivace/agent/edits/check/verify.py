@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tree_sitter import Node
 
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
+from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.find.languages import PYTHON, Language
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit
@@ -43,7 +43,7 @@ def verify(
 ) -> list[str]:
     """Return the problems of `new_bytes` as the file's new content, the gravest first."""
     try:
-        after = source_from_bytes(source.path, new_bytes)
+        after = source.with_bytes(new_bytes)
     except FileProblem as error:
         return [f"The result is not a text file any more: {error.message}"]
     region = _region(source, unit, after)

@@ -7,7 +7,7 @@ units that were taken are those of the files as they were read. Reads and writes
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
+from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit
@@ -58,7 +58,7 @@ class Draft:
         """Put a rewritten unit into its file. `unit` is the one as it was read."""
         draft = self._files[proposal.source.path]
         assert proposal.source is draft.current, "made from the file as it stands"
-        after = source_from_bytes(proposal.source.path, proposal.new_bytes)
+        after = proposal.source.with_bytes(proposal.new_bytes)
         after = replace(after, newline=draft.source.newline)
         draft.taken.append((unit, len(after.lines) - len(draft.current.lines)))
         draft.current, draft.last = after, proposal

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
+from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.plan.modules import Modules
 from vivace.agent.edits.repair.imports.block import LineEdit, edit_for
 from vivace.agent.edits.repair.imports.origins import Import
@@ -157,7 +157,7 @@ def imports_of(nodes: Sequence[ast.stmt]) -> Iterator[Import]:
 def changed(source: SourceFile, edit: LineEdit) -> SourceFile:
     """Return the file with some lines in place of others."""
     raw = splice(source, edit.first, edit.last, edit.text)
-    return replace(source_from_bytes(source.path, raw), newline=source.newline)
+    return replace(source.with_bytes(raw), newline=source.newline)
 
 
 def _refused(message: str, hint: str) -> EditRejected:

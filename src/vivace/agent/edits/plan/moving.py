@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vivace.agent.edits.apply.source import SourceFile, new_source, source_from_bytes, splice
+from vivace.agent.edits.apply.source import SourceFile, new_source, splice
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.units import Unit, file_unit, new_file_unit
 from vivace.agent.edits.plan.import_graph import ImportGraph, is_type_check
@@ -134,7 +134,7 @@ class _Moving:
         """Raise where files would import each other in a circle when they are loaded."""
         root = root_of(self._source.path)
         bases = (self._modules.root, root, root / "src")
-        texts = {each.source.path: source_from_bytes(each.source.path, each.new_bytes).text for each in files}
+        texts = {each.source.path: each.source.with_bytes(each.new_bytes).text for each in files}
         if cycle := ImportGraph(bases, texts, self._files).cycle_through(self._target):
             names = " → ".join(path.name for path in [*cycle, cycle[0]])
             raise EditRejected(
@@ -174,7 +174,7 @@ class _Moving:
         while first > 1 and not lines[first - 2].strip():
             first -= 1
         raw = splice(self._source, first, self._unit.last_line, "")
-        return replace(source_from_bytes(self._source.path, raw), newline=self._source.newline)
+        return replace(self._source.with_bytes(raw), newline=self._source.newline)
 
     def _target_file(self, text: str, needed: list[Import]) -> FileProposal | None:
         """Return the target with the unit in it, or None if the target cannot be understood."""
@@ -192,7 +192,7 @@ class _Moving:
 
     def _new_file(self, text: str, needed: list[Import]) -> FileProposal:
         source = replace(new_source(self._target), newline=self._source.newline)
-        made = replace(source_from_bytes(self._target, splice(source, 1, 0, text)), newline=source.newline)
+        made = replace(source.with_bytes(splice(source, 1, 0, text)), newline=source.newline)
         for each in needed:
             made = _with_import(made, each)
         return make_proposal(source, new_file_unit(source), self._instruction, made.raw)

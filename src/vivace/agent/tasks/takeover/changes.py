@@ -12,16 +12,18 @@ import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.door import real_path
 from vivace.agent.edits.apply.rebasing import Change, merge_problems
 from vivace.agent.edits.apply.replacing import sha256_of
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
 from vivace.agent.edits.find.units import file_unit
 from vivace.agent.edits.proposal import FileProposal, Proposal, whole_diff
 from vivace.agent.loop.diffs import unified_diff
+from vivace.agent.permissions.paths import locate, protecting
 from vivace.agent.sandbox.workspace import is_stand_in
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.workplace import path_of_entry, place_of, read_entry, top_of, visible_files
-from vivace.errors import FileProblem, TaskNotFound
+from vivace.errors import EditConflict, FileProblem, TaskNotFound
 
 # Folders and files that tools leave behind, and that are no change also where no .gitignore names them.
 BY_PRODUCTS = frozenset(
@@ -86,7 +88,7 @@ class TaskFile(FileProposal):
 
 def read_changes(folder: TaskFolder) -> TaskChanges:
     """Compare the workplace with how it began."""
-    place = place_of(folder.work)
+    place = place_of(real_path(folder.work))
     if place is None or not folder.start_file.exists():
         raise TaskNotFound(f"The workplace of the task {folder.id} is gone.", "Remove the task.")
     found = []
@@ -138,13 +140,22 @@ def _executable(mode: int, old_mode: int) -> int | None:
 # ---- for the user's folder --------------------------------------------------------------------------
 
 
+def target_of(top: Path, path: str) -> Path | None:
+    """Return where a path of a task leads in the user's folder; None if it leads out, or is protected."""
+    try:
+        place = locate(top, path)
+    except FileProblem:
+        return None
+    return place.path if place.is_inside and not protecting(place) else None
+
+
 def proposal_of(changes: TaskChanges, instruction: str) -> tuple[Proposal, list[Change]]:
     """Return the texts as a proposal with hunks, and what has none: binary files and empty ones."""
     texts, wholes = [], []
     for file in changes.files:
-        source = source_of(changes.top / file.path, file.old)
         if file.is_link or file.old == file.new:
             continue
+        source = source_of(changes.top, file)
         if file.is_binary or not (file.old or file.new):
             wholes.append(Change(source, file.new, "task"))
         else:
@@ -160,16 +171,16 @@ def task_file(source: SourceFile, new_bytes: bytes, instruction: str) -> TaskFil
     return TaskFile(source, file_unit(source), instruction, new_bytes, hunks, tuple(problems))
 
 
-def source_of(path: Path, data: bytes | None) -> SourceFile:
-    """Return a file of the user's as it was when the task began."""
+def source_of(top: Path, file: ChangedFile) -> SourceFile:
+    """Return a file of the user's as it was when the task began. Raise EditConflict if it leads elsewhere."""
+    path, raw, target = top / file.path, file.old or b"", target_of(top, file.path)
+    if target is None:
+        raise EditConflict(f"{path} leads elsewhere now, or is protected.", "Nothing was written.")
     try:
-        source = source_from_bytes(path, data or b"")
+        source = source_from_bytes(path, raw, target)
     except FileProblem:
-        raw = data or b""
-        source = SourceFile(
-            path, Path(os.path.realpath(path)), raw, (), (), "\n", bom=False, sha256=sha256_of(raw)
-        )
-    return replace(source, exists=data is not None)
+        source = SourceFile(path, target, raw, (), (), "\n", bom=False, sha256=sha256_of(raw))
+    return replace(source, exists=file.old is not None)
 
 
 def _is_text(data: bytes) -> bool:
@@ -189,7 +200,8 @@ def _diff_of(file: ChangedFile, top: Path) -> str:
     if not (file.old or file.new):
         return f"Empty file {file.path} {_verb(file)}\n"
     path = top / file.path
-    diff = unified_diff(Change(source_of(path, file.old), file.new, "task"), top)[1]
+    old = replace(source_from_bytes(path, file.old or b"", path), exists=file.old is not None)
+    diff = unified_diff(Change(old, file.new, "task"), top)[1]
     return diff or f"{file.path} {file.execution}\n"
 
 

@@ -9,6 +9,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from vivace.agent.door import opened_folder, real_path
 from vivace.agent.permissions.paths import PROTECTED, normalized
 from vivace.agent.tasks.takeover.changes import ChangedFile, TaskChanges
 from vivace.errors import EditConflict
@@ -16,7 +17,7 @@ from vivace.errors import EditConflict
 
 @dataclass(frozen=True)
 class LinkChange:
-    path: Path  # in the user's folder
+    path: Path  # in the user's folder, with links on the way to it followed
     old: bytes | None  # where it led; None: there was no link
     new: bytes | None  # None: it is removed
 
@@ -33,13 +34,21 @@ class LinkChange:
     def carry_out(self) -> None:
         """Make the link, change it or remove it."""
         self.check()
+        if self.is_done:
+            return
+        try:
+            with opened_folder(self.path.parent, makes=self.new is not None) as folder:
+                self._carry_out(folder)
+        except OSError as error:
+            raise EditConflict(f"{self.path} cannot be made a link: {error.strerror}.") from error
+
+    def _carry_out(self, folder: int) -> None:
         if self.new is None:
-            self.path.unlink(missing_ok=True)
-        elif not self.is_done:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            aside = self.path.with_name(f".vivace-{os.getpid()}-{secrets.token_hex(6)}.tmp")
-            aside.symlink_to(os.fsdecode(self.new))
-            aside.replace(self.path)
+            os.unlink(self.path.name, dir_fd=folder)
+            return
+        aside = f".vivace-{os.getpid()}-{secrets.token_hex(6)}.tmp"
+        os.symlink(os.fsdecode(self.new), aside, dir_fd=folder)
+        os.rename(aside, self.path.name, src_dir_fd=folder, dst_dir_fd=folder)
 
     @property
     def is_done(self) -> bool:
@@ -47,9 +56,13 @@ class LinkChange:
 
     def _now(self) -> bytes | None:
         """Return where the link leads now. What is no link is nothing that a link could be."""
-        if not os.path.lexists(self.path):
+        try:
+            with opened_folder(self.path.parent) as folder:
+                return os.fsencode(os.readlink(self.path.name, dir_fd=folder))
+        except FileNotFoundError:
             return None
-        return os.fsencode(self.path.readlink()) if self.path.is_symlink() else b""
+        except OSError:
+            return b""
 
 
 def link_changes(changes: TaskChanges) -> tuple[tuple[LinkChange, ...], tuple[str, ...]]:
@@ -58,7 +71,8 @@ def link_changes(changes: TaskChanges) -> tuple[tuple[LinkChange, ...], tuple[st
     for file in changes.files:
         if not file.is_link:
             continue
-        link = LinkChange(changes.top / file.path, file.old, file.new)
+        path = changes.top / file.path
+        link = LinkChange(real_path(path.parent) / path.name, file.old, file.new)
         if not _may_be_taken(changes.top, file):
             left_out.append(file.path)
         elif not link.is_done:
@@ -77,7 +91,7 @@ def _may_be_taken(top: Path, file: ChangedFile) -> bool:
 
 def _is_inside(top: Path, path: Path) -> bool:
     """Return whether a path leads to a place below `top`, with links followed, that is not protected."""
-    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(top))
+    real, root = real_path(path), real_path(top)
     if not real.is_relative_to(root):
         return False
     return not PROTECTED & {normalized(part) for part in real.relative_to(root).parts}

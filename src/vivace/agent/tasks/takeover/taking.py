@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vivace.agent.door import status_of
 from vivace.agent.edit_events import EditProposed
 from vivace.agent.edits.apply.entries import Entry
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.rebasing import keep_texts
-from vivace.agent.edits.apply.replacing import read_state
+from vivace.agent.edits.apply.replacing import read_state, set_execution
 from vivace.agent.edits.flow import offer
 from vivace.agent.edits.proposal import Proposal
 from vivace.agent.options import Approval
@@ -23,7 +24,14 @@ from vivace.agent.presenter import Presenter
 from vivace.agent.tasks.log import TaskLog
 from vivace.agent.tasks.records import TaskTaken
 from vivace.agent.tasks.store import TaskFolder
-from vivace.agent.tasks.takeover.changes import ChangedFile, TaskChanges, proposal_of, read_changes, source_of
+from vivace.agent.tasks.takeover.changes import (
+    ChangedFile,
+    TaskChanges,
+    proposal_of,
+    read_changes,
+    source_of,
+    target_of,
+)
 from vivace.agent.tasks.takeover.links import LinkChange, link_changes
 from vivace.errors import EditConflict, UsageError
 
@@ -36,7 +44,7 @@ class Taking:
     wholes: tuple[Change, ...]  # files without hunks: binary or empty
     links: tuple[LinkChange, ...]  # symbolic links that stay inside of the folder
     modes: tuple[ChangedFile, ...]  # files of which only whether they can be executed has changed
-    left_out: tuple[str, ...]  # links that lead elsewhere
+    left_out: tuple[str, ...]  # links that lead elsewhere, and files of folders that do
     instruction: str
     changes: TaskChanges
 
@@ -65,6 +73,7 @@ def open_taking(task: TaskFolder, paths: Sequence[str] = ()) -> Taking:
     changes = read_changes(task)
     if paths:
         changes = replace(changes, files=_chosen(changes, Path(queued.folder), paths))
+    changes, out = _within(changes)
     missing = [file for file in changes.files if not _is_there(changes.top, file)]
     proposal, wholes = proposal_of(replace(changes, files=tuple(missing)), queued.task)
     links, left_out = link_changes(changes)
@@ -73,7 +82,7 @@ def open_taking(task: TaskFolder, paths: Sequence[str] = ()) -> Taking:
         for file in changes.files
         if (file.old == file.new or file not in missing) and _needs_mode(changes.top, file)
     ]
-    return Taking(proposal, tuple(wholes), links, tuple(modes), left_out, queued.task, changes)
+    return Taking(proposal, tuple(wholes), links, tuple(modes), (*left_out, *out), queued.task, changes)
 
 
 async def take(
@@ -84,6 +93,7 @@ async def take(
     Links and permissions go along with whatever is taken; they are no part of the entry. Raise EditConflict,
     with nothing written, where the user changed the same and nobody can be asked.
     """
+    journal = replace(journal, root=taking.changes.top)
     with task.locked():
         _check_wholes(taking, journal)
         for link in taking.links:
@@ -112,10 +122,16 @@ def _chosen(changes: TaskChanges, folder: Path, paths: Sequence[str]) -> tuple[C
     return tuple(files)
 
 
+def _within(changes: TaskChanges) -> tuple[TaskChanges, list[str]]:
+    """Return the changes without files that would be written elsewhere or are protected, and those."""
+    out = [file.path for file in changes.files if not file.is_link and not target_of(changes.top, file.path)]
+    return replace(changes, files=tuple(file for file in changes.files if file.path not in out)), out
+
+
 def _is_there(top: Path, file: ChangedFile) -> bool:
     """Return whether the user's file has the new contents already."""
     with contextlib.suppress(Exception):
-        return read_state(source_of(top / file.path, file.old).target) == file.new
+        return read_state(source_of(top, file).target) == file.new
     return False
 
 
@@ -135,9 +151,9 @@ def _set_modes(taking: Taking, entry: Entry) -> None:
     """Let files that were taken over be executed, or not, as in the workplace."""
     written = {file.path for file in entry.files}
     for file in taking.changes.files:
-        target = source_of(taking.changes.top / file.path, file.old).target
-        if file.mode is not None and file.new is not None and str(target) in written:
-            _set_mode(target, file.mode)
+        target = target_of(taking.changes.top, file.path)
+        if file.mode is not None and file.new is not None and target and str(target) in written:
+            set_execution(target, file.mode)
 
 
 def _take_beside(taking: Taking) -> None:
@@ -146,21 +162,17 @@ def _take_beside(taking: Taking) -> None:
         link.carry_out()
     for file in taking.modes:
         assert file.mode is not None
-        _set_mode(taking.changes.top / file.path, file.mode)
-
-
-def _set_mode(path: Path, mode: int) -> None:
-    with contextlib.suppress(OSError):
-        execution = mode & 0o111 if mode & 0o100 else 0
-        path.chmod(path.stat().st_mode & ~0o111 | execution)
+        if target := target_of(taking.changes.top, file.path):
+            set_execution(target, file.mode)
 
 
 def _needs_mode(top: Path, file: ChangedFile) -> bool:
     """Return whether the user's file is there, and can be executed where the task's cannot, or reversed."""
-    if file.mode is None or file.new is None or file.is_link:
+    target = target_of(top, file.path)
+    if file.mode is None or file.new is None or file.is_link or target is None:
         return False
     try:
-        now = (top / file.path).lstat().st_mode
+        now = status_of(target).st_mode
     except OSError:
         return False
     return stat.S_ISREG(now) and bool((now ^ file.mode) & stat.S_IXUSR)

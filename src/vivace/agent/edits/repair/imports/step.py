@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from vivace.agent.edits.apply.source import SourceFile, source_from_bytes, splice
+from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.find.languages import PYTHON, Language
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.units import Unit
@@ -40,7 +40,7 @@ async def add_imports(
     """Return the file with the imports that its new text needs, or None if it needs none that is known."""
     if language is None:
         return None
-    after = replace(source_from_bytes(source.path, new_bytes), newline=source.newline)
+    after = replace(source.with_bytes(new_bytes), newline=source.newline)
     edits: list[LineEdit] = []
     if language is PYTHON:
         after, edits = await _in_python(scorer, source, after)
@@ -64,7 +64,7 @@ async def unknown_names(source: SourceFile, language: Language | None, new_bytes
     """Return the names that new text needs and neither the file nor any known import gives."""
     if language is not PYTHON:
         return []
-    text = source_from_bytes(source.path, new_bytes).text
+    text = source.with_bytes(new_bytes).text
     names = missing_names(source, text)[:MAX_NAMES]
     return [
         name for name in names if not await asyncio.to_thread(origins, source.path, name, use_of(text, name))
@@ -103,7 +103,7 @@ async def _choose(scorer: Scorer, name: str, found: Sequence[Import], text: str)
 
 def _edited(source: SourceFile, edit: LineEdit) -> SourceFile:
     raw = splice(source, edit.first, edit.last, edit.text)
-    return replace(source_from_bytes(source.path, raw), newline=source.newline)
+    return replace(source.with_bytes(raw), newline=source.newline)
 
 
 def _unit(source: SourceFile, language: Language, edits: Sequence[LineEdit]) -> Unit:
