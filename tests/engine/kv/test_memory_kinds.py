@@ -6,11 +6,11 @@ in a KV changes the logits by more than the bound.
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests.engine.desk import Desk
 from tests.engine.kv.sessions_machine import SessionsMachine
@@ -92,12 +92,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_any_mix_of_operations_says_what_the_model_says(architecture: str, models: Path) -> None:
     """Appends, drafts, rewinds, steers, forks, parking and others beside it: the tokens of a fresh start."""
-    name = f"Tiny_{architecture.replace('-', '_')}"
-    of_it: dict[str, Any] = {"architecture": architecture, "folder_of_models": models}
-    machine = type(name, (TinyMachine,), of_it)
-    case = machine.TestCase()
-    case.settings = settings(max_examples=examples(4), stateful_step_count=30)
-    case.runTest()
+    machine = type("Machine", (TinyMachine,), {"architecture": architecture, "folder_of_models": models})
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples(4), stateful_step_count=30))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
