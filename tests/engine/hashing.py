@@ -10,7 +10,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from vivace.engine.runners.base import KVFull, KVState, Logits, ModelInfo, ShouldStop, Span, Stopped
+from vivace.engine.runners.base import (
+    KVFull,
+    KVState,
+    Logits,
+    MemoryKind,
+    ModelInfo,
+    ShouldStop,
+    Span,
+    Stopped,
+)
 
 VOCAB, END = 64, 63
 
@@ -32,6 +41,7 @@ class HashRunner:
         context_tokens: int = 512,
         sequences: int = 24,
         logits: Callable[[Sequence[int]], Logits] | None = None,
+        memory: MemoryKind = "exact",
     ) -> None:
         self.kv: dict[int, list[Cell]] = {}
         self.info = ModelInfo(
@@ -44,6 +54,8 @@ class HashRunner:
             1,
             can_stop=True,
             kv_format="hash",
+            draft_tokens=63 if memory == "exact" else 0,
+            memory=memory,
         )
         self.passes: list[int] = []  # tokens in each pass
         self.spans: list[list[Span]] = []
@@ -57,6 +69,9 @@ class HashRunner:
         if self.used_cells() + count > self.info.context_tokens:
             raise KVFull
         if should_stop and should_stop():
+            for span in spans:
+                if self.info.memory == "checkpoints":
+                    self.kv[span.seq] = []
             raise Stopped
         self.passes.append(count)
         self.spans.append(list(spans))
@@ -70,11 +85,18 @@ class HashRunner:
                     rows.append(self._logits([cell.token for cell in held]))
         return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
 
-    def trim(self, seq: int, length: int) -> None:
-        del self.kv.setdefault(seq, [])[length:]
+    def trim(self, seq: int, length: int) -> int:
+        held = self.kv.setdefault(seq, [])
+        del held[length if self._can_cut(held, length) else 0 :]
+        return len(held)
 
-    def share(self, source: int, target: int, length: int) -> None:
-        self.kv[target] = self.kv.get(source, [])[:length]
+    def share(self, source: int, target: int, length: int) -> int:
+        held = self.kv.get(source, [])
+        self.kv[target] = held[:length] if self._can_cut(held, length) else []
+        return len(self.kv[target])
+
+    def _can_cut(self, held: list[Cell], length: int) -> bool:
+        return self.info.memory == "exact" or length == len(held)
 
     def save(self, seq: int) -> bytes:
         return msgspec.msgpack.encode([cell.token for cell in self.kv.get(seq, [])])

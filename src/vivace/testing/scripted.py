@@ -227,13 +227,15 @@ class ScriptedRunner:
         step_ms = max(self._script.step_ms, 0.01)
         return {1: step_ms, 64: step_ms + 63 * self._script.prefill_token_ms}
 
-    def trim(self, seq: int, length: int) -> None:
+    def trim(self, seq: int, length: int) -> int:
         del self._kv.setdefault(seq, [])[length:]
         self._answers.pop(seq, None)
+        return len(self._kv[seq])
 
-    def share(self, source: int, target: int, length: int) -> None:
+    def share(self, source: int, target: int, length: int) -> int:
         self._kv[target] = self._kv.get(source, [])[:length]
         self._answers.pop(target, None)
+        return len(self._kv[target])
 
     def save(self, seq: int) -> bytes:
         return msgspec.msgpack.encode(self._kv.get(seq, []))

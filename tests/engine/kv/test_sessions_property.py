@@ -1,215 +1,50 @@
-"""Sessions in any order of operations, against a model that replays every log from scratch."""
+"""Sessions in any order of operations, with a runner whose next token is a hash of its whole KV."""
 
-import tempfile
-from pathlib import Path
+from typing import ClassVar
 
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant
 
-from tests.engine.desk import Desk
 from tests.engine.hashing import HashRunner
+from tests.engine.kv.sessions_machine import SessionsMachine
 from tests.engine.loop.test_engine import replay
 from tests.thorough import examples
-from vivace.engine.kv.parked_cache import ParkedCache
-from vivace.engine.wire.frames import (
-    Append,
-    Close,
-    Fork,
-    Generate,
-    Interrupt,
-    Open,
-    Park,
-    Rewind,
-    Score,
-    Tier,
-)
-
-CELLS = 400
-TOKENS = st.lists(st.integers(0, 60), max_size=45)
-TIERS: st.SearchStrategy[Tier] = st.sampled_from(["realtime", "background"])
-TENANTS = st.sampled_from(["ann", "bob"])
+from vivace.engine.runners.base import MemoryKind
 
 
-class SessionsMachine(RuleBasedStateMachine):
-    """`logs` is the truth; the engine must say what a replay of the log would say."""
+class HashMachine(SessionsMachine):
+    memory: ClassVar[MemoryKind] = "exact"
+    sequences = 4  # one of them for scores
+    runner: HashRunner
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.parked_cache = ParkedCache(Path(self.folder.name), kv_format="hash", limit_bytes=20_000)
-        self.runner = HashRunner(context_tokens=CELLS, sequences=19)
-        self.desk = Desk(self.runner, self.parked_cache)
-        self.logs: dict[str, list[int]] = {}
-        self.typed: dict[str, list[int]] = {}  # provisional tails
-        self.tenants: dict[str, str] = {}
-        self.count = 0
+    def make_runner(self) -> HashRunner:
+        return HashRunner(self.cells, self.sequences, memory=self.memory)
 
-    def teardown(self) -> None:
-        self.parked_cache.close()
-        self.folder.cleanup()
-
-    def fresh(self) -> str:
-        self.count += 1
-        return f"n{self.count}"
-
-    def pick(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from(sorted(self.logs)))
-
-    def has_room(self, name: str, more: int) -> bool:
-        return 0 < len(self.logs[name]) + more < CELLS - 20
-
-    @rule(tokens=st.lists(st.integers(0, 60), min_size=1, max_size=80), tenant=TENANTS)
-    def open(self, tokens: list[int], tenant: str) -> None:
-        name = self.fresh()
-        self.desk.run(Open(name, list(tokens), tenant))
-        self.logs[name] = list(tokens)
-        self.tenants[name] = tenant
-
-    @precondition(lambda self: self.logs)
-    @rule(
-        data=st.data(),
-        tokens=TOKENS,
-        count=st.integers(1, 12),
-        tier=TIERS,
-        predicts=st.floats(0, 1),
-        drafts=st.booleans(),
-    )
-    def generate(
-        self, data: st.DataObject, tokens: list[int], count: int, tier: Tier, predicts: float, drafts: bool
-    ) -> None:
-        name, turn = self.pick(data), self.fresh()
-        if not self.has_room(name, len(tokens)):
-            return
-        log = self.logs[name] + tokens
-        truth = replay(log, count)
-        guess = [*truth[: int(len(truth) * predicts)], 7, *truth[int(len(truth) * predicts) :]]
-        self.desk.run(
-            Generate(name, turn, tokens, max_tokens=count, tier=tier, prediction=guess, use_drafts=drafts)
-        )
-        self.typed.pop(name, None)
-        assert self.desk.tokens(turn) == truth
-        self.logs[name] = log + truth
-
-    @precondition(lambda self: len(self.logs) > 1)
-    @rule(data=st.data(), count=st.integers(1, 12))
-    def generate_together(self, data: st.DataObject, count: int) -> None:
-        """Two turns at once, in any tiers: neither changes what the other says."""
-        names = data.draw(st.lists(st.sampled_from(sorted(self.logs)), min_size=2, max_size=4, unique=True))
-        names = [name for name in names if self.has_room(name, 1)]
-        turns = {name: self.fresh() for name in names}
-        for name, turn in turns.items():
-            self.desk.give(Generate(name, turn, [5], max_tokens=count, tier=data.draw(TIERS)))
-        self.desk.run()
-        for name, turn in turns.items():
-            self.typed.pop(name, None)
-            self.logs[name].append(5)
-            assert self.desk.tokens(turn) == replay(self.logs[name], count)
-            self.logs[name] += self.desk.tokens(turn)
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data(), tokens=TOKENS, steps=st.integers(0, 5), steer=TOKENS)
-    def interrupt_and_steer(
-        self, data: st.DataObject, tokens: list[int], steps: int, steer: list[int]
-    ) -> None:
-        """An interrupt keeps the partial; what comes after it prefills nothing twice."""
-        name, turn, after = self.pick(data), self.fresh(), self.fresh()
-        if not self.has_room(name, len(tokens) + len(steer) + 20):
-            return
-        self.desk.give(Generate(name, turn, tokens, max_tokens=8))
-        for _ in range(steps):
-            if not self.desk.engine.is_idle:
-                self.desk.engine.step()
-        self.desk.run(Interrupt(turn))
-        self.typed.pop(name, None)
-        log = self.logs[name] + tokens
-        said = self.desk.tokens(turn)
-        assert said == replay(log, 8)[: len(said)]
-        assert self.desk.finished(turn)
-        log += said + steer
-        self.desk.run(Generate(name, after, steer, max_tokens=3))
-        assert self.desk.tokens(after) == replay(log, 3)
-        if said:
-            assert self.desk.finished(after).waterfall.new_tokens <= len(steer) + 1
-        self.logs[name] = log + self.desk.tokens(after)
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data(), tokens=TOKENS)
-    def append(self, data: st.DataObject, tokens: list[int]) -> None:
-        name = self.pick(data)
-        if self.has_room(name, len(tokens)):
-            self.desk.run(Append(name, self.fresh(), tokens))
-            self.typed.pop(name, None)
-            self.logs[name] += tokens
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data(), tokens=TOKENS, steps=st.integers(0, 3))
-    def type(self, data: st.DataObject, tokens: list[int], steps: int) -> None:
-        """A provisional tail is prefilled, perhaps only in part, and is never part of the log."""
-        name = self.pick(data)
-        if self.has_room(name, len(tokens)):
-            turn = self.fresh()
-            self.desk.give(Append(name, turn, tokens, is_provisional=True))
-            for _ in range(steps):
-                if not self.desk.engine.is_idle:
-                    self.desk.engine.step()
-            self.desk.run(Interrupt(turn))
-            self.typed[name] = tokens
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data())
-    def score(self, data: st.DataObject) -> None:
-        name, turn = self.pick(data), self.fresh()
-        best = replay(self.logs[name], 2)
-        if self.has_room(name, 2):
-            self.desk.run(Score(name, turn, [], [[(best[0] + 1) % 60, 1], best]))
-            self.typed.pop(name, None)
-            scores = self.desk.finished(turn).scores
-            assert scores[1] > scores[0]
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data(), share=st.floats(0, 1))
-    def rewind(self, data: st.DataObject, share: float) -> None:
-        name = self.pick(data)
-        length = max(1, int(len(self.logs[name]) * share))
-        self.desk.run(Rewind(name, length))
-        del self.logs[name][length:]
-        self.typed.pop(name, None)
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data(), share=st.floats(0, 1))
-    def fork(self, data: st.DataObject, share: float) -> None:
-        source, name = self.pick(data), self.fresh()
-        length = max(1, int(len(self.logs[source]) * share))
-        self.desk.run(Fork(name, source, length))
-        self.logs[name] = self.logs[source][:length]
-        self.tenants[name] = self.tenants[source]
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data())
-    def park(self, data: st.DataObject) -> None:
-        self.desk.run(Park(self.pick(data)))
-
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data())
-    def close(self, data: st.DataObject) -> None:
-        name = self.pick(data)
-        self.desk.run(Close(name))
-        del self.logs[name]
-        self.typed.pop(name, None)
+    def replay(self, log: list[int], count: int) -> list[int]:
+        return replay(log, count)
 
     @invariant()
     def no_cell_is_lost(self) -> None:
         """An idle engine holds cells for open sessions only: no more than their logs, none in scratch."""
         held = [[cell.token for cell in cells] for cells in self.runner.kv.values() if cells]
-        assert len(held) <= min(len(self.logs), 3)
+        sessions = self.sequences - self.sequences // 4
+        assert len(held) <= (min(len(self.logs), sessions) if self.memory == "exact" else sessions)
         texts = [log + self.typed.get(name, []) for name, log in self.logs.items()]
         assert all(any(text[: len(tokens)] == tokens for text in texts) for tokens in held)
 
     @invariant()
     def the_parked_cache_keeps_to_its_limit(self) -> None:
-        assert self.parked_cache.disk_bytes <= 20_000
+        assert self.parked_cache.disk_bytes <= self.most_parked_bytes
 
 
-SessionsMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=40)
-TestSessions = SessionsMachine.TestCase
+class CheckpointsMachine(HashMachine):
+    """The same with a memory that cannot be cut: sessions go back to checkpoints, or read again."""
+
+    memory: ClassVar[MemoryKind] = "checkpoints"
+    sequences = 9
+
+
+HashMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=40)
+CheckpointsMachine.TestCase.settings = HashMachine.TestCase.settings
+TestSessions = HashMachine.TestCase
+TestCheckpoints = CheckpointsMachine.TestCase

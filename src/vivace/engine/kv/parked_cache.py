@@ -115,10 +115,12 @@ class ParkedCache:
                 return
         self._put(tenant, packed, save, ".prefix")
 
-    def find(self, tenant: str, tokens: Sequence[int]) -> PrefixMatch | None:
-        """Return what has the longest prefix in common with `tokens`."""
+    def find(self, tenant: str, tokens: Sequence[int], *, is_whole: bool = False) -> PrefixMatch | None:
+        """Return what has the longest prefix in common with `tokens`. With `is_whole`, all of it is that."""
         packed = array("i", tokens)
         found = [PrefixMatch(parked, common_length(parked.tokens, packed)) for parked in self._of(tenant)]
+        if is_whole:
+            found = [each for each in found if each.length == len(each.parked.tokens)]
         return max(found, key=lambda each: each.length, default=None)
 
     def prefixes(self) -> list[ParkedKV]:

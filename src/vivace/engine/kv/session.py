@@ -3,12 +3,21 @@
 Owns the log and the index that drafts are found with. Does not own sequences, nor who is parked (`sessions`).
 """
 
+from typing import NamedTuple
+
 from vivace.engine.kv.parked_cache import ParkedKV
 from vivace.engine.speculation.suffix import History
 
 NO_SEQ = -1
 
 Claim = tuple[bool, float]  # a turn's right to its KV: (is background, time received). Smaller is stronger
+
+
+class Checkpoint(NamedTuple):
+    """A state of a session at a length of its log, in a sequence of the runner."""
+
+    length: int
+    seq: int
 
 
 class Session:
@@ -25,6 +34,9 @@ class Session:
         self.used = 0.0  # when its last turn began or ended
         self.claim: Claim | None = None  # of the turn that runs or waits on it: there is never a second one
         self.is_fork = False
+        self.checkpoints: list[Checkpoint] = []  # the shortest first; none where the KV can be cut
+        self.interval_tokens = 0  # between two of them; 0: there are none
+        self.mark = 0  # where another one is wanted: other sessions begin with the same tokens
         self._history: History | None = None
 
     @property
@@ -36,6 +48,13 @@ class Session:
     def committed_length(self) -> int:
         """Return the length of the log without its provisional tail."""
         return len(self.log) if self.tail_start is None else self.tail_start
+
+    def next_stop(self) -> int:
+        """Return the length up to which the next pass may read the log: a checkpoint is taken there."""
+        if not self.interval_tokens:
+            return len(self.log)
+        stop = (self.kv // self.interval_tokens + 1) * self.interval_tokens
+        return min(len(self.log), stop, self.mark if self.mark > self.kv else stop)
 
     def history(self) -> History:
         """Return the index that drafts are found with, brought up to date with the log."""

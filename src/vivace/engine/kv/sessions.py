@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from vivace.engine.common_length import common_length
 from vivace.engine.faults import ENDING, log_fault, only_logged
+from vivace.engine.kv.checkpoints import Checkpoints
 from vivace.engine.kv.parked_cache import ParkedCache, ParkedKV
-from vivace.engine.kv.session import NO_SEQ, Claim, Session
+from vivace.engine.kv.session import NO_SEQ, Checkpoint, Claim, Session
 from vivace.engine.runners.base import (
     DecodingRunner,
     HostMemoryRunner,
@@ -24,12 +25,14 @@ from vivace.engine.runners.base import (
     SamplingSpec,
     ShouldStop,
     Span,
+    Stopped,
 )
 from vivace.errors import UsageError
 
 T = TypeVar("T")
 
-SCRATCH_SEQS = 16  # sequences kept free for scoring candidates
+SCRATCH_SEQS = 16  # sequences kept free for scoring candidates, at most …
+SCRATCH_SHARE = 4  # … one of so many
 MIN_RESTORED_TOKENS = 32  # prefilling fewer is faster than reading a file
 MIN_PREFIX_TOKENS = 64  # a shared prefix of this length is kept
 PRELOADED_SHARE = 0.125  # of the KV cells, the most for prefixes that are loaded at start
@@ -43,8 +46,11 @@ class Sessions:
         self._by_name: dict[str, Session] = {}
         self._prefixes: list[Session] = []  # loaded at start; nobody's turn, so they are the first to go
         self._loading: list[Session] = []  # their KV is perhaps still on its way from host memory
-        self._free = list(range(runner.info.sequences - SCRATCH_SEQS))
-        self.scratch = range(runner.info.sequences - SCRATCH_SEQS, runner.info.sequences)
+        sequences = runner.info.sequences
+        self.scratch = range(sequences - min(SCRATCH_SEQS, sequences // SCRATCH_SHARE), sequences)
+        self._free = list(range(self.scratch[0]))
+        self._memory = runner.info.memory
+        self.checkpoints = Checkpoints(runner, self._free, self._holders)
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -63,6 +69,7 @@ class Sessions:
             raise UsageError(f"Session {name} is open already.")
         key = self._parked_cache.key(tenant) if self._parked_cache else tenant
         session = self._by_name[name] = Session(name, log, key)
+        self.checkpoints.prepare(session)
         return session
 
     def extend(self, session: Session, tokens: Sequence[int], *, is_provisional: bool = False) -> None:
@@ -109,6 +116,7 @@ class Sessions:
 
     def discard_kv(self, session: Session) -> None:
         """Discard a session's KV, whose contents are not known. Its whole log is prefilled again."""
+        self.checkpoints.forget(session)
         if session.seq != NO_SEQ:
             self._runner.trim(session.seq, 0)
         session.kv = 0
@@ -159,9 +167,12 @@ class Sessions:
         return self._copier.host_bytes_used if self._copier else 0
 
     def trim(self, session: Session, length: int) -> None:
+        """Cut a session's KV to a length, or to the last checkpoint before it where that cannot be done."""
+        self.checkpoints.forget(session, length)
         if session.kv > length:
-            self._runner.trim(session.seq, length)
-            session.kv = length
+            session.kv = self._runner.trim(session.seq, length)
+            if session.kv < length:
+                session.kv = self.checkpoints.restore(session, length)
 
     def assign_sequence(self, session: Session, claim: Claim | None) -> None:
         """Assign a sequence to a session that is about to run. Start a new one with a shared or saved prefix.
@@ -169,7 +180,7 @@ class Sessions:
         `claim` says which running sessions may be evicted for it; None: none.
         """
         if session.seq == NO_SEQ:
-            if not self._free:
+            if not self._free and not self.checkpoints.free_one():
                 self._make_room([session], claim)
             session.seq = self._free.pop()
             session.restored_tokens = 0
@@ -197,19 +208,29 @@ class Sessions:
 
     def _share_prefix(self, session: Session) -> None:
         """Share the longest prefix of the log that another session of the same tenant holds."""
-        best, length = None, 0
+        for length, seq, other in self._shareable(session):
+            session.kv = self._runner.share(seq, session.seq, length)
+            if session.kv:
+                with only_logged("A prefix could not be kept"):
+                    if other.origin and self._parked_cache:
+                        self._parked_cache.touch(other.origin)
+                    self._keep_prefix(session, other)
+                return
+
+    def _shareable(self, session: Session) -> list[tuple[int, int, Session]]:
+        """Return what the log begins with that is in the KV, longest first: length, sequence, whose it is."""
+        found: list[tuple[int, int, Session]] = []
         for other in self._holders():
-            if other is not session and other.tenant == session.tenant and other.kv > length:
-                common = min(other.kv, common_length(other.log, session.log))
-                if common > length:
-                    best, length = other, common
-        if best is not None:
-            self._runner.share(best.seq, session.seq, length)
-            session.kv = length
-            with only_logged("A prefix could not be kept"):
-                if best.origin and self._parked_cache:
-                    self._parked_cache.touch(best.origin)
-                self._keep_prefix(session, best)
+            if other is session or other.tenant != session.tenant:
+                continue
+            if self.checkpoints.is_needed:
+                common = common_length(other.log, session.log)
+                session.mark = max(session.mark, min(common, len(session.log) - 1))
+                whole = [*other.checkpoints, Checkpoint(other.kv, other.seq)]
+                found += [(each.length, each.seq, other) for each in whole if each.length <= common]
+            elif other.kv > max((length for length, _, _ in found), default=0) or self._memory != "exact":
+                found.append((min(other.kv, common_length(other.log, session.log)), other.seq, other))
+        return sorted((each for each in found if each[0]), key=lambda each: -each[0])
 
     def _keep_prefix(self, session: Session, other: Session) -> None:
         """Keep a prefix on disk that two conversations share: instructions, tools, examples."""
@@ -222,22 +243,31 @@ class Sessions:
 
     def _restore(self, session: Session) -> None:
         """Load a longer prefix of the log from memory or disk, if there is one and it fits."""
-        if self._parked_cache is None:
+        if self._memory != "checkpoints" and self._restore_best(session, is_whole=False):
             return
+        if self._memory != "exact":
+            self._restore_best(session, is_whole=True)
+
+    def _restore_best(self, session: Session, *, is_whole: bool) -> bool:
+        """Load the parked KV that helps most; `is_whole`: that need not be cut. Return whether it helped."""
+        if self._parked_cache is None:
+            return False
         found, state = None, None
         with only_logged("Parked KV could not be read"):
-            found = self._parked_cache.find(session.tenant, session.log)
+            found = self._parked_cache.find(session.tenant, session.log, is_whole=is_whole)
             if found is None or found.length < session.kv + MIN_RESTORED_TOKENS:
-                return
+                return False
             state = self._parked_cache.read(found.parked)
         if found is None or state is None:
-            return
+            return False
         if self._load(session, state, len(found.parked.tokens)):
             session.kv = len(found.parked.tokens)
             self.trim(session, found.length)
-            session.restored_tokens = found.length
-        else:
-            self._share_prefix(session)
+            session.restored_tokens = session.kv
+        if session.kv:
+            return True
+        self._share_prefix(session)
+        return False
 
     def _load(self, session: Session, state: KVState, tokens: int) -> bool:
         """Load a state into the session's sequence, in place of its shared KV. Return whether it worked."""
@@ -301,7 +331,27 @@ class Sessions:
         claim: Claim | None = None,
     ) -> Logits:
         """Run one pass for `working`. Make room for it if there is none; raise KVFull if none can be made."""
-        return self.with_room(working, lambda: self._runner.forward(spans, should_stop), claim)
+        if not self.checkpoints.is_needed or should_stop is None:
+            return self.with_room(working, lambda: self._runner.forward(spans, should_stop), claim)
+        return self._forward_with_checkpoints(working, spans, should_stop, claim)
+
+    def _forward_with_checkpoints(
+        self,
+        working: Sequence[Session],
+        spans: Sequence[Span],
+        should_stop: ShouldStop,
+        claim: Claim | None,
+    ) -> Logits:
+        """Run one pass that may be stopped. What it loses then is restored; what cannot be is not stopped."""
+        fed = {span.seq for span in spans}
+        read = [session for session in working if session.seq in fed]
+        stop = should_stop if all(self.checkpoints.take(session) for session in read) else None
+        try:
+            return self.with_room(working, lambda: self._runner.forward(spans, stop), claim)
+        except Stopped:
+            for session in read:
+                session.kv = self.checkpoints.restore(session, session.kv)
+            raise
 
     def with_room(self, working: Sequence[Session], run: Callable[[], T], claim: Claim | None = None) -> T:
         """Return what `run` returns. Make room and call it again as often as it finds none."""
@@ -341,6 +391,7 @@ class Sessions:
         self._release(session)
 
     def _release(self, session: Session) -> None:
+        self.checkpoints.forget(session)
         if session.seq != NO_SEQ:
             self._runner.trim(session.seq, 0)
             self._free.append(session.seq)

@@ -251,6 +251,7 @@ class Stepper:
         if turn.needs_row and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         if begun:
+            self._sessions.checkpoints.take(session)
             turn.start(begun)
         return PassEntry(turn, turn.spans(limit))
 
@@ -328,6 +329,7 @@ class Stepper:
         """
         session, said_before = turn.session, turn.output_tokens
         session.kv += fed
+        self._sessions.checkpoints.take_if_due(session)
         turn.count_runner_time(spent_s)
         if not said_before:
             self.tokens_prefilled += fed

@@ -5,12 +5,16 @@ know sessions, turns or text.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 Logits = NDArray[np.float32]  # [rows, vocab]
+
+# How far back a sequence can be cut. exact: to any length. bounded: to a length whose window is still there.
+# checkpoints: to none, since part of it is a recurrent state; only what was shared at a length still has it.
+MemoryKind = Literal["exact", "bounded", "checkpoints"]
 
 
 class Span(NamedTuple):
@@ -42,6 +46,7 @@ class ModelInfo(NamedTuple):
     stoppable_ms: float = 60.0  # a shorter pass runs to its end without asking `should_stop`
     page_tokens: int = 1  # a sequence takes whole pages of this many cells
     shares_passes: bool = True  # whether one pass over several sequences is faster than one pass each
+    memory: MemoryKind = "exact"
 
     @property
     def limit_tokens(self) -> int:
@@ -54,7 +59,10 @@ class KVFull(Exception):
 
 
 class Stopped(Exception):
-    """The pass was aborted because `should_stop` returned True. Nothing was changed."""
+    """The pass was aborted because `should_stop` returned True. Nothing was changed.
+
+    Except with a memory of checkpoints: the sequences of the pass are empty.
+    """
 
 
 class OutOfMemory(Exception):
@@ -114,12 +122,18 @@ class Runner(Protocol):
         """Load saved KV into an empty sequence. Raise KVFull, or ValueError if `state` is not saved KV."""
         ...
 
-    def trim(self, seq: int, length: int) -> None:
-        """Remove the KV of `seq` from position `length` on."""
+    def trim(self, seq: int, length: int) -> int:
+        """Remove the KV of `seq` from position `length` on. Return how many positions it holds now.
+
+        Return 0 if the model's memory cannot be cut there: the sequence is empty then.
+        """
         ...
 
-    def share(self, source: int, target: int, length: int) -> None:
-        """Make the first `length` positions of `source` the KV of `target`, without a copy if possible."""
+    def share(self, source: int, target: int, length: int) -> int:
+        """Make the first `length` positions of `source` the KV of `target`, without a copy if possible.
+
+        Return how many positions `target` holds now: 0 if the memory of `source` cannot be cut there.
+        """
         ...
 
     def known_costs(self) -> dict[int, float]:

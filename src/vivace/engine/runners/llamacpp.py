@@ -18,6 +18,7 @@ from vivace.engine.runners.base import (
     KVFull,
     KVState,
     Logits,
+    MemoryKind,
     ModelInfo,
     ShouldStop,
     Span,
@@ -26,11 +27,12 @@ from vivace.engine.runners.base import (
 )
 from vivace.engine.runners.ggml import GgmlDevice
 from vivace.engine.runners.offload import Offload, plan_offload, read_size
+from vivace.engine.runners.recurrent import SEQUENCES, recurrent_sequences
 from vivace.errors import StartError
 from vivace.models.gguf_vocab import end_tokens, load_model, piece_of
 
 BATCH_TOKENS = 512  # the most tokens of one pass
-SEQUENCES = 64
+DRAFT_TOKENS = 63
 ABORT_CHECK_S = 0.005  # between two calls of `should_stop`: a pass has 600 operations, most of them short
 _NO_KV_SLOT, _ABORTED = 1, 2
 
@@ -69,8 +71,11 @@ class LlamaRunner:
         trained = lc.llama_model_n_ctx_train(self._model)
         yarn_factor = _yarn_factor(self._model, session_tokens, trained)
         context_tokens = offload.context_tokens if offload else max(context_tokens, session_tokens)
-        self._context = _make_context(self._model, context_tokens, threads, yarn_factor)
+        memory = _memory_kind(self._model)
+        sequences = recurrent_sequences(self._model) if memory == "checkpoints" else SEQUENCES
+        self._context = _make_context(self._model, context_tokens, sequences, threads, yarn_factor)
         self._memory = lc.llama_get_memory(self._context)
+        self._window_tokens = lc.llama_model_n_swa(self._model)
         self._vocab = lc.llama_model_get_vocab(self._model)
         self._batch = lc.llama_batch_init(BATCH_TOKENS, 0, 1)
         self._should_stop: ShouldStop | None = None
@@ -81,11 +86,13 @@ class LlamaRunner:
             name=path.stem,
             context_tokens=lc.llama_n_ctx(self._context),
             trained_tokens=trained,
-            sequences=SEQUENCES,
+            sequences=sequences,
             vocab_size=lc.llama_vocab_n_tokens(self._vocab),
             end_tokens=end_tokens(self._vocab),
             threads=threads,
             yarn_factor=yarn_factor,
+            memory=memory,
+            draft_tokens=0 if memory == "checkpoints" else DRAFT_TOKENS,
             can_stop=gpu is None,  # only the CPU's part of llama.cpp asks the abort callback
             kv_format=f"llama.cpp {lc.__version__} {path.name} {_identity(path)} yarn {yarn_factor:g}",
             device=gpu.kind if gpu else "cpu",
@@ -103,6 +110,9 @@ class LlamaRunner:
         if status == _NO_KV_SLOT:
             raise KVFull
         if status == _ABORTED:  # llama.cpp has taken the tokens of this pass out of the KV again
+            if self.info.memory == "checkpoints":  # which it could not do
+                for span in spans:
+                    lc.llama_memory_seq_rm(self._memory, span.seq, 0, -1)
             error, self._abort_error = self._abort_error, None
             raise error or Stopped
         if status != 0:
@@ -155,12 +165,32 @@ class LlamaRunner:
             return np.empty((0, vocab), np.float32)
         return np.ctypeslib.as_array(lc.llama_get_logits(self._context), (wanted, vocab))
 
-    def trim(self, seq: int, length: int) -> None:
+    def trim(self, seq: int, length: int) -> int:
+        if length and not self._can_cut(seq, length):
+            length = 0
         lc.llama_memory_seq_rm(self._memory, seq, length, -1)
+        return length
 
-    def share(self, source: int, target: int, length: int) -> None:
+    def share(self, source: int, target: int, length: int) -> int:
         lc.llama_memory_seq_rm(self._memory, target, 0, -1)
+        if not self._can_cut(source, length):
+            return 0
         lc.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        return length
+
+    def _can_cut(self, seq: int, length: int) -> bool:
+        """Return whether a sequence still holds all that the model needs to go on from `length`.
+
+        llama.cpp removes and copies without a word where it does not: other tokens would follow.
+        """
+        match self.info.memory:
+            case "exact":
+                return True
+            case "checkpoints":
+                return bool(lc.llama_memory_seq_pos_max(self._memory, seq) == length - 1)
+            case "bounded":
+                first = lc.llama_memory_seq_pos_min(self._memory, seq)
+                return bool(0 <= first <= max(0, length - self._window_tokens))
 
     def save(self, seq: int) -> bytes:
         size = lc.llama_state_seq_get_size(self._context, seq)
@@ -200,6 +230,12 @@ def _plan(path: Path, gpu: LlamaGpu, context_tokens: int) -> Offload:
     return offload
 
 
+def _memory_kind(model: ctypes.c_void_p) -> MemoryKind:
+    if lc.llama_model_is_recurrent(model) or lc.llama_model_is_hybrid(model):
+        return "checkpoints"
+    return "bounded" if lc.llama_model_n_swa(model) else "exact"
+
+
 def _identity(path: Path) -> str:
     stat = path.stat()
     return f"{stat.st_size} {stat.st_mtime_ns}"
@@ -221,12 +257,12 @@ def _yarn_factor(model: ctypes.c_void_p, session_tokens: int, trained_tokens: in
 
 
 def _make_context(
-    model: ctypes.c_void_p, context_tokens: int, threads: int, yarn_factor: float
+    model: ctypes.c_void_p, context_tokens: int, sequences: int, threads: int, yarn_factor: float
 ) -> ctypes.c_void_p:
     params = lc.llama_context_default_params()
     params.n_ctx = context_tokens
     params.n_batch = params.n_ubatch = BATCH_TOKENS
-    params.n_seq_max = SEQUENCES
+    params.n_seq_max = sequences
     params.kv_unified = True  # one pool of cells: a fork shares its prefix instead of copying it
     params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED  # skips other sessions' cells in the pool
     params.n_threads = params.n_threads_batch = threads

@@ -17,9 +17,18 @@ class AppendTurn(Turn):
 
     def spans(self, limit: int) -> list[Span]:
         session = self.session
-        chunk = session.log[session.kv : session.kv + limit]
+        chunk = session.log[session.kv : min(session.kv + limit, session.next_stop(), self._end)]
         return [Span(session.seq, session.kv, chunk)] if chunk else []
 
     def apply_logits(self, rows: Logits) -> str:
         assert not len(rows)
-        return "" if self.session.pending else "appended"
+        return "" if self.session.kv < self._end else "appended"
+
+    @property
+    def _end(self) -> int:
+        """Return how far the log is read: but for its last token where the KV cannot be cut.
+
+        The next turn may need that token's logits, and can only get them by reading it.
+        """
+        log = self.session.log
+        return len(log) - 1 if self.session.interval_tokens and log else len(log)

@@ -20,8 +20,8 @@ class ScoreTurn(Turn):
         session: Session,
         *,
         scratch: range,
-        share: Callable[[int, int, int], None],
-        clear: Callable[[int], None],
+        share: Callable[[int, int, int], int],
+        clear: Callable[[int], int],
     ) -> None:
         super().__init__(work, session)
         self._candidates = work.candidates

@@ -123,6 +123,7 @@ class Turn:
     def _next_chunk(self, limit: int) -> Span | None:
         """Return the next chunk of the log, or None if one pass is enough for the rest."""
         session = self.session
-        if session.pending <= limit:
+        end = min(session.kv + limit, session.next_stop())
+        if end == len(session.log):
             return None
-        return Span(session.seq, session.kv, session.log[session.kv : session.kv + limit])
+        return Span(session.seq, session.kv, session.log[session.kv : end])

@@ -278,17 +278,19 @@ class CudaRunner:
             return False
         return True
 
-    def trim(self, seq: int, length: int) -> None:
+    def trim(self, seq: int, length: int) -> int:
         self._decoder.before_trim(seq, length)
         self._flights.forget(seq)
         self._lengths[seq] = min(self._lengths[seq], length)
         self._pages.trim(seq, length)
+        return self._lengths[seq]
 
-    def share(self, source: int, target: int, length: int) -> None:
+    def share(self, source: int, target: int, length: int) -> int:
         self._decoder.synchronize()
         self._flights.forget(target)
         self._lengths[target] = min(self._lengths[source], length)
         self._host.share(source, target, length)
+        return self._lengths[target]
 
     def save(self, seq: int) -> HeldKV:
         """Copy a sequence's pages to host memory, beside the passes. What is in flight is not waited for."""

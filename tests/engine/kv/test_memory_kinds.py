@@ -1,0 +1,208 @@
+"""The engine with every kind of model memory says what llama.cpp says that reads the whole log anew.
+
+Tiny random models of each architecture, through any mix of operations (`sessions_machine`). One wrong state
+in a KV changes the logits by more than the bound.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.engine.desk import Desk
+from tests.engine.kv.sessions_machine import SessionsMachine
+from tests.engine.tiny_models import ARCHITECTURES, KINDS, write_tiny_model
+from tests.thorough import examples
+from vivace.engine.kv.checkpoints import INTERVAL_TOKENS
+from vivace.engine.kv.parked_cache import ParkedCache
+from vivace.engine.output.sampler import log_probability
+from vivace.engine.runners.base import Logits, Runner, Span, Stopped
+from vivace.engine.wire.frames import Append, Generate, Open, Park, Rewind, Waterfall
+
+PASS_TOKENS = 512
+NEAR = 0.05  # logits apart; the spread of all is 15
+CELLS = 4096
+NOT_EXACT = ["gemma3", "gpt-oss", "qwen35", "nemotron_h", "lfm2", "mamba2"]
+
+
+class TinyMachine(SessionsMachine):
+    architecture = ""
+    folder_of_models: Path
+    cells = 300
+    most_parked_bytes = 64 << 20
+
+    def make_runner(self) -> Runner:
+        runner = _runner(self.architecture, self.folder_of_models, "engine")
+        for seq in range(runner.info.sequences):
+            runner.trim(seq, 0)
+        return runner
+
+    def rows(self, tokens: list[int], want: int) -> Logits:
+        return plain_rows(self.architecture, self.folder_of_models, tokens, want)
+
+    def replay(self, log: list[int], count: int) -> list[int]:
+        said: list[int] = []
+        while len(said) < count:
+            said.append(int(self.rows(log + said, 1)[0].argmax()))
+        return said
+
+    def check(self, log: list[int], said: list[int], count: int) -> None:
+        assert len(said) <= count
+        if said:
+            assert_best(self.rows(log + said[:-1], len(said)), said)
+
+    def check_scores(self, log: list[int], candidates: list[list[int]], scores: list[float]) -> None:
+        for candidate, score in zip(candidates, scores, strict=True):
+            rows = self.rows(log + candidate[:-1], len(candidate))
+            expected = sum(log_probability(row, token) for row, token in zip(rows, candidate, strict=True))
+            assert score == pytest.approx(expected, abs=2 * NEAR)
+
+
+def plain_rows(architecture: str, models: Path, tokens: list[int], want: int) -> Logits:
+    """Return the logits of the last tokens, read in passes of 512 from an empty KV."""
+    plain = _runner(architecture, models, "plain")
+    plain.trim(0, 0)
+    for start in range(0, len(tokens) - want, PASS_TOKENS):
+        plain.forward([Span(0, start, tokens[start : min(start + PASS_TOKENS, len(tokens) - want)])])
+    return plain.forward([Span(0, len(tokens) - want, tokens[-want:], want)])
+
+
+def assert_best(rows: Logits, said: list[int]) -> None:
+    for row, token in zip(rows, said, strict=True):
+        assert row[token] >= row.max() - NEAR, f"{row.max() - row[token]:.3f} below the best"
+
+
+@cache
+def _runner(architecture: str, folder: Path, name: str) -> Runner:
+    """Return llama.cpp with a tiny model; `name` tells several of one model apart."""
+    from vivace.engine.runners.llamacpp import LlamaRunner
+
+    del name
+    return LlamaRunner(write_tiny_model(architecture, folder), context_tokens=CELLS, threads=1)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_any_mix_of_operations_says_what_the_model_says(architecture: str, models: Path) -> None:
+    """Appends, drafts, rewinds, steers, forks, parking and others beside it: the tokens of a fresh start."""
+    machine = type("Machine", (TinyMachine,), {"architecture": architecture, "folder_of_models": models})
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples(4), stateful_step_count=30))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_runner_knows_its_models_memory(architecture: str, models: Path) -> None:
+    """Attention keeps everything, windows forget, and recurrent states cannot be cut."""
+    kind = _runner(architecture, models, "engine").info.memory
+    assert kind == KINDS.get(architecture, "checkpoints")
+
+
+@pytest.mark.parametrize("architecture", ["gemma3", "qwen35", "mamba2"])
+def test_what_cannot_be_cut_is_said_to_be_empty(architecture: str, models: Path) -> None:
+    """A sequence that lacks what an earlier length needs holds nothing afterwards, and can be read anew."""
+    runner = _runner(architecture, models, "engine")
+    for seq in range(runner.info.sequences):
+        runner.trim(seq, 0)
+    tokens = [token % 128 for token in range(0, 7 * 200, 7)]
+    runner.forward([Span(0, 0, tokens)])
+    state = runner.save(0)
+    runner.trim(0, 0)
+    runner.load(0, state)  # a window's cells before it are not in the state
+    assert runner.share(0, 1, 100) == 0
+    assert runner.trim(0, 100) == 0
+    rows = np.array(runner.forward([Span(0, 0, tokens[:100], want=1)]))
+    runner.trim(1, 0)
+    assert np.allclose(rows, runner.forward([Span(1, 0, tokens[:100], want=1)]), atol=NEAR)
+
+
+def some_log(count: int, seed: int) -> list[int]:
+    return [int(token) for token in np.random.default_rng(seed).integers(0, 128, count)]
+
+
+def says(desk: Desk, models: Path, architecture: str, log: list[int], turn: str) -> Waterfall:
+    """Open a session with a log, let it speak, and check that against a fresh start."""
+    desk.run(Open(turn, log[:-5]), Generate(turn, turn, log[-5:], max_tokens=6))
+    said = desk.tokens(turn)
+    assert_best(plain_rows(architecture, models, log + said[:-1], len(said)), said)
+    return desk.finished(turn).waterfall
+
+
+def fresh_desk(architecture: str, models: Path, folder: Path) -> tuple[Desk, ParkedCache]:
+    runner = _runner(architecture, models, "engine")
+    for seq in range(runner.info.sequences):
+        runner.trim(seq, 0)
+    cache = ParkedCache(folder, kv_format=runner.info.kv_format, limit_bytes=1 << 30)
+    return Desk(runner, cache), cache
+
+
+@pytest.mark.parametrize("architecture", NOT_EXACT)
+def test_conversations_with_the_same_beginning_are_right(
+    architecture: str, models: Path, tmp_path: Path
+) -> None:
+    """The second one with the same instructions while the first is in memory, and after a restart."""
+    beginning = some_log(300, 1)
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    says(desk, models, architecture, beginning + some_log(90, 2), "a")
+    desk.engine.close()
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    says(desk, models, architecture, beginning + some_log(9, 3), "b")
+    says(desk, models, architecture, beginning + some_log(8, 4), "c")
+    desk.run(Park("b"), Park("c"))
+    says(desk, models, architecture, beginning + some_log(7, 5), "d")
+    desk.engine.close()
+
+
+@pytest.mark.parametrize("architecture", ["qwen35", "mamba2"])
+def test_at_most_one_interval_is_read_twice(architecture: str, models: Path, tmp_path: Path) -> None:
+    """A rewind reads from the last checkpoint on, a third conversation only what no other begins with."""
+    beginning = some_log(1300, 6)
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    says(desk, models, architecture, beginning + some_log(100, 7), "a")
+    second = says(desk, models, architecture, beginning + some_log(100, 8), "b")
+    assert second.new_tokens <= 100 + INTERVAL_TOKENS
+    third = says(desk, models, architecture, beginning + some_log(100, 9), "c")
+    assert third.new_tokens <= 101
+    desk.run(Rewind("a", 1200), Generate("a", "again", [5], max_tokens=3))
+    assert desk.finished("again").waterfall.new_tokens <= INTERVAL_TOKENS + 1
+    desk.engine.close()
+
+
+def test_typed_text_is_read_once(models: Path, tmp_path: Path) -> None:
+    """A prompt that was read while it was typed is not read again when it is sent, nor what precedes it."""
+    desk, _ = fresh_desk("qwen35", models, tmp_path)
+    log, typed = some_log(700, 10), some_log(40, 11)
+    says(desk, models, "qwen35", log, "s")
+    log += desk.tokens("s")
+    desk.run(Append("s", "typing", typed, is_provisional=True))
+    desk.run(Append("s", "corrected", [*typed[:20], 7, 8], is_provisional=True))
+    assert desk.finished("corrected").waterfall.new_tokens <= 23
+    desk.run(Generate("s", "sent", [*typed[:20], 7, 8], max_tokens=4))
+    assert desk.finished("sent").waterfall.new_tokens <= 1
+    said = desk.tokens("sent")
+    assert_best(plain_rows("qwen35", models, log + typed[:20] + [7, 8] + said[:-1], len(said)), said)
+    desk.engine.close()
+
+
+def test_a_stopped_pass_loses_nothing(models: Path, tmp_path: Path) -> None:
+    """A prompt that is given up in the middle of a pass goes on from where the pass began."""
+    desk, _ = fresh_desk("qwen35", models, tmp_path)
+    log = some_log(900, 12)
+    desk.run(Open("s"), Append("s", "w", log[:400]))
+    sessions, runner = desk.engine._sessions, desk.runner
+    session = sessions.get("s")
+    session.log += log[400:]
+    span = Span(session.seq, session.kv, session.log[session.kv : session.kv + 300])
+    with pytest.raises(Stopped):
+        sessions.forward([session], [span], lambda: True)
+    assert session.kv == 399
+    rows = np.array(runner.forward([Span(session.seq, 399, log[399:], want=1)]))
+    plain_rows("qwen35", models, log[:399], 1)
+    plain = _runner("qwen35", models, "plain")
+    assert np.allclose(rows, plain.forward([Span(0, 399, log[399:], want=1)]), atol=NEAR)
+    desk.engine.close()
