@@ -83,7 +83,7 @@ NODE = {"x.js", "lib/y.js", "lib/z.mjs"}
         (["npx", "serve"], {"package.json", "node_modules/.bin/serve"}),
         (["docker", "compose", "run", "a"], {"compose.yaml", "Dockerfile", "tools/lib.sh"}),
     ],
-    ids=" ".join,
+    ids=lambda given: " ".join(sorted(given) if isinstance(given, set) else given),
 )
 class TestFound:
     def test_what_it_runs_is_found(self, root: Path, command: list[str], found: set[str]) -> None:
