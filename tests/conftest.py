@@ -38,6 +38,7 @@ TIERS = {
     "models": "computed",
     "server": "served",
     "setup": "served",
+    "training": "computed",
     "tui": "served",
     "web": "served",
 }
