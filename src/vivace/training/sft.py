@@ -79,9 +79,9 @@ class Training:
         return self.step >= len(self.steps)
 
     def run(self, seconds: float = math.inf, hook: Hook | None = None) -> Adapter:
-        """Train to the end, or as long as there is time for another step; what is done is on disk then."""
+        """Train to the end, or at least one step and while there is time; leave what is done on disk."""
         begun, longest = time.monotonic(), 0.0
-        while not self.is_done and time.monotonic() - begun + longest < seconds:
+        while not self.is_done and (not longest or time.monotonic() - begun + longest < seconds):
             at = time.monotonic()
             figures = self._one_step()
             longest = max(longest, time.monotonic() - at)
