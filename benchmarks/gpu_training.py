@@ -89,7 +89,7 @@ def _teller(begun: float) -> Any:
 
 def _model(work: Path) -> Path:
     facts = json.loads((THINGS / "model.json").read_text())
-    model = work / facts["name"]
+    model = work / str(facts["name"])
     if not model.exists():
         part = model.with_suffix(".part")
         assert join(work, part) == facts["pieces"], "not all pieces are here"

@@ -22,7 +22,7 @@ def moved_adapter(seed: int = 5) -> Adapter:
     return adapter
 
 
-def logits_of(decoder: Decoder, tokens: list[int], adapter: Adapter | None = None) -> torch.Tensor:
+def logits_of(decoder: Decoder, tokens: list[int], adapter: Adapter | None = None) -> "torch.Tensor":  # type: ignore[name-defined]
     ids = torch.tensor([tokens])
     mask = torch.ones(len(tokens), len(tokens), dtype=torch.bool).tril()[None, None]
     return decoder.logits(decoder.hidden(ids, torch.arange(len(tokens))[None], mask, adapter))[0]

@@ -57,7 +57,7 @@ def _plain(pairs: Iterable[Any], tokenizer: Any) -> Examples:
     files = {(pair.repo, pair.path): pair.file for pair in pairs if pair.split == "dev"}
     names = sorted(files)
     random.Random(1).shuffle(names)
-    rows = []
+    rows: list[Example] = []
     for name in names:
         tokens = tokenizer.encode(files[name])[:PLAIN_TOKENS]
         if len(tokens) == PLAIN_TOKENS and len(rows) < PLAIN_TEXTS:
@@ -208,8 +208,8 @@ async def _judged(
             afters = {key: _after(pair) for key, (_, pair) in asked.items()}
             found[name] = judge_pairs([question for question, _ in asked.values()], answers, afters)
         else:
-            questions = [each for each in task_questions(name, options.evals) if each.name in answers]  # type: ignore[arg-type]
-            found[name] = await judge_tasks(name, options.evals, questions, answers, known)  # type: ignore[arg-type]
+            questions = [each for each in task_questions(name, options.evals) if each.name in answers]
+            found[name] = await judge_tasks(name, options.evals, questions, answers, known)
     return found
 
 

@@ -43,9 +43,9 @@ def backward(decoder: Decoder, adapter: Adapter, batch: Batch, kl_weight: float,
             distance = _kl(decoder, base[part], logs)
             kl += distance.detach()
             loss = loss + kl_weight * distance
-        (loss / targets).backward()
+        torch.autograd.backward(loss / targets)
     assert leaf.grad is not None
-    states.backward(leaf.grad)
+    torch.autograd.backward(states, leaf.grad)
     return Losses(nats, kl)
 
 

@@ -34,7 +34,7 @@ def held_out_loss(
         batch = collate(examples.prefix, examples.rows, rows[start : start + ROWS_AT_ONCE])
         nats, kl = measure(decoder, rounded, batch.to(decoder.device), against_base)
         found = torch.stack([nats, kl]).double().cpu()
-        for index in batch.owners.unique().tolist():
+        for index in sorted(set(batch.owners.tolist())):
             own = found[:, batch.owners == index]
             group = examples.rows[index].group
             for name in (group, "all"):

@@ -94,8 +94,7 @@ def make_examples(
     """Return the examples of each split, in tokens, behind one prefix."""
     found: list[tuple[Pair, list[int], list[int]]] = []
     for pair in pairs:
-        prompt, answer = tokens_of(pair, tokenizer, family)
-        found.append((pair, prompt, answer))
+        found.append((pair, *tokens_of(pair, tokenizer, family)))
     prefix, prompts = with_prefix([prompt for _, prompt, _ in found])
     rows: dict[str, list[Example]] = {"train": [], "dev": []}
     for (pair, _, answer), prompt in zip(found, prompts, strict=True):
