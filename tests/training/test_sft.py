@@ -78,6 +78,28 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert same(training.adapter, whole)
 
 
+def test_a_step_whose_gradient_is_not_finite_is_left_out(tmp_path: Path) -> None:
+    """One NaN leaves adapter and optimiser as they were, the log says so, and the next step trains."""
+    training = Training(tiny_decoder(), repeating(160), replace(PLAN, epochs=1), tmp_path, lambda _: None)
+
+    def step() -> Adapter:
+        training.run(seconds=1e-9)  # time for one step
+        return training.adapter.rounded(torch.float32)
+
+    def spoil(gradient: "torch.Tensor") -> "torch.Tensor":  # type: ignore[name-defined]
+        return torch.where(torch.arange(len(gradient))[:, None] == 0, torch.nan, gradient)
+
+    first = Adapter(8, 16.0, {name: (a.clone(), b.clone()) for name, (a, b) in step().pairs.items()})
+    spoiled = training.adapter.parameters[0].register_hook(spoil)
+    assert same(first, step())
+    spoiled.remove()
+    assert not same(first, step())
+    assert all(bool(torch.isfinite(each).all()) for each in training.adapter.parameters)
+    assert {int(each["step"]) for each in training._optimizer.state.values()} == {2}
+    lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert [line.get("is_left_out", False) for line in lines] == [False, True, False]
+
+
 def test_a_state_of_another_plan_is_refused(tmp_path: Path) -> None:
     """A folder holds one run: another rate or other examples do not go on with it."""
     plan = replace(PLAN, epochs=1)

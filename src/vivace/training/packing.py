@@ -14,6 +14,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from vivace.training.examples import Example
 
 PREFIX, PADDING = 0, -1  # segments; examples count from 1
+ALIGNED = 64  # rows are multiples of this: torch's attention with a mask is made for whole tiles
 _OPEN_ROWS = 64  # that an example may still be put into
 
 
@@ -59,7 +60,7 @@ def collate(
 ) -> Batch:
     """Return rows of examples as tensors, padded to `width`, or else to the longest row."""
     sizes = [len(prefix) + sum(len(examples[index]) for index in row) for row in rows]
-    width = max(width, *sizes)
+    width = -(-max(width, *sizes) // ALIGNED) * ALIGNED
     shape = (len(rows), width)
     tokens, positions = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
     segments = torch.full(shape, PADDING, dtype=torch.long)

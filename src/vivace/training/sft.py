@@ -137,7 +137,9 @@ class Training:
             found = backward(self.decoder, self.adapter, batch.to(self.decoder.device), plan.kl_weight, count)
             sums = Losses(*(total + each.cpu() for total, each in zip(sums, found, strict=True)))
         norm = torch.nn.utils.clip_grad_norm_(self.adapter.parameters, 1.0)
-        self._optimizer.step()
+        is_finite = bool(torch.isfinite(norm))
+        if is_finite:  # one step without a gradient is better than an adapter of NaN
+            self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return {
@@ -145,6 +147,7 @@ class Training:
             "loss": round(float(sums.nats) / count, 5),
             "kl": round(float(sums.kl) / count, 5),
             "gradient": round(float(norm), 4),
+            **({} if is_finite else {"is_left_out": True}),
             "rate": rate,
             "targets": count,
             "tokens_per_s": round(tokens / (time.monotonic() - begun)),
