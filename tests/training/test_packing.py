@@ -57,6 +57,14 @@ def test_targets_are_the_answers_and_nothing_else() -> None:
         assert int(batch.tokens[line, column + 1]) == target
 
 
+def test_rows_are_whole_tiles_of_the_gpus_attention() -> None:
+    """The width is a multiple of 128, also where the longest row or the caller asks for 64 more."""
+    examples = repeating(40)
+    for count in range(1, 41):
+        assert collate(examples.prefix, examples.rows, [list(range(count))]).tokens.shape[1] % 128 == 0
+    assert collate(examples.prefix, examples.rows, [[0]], width=192).tokens.shape == (1, 256)
+
+
 @pytest.mark.parametrize("with_adapter", [False, True])
 def test_packed_examples_lose_what_they_lose_alone(with_adapter: bool) -> None:
     """The loss of each answer's token equals that of the example by itself."""

@@ -14,7 +14,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from vivace.training.examples import Example
 
 PREFIX, PADDING = 0, -1  # segments; examples count from 1
-ALIGNED = 64  # rows are multiples of this: torch's attention with a mask is made for whole tiles
+ALIGNED = 128  # rows are multiples of it: with 64 over, cuDNN's masked attention gives NaN (torch#196678)
 _OPEN_ROWS = 64  # that an example may still be put into
 
 
