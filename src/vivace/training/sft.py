@@ -2,7 +2,7 @@
 
 Owns the order of examples, the optimiser, the rate, the log and the state on disk. The same plan, data and
 seed give the same steps; a run that was stopped goes on from its state with the same ones. Does not own the
-loss, nor what is measured in between (`hooks`).
+loss, nor what is measured in between (a `Hook`).
 """
 
 import hashlib
