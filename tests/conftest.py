@@ -40,6 +40,7 @@ TIERS = {
     "models": "computed",
     "server": "served",
     "setup": "served",
+    "training": "computed",
     "tui": "served",
     "web": "served",
 }

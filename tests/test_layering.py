@@ -28,6 +28,7 @@ LAYERS = [
     "agent",
     "bench",
     "eval",
+    "training",
     "tui",
     "acp",
     "cli",
@@ -37,6 +38,7 @@ FORBIDDEN = {
     "protocol": {"models", "engine"},  # shapes and machines only
     "client": {"models", "engine", "server"},  # knows the wire and nothing behind it
     "agent": {"engine", "server"},  # a client like any stranger's
+    **{face: {"training"} for face in ("tui", "acp", "cli", "web")},  # an extra, and heavy
 }
 # The rooms of the engine, from the wire up to the process. `wire/job.py` also asks what tuning found.
 ENGINE_ROOMS = [

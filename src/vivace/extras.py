@@ -48,6 +48,7 @@ EXTRAS = (
     ),
     Extra("vulkan", "GPUs of other makers: llama.cpp built with Vulkan", ()),
     Extra("mcp", "tools of MCP servers, and `vivace mcp serve`", ("mcp", "httpx2")),
+    Extra("train", "training an adapter for the edit loop: `python -m vivace.training`", ("torch",)),
     Extra("otel", "OpenTelemetry traces", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
 )
 
