@@ -12,12 +12,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from vivace.agent.door import LISTABLE
 from vivace.agent.permissions.paths import normalized
 
 # "protected": has a protected name. "repository": a folder that Git takes for a repository by its content,
@@ -25,7 +26,6 @@ from vivace.agent.permissions.paths import normalized
 Kind = Literal["protected", "repository", "closed", "socket"]
 Identity = tuple[int, int]  # device and inode
 
-OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_DEPTH = 200  # of folders that are looked into; deeper ones are closed
 MAX_REMEMBERED = 8  # workspaces
 SETTLED_NS = 2 * 10**9  # a folder that changed later than this before a look is read again by the next
@@ -99,20 +99,6 @@ def _suspects(protected: frozenset[str]) -> frozenset[str]:
     return frozenset(firsts | {first.upper() for first in firsts} | hidden)
 
 
-@contextmanager
-def opened_below(top: int, path: str) -> Iterator[int]:
-    """Yield a descriptor of a folder below `top`, opened part by part without following a link."""
-    descriptor = os.dup(top)
-    try:
-        for part in path.split("/") if path else ():
-            deeper = os.open(part, OPENED, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = deeper
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 class _Walk:
     """One walk. Folders that are read one after the other share the descriptors of those above them."""
 
@@ -121,7 +107,7 @@ class _Walk:
         self._protected = protected
         self._suspects = _suspects(protected)
         self._before = before
-        self._root = os.open(root, OPENED)
+        self._root = os.open(root, LISTABLE)
         self._chain: list[tuple[str, int]] = []  # the open folders above the one that was read last
         self._device = os.fstat(self._root).st_dev
         self._times_are_true = file_system_of(root, self._device) in TRUE_TIMES
@@ -210,7 +196,7 @@ class _Walk:
         if len(chain) + len(parts) > MAX_DEPTH:
             raise OSError(errno.ENAMETOOLONG, "too deep", path)
         for part in parts:
-            descriptor = os.open(part, OPENED, dir_fd=descriptor)
+            descriptor = os.open(part, LISTABLE, dir_fd=descriptor)
             above = f"{above}/{part}" if above else part
             chain.append((above, descriptor))
         return descriptor

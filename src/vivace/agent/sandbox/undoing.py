@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from vivace.agent.sandbox.looking import GIT_SETTINGS, Identity, Kind, Look, opened_below
+from vivace.agent.door import LISTABLE, open_inside
+from vivace.agent.sandbox.looking import GIT_SETTINGS, Identity, Kind, Look
 from vivace.config import load_settings
 
 ALIVE_S = 1.0  # between two signs of life in the record
@@ -137,7 +138,7 @@ def _taken(top: int, paths: list[str], folder: Path, replaced: tuple[str, ...], 
     for path in paths:
         above, _, name = path.rpartition("/")
         try:
-            with opened_below(top, above) as parent:
+            with _opened(top, above) as parent:
                 changed_ns = os.stat(name, dir_fd=parent, follow_symlinks=False).st_ctime_ns
                 if not until_ns or changed_ns <= until_ns:
                     _private(folder, "taken", day)
@@ -150,6 +151,16 @@ def _taken(top: int, paths: list[str], folder: Path, replaced: tuple[str, ...], 
     if taken:
         _forget_old(folder / "taken")
     return Undone(tuple(taken), kept_in if taken else None, replaced, tuple(stuck))
+
+
+@contextmanager
+def _opened(top: int, path: str) -> Iterator[int]:
+    """Yield a descriptor of a folder below `top`, past no link."""
+    descriptor = open_inside(top, path or ".", LISTABLE)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _private(folder: Path, *names: str) -> None:
