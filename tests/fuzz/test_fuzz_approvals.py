@@ -41,7 +41,7 @@ OTHERS = ["א", "ب", "٣", "12", "e\u0301", "'", '"', "$", "`", "password=", "g
 PATHS = ["-----BEGIN PRIVATE KEY-----", "./tools/server.sh", "--require=./x", "../..", "/"]
 PIECES = [*CONTROLS, *HIDING, *WRITTEN_OUT, *OTHERS, *PATHS]
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)), max_size=30).map("".join)
-WORDS = TEXTS.filter(lambda text: not set("\0$") & set(text) and text.isascii())
+WORDS = TEXTS.map(lambda text: "".join(char for char in text if char.isascii() and char not in "\0$"))
 NAMES = [".mcp.json", ".vivace/config.toml", ".vivace/workflows/a.md"]
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXTS),
@@ -97,7 +97,7 @@ def test_a_command_that_could_look_like_another_is_refused(command: str) -> None
             assert verdict.kind == "refuse" or not set("\r\x1b\0") & set(command)
 
 
-@given(st.lists(WORDS, min_size=1, max_size=4).filter(lambda words: bool(words[0])))
+@given(st.lists(WORDS, min_size=1, max_size=4).map(lambda words: [words[0] or "x", *words[1:]]))
 def test_a_servers_line_is_its_words(words: list[str]) -> None:
     """A real shell that is given the line starts just that: nothing is joined, split or left out."""
     data = json.dumps({"mcpServers": {"one": {"command": words[0], "args": words[1:]}}}).encode()

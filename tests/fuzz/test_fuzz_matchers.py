@@ -30,6 +30,7 @@ from vivace.tui.transcript.answer import Answer
 SIZE = 1_500  # characters
 FAST_S = 0.08  # of CPU time: quicker than that is no matter
 MOST_TIMES = 3.2  # as long for a text of twice the size
+TRIES = 3
 LIMIT_S = 30.0
 PIECES = (
     *(
@@ -147,8 +148,11 @@ def assert_linear(matcher: Callable[[str], object], lead: str, pump: str, end: s
     with limited():
         if cpu_s(matcher, text(2 * SIZE)) < FAST_S:
             return
-        small = statistics.median(cpu_s(matcher, text(SIZE)) for _ in range(3))
-        large = statistics.median(cpu_s(matcher, text(2 * SIZE)) for _ in range(3))
+        for _ in range(TRIES):  # a busy machine makes single runs slower, by as much as several times
+            small = statistics.median(cpu_s(matcher, text(SIZE)) for _ in range(3))
+            large = statistics.median(cpu_s(matcher, text(2 * SIZE)) for _ in range(3))
+            if large <= MOST_TIMES * small:
+                return
     assert large <= MOST_TIMES * small, (large, small)
 
 

@@ -25,8 +25,10 @@ def run_with_input(home: Home, given: str, *args: str) -> Done:
 
 
 def transcript(home: Home) -> list[dict[str, Any]]:
+    """Return the lines of the only transcript, without their checksums."""
     (file,) = (home.folder / "state" / "conversations").glob("*.jsonl")
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "crc"} for line in lines]
 
 
 def answer_of(lines: list[dict[str, Any]]) -> str:

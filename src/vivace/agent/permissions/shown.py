@@ -29,9 +29,9 @@ _RANGES = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0x16FE4, 0x16FE4), (0xE0000, 0xE
 _OVERLAYS = re.compile("[\u0334-\u0338\u20d2-\u20eb]")
 MAX_MARKS = 3  # on one letter
 _RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
-# One word, or one phrase in quotes, with a letter from left to right in front and no digits behind it: then
-# nothing else changes places.
-_SAFE_PHRASE = re.compile(r"[^R]*L[^R]*(?:qRm*(?:s?Rm*)*q|R[Rm]*)[^RLD]*(?:L[^R]*)?")
+# Of the classes of a line's letters (`_bidi_class`), each linear: a word, a phrase, and what may follow.
+_WORD, _PHRASE = re.compile(r"R[Rm]*"), re.compile(r"Rm*(?:s?Rm*)*")
+_AFTER = re.compile(r"[^RLD]*(?:L[^R]*)?")
 
 
 def shown(text: str) -> str:
@@ -138,7 +138,22 @@ def _turns_around(line: str) -> bool:
     if line.isascii():
         return False
     classes = "".join(_bidi_class(char) for char in line)
-    return "R" in classes and _SAFE_PHRASE.fullmatch(classes) is None
+    return "R" in classes and not _is_safe(classes)
+
+
+def _is_safe(classes: str) -> bool:
+    """Return whether nothing changes places.
+
+    That holds for one word, or one phrase in quotes, with a letter from left to right in front of it and no
+    digits behind it.
+    """
+    first, last = classes.index("R"), classes.rindex("R")
+    before, letters, after = classes[:first], classes[first : last + 1], classes[last + 1 :]
+    if "L" in before and _WORD.fullmatch(letters) and _AFTER.fullmatch(after):
+        return True
+    closing = after.lstrip("m")
+    is_quoted = before.endswith("q") and closing.startswith("q") and _PHRASE.fullmatch(letters)
+    return bool(is_quoted and "L" in before and _AFTER.fullmatch(closing[1:]))
 
 
 def _bidi_class(char: str) -> str:

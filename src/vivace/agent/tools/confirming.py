@@ -21,7 +21,7 @@ MAX_CHARS = 500  # of a line
 MAX_LINE_BYTES = 4 * MAX_CHARS
 MAX_UTF16_BYTES = 5_000_000
 OMITTED = b"[Omitted long "  # a line of ripgrep's in place of one that is too long
-_RECORD = re.compile(rb"([^\0\n]+)\0([0-9]{1,18}):([^\n]*)")
+_RECORD = re.compile(rb"(?m)^([^\0\n]+)\0([0-9]{1,18}):([^\n]*)")
 _BOMS_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
