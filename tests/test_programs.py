@@ -118,12 +118,12 @@ STARTING = {
     "agent/sandbox/run.py": "bubblewrap",
     "agent/tasks/control.py": "ours",
     "agent/tools/search.py": "ripgrep, or ours",
+    "agent/user_editor.py": "the user's editor",
     "bench/child.py": "ours",
     "bench/gpu/peers/asking.py": "ours",
     "bench/wire/measures/idle.py": "ps",
     "bench/wire/measures/relay.py": "ours",
     "child_python.py": "a fork of itself",
-    "cli/show/terminal.py": "the user's editor",
     "cli/talk/browsing.py": "a browser",
     "client/warm.py": "ours",
     "editors/installing.py": "an editor that was found, or named",
@@ -139,7 +139,6 @@ STARTING = {
     "server/backends/native/engines/process.py": "ours",
     "server/faces/host_process.py": "ours",
     "server/tuning.py": "ours",
-    "tui/external_editor.py": "the user's editor",
     "tui/programs.py": "the user's shell commands, and ours",
 }
 SEARCHING = {"programs.py": "the search", "editors/installing.py": "an editor by its path"}

@@ -134,12 +134,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         values = msgspec.structs.asdict(self) | {k: v for k, v in changes.items() if v is not None}
         return _checked(values, "command line")
 
-    def for_child(self) -> bytes:
+    def for_child(self, *, without: str = "") -> bytes:
         """Return the line that a child of ours reads from its standard input (`settings_of_parent`).
 
-        They may hold keys, and what stands on a command line is seen by every user of the machine.
+        They may hold keys, and what stands on a command line is seen by every user of the machine. The child
+        reads the one field that is left out from its own configuration.
         """
-        return msgspec.json.encode(self, enc_hook=lambda path: str(path.absolute())) + b"\n"
+        values = {name: value for name, value in msgspec.structs.asdict(self).items() if name != without}
+        return msgspec.json.encode(values, enc_hook=lambda path: str(path.absolute())) + b"\n"
 
 
 def settings_of_parent(line: bytes) -> Settings:

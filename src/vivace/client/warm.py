@@ -151,7 +151,7 @@ def _spawn(settings: Settings) -> "subprocess.Popen[bytes]":
         )
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError), child.stdin as pipe:  # it ended at once; its log says why
-        pipe.write(settings.for_child())
+        pipe.write(settings.for_child(without="upstreams"))
     return child
 
 

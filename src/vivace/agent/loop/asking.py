@@ -24,7 +24,7 @@ def question(
             f"It is too long to be shown to a person whole ({size_in_words(exact)}), so nobody can allow it.",
             "Write it in parts, or put it into a file that can be read first.",
         )
-    reason = shown_in_line(reason).strip()
+    reason = shown_in_line(reason.strip())
     if hidden := hidden_in(exact):
         reason = f"{reason} It has characters that cannot be seen: {', '.join(hidden)}."
     return ApprovalAsked(
@@ -53,7 +53,7 @@ def headline(title: str) -> str:
     line = shown_in_line(title)
     if len(line) <= TITLE_CHARS:
         return line
-    return f"{shown_in_line(title[: TITLE_CHARS // 2])} … ({size_in_words(title)} in all)"
+    return f"{shown_in_line(title[: TITLE_CHARS // 2].rstrip())} … ({size_in_words(title)} in all)"
 
 
 def size_in_words(text: str) -> str:

@@ -27,7 +27,10 @@ _BETWEEN = re.compile(r"[\s=:,;|&<>()\[\]{}\"'`]+")
 _VARIABLE_FIRST = re.compile(r"^(?:\$\{?\w+\}?|~)/")
 _OPTION_GLUED = re.compile(r"^--?[\w-]*?(?=\.{0,2}/)|^-[A-Za-z](?=[\w.])|^@")
 _MODULE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
-_IMPORTS = re.compile(r"(?m)(?:^|[;\n])\s*(?:from\s+(\.*[\w.]*)\s+import\s+([\w, (*]+)|import\s+([\w., ]+))")
+_IMPORTS = re.compile(
+    r"(?m)(?:^|;)[ \t\f]*"
+    r"(?:from[ \t\f]+([\w.]*)[ \t\f]+import[ \t\f]+([\w, (*]+)|import[ \t\f]+([\w., ]+))"
+)
 _ENTRY_POINT = re.compile(r"[\"']([A-Za-z_][\w.]*):[A-Za-z_]\w*[\"']")
 _SUFFIXES = (
     "",
