@@ -31,6 +31,7 @@ SIZE = 1_500  # characters
 FAST_S = 0.08  # of CPU time: quicker than that is no matter
 MOST_TIMES = 3.2  # as long for a text of twice the size
 TRIES = 3
+USUAL_SEED = 1
 LIMIT_S = 30.0
 PIECES = (
     *(
@@ -183,8 +184,11 @@ def test_what_was_slow_is_linear(name: str, pump: str) -> None:
 
 
 def test_every_expression_is_linear() -> None:
-    """No compiled expression of any module is slow for an input made of its own letters."""
-    number = random.randrange(10**6)
+    """No compiled expression of any module is slow for an input made of its own letters.
+
+    A usual run takes the same inputs each time: what another seed finds is for a thorough one.
+    """
+    number = random.randrange(10**6) if examples(1) > 1 else USUAL_SEED
     command = [sys.executable, "-m", "tests.fuzz.pumping", str(number), str(examples(15))]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False)
     lines = done.stdout.splitlines()
