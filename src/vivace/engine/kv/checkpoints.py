@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from vivace.engine.kv.session import Checkpoint, Session
 from vivace.engine.runners.base import Runner
 
-INTERVAL_TOKENS = 512  # at most so many tokens are read again
-MOST = 8  # checkpoints of one session
+INTERVAL_TOKENS = 512  # between two checkpoints, as long as there are no more than MOST
+MOST = 8  # checkpoints of one session; in a longer log they stand further apart
 
 
 class Checkpoints:

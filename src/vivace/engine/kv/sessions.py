@@ -31,8 +31,8 @@ from vivace.errors import UsageError
 
 T = TypeVar("T")
 
-SCRATCH_SEQS = 16  # sequences kept free for scoring candidates, at most …
-SCRATCH_SHARE = 4  # … one of so many
+SCRATCH_SEQS = 16  # the most sequences that are kept free for scoring candidates
+SCRATCH_SHARE = 4  # and no more than one in four
 MIN_RESTORED_TOKENS = 32  # prefilling fewer is faster than reading a file
 MIN_PREFIX_TOKENS = 64  # a shared prefix of this length is kept
 PRELOADED_SHARE = 0.125  # of the KV cells, the most for prefixes that are loaded at start
