@@ -205,11 +205,11 @@ async def test_thinking_is_folded_and_a_key_unfolds_it(open_screen: Open) -> Non
 async def test_thinking_that_lasts_is_said_while_it_lasts(open_screen: Open) -> None:
     """Before the answer there is a line that the model thinks, which can be unfolded already."""
     replies = {"": "<think>\n" + "a thought " * 300}
-    async with open_screen(replies, step_ms=2, family="qwen3") as screen:
+    async with open_screen(replies, step_ms=20, family="qwen3") as screen:
         await screen.ready()
         await screen.say("why so long?")
         await screen.sees("thinking 0 s …")
         await screen.press("ctrl+t")
-        await screen.sees("│ a thought a thought")
+        await screen.sees("│", "a thought a thought")
         await screen.press("escape")
         await screen.sees("thought", "Stopped.")

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -224,8 +225,18 @@ class TestWithoutWalls:
         assert b"hush-hush" not in outcome.output
         outcome = await run_plainly(["yes"], root, Limits(output_bytes=1000))
         assert (outcome.stopped_by, len(outcome.output)) == ("output", 1000)
+        outcome = await run_plainly(["head", "-c", "1000", "/dev/zero"], root, Limits(output_bytes=1000))
+        assert (outcome.stopped_by, len(outcome.output)) == ("", 1000)
         outcome = await run_plainly(["sh", "-c", "sleep 600 & sleep 600"], root, Limits(seconds=0.2))
         assert outcome.stopped_by == "time"
+
+    async def test_a_child_in_a_session_of_its_own_is_not_waited_for(self, root: Path) -> None:
+        """It holds the output still; the command's time is over all the same."""
+        leaves = "import os, time; os.fork() or (os.setsid(), time.sleep(20))"
+        began_s = time.monotonic()
+        outcome = await run_plainly([sys.executable, "-c", leaves], root, Limits(seconds=1))
+        assert outcome.stopped_by == "time"
+        assert time.monotonic() - began_s < 15
 
 
 class TestSeatbelt:
