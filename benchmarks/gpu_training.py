@@ -3,6 +3,7 @@
     prepare --model FILE.gguf --data FOLDER   here: weights in pieces, a wheel, tokens → dist/lease
     keep                                      there, once a piece
     run NAME [--no-base] OPTION …             there: the base answers, training, the adapter answers → out
+    widths                                    there, without weights: which row widths give a gradient
 
 FOLDER is what `python -m vivace.training prepare` wrote; OPTIONs are those of `… train`. Answers are judged
 on a machine with a sandbox: `… judge`. Owns the order; how things get there is `gpu_carry`'s.
@@ -80,6 +81,57 @@ def run(name: str, work: Path, out: Path, device: str, most: int, with_base: boo
     say("adapter has answered")
 
 
+def widths(work: Path, device: str, largest: int) -> None:
+    """Take gradients with random weights at each width of rows; say which are no numbers, and the speed.
+
+    Scores are far below zero, as in some heads of the real model: there cuDNN's kernel fails, if it does.
+    """
+    unpack_wheels(THINGS / "wheels", work / "site")
+    sys.path[:0] = [str(ROOT / "src"), str(work / "site")]
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+    from vivace.engine.runners.cuda.model.shape import KNOWN_SHAPES
+    from vivace.engine.runners.cuda.weights.build import random_weights
+    from vivace.training.adapter import new_adapter
+    from vivace.training.decoder import Decoder
+    from vivace.training.loss import backward
+    from vivace.training.packing import Batch
+
+    shape = KNOWN_SHAPES["qwen2.5-coder-1.5b"]
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    weights = random_weights(shape, 1, device)
+    for index in range(shape.layers):  # the slowest dimension of every head: all scores are near -120
+        for name, value in (("q", 37.0), ("k", -37.0)):
+            weights[f"layers.{index}.self_attn.{name}_proj.bias"].view(-1, 128)[:, 63] = value
+    decoder = Decoder(shape, weights, device, dtype)
+    adapter = new_adapter(shape, decoder.weights, 16, 32.0, 1, decoder.device)
+    where = torch.cuda.get_device_name() if device == "cuda" else device
+    print(f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {where}")
+    cases = [(width, is_on) for width in range(1024, largest + 1, 64) for is_on in (True, False)]
+    for width, is_on in cases:
+        torch.backends.cuda.enable_cudnn_sdp(is_on)
+        columns = torch.arange(width)
+        places = torch.cartesian_prod(torch.arange(4), columns[300:-1:4])
+        batch = Batch(
+            tokens=torch.randint(shape.vocab, (4, width)),
+            positions=columns.repeat(4, 1),
+            segments=(columns // 300).repeat(4, 1),  # a prefix of 300, and examples as long
+            places=places,
+            targets=torch.randint(shape.vocab, (len(places),)),
+            owners=torch.zeros(len(places), dtype=torch.long),
+        ).to(device)
+        took = []
+        for _ in range(3):
+            begun = time.monotonic()
+            for each in adapter.parameters:
+                each.grad = None
+            backward(decoder, adapter, batch, 0.05, len(batch.targets))
+            wrong = sum(not bool(torch.isfinite(each.grad).all()) for each in adapter.parameters)
+            took.append(time.monotonic() - begun)
+        told = f"wrong {wrong:3} of {len(adapter.parameters)}  {4 * width / min(took):8.0f} tokens/s"
+        print(f"{width:5} = {width // 64:3} × 64  cuDNN {'on ' if is_on else 'off'}  {told}", flush=True)
+
+
 def _teller(begun: float) -> Any:
     def say(*words: Any) -> None:
         print(f"[{time.monotonic() - begun:6.1f}]", *words, flush=True)
@@ -113,7 +165,7 @@ def _save_parts(adapter: Path, out: Path, name: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "keep", "run"))
+    parser.add_argument("what", choices=("prepare", "keep", "run", "widths"))
     parser.add_argument("name", nargs="?", default="")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--data", type=Path)
@@ -128,6 +180,8 @@ def main() -> int:
         prepare(options.model, options.data, options.python)
     elif options.what == "keep":
         keep(options.work)
+    elif options.what == "widths":
+        widths(options.work, options.gpu, options.most or 4096)
     else:
         options.out.mkdir(parents=True, exist_ok=True)
         run(
