@@ -174,6 +174,7 @@ def test_twice_the_text_is_twice_the_time(name: str, text: tuple[str, str, str])
         ("Markdown of the terminal", "漢"),
         ("fences", "\n"),
         ("intent", "run it, , , ,"),
+        ("intent", "1. @apassword="),
     ],
 )
 def test_what_was_slow_is_linear(name: str, pump: str) -> None:
