@@ -110,6 +110,17 @@ def test_an_answer_goes_on_inside_of_a_call(each: CallFormat) -> None:
 
 
 @everyone
+def test_a_call_that_was_told_is_not_told_again(each: CallFormat) -> None:
+    """The log ends inside of the second of two calls, or behind both: only what is new is told."""
+    written = WRITTEN[each.name]([("get", {"city": "Rome"}), ("get", ARGUMENTS)])
+    size = written.index("Oslo") + 2
+    calls = calls_in(each, written[size:], before=written[:size])
+    if each.name != "llama":  # there the first call is in the log as text
+        assert calls == [("get", ARGUMENTS)]
+    assert [one for one in calls_in(each, "", before=written) if isinstance(one, tuple)] == []
+
+
+@everyone
 def test_a_required_call_goes_on_behind_the_opening(each: CallFormat) -> None:
     """What `Family.answer` writes is the beginning of what the format writes."""
     written = WRITTEN[each.name]([("get", ARGUMENTS)])
