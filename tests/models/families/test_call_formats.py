@@ -11,7 +11,7 @@ from tests.models.families.reading import GET, SPEC, brief, cut, read
 from tests.models.families.test_cuts import lines_run
 from tests.models.families.written import WRITTEN
 from tests.thorough import examples
-from vivace.models.families.base import CallArguments, CallEnd, CallError, CallStart, TextPart
+from vivace.models.families.base import CallArguments, CallEnd, CallError, CallStart, TextPart, Tool
 from vivace.models.families.calls.call_format import CallFormat
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.formats import FORMATS, PROBES, format_of
@@ -231,3 +231,22 @@ def test_work_grows_with_the_length_only(each: CallFormat, size: int) -> None:
             return lines_run(lambda: [reader.feed(piece) for piece in pieces])
 
         assert work(16) <= 9 * work(2) + 600, (begin, loop)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3.2", "deepseek-v4", "kimi-k3"])
+def test_a_tag_that_says_what_its_value_is_is_believed(name: str) -> None:
+    """Where the schema leaves it open, a text that looks like a number stays a text."""
+    each = next(one for one in FORMATS if one.name == name)
+    for value in ("3", 3, "null", None, [1]):
+        written = WRITTEN[name]([("get", {"city": "3", "any": value})])
+        assert calls_in(each, written) == [("get", {"city": "3", "any": value})]
+
+
+def test_python_values_between_tags_are_read() -> None:
+    """Some templates print objects as Python does."""
+    seed = next(one for one in FORMATS if one.name == "seed")
+    either = Tool("put", parameters={"type": "object", "properties": {"x": {"type": ["object", "string"]}}})
+    value = "{'a': [1, None, True], \"b\": 'é\\'s'}"
+    text = f"<seed:tool_call><function=put><parameter=x>{value}</parameter></function>"
+    parts = brief(read(TextParser({"put": either}, seed.style), text))
+    assert [json.loads(one[1]) for one in parts] == [{"x": {"a": [1, None, True], "b": "é's"}}]

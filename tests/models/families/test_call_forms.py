@@ -85,3 +85,14 @@ def test_only_these_formats_cannot_be_held() -> None:
     """The rest of the list has a grammar."""
     assert [one.name for one in FORMATS if not one.form] == ["lfm", "minimax-m3"]
     assert [one.name for one in HELD if one not in FREELY_HELD] == ["mistral"]
+
+
+@held
+def test_a_key_that_is_not_required_may_be_missing(each: CallFormat) -> None:
+    """At the beginning, in the middle or at the end; a required one may not."""
+    properties = {key: {"type": "integer"} for key in ("a", "b", "c")}
+    tool = Tool("put", parameters={"type": "object", "properties": properties, "required": ["b"]})
+    spec = OutputSpec(tools=(tool,), choice="required")
+    for found in ({"b": 1}, {"a": 1, "b": 2}, {"b": 1, "c": 2}, {"a": 1, "b": 2, "c": 3}):
+        assert allows(each, spec, written(each, ("put", found)))
+    assert not allows(each, spec, written(each, ("put", {"a": 1, "c": 2})))

@@ -31,7 +31,7 @@ _TYPES: dict[type, str] = {
 class Tags(msgspec.Struct, frozen=True):
     """The tags of a call."""
 
-    function: str = FUNCTION  # before the tool's name; "": the opener of the call is that
+    function: str = FUNCTION  # before the tool's name
     end_name: tuple[str, ...] = (">",)  # behind it; a tag that follows anyway is left for the next step
     parameter: str = "<parameter="
     end_key: str = ">"
@@ -46,11 +46,9 @@ class Tags(msgspec.Struct, frozen=True):
     def behind_value(self) -> tuple[str, ...]:
         return (self.parameter, self.end_function, *([self.closer] if self.closer else ()))
 
-    def named(self, head: str) -> tuple[str, bool | None]:
+    def named(self, head: str) -> tuple[str, bool]:
         """Return the name in the text of a tag, and whether the tag says that its value is a string."""
         name, _, rest = head.partition(self.cut) if self.cut else (head, "", "")
-        if 'string="' not in rest and 'type="' not in rest:
-            return name.strip(), None
         return name.strip(), 'string="true"' in rest or 'type="string"' in rest
 
 
@@ -112,7 +110,7 @@ class XmlCall(PartialCall):
         if head is not None:
             self._key, is_string = self._tags.named(head)
             self._stop = self._tags.end_value
-            self._begin_value(is_string)
+            self._begin_value(is_string=is_string)
             self._state = self._value_first
         return at
 
@@ -196,15 +194,13 @@ class XmlCall(PartialCall):
 
     # ---- values ----------------------------------------------------------------------------------
 
-    def _begin_value(self, is_string: bool | None) -> None:
+    def _begin_value(self, *, is_string: bool) -> None:
         assert self._tool is not None
         self._value = []
         if not self._tool.is_custom:
             self._types = types_of(self._tool.parameters or {}, self._key)
             if is_string and (not self._types or "string" in self._types):
                 self._types = {"string"}
-            elif is_string is False and len(self._types) > 1:
-                self._types -= {"string"}
             self._grow(f"{', ' if self._count else ''}{_json(self._key)}: ")
             self._grow('"' if self._types == {"string"} else "")
         self._count += not self._tool.is_custom or self._key == INPUT
