@@ -5,6 +5,8 @@ two renderings. Knows text only, no tokens. What it learned is checked in `judgi
 """
 
 import contextlib
+import copy
+import hashlib
 from collections.abc import Mapping, Sequence
 from os.path import commonprefix
 from typing import Any
@@ -52,7 +54,7 @@ class Frames:
     ) -> str:
         given = {"tools": list(tools)} if tools else self._no_tools
         text = self.template.render(
-            messages=list(chats), add_generation_prompt=asks, **given, **self._always, **values
+            messages=copy.deepcopy(list(chats)), add_generation_prompt=asks, **given, **self._always, **values
         )
         return text if asks else text.removesuffix(self._trailer)
 
@@ -162,61 +164,72 @@ class Frames:
         return found.removesuffix(end)
 
     def _learn_calls(self) -> None:
-        self.has_calls = False
-        self.is_argument_text = False
-        self.empty_text: str = ""
-        self.id_form = "free"
-        for self.id_form in ("free", "nine"):
-            for self.is_argument_text in (False, True):
-                with contextlib.suppress(TemplateError):
-                    if self._try_calls():
-                        self.has_calls = True
-                        return
+        """Learn how calls and their results are written; as plain text where the template knows neither."""
+        ways = [("free", False, "tool"), ("free", True, "tool"), ("nine", False, "tool"), ("nine", True, "tool")]
+        for self.id_form, self.is_argument_text, self.result_role in ways:
+            self.has_calls = True
+            with contextlib.suppress(TemplateError):
+                if self._try_calls():
+                    return
+        self.has_calls, self.id_form = False, "free"
+        for self.result_role in ("tool", "user"):
+            with contextlib.suppress(TemplateError):
+                if self._try_calls():
+                    return
+        raise TemplateError("it has no place for what tools answer")
 
-    def probe_call(self) -> Chat:
-        arguments = {probes.KEY: probes.VALUE}
-        return call_of(probes.TOOL_NAME, arguments, self.call_id("", 0, probes.TOOL_NAME), is_text=self.is_argument_text)
+    def call(self, name: str, arguments: Mapping[str, Any], call_id: str) -> Chat:
+        return call_of(name, arguments, call_id, is_text=self.is_argument_text)
 
-    def call_id(self, given: str, place: int, name: str) -> str:
+    def result(self, text: str, name: str, call_id: str) -> Chat:
+        if self.result_role == "tool":
+            return result_of(text, name, call_id)
+        return said("user", f"<tool_response>\n{text}\n</tool_response>")
+
+    def probe_answer(self, names: Sequence[tuple[str, str]]) -> Chat:
+        """Return an answer that calls these tools, by name and id, with arguments of no importance."""
+        if not self.has_calls:
+            return answer_of(probes.VALUE)
+        return answer_of("", calls=[self.call(name, {probes.KEY: probes.VALUE}, id_) for name, id_ in names])
+
+    def call_id(self, given: str, place: int) -> str:
         """Return a call's id as the template wants it."""
-        if "functions." in self.template.source and ":" in self.template.source and "tool_call_id" in self.template.source:
-            return f"functions.{name}:{place}"
         if self.id_form == "free":
             return given or f"call{place}"
-        import hashlib
-
         return hashlib.sha256((given or str(place)).encode()).hexdigest()[:9]
 
     def _try_calls(self) -> bool:
-        calling = answer_of("", calls=[self.probe_call()])
-        identity = self.probe_call()["id"]
-        result = result_of(probes.RESULT, probes.TOOL_NAME, identity)
-        called = self.render([said("user", probes.ASKED), calling])
-        text = self.render([said("user", probes.ASKED), calling, result])
-        call_text = called.partition(probes.ASKED)[2]
-        is_shown = all(word in call_text for word in (probes.TOOL_NAME, probes.KEY, probes.VALUE))
-        if not is_shown or probes.RESULT not in text or f"{{'{probes.KEY}'" in call_text:
+        identity = self.call_id("", 0)
+        calling = self.probe_answer([(probes.TOOL_NAME, identity)])
+        result = self.result(probes.RESULT, probes.TOOL_NAME, identity)
+        asked = said("user", probes.ASKED)
+        call_text = self.render([asked, calling]).partition(probes.ASKED)[2]
+        text = self.render([asked, calling, result]).partition(probes.ASKED)[2]
+        wanted = (probes.TOOL_NAME, probes.KEY, probes.VALUE) if self.has_calls else (probes.VALUE,)
+        is_shown = all(word in call_text for word in wanted)
+        is_mangled = f"{{'{probes.KEY}'" in call_text or f'\\"{probes.KEY}' in call_text
+        if not is_shown or is_mangled or probes.RESULT not in text or probes.VALUE not in text:
             return False
-        if f"\\\"{probes.KEY}" in call_text:  # JSON in a JSON string
-            return False
-        tail, answered = call_text.rpartition(probes.VALUE)[2], text.rpartition(probes.RESULT)[0]
-        answered = answered.partition(probes.VALUE)[2]
+        tail = call_text.rpartition(probes.VALUE)[2]
+        answered = text.rpartition(probes.RESULT)[0].partition(probes.VALUE)[2]
         is_closed = bool(self.answer_close) and tail.endswith(self.answer_close) and answered.startswith(tail)
         self.call_close = self.answer_close if is_closed else ""
-        self.call_end = tail.removesuffix(self.call_close) if answered.startswith(tail) else self._common(tail, answered)
+        is_same = answered.startswith(tail)
+        self.call_end = tail.removesuffix(self.call_close) if is_same else self._common(tail, answered)
         close = text.partition(probes.RESULT)[2]
-        self._contexts["tool"] = ([said("user", probes.ASKED), calling, result], probes.RESULT, close)
+        self._contexts["tool"] = ([asked, calling, result], probes.RESULT, close)
         self.tool_open = answered.removeprefix(self.call_end).removeprefix(self.call_close)
         self.tool_close = close
         self.begins["tool"] = self.opening("tool", {})
         return True
 
-    def results(self, calls: Sequence[Chat], results: Sequence[Chat], values: Values) -> str:
-        """Return what the results of these probe calls add behind the closed answer that made them."""
-        chats = [said("user", probes.ASKED), answer_of("", calls=calls), *results]
+    def results(self, names: Sequence[tuple[str, str]], results: Sequence[Chat], values: Values) -> str:
+        """Return what results add behind the closed answer that called these tools, by name and id."""
+        chats = [said("user", probes.ASKED), self.probe_answer(names), *results]
         text = self.render(chats, values=values)
-        parts = text.split(probes.VALUE, len(calls))
-        if len(parts) <= len(calls) or not parts[-1].startswith(self.call_end + self.call_close):
+        count = len(names) if self.has_calls else 1
+        parts = text.split(probes.VALUE, count)
+        if len(parts) <= count or not parts[-1].startswith(self.call_end + self.call_close):
             raise TemplateError("it moves a message")
         return parts[-1].removeprefix(self.call_end + self.call_close)
 

@@ -134,6 +134,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "strftime_now": lambda form: shown.strftime(str(form)),
         }
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Allow lists to grow and shrink, too: they are the template's own, or a copy."""
+        is_own = isinstance(obj, list) and attr in ("append", "pop")
+        return is_own or super().is_safe_attribute(obj, attr, value)
+
     # ---- what is charged ---------------------------------------------------------------------------
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]

@@ -1,0 +1,181 @@
+"""Whether a chat template can be held: written message by message, and yet as the template writes it.
+
+Owns the trial: conversations of every kind, written turn by turn, against the template's own text of the
+whole. What it says is shown when a model is loaded, and before one is downloaded.
+"""
+
+import contextlib
+from collections.abc import Sequence
+
+import msgspec
+
+from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool
+from vivace.models.families.template import probes
+from vivace.models.families.template.frames import Frames
+from vivace.models.families.template.masking import Mask
+from vivace.models.families.template.probes import Chat, Turn, definition_of, turns_of
+from vivace.models.families.template.sandbox import TemplateError
+from vivace.models.families.template.script import Place, Script
+
+REASONING = "Reasoning of earlier turns stays in the conversation; its template would drop it."
+HEAD = "Instructions and tools stay where they were first written; its template would move them."
+REWRITES = "Earlier messages stay as they were first written; its template would write them anew."
+NO_TOOLS = "Its template has no words for tools: they are told of in Vivace's own."
+NO_CALLS = "Its template has no form for calls: they are written as JSON in `<tool_call>`."
+NO_SYSTEM = "Its template has no place for instructions: they stand in front of the first message."
+
+USER, MORE, LAST = Message("user", "Tapir asks"), Message("user", "Moose asks more"), Message("user", "Gecko thanks")
+ANSWER, NEXT = Message("assistant", "Bison says"), Message("assistant", "Koala says more")
+SYSTEM = Message("system", "Yak rules")
+CALLS = (Call("probe_tool", '{"probekey": "Crane"}', "callaaaa1"), Call("probe_tool", '{"probekey": "Raven"}', "callaaaa2"))
+OUTPUTS = (Output("Finch out", "callaaaa1", "probe_tool"), Output("Robin out", "callaaaa2", "probe_tool"))
+MUSED, MUSED_MORE = Thought("Eagle thinks"), Thought("Hawk thinks")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    refusal: str = ""  # a clause that says why the template cannot be held; "": it can
+    notes: tuple[str, ...] = ()  # what differs from the template, each a sentence
+    differs: tuple[str, ...] = ()  # names of conversations whose earlier messages the template rewrites
+
+
+CASES: dict[str, tuple[list[Entry], bool]] = {
+    "one turn": ([USER], False),
+    "instructions": ([SYSTEM, USER], False),
+    "several turns": ([SYSTEM, USER, ANSWER, MORE, NEXT, LAST], False),
+    "several turns without instructions": ([USER, ANSWER, MORE, NEXT, LAST], False),
+    "tools": ([SYSTEM, USER], True),
+    "tools without instructions": ([USER], True),
+    "tools, several turns": ([SYSTEM, USER, ANSWER, MORE], True),
+    "a call": ([SYSTEM, USER, CALLS[0], OUTPUTS[0]], True),
+    "a call with words": ([SYSTEM, USER, ANSWER, CALLS[0], OUTPUTS[0]], True),
+    "two calls": ([SYSTEM, USER, *CALLS, *OUTPUTS], True),
+    "a call, then turns": ([SYSTEM, USER, CALLS[0], OUTPUTS[0], ANSWER, MORE, NEXT, LAST], True),
+    "two calls, one after another": ([USER, CALLS[0], OUTPUTS[0], CALLS[1], OUTPUTS[1], ANSWER, MORE], True),
+    "reasoning": ([SYSTEM, USER, MUSED, ANSWER], False),
+    "reasoning, several turns": ([SYSTEM, USER, MUSED, ANSWER, MORE, MUSED_MORE, NEXT, LAST], False),
+    "reasoning and calls": ([SYSTEM, USER, MUSED, CALLS[0], OUTPUTS[0]], True),
+    "reasoning and calls, several turns": (
+        [SYSTEM, USER, MUSED, CALLS[0], OUTPUTS[0], MUSED_MORE, ANSWER, MORE], True,
+    ),
+}  # fmt: skip
+
+
+class Trial:
+    """One template on trial."""
+
+    def __init__(self, frames: Frames) -> None:
+        self.frames = frames
+        self.mask = Mask(frames.markers, "")
+
+    def written(self, entries: Sequence[Entry], tools: Sequence[Tool]) -> str:
+        """Return a conversation as it is written turn by turn, up to where the model speaks."""
+        script = Script(self.frames, self.mask, Place())
+        turns = turns_of(entries)
+        for place, turn in enumerate(turns):
+            script.write(turn, tools if not place else ())
+        kind = script.place.kind
+        if kind != "assistant":
+            script.begin_answer(self.frames.opening(kind if kind == "tool" else "user", {}))
+        return "".join(piece.text for piece in script.pieces)
+
+    def own(self, entries: Sequence[Entry], tools: Sequence[Tool]) -> str:
+        """Return the template's own text of the same."""
+        turns = turns_of(entries)
+        shown = [definition_of(tool, str, lambda schema: schema) for tool in tools]
+        asks = turns[-1].kind != "assistant"
+        return self.frames.render(self.chats(turns), shown, asks=asks)
+
+    def chats(self, turns: Sequence[Turn]) -> list[Chat]:
+        found: list[Chat] = []
+        script = Script(self.frames, self.mask, Place())
+        for turn in turns:
+            match turn.kind:
+                case "assistant":
+                    found.append(script._chat(turn)[0])
+                case "tool":
+                    outputs = [each for each in turn if isinstance(each, Output)]
+                    found += [
+                        self.frames.result(each.text, each.name, self.frames.call_id(each.call_id, place))
+                        for place, each in enumerate(outputs)
+                    ]
+                case _:
+                    first = turn[0]
+                    assert isinstance(first, Message)
+                    found.append(probes.said(first.role, first.text))
+        return found
+
+    def is_same(self, entries: Sequence[Entry], tools: Sequence[Tool]) -> bool:
+        ours, own = self.written(entries, tools), self.own(entries, tools)
+        if turns_of(entries)[-1].kind == "assistant":
+            return own.startswith(ours)  # line breaks behind the end come with the next message
+        return ours == own
+
+    def newest_is_same(self, entries: Sequence[Entry], tools: Sequence[Tool]) -> bool:
+        """Return whether each message is as the template writes it when it is the newest."""
+        turns = turns_of(entries)
+        before = ""
+        for size in range(1, len(turns) + 1):
+            part = [entry for turn in turns[:size] for entry in turn]
+            if turns[size - 1].kind == "system":
+                continue
+            ours, own = self.written(part, tools), self.own(part, tools)
+            begun = self.written(part[: -len(turns[size - 1])], tools) if size > 1 else ""
+            added = ours[_shared(begun, ours) :] if before else ours
+            if not (added in own if turns[size - 1].kind == "assistant" else own.endswith(added)):
+                return False
+            before = ours
+        return True
+
+
+def _shared(one: str, other: str) -> int:
+    from os.path import commonprefix
+
+    return len(commonprefix([one, other]))
+
+
+def judge(frames: Frames) -> Verdict:
+    """Try a template."""
+    trial = Trial(frames)
+    notes: list[str] = []
+    differs: list[str] = []
+    if not frames.has_tools:
+        notes.append(NO_TOOLS)
+    if not frames.has_calls:
+        notes.append(NO_CALLS)
+    if not frames.has_system:
+        notes.append(NO_SYSTEM)
+    for name, (entries, has_tools) in CASES.items():
+        tools = (probes.TOOL,) if has_tools and frames.has_tools else ()
+        tried = [entry for entry in entries if not _is_left_out(entry, frames)]
+        try:
+            if trial.is_same(tried, tools):
+                continue
+        except TemplateError as error:
+            return Verdict(refusal=f"{error} ({name})")
+        differs.append(name)
+        note = _note(trial, tried, tools)
+        if not note:
+            return Verdict(refusal=f"a message is not as its template writes it ({name})", differs=tuple(differs))
+        if note not in notes:
+            notes.append(note)
+    return Verdict(notes=tuple(notes), differs=tuple(differs))
+
+
+def _is_left_out(entry: Entry, frames: Frames) -> bool:
+    """Return whether the template has no place for such an entry at all."""
+    is_system = isinstance(entry, Message) and entry.role == "system"
+    return (is_system and not frames.has_system) or (isinstance(entry, Thought) and not frames.thought_key)
+
+
+def _note(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
+    """Return the sentence about a conversation whose whole the template writes differently."""
+    with contextlib.suppress(TemplateError):
+        bare = [entry for entry in entries if not isinstance(entry, Thought)]
+        headless = [entry for entry in entries if not (isinstance(entry, Message) and entry.role == "system")]
+        if len(bare) < len(entries) and trial.is_same(bare, tools) and trial.newest_is_same(entries, tools):
+            return REASONING
+        if trial.newest_is_same(entries, tools):
+            return REWRITES
+        if trial.is_same(headless, ()) or trial.newest_is_same(headless, ()):
+            return HEAD
+    return ""
