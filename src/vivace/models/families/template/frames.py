@@ -181,10 +181,12 @@ class Frames:
     def call(self, name: str, arguments: Mapping[str, Any], call_id: str) -> Chat:
         return call_of(name, arguments, call_id, is_text=self.is_argument_text)
 
-    def result(self, text: str, name: str, call_id: str) -> Chat:
+    def result_chats(self, results: Sequence[tuple[str, str, str]]) -> list[Chat]:
+        """Return messages with what tools answered: text, name and id of each."""
         if self.result_role == "tool":
-            return result_of(text, name, call_id)
-        return said("user", f"<tool_response>\n{text}\n</tool_response>")
+            return [result_of(*result) for result in results]
+        texts = [f"<tool_response>\n{text}\n</tool_response>" for text, *_ in results]
+        return [said("user", "\n".join(texts))]
 
     def probe_answer(self, names: Sequence[tuple[str, str]]) -> Chat:
         """Return an answer that calls these tools, by name and id, with arguments of no importance."""
@@ -201,7 +203,7 @@ class Frames:
     def _try_calls(self) -> bool:
         identity = self.call_id("", 0)
         calling = self.probe_answer([(probes.TOOL_NAME, identity)])
-        result = self.result(probes.RESULT, probes.TOOL_NAME, identity)
+        [result] = self.result_chats([(probes.RESULT, probes.TOOL_NAME, identity)])
         asked = said("user", probes.ASKED)
         call_text = self.render([asked, calling]).partition(probes.ASKED)[2]
         text = self.render([asked, calling, result]).partition(probes.ASKED)[2]
@@ -212,26 +214,72 @@ class Frames:
             return False
         tail = call_text.rpartition(probes.VALUE)[2]
         answered = text.rpartition(probes.RESULT)[0].partition(probes.VALUE)[2]
-        is_closed = bool(self.answer_close) and tail.endswith(self.answer_close) and answered.startswith(tail)
+        is_closed = bool(self.answer_close) and self.answer_close in answered
         self.call_close = self.answer_close if is_closed else ""
-        is_same = answered.startswith(tail)
-        self.call_end = tail.removesuffix(self.call_close) if is_same else self._common(tail, answered)
+        if not is_closed and not answered.startswith(tail):
+            return False
+        self.tool_open = answered.partition(self.call_close)[2] if is_closed else answered.removeprefix(tail)
         close = text.partition(probes.RESULT)[2]
         self._contexts["tool"] = ([asked, calling, result], probes.RESULT, close)
-        self.tool_open = answered.removeprefix(self.call_end).removeprefix(self.call_close)
         self.tool_close = close
         self.begins["tool"] = self.opening("tool", {})
+        self._learn_several()
         return True
+
+    def _learn_several(self) -> None:
+        """Learn whether an answer may call more than one tool, and where its words stand."""
+        self.has_one_call = self.moves_words = False
+        if not self.has_calls:
+            return
+        asked, called = said("user", probes.ASKED), (probes.TOOL_NAME, self.call_id("", 0))
+        try:
+            text = self.render([asked, self.probe_answer([called, (probes.TOOL_NAME, self.call_id("", 1))])])
+            self.has_one_call = text.count(probes.VALUE) != 2
+        except TemplateError:
+            self.has_one_call = True
+        with contextlib.suppress(TemplateError):
+            text = self.render([asked, self.probe_answer([called]) | {"content": probes.ANSWERED}])
+            self.moves_words = text.find(probes.ANSWERED) > text.find(probes.VALUE)
 
     def results(self, names: Sequence[tuple[str, str]], results: Sequence[Chat], values: Values) -> str:
         """Return what results add behind the closed answer that called these tools, by name and id."""
-        chats = [said("user", probes.ASKED), self.probe_answer(names), *results]
-        text = self.render(chats, values=values)
+        chats = [said("user", probes.ASKED), self.probe_answer(names)]
         count = len(names) if self.has_calls else 1
-        parts = text.split(probes.VALUE, count)
-        if len(parts) <= count or not parts[-1].startswith(self.call_end + self.call_close):
+        parts = self.render([*chats, *results], values=values).split(probes.VALUE, count)
+        if len(parts) <= count:
             raise TemplateError("it moves a message")
-        return parts[-1].removeprefix(self.call_end + self.call_close)
+        if self.call_close:
+            _, found, added = parts[-1].partition(self.call_close)
+        else:
+            tail = self.render(chats, values=values).rpartition(probes.VALUE)[2]
+            found, added = parts[-1].startswith(tail), parts[-1].removeprefix(tail)
+        if not found:
+            raise TemplateError("it moves a message")
+        return added
+
+    def answer(self, kind: str, chat: Chat, names: Sequence[tuple[str, str]], values: Values) -> str:
+        """Return a whole answer behind a message of that kind, without its end, as it stands later on."""
+        if names and self.call_close and self.has_calls:
+            results = self.result_chats([(probes.RESULT, *each) for each in names])
+            text = self.behind(kind, [chat, *results], values).partition(probes.RESULT)[0]
+            found, close, _ = text.rpartition(self.call_close + self.tool_open)
+            if not close:
+                found, close, _ = text.rpartition(self.call_close)
+            if not close:
+                raise TemplateError("it moves a message")
+            return found
+        if names:
+            return self.newest_answer(kind, chat, values)
+        text = self.behind(kind, [chat, said("user", probes.ASKED_MORE)], values)
+        end = f"{self.answer_close}{self.user_open}{probes.ASKED_MORE}{self.user_close}"
+        if not text.endswith(end):
+            raise TemplateError("it rewrites messages")
+        return text.removesuffix(end)
+
+    def newest_answer(self, kind: str, chat: Chat, values: Values) -> str:
+        """Return an answer without its end, as it stands while nothing follows."""
+        text = self.behind(kind, [chat], values)
+        return text.removesuffix(self.answer_close) if self.answer_close else text
 
     def _half_before(self, text: str, at: int) -> str:
         half = self._half_marker(text, at)

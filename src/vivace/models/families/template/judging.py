@@ -22,6 +22,9 @@ HEAD = "Instructions and tools stay where they were first written; its template 
 REWRITES = "Earlier messages stay as they were first written; its template would write them anew."
 NO_TOOLS = "Its template has no words for tools: they are told of in Vivace's own."
 NO_CALLS = "Its template has no form for calls: they are written as JSON in `<tool_call>`."
+ONE_CALL = "An answer calls one tool at a time."
+WORDS = "Words before a call stay before it; its template would move them."
+AGAIN = "Later calls are written as the first one is; its template numbers them."
 NO_SYSTEM = "Its template has no place for instructions: they stand in front of the first message."
 
 USER, MORE, LAST = Message("user", "Tapir asks"), Message("user", "Moose asks more"), Message("user", "Gecko thanks")
@@ -94,10 +97,12 @@ class Trial:
                     found.append(script._chat(turn)[0])
                 case "tool":
                     outputs = [each for each in turn if isinstance(each, Output)]
-                    found += [
-                        self.frames.result(each.text, each.name, self.frames.call_id(each.call_id, place))
-                        for place, each in enumerate(outputs)
-                    ]
+                    found += self.frames.result_chats(
+                        [
+                            (each.text, each.name, self.frames.call_id(each.call_id, place))
+                            for place, each in enumerate(outputs)
+                        ]
+                    )
                 case _:
                     first = turn[0]
                     assert isinstance(first, Message)
@@ -106,31 +111,45 @@ class Trial:
 
     def is_same(self, entries: Sequence[Entry], tools: Sequence[Tool]) -> bool:
         ours, own = self.written(entries, tools), self.own(entries, tools)
-        if turns_of(entries)[-1].kind == "assistant":
-            return own.startswith(ours)  # line breaks behind the end come with the next message
+        if turns_of(entries)[-1].kind == "assistant":  # its end comes with the next message, here or there
+            return own.startswith(ours) or ours.startswith(own)
         return ours == own
 
     def newest_is_same(self, entries: Sequence[Entry], tools: Sequence[Tool]) -> bool:
-        """Return whether each message is as the template writes it when it is the newest."""
+        """Return whether each message is as the template writes it when it is the newest.
+
+        From the last word of the message before it, up to where the model speaks.
+        """
         turns = turns_of(entries)
-        before = ""
-        for size in range(1, len(turns) + 1):
-            part = [entry for turn in turns[:size] for entry in turn]
-            if turns[size - 1].kind == "system":
+        last = ""
+        for size, turn in enumerate(turns, start=1):
+            word, before = _last_word(turn), last
+            last = word
+            if turn.kind == "system":
+                last = before
                 continue
+            part = [entry for each in turns[:size] for entry in each]
             ours, own = self.written(part, tools), self.own(part, tools)
-            begun = self.written(part[: -len(turns[size - 1])], tools) if size > 1 else ""
-            added = ours[_shared(begun, ours) :] if before else ours
-            if not (added in own if turns[size - 1].kind == "assistant" else own.endswith(added)):
+            if turn.kind == "assistant":
+                added = ours[len(self.written(part[: -len(turn)], tools)) :] if before else ours
+                added = added[: added.rfind(word) + len(word)]
+                if added not in own:
+                    return False
+            elif not before:
+                if ours != own:
+                    return False
+            elif not own.endswith(ours[ours.rfind(before) :]):
                 return False
-            before = ours
         return True
 
 
-def _shared(one: str, other: str) -> int:
-    from os.path import commonprefix
-
-    return len(commonprefix([one, other]))
+def _last_word(turn: Turn) -> str:
+    match turn[-1]:
+        case Call(arguments=arguments):
+            return arguments.split('"')[-2]
+        case Message(text=text) | Thought(text=text) | Output(text=text):
+            return text
+    raise AssertionError("turns have words")
 
 
 def judge(frames: Frames) -> Verdict:
@@ -144,8 +163,12 @@ def judge(frames: Frames) -> Verdict:
         notes.append(NO_CALLS)
     if not frames.has_system:
         notes.append(NO_SYSTEM)
+    if frames.has_calls and frames.has_one_call:
+        notes.append(ONE_CALL)
     for name, (entries, has_tools) in CASES.items():
         tools = (probes.TOOL,) if has_tools and frames.has_tools else ()
+        if name == "two calls" and frames.has_calls and frames.has_one_call:
+            continue
         tried = [entry for entry in entries if not _is_left_out(entry, frames)]
         try:
             if trial.is_same(tried, tools):
@@ -172,10 +195,22 @@ def _note(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
     with contextlib.suppress(TemplateError):
         bare = [entry for entry in entries if not isinstance(entry, Thought)]
         headless = [entry for entry in entries if not (isinstance(entry, Message) and entry.role == "system")]
-        if len(bare) < len(entries) and trial.is_same(bare, tools) and trial.newest_is_same(entries, tools):
+        is_newest_same = trial.newest_is_same(entries, tools)
+        if is_newest_same and len(bare) < len(entries) and trial.is_same(bare, tools):
             return REASONING
-        if trial.newest_is_same(entries, tools):
-            return REWRITES
-        if trial.is_same(headless, ()) or trial.newest_is_same(headless, ()):
+        if (len(headless) < len(entries) or tools) and trial.is_same(headless, ()):
             return HEAD
+        if is_newest_same:
+            return REWRITES
+    with contextlib.suppress(TemplateError):
+        if (len(headless) < len(entries) or tools) and trial.newest_is_same(headless, ()):
+            return HEAD
+    with contextlib.suppress(TemplateError):
+        calls = [entry for entry in entries if isinstance(entry, Call)]
+        wordless = [entry for entry in entries if entry != ANSWER]
+        if trial.frames.moves_words and ANSWER in entries and trial.is_same(wordless, tools):
+            return WORDS
+        later = [entry for entry in entries if entry not in (CALLS[0], OUTPUTS[0])]
+        if len(calls) > 1 and trial.newest_is_same(later, tools):
+            return AGAIN
     return ""

@@ -7,6 +7,7 @@ write is written in the frame of its messages. Text only, masked; `family` makes
 import contextlib
 import json
 from collections.abc import Sequence
+from os.path import commonprefix
 from typing import Literal, NamedTuple
 
 from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool
@@ -165,24 +166,30 @@ class Script:
         return whole.removeprefix(head)
 
     def _answer(self, turn: Turn) -> None:
-        if self.place.kind == "assistant" and not self.place.stop and self.pieces_are_open(turn):
+        if self.place.kind == "assistant" and not self.place.stop and not isinstance(turn[0], Thought):
             self._go_on(turn)
             return
+        for part in self._singles(turn):
+            self._whole_answer(part)
+
+    def _singles(self, turn: Turn) -> list[Turn]:
+        """Return an answer as the template can hold it: perhaps one for each call."""
+        calls = [entry for entry in turn if isinstance(entry, Call)]
+        if len(calls) < 2 or not (self._frames.has_calls and self._frames.has_one_call):
+            return [turn]
+        first = turn.index(calls[0])
+        return [Turn(turn[: first + 1]), *(Turn([call]) for call in calls[1:])]
+
+    def _whole_answer(self, turn: Turn) -> None:
         chat, calls = self._chat(turn)
-        frames, kind = self._frames, self.place.kind
-        text = self._framed_answer(chat, kind, turn)
+        frames = self._frames
+        text = self._framed_answer(chat, calls, turn)
         self._close_for("assistant")
-        close = frames.call_close if calls and frames.has_calls else frames.answer_close
-        text = text.removesuffix(close) if close else text
         begun = self._opening_of(text)
         self._put(text[:begun])
         self.pieces.append(Piece(text[begun:], is_cut=True))
         self.place = Place("assistant", text.removeprefix(frames.begun))
-        self._calls, self._is_call = calls, bool(calls)
-
-    def pieces_are_open(self, turn: Turn) -> bool:
-        """Return whether an answer goes on with this turn: the log ends inside one, and it has no reasoning."""
-        return not isinstance(turn[0], Thought) and not (turn.kind != "assistant")
+        self._calls, self._is_call = [*self._calls, *calls] if frames.has_one_call else calls, bool(calls)
 
     def _go_on(self, turn: Turn) -> None:
         """Go on with the answer that the log ends inside of."""
@@ -190,23 +197,30 @@ class Script:
         text = str(chat["content"])
         if calls and self._frames.has_calls:
             with contextlib.suppress(TemplateError):
-                before = self._framed_answer(answer_of(text or probes.VALUE), "user", turn)
-                whole = self._framed_answer({**chat, "content": text or probes.VALUE}, "user", turn)
-                text += _after(whole, text or probes.VALUE).removesuffix(self._frames.call_close) or before
+                plain = self._frames.newest_answer("user", answer_of(text or probes.VALUE), self._values)
+                whole = self._frames.answer("user", {**chat, "content": text or probes.VALUE}, calls, self._values)
+                text += whole[len(commonprefix([plain, whole])) :]
         self.pieces.append(Piece(text))
         self.place = Place("assistant", self.place.said + text)
         self._calls, self._is_call = calls or self._calls, bool(calls)
 
-    def _framed_answer(self, chat: Chat, kind: Kind, turn: Turn) -> str:
-        frames = self._frames
+    def _framed_answer(self, chat: Chat, calls: Sequence[tuple[str, str]], turn: Turn) -> str:
+        frames, kind = self._frames, self.place.kind
+        words = str(chat["content"]) if frames.moves_words and "tool_calls" in chat else ""
+        if words:
+            chat = {**chat, "content": ""}
+        is_newest = turn.is_open or any(isinstance(entry, Thought) for entry in turn)
         for each in (kind if kind in ("tool", "assistant") else "user", "user"):
-            with contextlib.suppress(TemplateError):
-                text = frames.behind(each, [chat], self._values)
-                if turn.is_open:
-                    text = text.removesuffix(frames.answer_close)
-                return text
-        calls = self._calls_told(turn) if "tool_calls" in chat else ""
-        return f"{frames.begun}{chat['content'] or ''}{calls}{frames.answer_close}"
+            for write in (frames.newest_answer, frames.answer) if is_newest else (frames.answer, frames.newest_answer):
+                with contextlib.suppress(TemplateError):
+                    if write == frames.answer or (calls and frames.call_close and frames.has_calls):
+                        text = frames.answer(each, chat, calls, self._values)
+                    else:
+                        text = frames.newest_answer(each, chat, self._values)
+                    begun = self._opening_of(text)
+                    return text[:begun] + words + text[begun:]
+        told = self._calls_told(turn) if "tool_calls" in chat else ""
+        return f"{frames.begun}{words or chat['content'] or ''}{told}"
 
     def _opening_of(self, text: str) -> int:
         """Return how much of an answer's text is what it begins with: the model said the rest."""
@@ -244,16 +258,22 @@ class Script:
         frames, mask = self._frames, self._mask
         outputs = [entry for entry in turn if isinstance(entry, Output)]
         known = dict(enumerate(self._calls))
-        names, results = [], []
+        names: list[tuple[str, str]] = []
+        given: list[tuple[str, str, str]] = []
         for place, output in enumerate(outputs):
             name, id_ = known.get(place, (probes.TOOL_NAME, frames.call_id("", place)))
             name = mask.text(output.name) if output.name else name
             id_ = mask.text(frames.call_id(output.call_id, place)) if output.call_id else id_
             names.append((name, id_))
-            results.append(frames.result(mask.text(output.text), name, id_))
+            given.append((mask.text(output.text), name, id_))
+        results = frames.result_chats(given)
         try:
-            added = frames.results(names, results, self._values)
-        except TemplateError:
+            if frames.has_one_call:
+                each = zip(names, results, strict=True)
+                added = "".join(frames.results([name], [result], self._values) for name, result in each)
+            else:
+                added = frames.results(names, results, self._values)
+        except (TemplateError, ValueError):
             texts = "\n".join(f"<tool_response>\n{mask.text(each.text)}\n</tool_response>" for each in outputs)
             self._user(texts, is_open=False)
             return
@@ -320,7 +340,3 @@ def _past(frames: Frames, text: str, stop: str, close_size: int) -> str:
         closing = frames.markers.split(text[:close_size])
         return (closing[-1] if len(closing) > 1 else closing[0]) + text[close_size:]
     return text
-
-
-def _after(text: str, word: str) -> str:
-    return text.partition(word)[2]
