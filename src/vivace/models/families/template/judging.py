@@ -22,6 +22,7 @@ HEAD = "Instructions and tools stay where they were first written; its template 
 REWRITES = "Earlier messages stay as they were first written; its template would write them anew."
 NO_TOOLS = "Its template has no words for tools: they are told of in Vivace's own."
 NO_CALLS = "Its template has no form for calls: they are written as JSON in `<tool_call>`."
+WITHOUT = "With instructions its template writes some messages in another way; they are written as without."
 ONE_CALL = "An answer calls one tool at a time."
 WORDS = "Words before a call stay before it; its template would move them."
 AGAIN = "Later calls are written as the first one is; its template numbers them."
@@ -199,11 +200,11 @@ def _note(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
         if is_newest_same and len(bare) < len(entries) and trial.is_same(bare, tools):
             return REASONING
         if (len(headless) < len(entries) or tools) and trial.is_same(headless, ()):
-            return HEAD
+            return WITHOUT if _has_same_head(trial, entries, tools) else HEAD
         if is_newest_same:
             return REWRITES
     with contextlib.suppress(TemplateError):
-        if (len(headless) < len(entries) or tools) and trial.newest_is_same(headless, ()):
+        if not _has_same_head(trial, entries, tools) and (len(headless) < len(entries) or tools) and trial.newest_is_same(headless, ()):
             return HEAD
     with contextlib.suppress(TemplateError):
         calls = [entry for entry in entries if isinstance(entry, Call)]
@@ -214,3 +215,10 @@ def _note(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
         if len(calls) > 1 and trial.newest_is_same(later, tools):
             return AGAIN
     return ""
+
+
+def _has_same_head(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> bool:
+    """Return whether the template begins as it began when the conversation was new."""
+    first = [entry for entry in entries[:2] if isinstance(entry, Message)]
+    begun = trial.written(first, tools).partition(USER.text)[0]
+    return trial.own(entries, tools).startswith(begun)

@@ -44,6 +44,9 @@ class Markers:
             at = match.end()
         return [*found, text[at:]]
 
+    def has_any(self, text: str) -> bool:
+        return bool(self._pattern.search(text))
+
     def is_piece(self, value: str) -> bool:
         """Return whether a value is a piece of a marker without any character that is masked anyway."""
         return 0 < len(value) <= 40 and any(value in name and value != name for name in self.names)

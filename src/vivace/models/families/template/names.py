@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from vivace.models.families.template import probes
 from vivace.models.families.template.probes import answer_of, call_of, result_of, said
 from vivace.models.families.template.sandbox import Template, TemplateError
+from vivace.models.tokenizer import Vocabulary
 
 _LOOKS = re.compile(
     r"<[|｜][^<>|｜\s]{1,40}[|｜]>|<\|[a-z_]{1,30}>|<[a-z_]{1,30}\|>|<｜[^<>\s]{1,40}>|\[/?[A-Z_]{2,30}\]|\[gMASK\]|"
@@ -22,17 +23,19 @@ _LOOKS = re.compile(
 
 def names_in(template: Template) -> tuple[str, ...]:
     """Return what looks like the name of a control token or a marker."""
-    texts = [*template.texts, *_written(template)]
+    texts = [*template.texts, *written_by(template, Vocabulary({}, bos="<s>", eos="</s>"))]
     return tuple(sorted({name for text in texts for name in _LOOKS.findall(text)} | {"<s>", "</s>"}))
 
 
-def _written(template: Template) -> Sequence[str]:
-    """Return what the template writes of a plain conversation."""
+def written_by(template: Template, vocabulary: Vocabulary) -> Sequence[str]:
+    """Return what the template writes of plain conversations."""
     call = call_of(probes.TOOL_NAME, {probes.KEY: probes.VALUE}, "abcdef123", is_text=False)
     turns = [said("user", probes.ASKED), answer_of(probes.ANSWERED), said("user", probes.ASKED_MORE)]
-    calling = [turns[0], answer_of("", calls=[call]), result_of(probes.RESULT, probes.TOOL_NAME, "abcdef123")]
+    result = result_of(probes.RESULT, probes.TOOL_NAME, "abcdef123")
+    calling = [turns[0], answer_of("", calls=[call]), result]
+    names = {"bos_token": vocabulary.bos, "eos_token": vocabulary.eos}
     found: list[str] = []
     for chats in ([said("system", probes.SYSTEM), *turns], turns, calling):
         with contextlib.suppress(TemplateError):
-            found.append(template.render(messages=chats, add_generation_prompt=True, bos_token="<s>", eos_token="</s>"))
+            found.append(template.render(messages=chats, add_generation_prompt=True, **names))
     return found

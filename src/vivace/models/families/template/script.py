@@ -51,10 +51,11 @@ class Script:
         tags: Reasoning | None = None,
         call_format: CallFormat | None = None,
     ) -> None:
-        self._frames, self._mask, self._values = frames, mask, values
+        self._frames, self.mask, self._values = frames, mask, values
         self._tags, self._format = tags, call_format
         self.place = place
         self.pieces: list[Piece] = []
+        self._left = self._pending = ""  # of an ended answer: its last marker, and its whole end
         self._calls: list[tuple[str, str]] = []  # name and id, of the last answer
         self._is_call = False  # the answer here ends with a call
 
@@ -91,6 +92,11 @@ class Script:
         self._put(opening)
         self.pieces.append(Piece("", is_cut=True))
 
+    def go_on(self, text: str) -> None:
+        """Write more of the answer that the log ends inside of, before the model's own words."""
+        if text:
+            self.pieces.append(Piece(text))
+
     # ---- the beginning ---------------------------------------------------------------------------
 
     def _head(self, system: str | None, tools: Sequence[Tool]) -> None:
@@ -98,7 +104,7 @@ class Script:
         if tools and not frames.has_tools:
             system = f"{system}{GAP}{self._told(tools)}" if system is not None else self._told(tools)
             tools = ()
-        shown = [definition_of(tool, self._mask.text, self._mask.schema) for tool in tools]
+        shown = [definition_of(tool, self.mask.text, self.mask.schema) for tool in tools]
         kind: Kind = "awaiting" if frames.awaits and system is not None else "system"
         try:
             if system is not None and not frames.has_system:
@@ -119,7 +125,7 @@ class Script:
 
     def _told(self, tools: Sequence[Tool]) -> str:
         told = tools_told(tools)
-        return "".join(piece if isinstance(piece, TemplateText) else self._mask.text(piece) for piece in told)
+        return "".join(piece if isinstance(piece, TemplateText) else self.mask.text(piece) for piece in told)
 
     def _tell_changed(self, tools: Sequence[Tool]) -> None:
         self._later_system(f"{CHANGED}{self._told(tools)}")
@@ -229,7 +235,7 @@ class Script:
 
     def _chat(self, turn: Turn) -> tuple[Chat, list[tuple[str, str]]]:
         """Return an answer in the shape that templates read, and the calls in it."""
-        frames, mask = self._frames, self._mask
+        frames, mask = self._frames, self.mask
         thought = "\n".join(mask.text(entry.text) for entry in turn if isinstance(entry, Thought))
         text = "".join(mask.text(entry.text) for entry in turn if isinstance(entry, Message))
         made = [entry for entry in turn if isinstance(entry, Call)]
@@ -249,13 +255,13 @@ class Script:
         told = []
         for call in turn:
             if isinstance(call, Call):
-                name = json.dumps(self._mask.text(call.name), ensure_ascii=False)
-                arguments = json.dumps(self._mask.value(probes.arguments_of(call)), ensure_ascii=False)
+                name = json.dumps(self.mask.text(call.name), ensure_ascii=False)
+                arguments = json.dumps(self.mask.value(probes.arguments_of(call)), ensure_ascii=False)
                 told.append(f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>')
         return "\n".join(told)
 
     def _results(self, turn: Turn) -> None:
-        frames, mask = self._frames, self._mask
+        frames, mask = self._frames, self.mask
         outputs = [entry for entry in turn if isinstance(entry, Output)]
         known = dict(enumerate(self._calls))
         names: list[tuple[str, str]] = []
@@ -295,26 +301,33 @@ class Script:
         return self._frames.call_close if for_results else self._frames.answer_close
 
     def _unfinished(self) -> str:
-        """Return what ends reasoning that was interrupted."""
-        return self._tags.ended if self._tags and self._tags.is_open(self.place.said) else ""
+        """Return what ends reasoning, or a call, that was interrupted."""
+        said = self.place.said
+        if self._tags and self._tags.is_open(said):
+            return self._tags.ended
+        style = self._format.style if self._format else None
+        if not style or not style.closers or self._is_call:
+            return ""
+        opened = max(said.rfind(opener) for opener in style.openers)
+        if opened < 0 or any(said.find(closer, opened) >= 0 for closer in style.closers):
+            return ""
+        return f"\n{style.closers[0]}" if style.glue else style.closers[0]
 
     def _close_for(self, kind: Kind) -> None:
         """Close what the log ends with, before a message of this kind is put behind it."""
-        self._left = ""
+        self._left = self._pending = ""
         if self.place.kind == "awaiting":
             self._put_raw(self._frames.user_close)
         elif self.place.kind == "assistant":
             close = self._close(for_results=kind == "tool")
             if self.place.stop:
-                self._left, close = self.place.stop, close
-                self._pending = close
-                return
-            self._put_raw(self._unfinished() + close)
-        self._pending = ""
+                self._left, self._pending = self.place.stop, close
+            else:
+                self._put_raw(self._unfinished() + close)
 
     def _put(self, text: str) -> None:
         """Write what follows a closed message. Of an ended answer the end stands already."""
-        if getattr(self, "_left", ""):
+        if self._left:
             text = _past(self._frames, self._pending + text, self._left, len(self._pending))
             self._left = self._pending = ""
         self._put_raw(text)
@@ -325,7 +338,7 @@ class Script:
 
     def _words(self, entry: Entry) -> str:
         assert isinstance(entry, Message)
-        return self._mask.text(entry.text)
+        return self.mask.text(entry.text)
 
 
 def _past(frames: Frames, text: str, stop: str, close_size: int) -> str:
