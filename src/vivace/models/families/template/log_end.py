@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from vivace.models.families.template import probes
 from vivace.models.families.template.frames import Frames
-from vivace.models.families.template.masking import Markers
 from vivace.models.families.template.script import Kind, Place
+from vivace.models.families.template.tokens import SPACE
 from vivace.models.tokenizer import Tokenizer
 
 BLOCK = 1024  # tokens that are looked at first, from the end
@@ -30,6 +30,9 @@ class LogEnd:
         self._frames, self._tokenizer, self._stops = frames, tokenizer, stops
         known = tokenizer.vocabulary().markers
         self._names = {known[name].token: name for name in frames.markers.names if name in known}
+        self._known = known
+        spaced = b"".join(map(tokenizer.token_bytes, tokenizer.encode("a")))
+        self._has_space = spaced == b" a"  # text behind a marker begins with a space that nobody wrote
         self._table = {ord(char): _HIDDEN for char in frames.markers.starts}
         self._signs = self._find_signs()
         self._tool_close = "" if any(sign.kind == "tool" for sign in self._signs) else frames.tool_close
@@ -123,11 +126,25 @@ class LogEnd:
             if name is None:
                 run += self._tokenizer.token_bytes(token)
                 continue
-            pieces += [(run.decode("utf-8", "replace"), False), (name, True)]
+            pieces += [(self._text(run, is_behind=bool(pieces)), False), (name, True)]
             run.clear()
-        return [*pieces, (run.decode("utf-8", "replace"), False)]
+        return [*pieces, (self._text(run, is_behind=bool(pieces)), False)]
+
+    def _text(self, run: bytearray, *, is_behind: bool) -> str:
+        text = run.decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._has_space and is_behind else text
 
     def _hidden(self, text: str) -> str:
-        parts = Markers.split(self._frames.markers, text)
-        known = set(self._names.values())
-        return "".join(part if part in known else part.translate(self._table) for part in parts)
+        """Return template text as `shown` has it: markers may have taken white space with them."""
+        found: list[str] = []
+        is_stripped = False
+        for part in self._frames.markers.split(text):
+            marker = self._known.get(part)
+            if marker is None:
+                found.append((part.lstrip(SPACE) if is_stripped else part).translate(self._table))
+            else:
+                if marker.strips_left and found:
+                    found[-1] = found[-1].rstrip(SPACE)
+                found.append(part)
+            is_stripped = bool(marker and marker.strips_right)
+        return "".join(found)
