@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from vivace.models.families.base import Call, Grammar, Output, OutputSpec, Parser, Tool
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.definitions import definition
-from vivace.models.families.calls.formats import CLOSE, HERMES, OPEN
 from vivace.models.families.calls.json_call import INPUT, to_json
 from vivace.models.families.calls.json_reading import decoded
+from vivace.models.families.calls.known_formats import CLOSE, HERMES, OPEN
 from vivace.models.families.calls.lark_grammar import Form, grammar_of
 from vivace.models.families.calls.text_parser import Style, TextParser
 from vivace.models.families.chatml import ChatML

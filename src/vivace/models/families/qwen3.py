@@ -13,7 +13,7 @@ import msgspec
 
 from vivace.models.families.base import Grammar, OutputSpec, Parser
 from vivace.models.families.calls.call_reader import callable_tools
-from vivace.models.families.calls.formats import HERMES
+from vivace.models.families.calls.known_formats import HERMES
 from vivace.models.families.calls.lark_grammar import grammar_of
 from vivace.models.families.calls.reasoning import THINKING
 from vivace.models.families.calls.text_parser import TextParser

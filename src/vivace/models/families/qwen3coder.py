@@ -8,9 +8,9 @@ from typing import Any
 
 from vivace.models.families.base import Call, Output, Tool
 from vivace.models.families.calls.definitions import described, parameters
-from vivace.models.families.calls.formats import CLOSE, OPEN, QWEN_CODER
 from vivace.models.families.calls.json_call import INPUT, to_json
 from vivace.models.families.calls.json_reading import decoded
+from vivace.models.families.calls.known_formats import CLOSE, OPEN, QWEN_CODER
 from vivace.models.families.framing import Pieces
 from vivace.models.families.qwen3 import Qwen3, Thinking
 from vivace.models.families.qwen25 import CHANGED

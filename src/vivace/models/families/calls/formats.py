@@ -1,7 +1,6 @@
-"""How models write calls, as data: one `CallFormat` for each format, and which of them a template speaks.
+"""Which format of calls a template speaks, found from what it writes for two known calls.
 
-Owns the list of formats and the calls that a template is tried with. Does not own how calls are read
-(`text_parser` and the readers) nor the rules of grammars (the forms).
+Owns those calls, and how a format is tried. The formats are data in `known_formats`.
 """
 
 from typing import Any
@@ -9,55 +8,12 @@ from typing import Any
 import msgspec
 
 from vivace.models.families.base import Call, CallArguments, CallEnd, CallError, CallStart, TextPart, Tool
-from vivace.models.families.calls.json_call import BareCall, JsonCall
+from vivace.models.families.calls.call_format import CallFormat
 from vivace.models.families.calls.json_reading import decoded
-from vivace.models.families.calls.lark_grammar import Form, JsonForm
-from vivace.models.families.calls.reasoning import THINK, THOUGHT
-from vivace.models.families.calls.text_parser import Style, TextParser
-from vivace.models.families.calls.xml_call import FUNCTION, XmlCall
-from vivace.models.families.calls.xml_form import XmlForm
+from vivace.models.families.calls.known_formats import FORMATS
+from vivace.models.families.calls.text_parser import TextParser
 
-
-class CallFormat(msgspec.Struct, frozen=True):
-    """How a template writes calls, and how a model does."""
-
-    name: str
-    style: Style  # how `TextParser` reads them
-    form: Form | None  # how a grammar holds a model to them; None: it cannot
-    opening: str = ""  # what `Family.answer` writes if a call is required; the form's `calls` go on behind it
-    markers: tuple[str, ...] = ()  # words of the vocabulary that other text must not contain
-
-
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
-HERMES = CallFormat(
-    "hermes",
-    Style(
-        read=lambda tools, is_bare: (BareCall if is_bare else JsonCall)(tools),
-        openers=(OPEN,),
-        closers=(CLOSE,),
-        is_bare_accepted=True,
-    ),
-    JsonForm(key="arguments", begin=f"{OPEN}\n", end=CLOSE),
-    opening=f"{OPEN}\n",
-    markers=(OPEN, CLOSE, THINK, THOUGHT, "<tool_response>", "</tool_response>"),
-)
-QWEN_CODER = CallFormat(
-    "qwen-coder",
-    Style(
-        read=lambda tools, _: XmlCall(tools),
-        openers=(OPEN, FUNCTION),
-        kept=(FUNCTION,),
-        closers=(CLOSE,),
-        glue="\n\n",
-    ),
-    XmlForm(),
-    opening=f"{OPEN}\n",
-    markers=HERMES.markers,
-)
-FORMATS: tuple[CallFormat, ...] = (HERMES, QWEN_CODER)
-
-
-# ---- which of them a template speaks ----------------------------------------------------------------
+__all__ = ["FORMATS", "PROBES", "PROBE_TOOLS", "CallFormat", "format_of"]
 
 _DEEP = {"place": 'Łódź "old" <town>', "sizes": [2, 7]}
 _FIRST: dict[str, Any] = {"city": 'São Paulo, "SP" & co', "days": 3, "deep": _DEEP}
@@ -114,13 +70,14 @@ def format_of(one: str, two: str = "") -> CallFormat | None:
     """Return the format that a template speaks, by what it writes for calls; None if it is not known.
 
     `one` and `two` are what it writes, from behind the header of the answer, for a message with the first
-    of the `PROBES` and with both; `two` is empty where a template takes one call only. A format is the one
+    of the `PROBES` and with both; `two` is empty where a template takes one call only, and some write just
+    the first. A format is the one
     if it reads exactly those calls; of several, the one that leaves least of the text unread.
     """
     found: tuple[int, CallFormat] | None = None
     for call_format in FORMATS:
         left = unread(call_format, one, PROBES[:1])
-        if left is not None and two:
+        if left is not None and PROBES[1].name in two:
             more = unread(call_format, two, PROBES)
             left = None if more is None else left + more
         if left is not None and (not found or left < found[0]):
