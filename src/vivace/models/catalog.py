@@ -36,12 +36,13 @@ class ModelCard(msgspec.Struct, frozen=True):
     licence: str
     context_tokens: int
     purpose: str
-    family: str  # the key in `families.choose.FAMILIES` of the chat template inside the file
+    family: str  # the key in `families.choose.FAMILIES`, or "template": made from the one in the file
     languages: tuple[str, ...] = ("en",)  # it was trained to talk in
     hub_repo: str | None = None
     hub_revision: str = "main"
     wheels: tuple[Wheel, ...] = ()  # joined in this order they are the file
     active_share: float = 1.0  # of its bytes that are read for one token: less in a mixture of experts
+    notes: tuple[str, ...] = ()  # what is not as its chat template has it, each a sentence
 
     @property
     def file(self) -> str:

@@ -5,14 +5,16 @@ tokens end it, and how its calls and its reasoning are read. What the template w
 `script`; whether it can be held at all in `judging`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from vivace.models.families.base import Effort, Entry, Grammar, OutputSpec, Parser, Tool
 from vivace.models.families.calls.call_reader import callable_tools
-from vivace.models.families.calls.formats import HERMES, PROBES, CallFormat, format_of
+from vivace.models.families.calls.call_format import CallFormat
+from vivace.models.families.calls.formats import PROBES, format_of
+from vivace.models.families.calls.known_formats import FORMATS, HERMES
 from vivace.models.families.calls.lark_grammar import grammar_of
 from vivace.models.families.calls.reasoning import Reasoning, reasoning_of
 from vivace.models.families.calls.text_parser import TextParser
@@ -50,7 +52,7 @@ class TemplateFamily:
         self.notes = verdict.notes
         self._efforts = efforts_of(frames)
         self._tags = tags_of(frames)
-        call_format = format_in(frames)
+        call_format = format_in(frames, vocabulary.markers)
         if call_format is None:
             self.notes += (NO_PARSER,)
         self._format = call_format or HERMES
@@ -207,10 +209,13 @@ def _stop_names(frames: Frames) -> list[str]:
     return names
 
 
-def format_in(frames: Frames) -> CallFormat | None:
-    """Return the format of the calls that the template writes; None if nobody knows it."""
+def format_in(frames: Frames, vocabulary: Container[str] = ()) -> CallFormat | None:
+    """Return the format of the calls that the template writes; None if nobody knows it.
+
+    Where it writes none, the vocabulary may have a marker that only one format begins with.
+    """
     if not frames.has_calls:
-        return HERMES
+        return next((each for each in FORMATS if each.style.openers[0] in vocabulary), HERMES)
     written = []
     for count in (1, 2):
         calls = [
@@ -237,5 +242,12 @@ def tags_of(frames: Frames) -> Reasoning | None:
         if begin.strip() and end.strip():
             return Reasoning(begin.strip(), end.strip(), begin, end)
     begun = frames.begins["user"]
-    return reasoning_of(begun + "\n".join(frames.template.texts))
+    found = reasoning_of(begun + "\n".join(frames.template.texts))
+    if not found or found.opening not in begun:
+        return found
+    opened = begun[begun.rfind(found.opening) :]
+    is_on_lines = opened.startswith(found.opening + "\n")
+    breaks = ("\n", "\n", "\n\n") if is_on_lines else ("", "", "")
+    begin, end = found.opening + breaks[0], breaks[1] + found.closing + breaks[2]
+    return msgspec.structs.replace(found, begun=begin, ended=end)
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool
+from vivace.models.families.base import Call, Entry, Family, Message, Output, OutputSpec, Thought, Tool
 from vivace.models.families.template import probes
 from vivace.models.families.template.frames import Frames
-from vivace.models.families.template.masking import Mask
+from vivace.models.families.template.masking import Markers, Mask
+from vivace.models.families.template.names import names_in
 from vivace.models.families.template.probes import Chat, Turn, definition_of, turns_of
-from vivace.models.families.template.sandbox import TemplateError
+from vivace.models.families.template.sandbox import Template, TemplateError
 from vivace.models.families.template.script import Place, Script
 
 REASONING = "Reasoning of earlier turns stays in the conversation; its template would drop it."
@@ -151,6 +152,30 @@ def _last_word(turn: Turn) -> str:
         case Message(text=text) | Thought(text=text) | Output(text=text):
             return text
     raise AssertionError("turns have words")
+
+
+def judge_source(source: str) -> Verdict:
+    """Try a template without its vocabulary, by what looks like a marker in it."""
+    template = Template(source)
+    return judge(Frames(template, Markers(names_in(template)), bos="<s>", eos="</s>"))
+
+
+def same_tokens(one: Family, other: Family) -> bool:
+    """Return whether two families write the same, message by message, and begin answers alike."""
+    for entries, has_tools in CASES.values():
+        tools = (probes.TOOL,) if has_tools else ()
+        logs: list[list[int]] = [[], []]
+        for place, turn in enumerate(turns_of(entries)):
+            for log, family in zip(logs, (one, other), strict=True):
+                log += family.render(turn, tools=() if place else tools, after=log)
+        if turns_of(entries)[-1].kind == "assistant":
+            continue
+        for effort in ("", "low", "high"):
+            spec = OutputSpec(effort=effort)
+            ends = [log + family.answer(log, spec) for log, family in zip(logs, (one, other), strict=True)]
+            if ends[0] != ends[1]:
+                return False
+    return True
 
 
 def judge(frames: Frames) -> Verdict:

@@ -11,7 +11,7 @@ from os.path import commonprefix
 from typing import Literal, NamedTuple
 
 from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool
-from vivace.models.families.calls.formats import CallFormat
+from vivace.models.families.calls.call_format import CallFormat
 from vivace.models.families.calls.reasoning import Reasoning
 from vivace.models.families.qwen25 import CHANGED, tools_told
 from vivace.models.families.template import probes
