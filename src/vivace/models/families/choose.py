@@ -37,8 +37,13 @@ FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
     "mistral": Mistral,
     "harmony": Harmony,
 }
-# Those that may stand for a template: only one that has their tokens is tried, and only one that they equal.
-BY_HAND = ("qwen2.5", "smollm2", "qwen3", "qwen3-thinking", "qwen3-instruct", "qwen3-coder", "llama3", "mistral")
+# Those that may stand for a template, by its format of calls. Only one that writes the same tokens does.
+BY_HAND = {
+    "hermes": ("qwen2.5", "smollm2", "qwen3", "qwen3-thinking", "qwen3-instruct"),
+    "qwen-coder": ("qwen3-coder",),
+    "llama": ("llama3",),
+    "mistral": ("mistral",),
+}
 HARMONY_NOTES = (
     "No date is written, tools are described in OpenAI's words, and reasoning stays where it was said.",
 )
@@ -131,7 +136,7 @@ def _of_template(tokenizer: Tokenizer, template: str) -> Family:
         family = TemplateFamily(tokenizer, template)
     except TemplateError as error:
         raise NotSpoken(f"{error}.") from error
-    for kind in BY_HAND:
+    for kind in BY_HAND.get(family.call_format.name, ()):
         with contextlib.suppress(StartError, ValueError):
             written = FAMILIES[kind](tokenizer)
             if same_tokens(written, family):

@@ -55,8 +55,8 @@ class TemplateFamily:
         call_format = format_in(frames, vocabulary.markers)
         if call_format is None:
             self.notes += (NO_PARSER,)
-        self._format = call_format or HERMES
-        self._style = msgspec.structs.replace(self._format.style, reasoning=self._tags)
+        self.call_format = call_format or HERMES
+        self._style = msgspec.structs.replace(self.call_format.style, reasoning=self._tags)
         self.stop_tokens = tuple(self._tokens_of(_stop_names(frames)))
         self.controls = self._controls()
         self._ends = LogEnd(frames, tokenizer, frozenset({*self.stop_tokens, *tokenizer.end_tokens}))
@@ -68,7 +68,7 @@ class TemplateFamily:
     def _controls(self) -> dict[int, str]:
         """Return the markers in calls and reasoning that a decoder would not see."""
         tags, style = self._tags, self._style
-        words = [*self._format.markers, *style.openers, *style.closers, *style.ends, *style.dropped]
+        words = [*self.call_format.markers, *style.openers, *style.closers, *style.ends, *style.dropped]
         words += [tags.opening, tags.closing] if tags else []
         names = [name for word in words for name in (word, *self.frames.markers.split(word)[1::2])]
         found = silent_markers(self.tokenizer, tuple(dict.fromkeys(names)))
@@ -112,7 +112,7 @@ class TemplateFamily:
             return tags.begun if self.grammar(spec) is not None else ""
         if spec.choice != "required" or not spec.tools or self._is_in_call(before):
             return ""
-        return ("\n" if before.strip() and self._style.glue else "") + self._format.opening
+        return ("\n" if before.strip() and self._style.glue else "") + self.call_format.opening
 
     def end_thinking(self, log: Sequence[int], spec: OutputSpec) -> list[int]:
         place = self._ends.place(log)
@@ -129,7 +129,7 @@ class TemplateFamily:
     def _script(self, place: Place, texts: str, effort: Effort) -> Script:
         mask = Mask(self.frames.markers, texts + self.frames.template.source)
         values = self._values(effort)
-        return Script(self.frames, mask, place, values=values, tags=self._tags, call_format=self._format)
+        return Script(self.frames, mask, place, values=values, tags=self._tags, call_format=self.call_format)
 
     def _tokens(self, script: Script, after: Sequence[int]) -> list[int]:
         out = Tokens(self.tokenizer, self.frames.markers, after)
@@ -172,7 +172,7 @@ class TemplateFamily:
         return TextParser(callable_tools(spec), self._style, before=self.unfinished_answer(log) or "")
 
     def grammar(self, spec: OutputSpec) -> Grammar | None:
-        form = self._format.form
+        form = self.call_format.form
         if form is None:
             return None
         tags = self._tags

@@ -27,6 +27,7 @@ KEEPS = {
     "tools_in_user_message": False,
     "interleaved_thinking": True,
 }
+MOST_KEPT, MOST_KEPT_CHARS = 512, 4096  # renderings, and what they are of
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "thought")
 Values = Mapping[str, Any]
 
@@ -38,6 +39,7 @@ class Frames:
         self.template, self.markers = template, markers
         self._always: dict[str, Any] = {"bos_token": bos, "eos_token": eos}
         self._always |= {key: value for key, value in KEEPS.items() if key in template.variables}
+        self._rendered: dict[str, str] = {}  # what was asked before: the same contexts come again
         self._trailer = ""  # what the template writes behind a last message that nobody answers
         self._no_tools = self._without_tools()
         self._learn_messages()
@@ -52,10 +54,14 @@ class Frames:
     def render(
         self, chats: Sequence[Chat], tools: Sequence[Any] = (), *, asks: bool = False, values: Values = {}
     ) -> str:
-        given = {"tools": list(tools)} if tools else self._no_tools
-        text = self.template.render(
-            messages=copy.deepcopy(list(chats)), add_generation_prompt=asks, **given, **self._always, **values
-        )
+        key = repr((chats, tools, asks, values))
+        if (text := self._rendered.get(key)) is None:
+            given = {"tools": list(tools)} if tools else self._no_tools
+            text = self.template.render(
+                messages=copy.deepcopy(list(chats)), add_generation_prompt=asks, **given, **self._always, **values
+            )
+            if len(key) < MOST_KEPT_CHARS and len(self._rendered) < MOST_KEPT:
+                self._rendered[key] = text
         return text if asks else text.removesuffix(self._trailer)
 
     def _without_tools(self) -> dict[str, Any]:
