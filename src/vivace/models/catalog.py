@@ -40,7 +40,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     licence: str
     context_tokens: int
     purpose: str
-    family: str  # the key in `families.choose.FAMILIES` of the chat template inside the file
+    family: str  # the key in `families.choose.FAMILIES`, or "template": made from the one in the file
     template: str = ""  # the chat template where the file has none
     languages: tuple[str, ...] = ("en",)  # it was trained to talk in
     hub_repo: str | None = None
@@ -51,6 +51,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     memory: Memory = "exact"
     has_mtp: bool = False  # its file has a head that drafts the next tokens
     is_sum_ours: bool = False  # the sha-256 is of a file that was here: the hub could not be asked
+    notes: tuple[str, ...] = ()  # what is not as its chat template has it, each a sentence
 
     @property
     def file(self) -> str:

@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from vivace.models.families.base import Call, Grammar, Output, OutputSpec, Parser, Tool
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.definitions import definition
-from vivace.models.families.calls.json_call import BareCall, JsonCall, to_json
-from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
-from vivace.models.families.calls.text_parser import Style, TextParser
+from vivace.models.families.calls.json_call import to_json
+from vivace.models.families.calls.known_formats import LLAMA
+from vivace.models.families.calls.lark_grammar import grammar_of
+from vivace.models.families.calls.text_parser import TextParser
 from vivace.models.families.framing import FramedFamily, OpenMessage, Pieces
 from vivace.models.families.qwen25 import CHANGED, json_arguments
 from vivace.models.families.token_writer import TemplateText, TokenWriter, silent_markers
 from vivace.models.tokenizer import Tokenizer
 
 BEGIN, HEAD, END_HEAD = "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
-END, END_CALL, CALL = "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"
+END, END_CALL = "<|eot_id|>", "<|eom_id|>"
 _ENVIRONMENT = TemplateText("Environment: ipython\n")
 _DATES = TemplateText("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n")
 _TOOLS = TemplateText(
@@ -30,17 +31,10 @@ _TOOLS = TemplateText(
     'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
     "Do not use variables.\n\n"
 )
-STYLE = Style(
-    read=lambda tools, is_bare: (BareCall if is_bare else JsonCall)(tools),
-    openers=(CALL,),
-    between=";,",
-    is_bare_accepted=True,
-)
-FORM = JsonForm(key="parameters")
 
 
 class Llama3(FramedFamily):
-    markers = (CALL,)
+    markers = LLAMA.markers
     output_role = "ipython"
     has_outputs_together = False
 
@@ -91,7 +85,7 @@ class Llama3(FramedFamily):
     # ---- what the model says ----------------------------------------------------------------------
 
     def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
-        return TextParser(callable_tools(spec), STYLE, before=self.unfinished_answer(log) or "")
+        return TextParser(callable_tools(spec), LLAMA.style, before=self.unfinished_answer(log) or "")
 
     def grammar(self, spec: OutputSpec) -> Grammar | None:
-        return grammar_of(spec, FORM)
+        return grammar_of(spec, LLAMA.form)

@@ -21,9 +21,10 @@ from vivace.models.families.base import (
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.definitions import definition
 from vivace.models.families.calls.json_call import to_json
+from vivace.models.families.calls.known_formats import MISTRAL
 from vivace.models.families.calls.lark_grammar import arguments_rule, grammar_of, lark
-from vivace.models.families.calls.named_call import ARGS, CALL, NamedCall, NamedForm
-from vivace.models.families.calls.text_parser import Style, TextParser
+from vivace.models.families.calls.named_call import ARGS, CALL
+from vivace.models.families.calls.text_parser import TextParser
 from vivace.models.families.framing import FramedFamily, MessageWriter, OpenMessage, Pieces
 from vivace.models.families.interruption import tell_interruptions
 from vivace.models.families.qwen25 import CHANGED, json_arguments
@@ -37,12 +38,10 @@ FRAMES = {
     "user": ("[INST]", "[/INST]"),
     "tool": ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
 }
-STYLE = Style(read=lambda tools, _: NamedCall(tools), openers=(CALL,), glue="")
-FORM = NamedForm()
 
 
 class Mistral(FramedFamily):
-    markers = (CALL, ARGS)
+    markers = MISTRAL.markers
     output_role = "tool"
     has_outputs_together = False
 
@@ -130,10 +129,10 @@ class Mistral(FramedFamily):
         return [ControlName(CALL), *certain]
 
     def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
-        return TextParser(callable_tools(spec), STYLE, before=self.unfinished_answer(log) or "")
+        return TextParser(callable_tools(spec), MISTRAL.style, before=self.unfinished_answer(log) or "")
 
     def grammar(self, spec: OutputSpec) -> Grammar | None:
         tools = list(callable_tools(spec).values())
         if spec.choice == "required" and len(tools) == 1:
             return lark(f"start: {arguments_rule(tools[0])}")
-        return grammar_of(spec, FORM)
+        return grammar_of(spec, MISTRAL.form)

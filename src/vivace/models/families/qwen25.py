@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from vivace.models.families.base import Call, Grammar, Output, OutputSpec, Parser, Tool
 from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.definitions import definition
-from vivace.models.families.calls.json_call import INPUT, BareCall, JsonCall, to_json
+from vivace.models.families.calls.json_call import INPUT, to_json
 from vivace.models.families.calls.json_reading import decoded
-from vivace.models.families.calls.lark_grammar import JsonForm, grammar_of
+from vivace.models.families.calls.known_formats import CLOSE, HERMES, OPEN
+from vivace.models.families.calls.lark_grammar import Form, grammar_of
 from vivace.models.families.calls.text_parser import Style, TextParser
 from vivace.models.families.chatml import ChatML
 from vivace.models.families.framing import Pieces
 from vivace.models.families.token_writer import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
 QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 SMOLLM_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 CHANGED = TemplateText("The tools have changed. From now on there are only these.\n\n")
@@ -34,20 +34,12 @@ _TOOLS_END = TemplateText(
     '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": '
     "<args-json-object>}\n</tool_call>"
 )
-STYLE = Style(
-    read=lambda tools, is_bare: (BareCall if is_bare else JsonCall)(tools),
-    openers=(OPEN,),
-    closers=(CLOSE,),
-    is_bare_accepted=True,
-)
-
-
-FORM = JsonForm(key="arguments", begin=f"{OPEN}\n", end=CLOSE)
 
 
 class Qwen25(ChatML):
     markers: tuple[str, ...] = (OPEN, CLOSE)
-    style: Style = STYLE
+    style: Style = HERMES.style
+    form: Form | None = HERMES.form
 
     def __init__(self, tokenizer: Tokenizer, *, default_system: str = "") -> None:
         super().__init__(tokenizer)
@@ -65,8 +57,7 @@ class Qwen25(ChatML):
         return [*head, *gap, *([] if is_first else [CHANGED]), *self.tools(tools)]
 
     def tools(self, tools: Sequence[Tool]) -> Pieces:
-        lines = [piece for tool in tools for piece in (TemplateText("\n"), to_json(definition(tool)))]
-        return [_TOOLS_BEGIN, *lines, _TOOLS_END]
+        return tools_told(tools)
 
     def call(self, call: Call, *, behind: str) -> Pieces:
         glue = "\n" if behind else ""
@@ -95,13 +86,19 @@ class Qwen25(ChatML):
         if spec.choice != "required" or not spec.tools or before.rfind(OPEN) > before.rfind(CLOSE):
             return ()
         glue = "\n" if before.strip() else ""
-        return [TemplateText(f"{glue}{OPEN}\n")]
+        return [TemplateText(f"{glue}{HERMES.opening}")]
 
     def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
         return TextParser(callable_tools(spec), self.style, before=self.unfinished_answer(log) or "")
 
     def grammar(self, spec: OutputSpec) -> Grammar | None:
-        return grammar_of(spec, FORM)
+        return grammar_of(spec, self.form)
+
+
+def tools_told(tools: Sequence[Tool]) -> Pieces:
+    """Return how tools are told of where a template does not say it itself."""
+    lines = [piece for tool in tools for piece in (TemplateText("\n"), to_json(definition(tool)))]
+    return [_TOOLS_BEGIN, *lines, _TOOLS_END]
 
 
 def json_arguments(call: Call) -> str:

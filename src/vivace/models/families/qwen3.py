@@ -13,24 +13,24 @@ import msgspec
 
 from vivace.models.families.base import Grammar, OutputSpec, Parser
 from vivace.models.families.calls.call_reader import callable_tools
-from vivace.models.families.calls.lark_grammar import Form, grammar_of
-from vivace.models.families.calls.text_parser import THINK, THOUGHT, Style, TextParser
+from vivace.models.families.calls.known_formats import HERMES
+from vivace.models.families.calls.lark_grammar import grammar_of
+from vivace.models.families.calls.reasoning import THINKING
+from vivace.models.families.calls.text_parser import TextParser
 from vivace.models.families.framing import MessageWriter, Pieces
-from vivace.models.families.qwen25 import CLOSE, FORM, OPEN, STYLE, Qwen25
+from vivace.models.families.qwen25 import Qwen25
 from vivace.models.families.token_writer import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
-BEGIN_THINKING = TemplateText(f"{THINK}\n")
-END_THINKING = TemplateText(f"\n{THOUGHT}\n\n")
-NO_THOUGHT = TemplateText(f"{THINK}\n\n{THOUGHT}\n\n")
+BEGIN_THINKING = TemplateText(THINKING.begun)
+END_THINKING = TemplateText(THINKING.ended)
+NO_THOUGHT = TemplateText(THINKING.skipped)
 REASONING = (r"reasoning[lazy]: /(?s:.*)<\/think>/",)
 Thinking = Literal["optional", "always", "never"]
 
 
 class Qwen3(Qwen25):
-    markers = (OPEN, CLOSE, THINK, THOUGHT, "<tool_response>", "</tool_response>")
-    style: Style = STYLE
-    form: Form = FORM
+    markers = HERMES.markers
 
     def __init__(
         self, tokenizer: Tokenizer, *, thinking: Thinking = "optional", default_system: str = ""
@@ -45,11 +45,11 @@ class Qwen3(Qwen25):
         return () if self._thinking == "never" else [NO_THOUGHT]
 
     def closing(self, text: str) -> Pieces:
-        return [END_THINKING] if text.rfind(THINK) > text.rfind(THOUGHT) else super().closing(text)
+        return [END_THINKING] if THINKING.is_open(text) else super().closing(text)
 
     def opening(self, spec: OutputSpec, before: str) -> Pieces:
         if before or self._thinking == "never":
-            return () if before.rfind(THINK) > before.rfind(THOUGHT) else super().opening(spec, before)
+            return () if THINKING.is_open(before) else super().opening(spec, before)
         if not self._thinks(spec):
             return [NO_THOUGHT, *super().opening(spec, before)]
         # Under a grammar the beginning is ours, so that it is the one token that the model knows.
@@ -61,14 +61,15 @@ class Qwen3(Qwen25):
         if before is None or not self._thinks(spec):
             return []
         writer = MessageWriter(self, log)
-        if before.rfind(THINK) > before.rfind(THOUGHT):
+        if THINKING.is_open(before):
             writer.append([END_THINKING])
         elif not before.strip():
             writer.append([NO_THOUGHT])
         return writer.tokens()
 
     def parser(self, spec: OutputSpec, log: Sequence[int]) -> Parser:
-        style = msgspec.structs.replace(self.style, has_reasoning=self._thinking != "never")
+        tags = THINKING if self._thinking != "never" else None
+        style = msgspec.structs.replace(self.style, reasoning=tags)
         return TextParser(callable_tools(spec), style, before=self.unfinished_answer(log) or "")
 
     def grammar(self, spec: OutputSpec) -> Grammar | None:

@@ -10,13 +10,10 @@ from vivace.models.families.base import Call, Output, Tool
 from vivace.models.families.calls.definitions import described, parameters
 from vivace.models.families.calls.json_call import INPUT, to_json
 from vivace.models.families.calls.json_reading import decoded
-from vivace.models.families.calls.lark_grammar import Form
-from vivace.models.families.calls.text_parser import Style
-from vivace.models.families.calls.xml_call import FUNCTION, XmlCall
-from vivace.models.families.calls.xml_form import XmlForm
+from vivace.models.families.calls.known_formats import CLOSE, OPEN, QWEN_CODER
 from vivace.models.families.framing import Pieces
 from vivace.models.families.qwen3 import Qwen3, Thinking
-from vivace.models.families.qwen25 import CHANGED, CLOSE, OPEN
+from vivace.models.families.qwen25 import CHANGED
 from vivace.models.families.token_writer import TemplateText
 from vivace.models.tokenizer import Tokenizer
 
@@ -40,14 +37,8 @@ _TOOLS_END = TemplateText(
 
 
 class Qwen3Coder(Qwen3):
-    style = Style(
-        read=lambda tools, _: XmlCall(tools),
-        openers=(OPEN, FUNCTION),
-        kept=(FUNCTION,),
-        closers=(CLOSE,),
-        glue="\n\n",
-    )
-    form: Form = XmlForm()
+    style = QWEN_CODER.style
+    form = QWEN_CODER.form
 
     def __init__(self, tokenizer: Tokenizer, *, thinking: Thinking = "never") -> None:
         super().__init__(tokenizer, thinking=thinking)

@@ -156,16 +156,16 @@ def _header(hub: Hub, card: ModelCard, file: HubFile) -> Header:
 
 def _with_header(card: ModelCard, header: Header) -> ModelCard:
     """Add what the file itself says; refuse a model that we cannot load or talk to."""
-    from vivace.models.families.choose import is_known, kind_of  # all families
+    from vivace.models.families.choose import known  # all families
 
     memory = _memory(card, header)
-    template = header.template or header.architecture
-    if not is_known(template):
+    told = known(header.template or header.architecture)
+    if told.refusal:
         raise UsageError(
-            f"The chat format of {card.name} ({header.architecture or 'no architecture'}) is not known.",
-            "Known are ChatML (Qwen and others), Llama 3 and harmony (gpt-oss). Nothing was downloaded.",
+            f"The chat format of {card.name} cannot be spoken: {told.refusal}",
+            "Nothing was downloaded. Choose another model, or a file with another chat template.",
         )
-    changes: dict[str, Any] = {"family": kind_of(template), "memory": memory}
+    changes: dict[str, Any] = {"family": told.family, "notes": told.notes, "memory": memory}
     changes["has_mtp"] = bool(header.mtp_layers)
     if header.context_tokens:
         changes["context_tokens"] = header.context_tokens

@@ -28,8 +28,9 @@ INPUT = "input"  # the one parameter that a custom tool has where calls are JSON
 class JsonCall(PartialCall):
     """Reads a call between markers."""
 
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], *, name_key: str = "name") -> None:
         super().__init__(tools)
+        self._name_key = name_key
         self._name: list[str] = []
         self._early: list[str] = []  # arguments that came before the name
         self._odd: list[str] = []  # arguments that are neither an object nor a string
@@ -57,15 +58,15 @@ class JsonCall(PartialCall):
     # ---- values of the object --------------------------------------------------------------------
 
     def _choose(self, key: str) -> Reader | None:
-        if key == "name" and not self._name:
+        if key == self._name_key and not self._name:
             return StringValue(self._name.append)
         if key in ARGUMENTS and not self._has_arguments:
             return Arguments(self)
-        return ValueReader(_ignore) if key not in ("name", *ARGUMENTS) else None
+        return ValueReader(_ignore) if key not in (self._name_key, *ARGUMENTS) else None
 
     def _close(self, key: str) -> bool:
         """End a value; return whether this may still be a call."""
-        if key == "name":
+        if key == self._name_key:
             self._tool = self._tools.get("".join(self._name))
             if self._tool:
                 self._begin()
@@ -148,6 +149,19 @@ class JsonCall(PartialCall):
             return at
         self.is_over = True
         return at + (text[at] == "}")
+
+
+class KeyedCall(JsonCall):
+    """Reads a call whose one key is the tool's name: `{NAME: {…}}`."""
+
+    def _choose(self, key: str) -> Reader | None:
+        self._tool = None if self._tool else self._tools.get(key)
+        if self._tool:
+            self._begin()
+        return Arguments(self) if self._tool else None
+
+    def _close(self, key: str) -> bool:  # noqa: ARG002
+        return super()._close(ARGUMENTS[0])
 
 
 class BareCall(JsonCall):

@@ -43,24 +43,28 @@ class Form(Protocol):
         ...
 
 
-def grammar_of(spec: OutputSpec, form: Form, *, reasoning: Sequence[str] = ()) -> Grammar | None:
+def grammar_of(spec: OutputSpec, form: Form | None, *, reasoning: Sequence[str] = ()) -> Grammar | None:
     """Return the grammar, or None if any text will do. `reasoning` is the rule before the answer."""
     tools = spec.tools if spec.choice != "none" else ()
+    if not tools or form is None:  # without a form, any answer may be a call that nothing holds
+        return _schema_grammar(spec, reasoning) if spec.schema and not tools else None
     first = "reasoning " if reasoning else ""
-    if tools and spec.choice == "required":
+    if spec.choice == "required":
         rules = form.calls(tools, is_parallel=spec.is_parallel)
         opener = f"{form.opener()} " if reasoning else ""
         return lark(f"start: {first}{opener}calls", *reasoning, *rules)
     if spec.schema:
-        return _schema_grammar(spec, tools, form, reasoning)
+        return _schema_grammar(spec, reasoning, tools, form)
     if any(map(form.holds, tools)):
         return lark(f"start: {first}free", *reasoning, *form.free(tools, is_parallel=spec.is_parallel))
     return None
 
 
-def _schema_grammar(spec: OutputSpec, tools: Sequence[Tool], form: Form, reasoning: Sequence[str]) -> Grammar:
+def _schema_grammar(
+    spec: OutputSpec, reasoning: Sequence[str], tools: Sequence[Tool] = (), form: Form | None = None
+) -> Grammar:
     """Return the grammar of an answer under a schema, or a call instead."""
-    if not tools and not reasoning:
+    if not form and not reasoning:
         return Grammar("json_schema", spec.schema)
     try:
         answer = f"answer: {json_rule(msgspec.json.decode(spec.schema))}"
@@ -68,7 +72,7 @@ def _schema_grammar(spec: OutputSpec, tools: Sequence[Tool], form: Form, reasoni
         return Grammar("json_schema", spec.schema)
     first, gap = ("reasoning ", "GAP? ") if reasoning else ("", "")
     rules = [*reasoning, answer, *([GAP] if reasoning else [])]
-    if not tools:
+    if not form:
         return lark(f"start: {first}{gap}answer", *rules)
     calls = form.calls(tools, is_parallel=spec.is_parallel)
     return lark(f"start: {first}({gap}answer | {form.opener()} calls)", *rules, *calls)

@@ -1,10 +1,13 @@
-"""A call as its name and its arguments, `NAME[ARGS]{…}` behind a token that opens it (Mistral).
+"""A call as its name and its arguments, `NAME[ARGS]{…}` behind a token (Mistral, Kimi, DeepSeek).
 
-Owns reading such a call while it comes, and its grammar. Both marks are control tokens; a parser gets them by
-name.
+Owns reading such a call while it comes, and the grammar of Mistral's. Where marks are control tokens, a
+parser gets them by name.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from vivace.models.families.base import Tool
 from vivace.models.families.calls.json_call import Arguments, JsonCall
@@ -12,12 +15,25 @@ from vivace.models.families.calls.lark_grammar import TEXT, arguments_rule, lite
 from vivace.models.families.calls.scanning import begun, past_space
 
 CALL, ARGS = "[TOOL_CALLS]", "[ARGS]"
-MAX_NAME = 256  # characters; what is longer is no name
+MAX_NAME = 512  # characters of a heading; what is longer is none
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """What stands before the arguments of a call."""
+
+    mark: str = ARGS  # between it and the arguments
+    name: str = "(.+)"  # the pattern of all of it; its group is the tool's name
+    is_kept: bool = False  # the mark is the first character of the arguments
+
+    def tool_name(self, text: str) -> str:
+        found = re.fullmatch(rf"\s*{self.name}\s*", text, re.DOTALL)
+        return found[1].strip() if found else ""
 
 
 class NamedCall(JsonCall):
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], heading: Heading = Heading()) -> None:  # noqa: B008
         super().__init__(tools)
+        self._heading = heading
         self._head = ""  # of the name, what has come of it
         self._arguments = Arguments(self)
         self._is_inside = False  # of the arguments
@@ -39,18 +55,21 @@ class NamedCall(JsonCall):
         return at
 
     def _read_name(self, text: str, at: int) -> int:
-        end = text.find(ARGS, at)
+        mark = self._heading.mark
+        end = text.find(mark, at)
         if end < 0:
-            end = len(text) - begun(text, at, (ARGS,))
+            end = len(text) - begun(text, at, (mark,))
             self._head += text[at:end]
             self.is_wrong = len(self._head) > MAX_NAME
             return end
-        self._tool = self._tools.get((self._head + text[at:end]).strip())
+        self._head += text[at:end]
+        name = self._heading.tool_name(self._head) if len(self._head) <= MAX_NAME else ""
+        self._tool = self._tools.get(name)
         if self._tool is None:
             self.is_wrong = True
         else:
             self._begin()
-        return end + len(ARGS)
+        return end if self._heading.is_kept else end + len(mark)
 
 
 class NamedForm:

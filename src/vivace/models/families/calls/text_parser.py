@@ -12,10 +12,9 @@ import msgspec
 
 from vivace.models.families.base import CallError, Part, ReasoningPart, TextPart, Tool
 from vivace.models.families.calls.call_reader import CallReader, joined
+from vivace.models.families.calls.reasoning import Reasoning
 from vivace.models.families.calls.scanning import begun, is_begun, past_space
 
-THINK, THOUGHT = "<think>", "</think>"
-THOUGHT_ENDS = (THOUGHT, "\n" + THOUGHT)
 FENCE, JSON_FENCE = "```", "```json"
 
 
@@ -26,10 +25,14 @@ class Style(msgspec.Struct, frozen=True):
     openers: tuple[str, ...]  # text before a call
     kept: tuple[str, ...] = ()  # those of them that the call's reader wants to see
     closers: tuple[str, ...] = ()  # text behind it
+    ends: tuple[str, ...] = ()  # text behind the last of several calls; none: a closer is that
+    lead: str = ""  # single characters that may stand between an opener and its call
     between: str = ""  # single characters that may stand between two calls
+    again: str = "{"  # characters that begin another call behind one, without an opener
     glue: str = "\n"  # line breaks between the answer's text and a call
+    dropped: tuple[str, ...] = ()  # markers around text, which nobody sees
     is_bare_accepted: bool = False  # an answer that is nothing but the call, perhaps in a code fence
-    has_reasoning: bool = False
+    reasoning: Reasoning | None = None
 
 
 class TextParser:
@@ -41,9 +44,13 @@ class TextParser:
         self._beginnings = tuple(
             style.glue[:size] + opener for opener in self._openers for size in range(len(style.glue) + 1)
         )
-        ends = (*self._beginnings, *(THOUGHT_ENDS if style.has_reasoning else ()))
+        self._tags = style.reasoning
+        repeated = (style.reasoning.opening,) if style.reasoning and style.reasoning.is_repeated else ()
+        self._beginnings += (*style.dropped, *repeated)
+        ends = (*self._beginnings, *(style.reasoning.ends if style.reasoning else ()))
         self.marker_starts = frozenset(marker[0] for marker in ends)
-        self._opener = re.compile("|".join(map(re.escape, self._openers))) if self._openers else None
+        marks = sorted({*self._openers, *style.dropped, *repeated}, key=len, reverse=True)
+        self._mark = re.compile("|".join(map(re.escape, marks))) if marks else None
         self._parts: list[Part] = []
         self._held = ""  # may be the beginning of a marker
         self._gap: list[str] = []  # white space that is said only if text follows, or nothing at all
@@ -77,8 +84,8 @@ class TextParser:
             self._collect_call(held)
         elif self._state in (self._reasoning_first, self._reasoning):
             self._add_reasoning(held)
-        elif self._state == self._fenced:
-            self._add_text("".join(self._led))
+        elif self._state in (self._fenced, self._leading):
+            self._add_text("".join(self._led) + held)
         elif self._state != self._after:  # what is held there is the half of a closer
             self._add_text(held)
         self._add_text("".join(self._gap), is_gap=True)
@@ -87,26 +94,33 @@ class TextParser:
     # ---- where an answer goes on -----------------------------------------------------------------
 
     def _beginning(self, before: str) -> Callable[[str, int], int]:
-        if self._style.has_reasoning:
-            if before.rfind(THINK) > before.rfind(THOUGHT):
+        if self._tags:
+            if self._tags.is_open(before):
                 return self._reasoning
-            if not before:
+            if not before.strip():
                 return self._find_reasoning
-        self._has_said = bool(before.rpartition(THOUGHT)[2].strip())
+        self._has_said = bool(self._answer_in(before).strip())
         return self._text if self._has_said else self._first
 
     def _replay(self, before: str) -> None:
         """Read a call that the log ends inside of from its start, so that this answer has all of it."""
         if self._state == self._reasoning:
             return
-        before = before.rpartition(THOUGHT)[2] if self._style.has_reasoning else before
+        before = self._answer_in(before)
         at = max((before.rfind(opener) for opener in self._openers), default=-1)
-        if at < 0 or any(before.find(closer, at) >= 0 for closer in self._style.closers):
+        if at < 0 or any(before.find(end, at) >= 0 for end in self._style.ends):
+            return
+        if any(before.find(closer, at) >= 0 for closer in self._style.closers):
+            if self._style.ends:  # of the calls none has come yet
+                self._state, self._has_said, self._has_called = self._after, False, True
             return
         self._state, self._has_said = self._text, True
         self._run(before[at:])
         if not self._call or self._call.has_ended:  # it was no call, or the answer before this one told of it
             self._parts.clear()
+
+    def _answer_in(self, before: str) -> str:
+        return before.rpartition(self._tags.closing)[2] if self._tags else before
 
     # ---- states: each takes text from `at` on and gives back where it stopped --------------------
 
@@ -117,14 +131,15 @@ class TextParser:
 
     def _find_reasoning(self, text: str, at: int) -> int:
         """Read the beginning of an answer: reasoning or not."""
+        assert self._tags is not None
         at = self._skip(text, at)
         if at == len(text):
             return at
-        if text.startswith(THINK, at):
+        if text.startswith(self._tags.opening, at):
             self._gap.clear()
             self._state = self._reasoning_first
-            return at + len(THINK)
-        if is_begun(text, at, THINK):
+            return at + len(self._tags.opening)
+        if is_begun(text, at, self._tags.opening):
             return self._hold(text, at)
         self._state = self._first
         return at
@@ -134,14 +149,15 @@ class TextParser:
         return at + (text[at] == "\n")
 
     def _reasoning(self, text: str, at: int) -> int:
-        found = text.find(THOUGHT, at)
+        assert self._tags is not None
+        found = text.find(self._tags.closing, at)
         if found < 0:
-            keep = begun(text, at, THOUGHT_ENDS)
+            keep = begun(text, at, self._tags.ends)
             self._add_reasoning(text[at : len(text) - keep])
             return self._hold(text, len(text) - keep)
         self._add_reasoning(text[at : found - (found > at and text[found - 1] == "\n")])
-        self._state = self._after_thought
-        return found + len(THOUGHT)
+        self._state, self._breaks = self._after_thought, 0
+        return found + len(self._tags.closing)
 
     def _after_thought(self, text: str, at: int) -> int:
         """Skip the two line breaks behind reasoning, which belong to the template."""
@@ -192,20 +208,41 @@ class TextParser:
     def _text(self, text: str, at: int) -> int:
         if not self._has_said:
             at = self._skip(text, at)
-        match = self._opener.search(text, at) if self._opener else None
+        match = self._mark.search(text, at) if self._mark else None
         if not match:
             keep = begun(text, at, self._beginnings)
             self._add_text(text[at : len(text) - keep])
             return self._hold(text, len(text) - keep)
-        end, found, opener = match.start(), match.start(), match.group()
+        found, mark = match.start(), match.group()
+        if mark not in self._openers:
+            return self._pass(text, at, found, mark)
+        end = found
         while end > at and found - end < len(self._style.glue) and text[end - 1] == "\n":
             end -= 1
         self._add_text(text[at:end])
-        is_kept = opener in self._style.kept
-        self._led = [*self._gap, text[end : found if is_kept else found + len(opener)]]
-        self._gap = []
+        behind = found if mark in self._style.kept else found + len(mark)
+        self._led, self._gap = [*self._gap, text[end:behind]], []
+        if self._style.lead:
+            self._state = self._leading
+        else:
+            self._begin_call(is_bare=False)
+        return behind
+
+    def _pass(self, text: str, at: int, found: int, mark: str) -> int:
+        """Read up to and past a marker that begins no call."""
+        self._add_text(text[at:found])
+        if mark not in self._style.dropped:
+            self._gap.clear()
+            self._state = self._reasoning_first
+        return found + len(mark)
+
+    def _leading(self, text: str, at: int) -> int:
+        """Skip what may stand between an opener and its call."""
+        if text[at] in self._style.lead or text[at].isspace():
+            self._led.append(text[at])
+            return at + 1
         self._begin_call(is_bare=False)
-        return found if is_kept else found + len(opener)
+        return at
 
     def _read_call(self, text: str, at: int) -> int:
         assert self._call is not None
@@ -219,16 +256,18 @@ class TextParser:
         at = past_space(text, at)
         if at == len(text):
             return at
-        closers = (*self._style.closers, FENCE) if self._is_bare else self._style.closers
+        style = self._style
+        closers = (*style.closers, *style.ends, *((FENCE,) if self._is_bare else ()))
         for closer in closers:
             if text.startswith(closer, at):
-                self._state = self._first if self._is_bare else self._text
+                if closer in style.ends or not style.ends:
+                    self._state = self._first if self._is_bare else self._text
                 return at + len(closer)
         if closers and is_begun(text, at, *closers):
             return self._hold(text, at)
-        if text[at] in self._style.between:
+        if text[at] in style.between:
             return at + 1
-        if text[at] == "{":
+        if text[at] in style.again:
             self._led = []
             self._begin_call(is_bare=self._is_bare)
         else:
@@ -250,6 +289,7 @@ class TextParser:
         if call.is_wrong:
             self._call, self._state = None, self._text
             text = "".join(self._led) + call.raw() + held
+            text = next((text[len(mark) :] for mark in self._style.dropped if text.startswith(mark)), text)
             if call.has_begun:
                 self._parts.append(CallError(text))
                 self._has_said = self._has_called = True

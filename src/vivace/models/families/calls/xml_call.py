@@ -1,10 +1,12 @@
-"""A call as tags: `<function=NAME><parameter=KEY>VALUE</parameter>…</function>` (Qwen3-Coder).
+"""A call as tags: `<function=NAME><parameter=KEY>VALUE</parameter>…</function>` (Qwen3-Coder, GLM …).
 
 Owns how such a call becomes JSON while it comes: values of string parameters go on as they are written, all
-others when they are whole. A value ends at a `</parameter>` behind which the call goes on; any other one is
-part of it. A custom tool's free text is its parameter `input`, as it is.
+others when they are whole. A value ends at a closing tag behind which the call goes on; any other one is
+part of it. What the tags are is data (`Tags`). A custom tool's free text is its parameter `input`, as it is.
 """
 
+import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,22 +16,53 @@ from vivace.models.families.base import Tool
 from vivace.models.families.calls.call_reader import PartialCall
 from vivace.models.families.calls.json_call import INPUT
 from vivace.models.families.calls.json_reading import decoded
+from vivace.models.families.calls.loose_values import CONSTANTS, python_json
 from vivace.models.families.calls.scanning import begun, is_begun, past_space
 
-FUNCTION, END_FUNCTION = "<function=", "</function>"
-PARAMETER, END_PARAMETER = "<parameter=", "</parameter>"
-END_CALL = "</tool_call>"  # where `</function>` was forgotten
+FUNCTION = "<function="
+CDATA, END_CDATA = "<![CDATA[", "]]>"
 MAX_NAME = 256  # characters; what is longer is no name
-_CONSTANTS = {"True": "true", "False": "false", "None": "null"}  # as Python, and Qwen's template, write them
 _TYPES: dict[type, str] = {
     bool: "boolean", int: "integer", float: "number", str: "string",
     list: "array", dict: "object", type(None): "null",
 }  # fmt: skip
 
 
+class Tags(msgspec.Struct, frozen=True):
+    """The tags of a call."""
+
+    function: str = FUNCTION  # before the tool's name; "": the opener of the call is that
+    end_name: tuple[str, ...] = (">",)  # behind it; a tag that follows anyway is left for the next step
+    parameter: str = "<parameter="
+    end_key: str = ">"
+    end_value: str = "</parameter>"
+    end_function: str = "</function>"
+    closer: str = ""  # where `end_function` was forgotten
+    cut: str = ""  # in a name or key: what follows is none of it
+    has_lines: bool = False  # line breaks around a value are the template's
+    has_cdata: bool = False  # values may stand in a CDATA section
+
+    @property
+    def behind_value(self) -> tuple[str, ...]:
+        return (self.parameter, self.end_function, *([self.closer] if self.closer else ()))
+
+    def named(self, head: str) -> tuple[str, bool | None]:
+        """Return the name in the text of a tag, and whether the tag says that its value is a string."""
+        name, _, rest = head.partition(self.cut) if self.cut else (head, "", "")
+        if 'string="' not in rest and 'type="' not in rest:
+            return name.strip(), None
+        return name.strip(), 'string="true"' in rest or 'type="string"' in rest
+
+
+QWEN_TAGS = Tags(closer="</tool_call>", has_lines=True)
+
+
 class XmlCall(PartialCall):
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], tags: Tags = QWEN_TAGS) -> None:
         super().__init__(tools)
+        self._tags = tags
+        self._behind = tags.behind_value
+        self._stop = ""  # of the value that is read
         self._waits = False  # for more text, at what may be the beginning of a tag
         self._name: list[str] = []  # of the function or parameter, what has come of it
         self._count = 0  # of parameters so far
@@ -52,12 +85,12 @@ class XmlCall(PartialCall):
     # ---- states ----------------------------------------------------------------------------------
 
     def _open(self, text: str, at: int) -> int:
-        return self._expect(text, past_space(text, at), {FUNCTION: self._function})
+        return self._expect(text, past_space(text, at), {self._tags.function: self._function})
 
     def _function(self, text: str, at: int) -> int:
-        at, name = self._read_name(text, at)
-        if name is not None:
-            self._tool = self._tools.get(name)
+        at, head = self._read_head(text, at, self._tags.end_name)
+        if head is not None:
+            self._tool = self._tools.get(self._tags.named(head)[0])
             self.is_wrong = self._tool is None
             if self._tool:
                 self._begin()
@@ -66,38 +99,48 @@ class XmlCall(PartialCall):
         return at
 
     def _inside(self, text: str, at: int) -> int:
-        at = past_space(text, at)
-        if text.startswith(END_CALL, at):
+        at, tags = past_space(text, at), self._tags
+        if tags.closer and text.startswith(tags.closer, at):
             self._close()
             return at
-        return self._expect(
-            text, at, {PARAMETER: self._parameter, END_FUNCTION: None, END_CALL: self._inside}
-        )
+        steps: dict[str, Callable[[str, int], int] | None]
+        steps = {tags.parameter: self._parameter, tags.end_function: None}
+        return self._expect(text, at, {**steps, tags.closer: self._inside} if tags.closer else steps)
 
     def _parameter(self, text: str, at: int) -> int:
-        at, name = self._read_name(text, at)
-        if name is not None:
-            self._key = name
-            self._begin_value()
+        at, head = self._read_head(text, at, (self._tags.end_key,))
+        if head is not None:
+            self._key, is_string = self._tags.named(head)
+            self._stop = self._tags.end_value
+            self._begin_value(is_string)
             self._state = self._value_first
         return at
 
     def _value_first(self, text: str, at: int) -> int:
-        self._state = self._in_value
-        return at + (text[at] == "\n")
+        if self._tags.has_cdata:
+            if text.startswith(CDATA, at):
+                self._stop = END_CDATA + self._tags.end_value
+                self._state = self._in_value
+                return at + len(CDATA)
+            self._waits = is_begun(text, at, CDATA)
+        if not self._waits:
+            self._state = self._in_value
+            at += self._tags.has_lines and text[at] == "\n"
+        return at
 
     def _in_value(self, text: str, at: int) -> int:
-        found = text.find(END_PARAMETER, at)
+        found = text.find(self._stop, at)
         if found < 0:
-            keep = begun(text, at, (END_PARAMETER, "\n" + END_PARAMETER))
+            ends = (self._stop, "\n" + self._stop) if self._tags.has_lines else (self._stop,)
+            keep = begun(text, at, ends)
             self._grow_value(text[at : len(text) - keep])
             self._waits = keep > 0
             return len(text) - keep
-        end = found - (found > at and text[found - 1] == "\n")
+        end = found - (self._tags.has_lines and found > at and text[found - 1] == "\n")
         self._grow_value(text[at:end])
-        self._closing = [text[end : found + len(END_PARAMETER)]]
+        self._closing = [text[end : found + len(self._stop)]]
         self._state = self._behind_value
-        return found + len(END_PARAMETER)
+        return found + len(self._stop)
 
     def _behind_value(self, text: str, at: int) -> int:
         """Read behind a closing tag. It ended the value only if the call goes on."""
@@ -105,11 +148,10 @@ class XmlCall(PartialCall):
         self._closing.append(text[at:end])
         if end == len(text):
             return end
-        tags = (PARAMETER, END_FUNCTION, END_CALL)
-        if text.startswith(tags, end):
+        if text.startswith(self._behind, end):
             self._end_value()
             self._state = self._inside
-        elif is_begun(text, end, *tags):
+        elif is_begun(text, end, *self._behind):
             self._waits = True
         else:
             self._grow_value("".join(self._closing))
@@ -131,14 +173,17 @@ class XmlCall(PartialCall):
         self.is_wrong = not self._waits
         return at
 
-    def _read_name(self, text: str, at: int) -> tuple[int, str | None]:
-        end = text.find(">", at)
-        self._name.append(text[at : end if end >= 0 else len(text)])
-        if end < 0:
+    def _read_head(self, text: str, at: int, ends: tuple[str, ...]) -> tuple[int, str | None]:
+        """Read what stands before one of the ends; None if that is not whole."""
+        found = _any_of(ends).search(text, at)
+        end = found.start() if found else len(text) - begun(text, at, ends)
+        self._name.append(text[at:end])
+        if not found:
             self.is_wrong = sum(map(len, self._name)) > MAX_NAME
-            return len(text), None
-        name, self._name = "".join(self._name).strip(), []
-        return end + 1, name
+            self._waits = end < len(text)
+            return end, None
+        head, self._name = "".join(self._name), []
+        return end if found.group() in self._behind else found.end(), head
 
     def _close(self) -> None:
         assert self._tool is not None
@@ -150,11 +195,15 @@ class XmlCall(PartialCall):
 
     # ---- values ----------------------------------------------------------------------------------
 
-    def _begin_value(self) -> None:
+    def _begin_value(self, is_string: bool | None) -> None:
         assert self._tool is not None
         self._value = []
         if not self._tool.is_custom:
             self._types = types_of(self._tool.parameters or {}, self._key)
+            if is_string and (not self._types or "string" in self._types):
+                self._types = {"string"}
+            elif is_string is False and len(self._types) > 1:
+                self._types -= {"string"}
             self._grow(f"{', ' if self._count else ''}{_json(self._key)}: ")
             self._grow('"' if self._types == {"string"} else "")
         self._count += not self._tool.is_custom or self._key == INPUT
@@ -175,6 +224,11 @@ class XmlCall(PartialCall):
             self._grow('"' if is_told else json_value("".join(self._value), self._types))
 
 
+@functools.cache
+def _any_of(texts: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, texts)))
+
+
 def types_of(parameters: dict[str, Any], key: str) -> set[str]:
     """Return the JSON types that a schema allows for a parameter; empty if it names none."""
     properties = parameters.get("properties")
@@ -191,8 +245,11 @@ def types_of(parameters: dict[str, Any], key: str) -> set[str]:
 def json_value(text: str, types: set[str]) -> str:
     """Return a parameter's text as JSON: the value it spells if the types allow it, else a string."""
     plain = text.strip()
-    plain = _CONSTANTS.get(plain, plain)
+    plain = CONSTANTS.get(plain, plain)
     value = decoded(plain)
+    if value is None and plain[:1] in ("{", "[", "(") and types & {"object", "array"}:
+        plain = python_json(plain) or plain
+        value = decoded(plain)
     kind = _TYPES.get(type(value), "")
     is_named = not types or kind in types or (kind == "integer" and "number" in types)
     is_valid = plain == "null" if value is None else True
