@@ -143,7 +143,7 @@ def test_without_the_hub_a_file_goes_by_its_name(home: Path, settings: Settings,
     card = next(card for card in records.cards(settings) if card.hub_repo == REPO)
     assert card.is_sum_ours
     assert card.files[0].sha256 == SUM
-    assert (card.family, card.context_tokens) == ("chatml", 4096)
+    assert (card.family, card.context_tokens) == ("template", 4096)
     assert ensure(offline, f"hf:{REPO}", Silent()) == path
 
 
@@ -188,6 +188,22 @@ def test_a_file_that_is_not_what_it_was_is_said(
     assert theirs.exists() == (what == "changed")
     assert what == "gone" or theirs.read_bytes() == changed
     assert bytes_asked(hub) == 2
+
+
+def test_a_link_of_the_users_own_is_their_business(home: Path, settings: Settings, hub: FakeHub) -> None:
+    """Who keeps models on another disk links them without our note: such a file is used as it is."""
+    path = ensure(settings, NAME, Silent())
+    elsewhere = home / "big-disk.gguf"
+    elsewhere.parent.mkdir(exist_ok=True)
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    hub.store.asked.clear()
+    assert ensure(settings, NAME, Silent()) == path
+    assert hub.store.asked == []
+    card = records.find(settings, NAME)
+    assert card is not None
+    store.remove(settings, card)
+    assert elsewhere.read_bytes() == CONTENT
 
 
 def test_a_lost_card_never_makes_their_file_ours(home: Path, settings: Settings) -> None:

@@ -196,11 +196,11 @@ def owner_of(ours: Path) -> str:
 
 
 def _note(ours: Path) -> Note | None:
-    if not ours.is_symlink():
-        return None
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(_note_of(ours).read_bytes(), type=Note)
-    return Note("another program", str(ours.readlink()), -1, -1)
+    """Return what we wrote of a link that we made. A link without a note is the user's own."""
+    if ours.is_symlink():
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(_note_of(ours).read_bytes(), type=Note)
+    return None
 
 
 def _note_of(ours: Path) -> Path:

@@ -111,14 +111,16 @@ def _pulled(settings: "Settings", name: str, *, anyway: bool) -> "tuple[str, Pat
 def rm(name: str) -> None:
     """Remove a model from this machine."""
     from vivace.config import load_settings
-    from vivace.models.store import find_card, full_name, owner_of, remove
+    from vivace.models.store import card_path, find_card, full_name, owner_of, remove
 
     settings = load_settings()
     card = find_card(settings, full_name(settings, name))
     owner = owner_of(settings, card) if card else ""
+    is_link = bool(card) and card_path(settings, card).is_symlink()
     freed_bytes = remove(settings, card) if card else 0
-    if owner:
-        click.echo(f"Removed the link to {name}. The file belongs to {owner}, and stays.")
+    if is_link:
+        whose = f"The file belongs to {owner}, and stays." if owner else "The file stays where it is."
+        click.echo(f"Removed the link to {name}. {whose}")
     else:
         click.echo(f"Removed {name}: {_size(freed_bytes)} freed." if freed_bytes else f"{name} was not here.")
 

@@ -58,7 +58,11 @@ class Frames:
         if (text := self._rendered.get(key)) is None:
             given = {"tools": list(tools)} if tools else self._no_tools
             text = self.template.render(
-                messages=copy.deepcopy(list(chats)), add_generation_prompt=asks, **given, **self._always, **values
+                messages=copy.deepcopy(list(chats)),
+                add_generation_prompt=asks,
+                **given,
+                **self._always,
+                **values,
             )
             if len(key) < MOST_KEPT_CHARS and len(self._rendered) < MOST_KEPT:
                 self._rendered[key] = text
@@ -171,7 +175,12 @@ class Frames:
 
     def _learn_calls(self) -> None:
         """Learn how calls and their results are written; as plain text where the template knows neither."""
-        ways = [("free", False, "tool"), ("free", True, "tool"), ("nine", False, "tool"), ("nine", True, "tool")]
+        ways = [
+            ("free", False, "tool"),
+            ("free", True, "tool"),
+            ("nine", False, "tool"),
+            ("nine", True, "tool"),
+        ]
         for self.id_form, self.is_argument_text, self.result_role in ways:
             self.has_calls = True
             with contextlib.suppress(TemplateError):

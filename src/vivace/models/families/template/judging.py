@@ -29,10 +29,17 @@ WORDS = "Words before a call stay before it; its template would move them."
 AGAIN = "Later calls are written as the first one is; its template numbers them."
 NO_SYSTEM = "Its template has no place for instructions: they stand in front of the first message."
 
-USER, MORE, LAST = Message("user", "Tapir asks"), Message("user", "Moose asks more"), Message("user", "Gecko thanks")
+USER, MORE, LAST = (
+    Message("user", "Tapir asks"),
+    Message("user", "Moose asks more"),
+    Message("user", "Gecko thanks"),
+)
 ANSWER, NEXT = Message("assistant", "Bison says"), Message("assistant", "Koala says more")
 SYSTEM = Message("system", "Yak rules")
-CALLS = (Call("probe_tool", '{"probekey": "Crane"}', "callaaaa1"), Call("probe_tool", '{"probekey": "Raven"}', "callaaaa2"))
+CALLS = (
+    Call("probe_tool", '{"probekey": "Crane"}', "callaaaa1"),
+    Call("probe_tool", '{"probekey": "Raven"}', "callaaaa2"),
+)
 OUTPUTS = (Output("Finch out", "callaaaa1", "probe_tool"), Output("Robin out", "callaaaa2", "probe_tool"))
 MUSED, MUSED_MORE = Thought("Eagle thinks"), Thought("Hawk thinks")
 
@@ -204,7 +211,9 @@ def judge(frames: Frames) -> Verdict:
         differs.append(name)
         note = _note(trial, tried, tools)
         if not note:
-            return Verdict(refusal=f"a message is not as its template writes it ({name})", differs=tuple(differs))
+            return Verdict(
+                refusal=f"a message is not as its template writes it ({name})", differs=tuple(differs)
+            )
         if note not in notes:
             notes.append(note)
     return Verdict(notes=tuple(notes), differs=tuple(differs))
@@ -229,7 +238,11 @@ def _note(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
         if is_newest_same:
             return REWRITES
     with contextlib.suppress(TemplateError):
-        if not _has_same_head(trial, entries, tools) and (len(headless) < len(entries) or tools) and trial.newest_is_same(headless, ()):
+        if (
+            not _has_same_head(trial, entries, tools)
+            and (len(headless) < len(entries) or tools)
+            and trial.newest_is_same(headless, ())
+        ):
             return HEAD
     with contextlib.suppress(TemplateError):
         calls = [entry for entry in entries if isinstance(entry, Call)]

@@ -60,7 +60,13 @@ class LogEnd:
         if not log:
             return Place()
         for text, is_whole in self._tails(log):
-            found = max(self._signs, key=lambda sign: (text.rfind(sign.text) + len(sign.text) if sign.text in text else -1, len(sign.text)))
+            found = max(
+                self._signs,
+                key=lambda sign: (
+                    text.rfind(sign.text) + len(sign.text) if sign.text in text else -1,
+                    len(sign.text),
+                ),
+            )
             if found.text in text:
                 return self._place(log, text, found)
             if is_whole:
@@ -116,7 +122,9 @@ class LogEnd:
 
     def shown(self, log: Sequence[int]) -> str:
         """Return tokens as text in which only markers have the characters of markers."""
-        return "".join(text if is_name else text.translate(self._table) for text, is_name in self._pieces(log))
+        return "".join(
+            text if is_name else text.translate(self._table) for text, is_name in self._pieces(log)
+        )
 
     def _pieces(self, log: Sequence[int]) -> list[tuple[str, bool]]:
         pieces: list[tuple[str, bool]] = []

@@ -62,7 +62,11 @@ def arguments_of(call: Call) -> dict[str, Any]:
 
 def definition_of(tool: Tool, text: Any, schema: Any) -> dict[str, Any]:
     """Return a tool as templates read it, its own words through `text` and `schema`."""
-    function = {"name": text(tool.name), "description": text(described(tool)), "parameters": schema(parameters(tool))}
+    function = {
+        "name": text(tool.name),
+        "description": text(described(tool)),
+        "parameters": schema(parameters(tool)),
+    }
     return {"type": "function", "function": function}
 
 

@@ -304,7 +304,9 @@ def _to_json(
     if not ensure_ascii:
         return text
     # Private-use characters stand for masked ones here, which are ASCII.
-    return "".join(char if char.isascii() or ord(char) >= 0xF0000 else json.dumps(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isascii() or ord(char) >= 0xF0000 else json.dumps(char)[1:-1] for char in text
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -320,4 +322,3 @@ def _indented(text: Any, width: Any = 4, first: bool = False, blank: bool = Fals
     from jinja2.filters import do_indent
 
     return str(do_indent(str(text), width, first, blank))
-
