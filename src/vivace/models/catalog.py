@@ -10,6 +10,11 @@ import msgspec
 
 # How far a model's memory can be cut: to any length, to one whose window is there, to saved points only.
 Memory = Literal["exact", "bounded", "checkpoints"]
+STEERING: dict[Memory, str] = {  # what that means for a steer, an interrupt or a fork, in plain words
+    "exact": "goes back anywhere",
+    "bounded": "goes back a window, further to saved points",
+    "checkpoints": "goes back to saved points",
+}
 PART_BYTES = 52_428_800  # every wheel of the Qwen model but the last holds exactly this much
 
 

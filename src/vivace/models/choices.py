@@ -8,7 +8,7 @@ import msgspec
 
 from vivace.config import Settings
 from vivace.models import store
-from vivace.models.catalog import CATALOG, Memory, ModelCard
+from vivace.models.catalog import CATALOG, STEERING, Memory, ModelCard
 from vivace.models.hub import records
 from vivace.models.hub.curated import CURATED, Curated
 
@@ -29,12 +29,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def steering(self) -> str:
-        """Return what its memory means for a steer, an interrupt or a fork, in plain words."""
-        return {
-            "exact": "goes back anywhere",
-            "bounded": "goes back a window, further to saved points",
-            "checkpoints": "goes back to saved points",
-        }[self.memory]
+        return STEERING[self.memory]
 
     @property
     def where(self) -> str:

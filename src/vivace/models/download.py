@@ -112,10 +112,6 @@ def _begin_record(settings: Settings, model: ModelCard) -> None:
     before = records.find(settings, model.name)
     for file in model.files:
         path, part = store.file_path(settings, file), store.part_path(settings, file)
-        if path.is_symlink():  # to another program's file: never renamed to what we write to
-            if before is None or file not in before.files:
-                adopting.unlink(path)
-            continue
         if before is None and path.exists():  # its card was lost: only its checksum can tell
             path.replace(part)
         elif before is not None and file not in before.files:

@@ -33,6 +33,25 @@ def test_memory_decides_whether_it_fits() -> None:
     assert fit(with_gpu, Model(20 * 10**9), 4096).words == "fits the GPU"
 
 
+def test_a_gpus_speed_is_estimated_by_its_bandwidth() -> None:
+    """Decoding reaches 60% of it; a mixture's many small kernels take a time of their own."""
+    gpu = msgspec.structs.replace(LAPTOP, gpu_bytes=24 * 10**9, gpu_bytes_per_second=1000e9)
+    assert fit(gpu, Model(6 * 10**9), 4096).words == "about 100 tok/s on the GPU"
+    assert fit(gpu, Model(6 * 10**9, 0.1), 4096).words == "about 200 tok/s on the GPU"
+
+
+def test_what_was_measured_is_said_plainly() -> None:
+    """An estimate is "about"; a measurement takes its place."""
+    assert fit(LAPTOP, Model(4 * 10**9), 4096).words == "about 10 tok/s"
+    assert fit(LAPTOP, Model(4 * 10**9), 4096, measured=7.0).words == "7 tok/s"
+
+
+def test_the_kv_of_a_token_counts_where_it_is_known() -> None:
+    """A hybrid's KV is a fraction of what its size suggests."""
+    guessed, known = (fit(LAPTOP, Model(10 * 10**9, 1.0, each), 16_384) for each in (0, 20_000))
+    assert guessed.needed_bytes - known.needed_bytes > 3 * 10**9
+
+
 def test_the_best_measurement_stays(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy now is not slower for ever; a damaged file is measured anew."""
     measured = iter([30e9, 10e9, 20e9])

@@ -116,7 +116,7 @@ def rm(name: str) -> None:
     settings = load_settings()
     card = find_card(settings, full_name(settings, name))
     owner = owner_of(settings, card) if card else ""
-    is_link = bool(card) and card_path(settings, card).is_symlink()
+    is_link = card is not None and card_path(settings, card).is_symlink()
     freed_bytes = remove(settings, card) if card else 0
     if is_link:
         whose = f"The file belongs to {owner}, and stays." if owner else "The file stays where it is."
