@@ -133,8 +133,10 @@ def _details(text: str, width: int) -> None:
 
 def _footer(listed: Listing, width: int) -> None:
     adoptable = [row.choice.name for row in listed.rows if row.program and row not in listed.recommended]
+    is_shown = listed.used in [row.choice.name for row in (*listed.here, *listed.recommended)]
+    used = "* is the model that is used." if is_shown else f"The model that is used is {listed.used}."
     notes = [
-        "* is the model that is used. `vivace models pull NAME` gets one, also hf:OWNER/REPO; "
+        f"{used} `vivace models pull NAME` gets one, also hf:OWNER/REPO; "
         "`vivace models --all` shows the whole table.",
         _how(listed.machine),
     ]
@@ -149,6 +151,9 @@ def _how(machine: Machine) -> str:
     if machine.measured_with:
         return f'"About" is an estimate, from the measured speed of {machine.measured_with}.'
     bandwidth = f"{machine.bytes_per_second / 1e9:.0f} GB/s"
+    if machine.gpu_bytes_per_second:
+        gpu = f"{machine.gpu_bytes_per_second / 1e9:,.0f} GB/s of the GPU's by its clock and bus"
+        return f'"About" is an estimate, from memory bandwidth: {gpu}, {bandwidth} measured on the CPU.'
     return f'"About" is an estimate, from measured memory bandwidth ({bandwidth}): no model is faster.'
 
 

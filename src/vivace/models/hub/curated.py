@@ -191,7 +191,7 @@ CURATED: tuple[Curated, ...] = (
         size_bytes=4_680_000_000,
         licence="Apache-2.0",
         context_tokens=32_768,
-        purpose="edits: its memory goes back anywhere, so drafts speed them up",
+        purpose="edits, which drafts speed up",
         kv_token_bytes=57_344,
     ),
     Curated(
