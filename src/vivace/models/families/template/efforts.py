@@ -24,7 +24,14 @@ _WORDS: dict[Effort, tuple[str, ...]] = {
     "high": ("high",),
     "xhigh": ("xhigh", "max", "high"),
 }
-_BUDGETS: dict[Effort, int] = {"none": 0, "minimal": 512, "low": 1024, "medium": 4096, "high": 8192, "xhigh": 16384}
+_BUDGETS: dict[Effort, int] = {
+    "none": 0,
+    "minimal": 512,
+    "low": 1024,
+    "medium": 4096,
+    "high": 8192,
+    "xhigh": 16384,
+}
 _MODES = {"thinking_mode": ("disabled", "enabled"), "thinking_option": ("off", "on")}
 
 

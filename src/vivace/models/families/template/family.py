@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from vivace.models.families.base import Effort, Entry, Grammar, OutputSpec, Parser, Tool
-from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.call_format import CallFormat
+from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.formats import PROBES, format_of
 from vivace.models.families.calls.known_formats import FORMATS, HERMES
 from vivace.models.families.calls.lark_grammar import grammar_of
@@ -205,7 +205,9 @@ def _stop_names(frames: Frames) -> list[str]:
     for text in (frames.answer_close, frames.call_close):
         names += frames.markers.split(text)[1:2]
     if not frames.markers.has_any(frames.answer_close):
-        names += [name for text in (frames.user_open, frames.tool_open) for name in frames.markers.split(text)[1:2]]
+        names += [
+            name for text in (frames.user_open, frames.tool_open) for name in frames.markers.split(text)[1:2]
+        ]
     return names
 
 
@@ -222,7 +224,9 @@ def format_in(frames: Frames, vocabulary: Container[str] = ()) -> CallFormat | N
             frames.call(call.name, probes.arguments_of(call), frames.call_id(call.call_id, place))
             for place, call in enumerate(PROBES[:count])
         ]
-        names = [(call.name, frames.call_id(call.call_id, place)) for place, call in enumerate(PROBES[:count])]
+        names = [
+            (call.name, frames.call_id(call.call_id, place)) for place, call in enumerate(PROBES[:count])
+        ]
         try:
             text = frames.answer("user", answer_of("", calls=calls), names, {})
         except TemplateError:
@@ -250,4 +254,3 @@ def tags_of(frames: Frames) -> Reasoning | None:
     breaks = ("\n", "\n", "\n\n") if is_on_lines else ("", "", "")
     begin, end = found.opening + breaks[0], breaks[1] + found.closing + breaks[2]
     return msgspec.structs.replace(found, begun=begin, ended=end)
-

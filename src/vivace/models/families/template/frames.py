@@ -37,11 +37,11 @@ class Frames:
 
     def __init__(self, template: Template, markers: Markers, *, bos: str, eos: str) -> None:
         self.template, self.markers = template, markers
-        self._always: dict[str, Any] = {"bos_token": bos, "eos_token": eos}
-        self._always |= {key: value for key, value in KEEPS.items() if key in template.variables}
+        self.always: dict[str, Any] = {"bos_token": bos, "eos_token": eos}
+        self.always |= {key: value for key, value in KEEPS.items() if key in template.variables}
         self._rendered: dict[str, str] = {}  # what was asked before: the same contexts come again
         self._trailer = ""  # what the template writes behind a last message that nobody answers
-        self._no_tools = self._without_tools()
+        self.no_tools = self._without_tools()
         self._learn_messages()
         self._learn_system()
         self._learn_calls()
@@ -56,9 +56,13 @@ class Frames:
     ) -> str:
         key = repr((chats, tools, asks, values))
         if (text := self._rendered.get(key)) is None:
-            given = {"tools": list(tools)} if tools else self._no_tools
+            given = {"tools": list(tools)} if tools else self.no_tools
             text = self.template.render(
-                messages=copy.deepcopy(list(chats)), add_generation_prompt=asks, **given, **self._always, **values
+                messages=copy.deepcopy(list(chats)),
+                add_generation_prompt=asks,
+                **given,
+                **self.always,
+                **values,
             )
             if len(key) < MOST_KEPT_CHARS and len(self._rendered) < MOST_KEPT:
                 self._rendered[key] = text
@@ -69,7 +73,7 @@ class Frames:
         chats = [said("user", probes.ASKED)]
         for given in ({"tools": None}, {"tools": []}):
             with contextlib.suppress(TemplateError):
-                self.template.render(messages=chats, **given, **self._always)
+                self.template.render(messages=chats, **given, **self.always)
                 return given
         return {}
 
@@ -171,7 +175,12 @@ class Frames:
 
     def _learn_calls(self) -> None:
         """Learn how calls and their results are written; as plain text where the template knows neither."""
-        ways = [("free", False, "tool"), ("free", True, "tool"), ("nine", False, "tool"), ("nine", True, "tool")]
+        ways = [
+            ("free", False, "tool"),
+            ("free", True, "tool"),
+            ("nine", False, "tool"),
+            ("nine", True, "tool"),
+        ]
         for self.id_form, self.is_argument_text, self.result_role in ways:
             self.has_calls = True
             with contextlib.suppress(TemplateError):

@@ -51,6 +51,9 @@ class LogEnd:
             head = head.partition(word)[0]
         if has_marker(head) and head != frames.user_open:
             signs.append(_Sign(head, "tool"))
+        if not has_marker(frames.begun) and frames.has_later_system:
+            _, _, close = frames.later_system(probes.SYSTEM, {}).partition(probes.SYSTEM)
+            signs.append(_Sign(close if has_marker(close) else "", "system"))
         if has_marker(frames.tool_close) and not has_marker(frames.begins.get("tool", "")):
             signs.append(_Sign(frames.tool_close, "tool", is_answer=True))
         return [sign._replace(text=self._hidden(sign.text)) for sign in signs if sign.text]
@@ -60,7 +63,13 @@ class LogEnd:
         if not log:
             return Place()
         for text, is_whole in self._tails(log):
-            found = max(self._signs, key=lambda sign: (text.rfind(sign.text) + len(sign.text) if sign.text in text else -1, len(sign.text)))
+            found = max(
+                self._signs,
+                key=lambda sign: (
+                    text.rfind(sign.text) + len(sign.text) if sign.text in text else -1,
+                    len(sign.text),
+                ),
+            )
             if found.text in text:
                 return self._place(log, text, found)
             if is_whole:
@@ -116,7 +125,9 @@ class LogEnd:
 
     def shown(self, log: Sequence[int]) -> str:
         """Return tokens as text in which only markers have the characters of markers."""
-        return "".join(text if is_name else text.translate(self._table) for text, is_name in self._pieces(log))
+        return "".join(
+            text if is_name else text.translate(self._table) for text, is_name in self._pieces(log)
+        )
 
     def _pieces(self, log: Sequence[int]) -> list[tuple[str, bool]]:
         pieces: list[tuple[str, bool]] = []

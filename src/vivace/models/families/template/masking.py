@@ -15,7 +15,16 @@ from vivace.models.families.token_writer import TemplateText
 FIRST, LAST = 0xF0000, 0xFFFFD  # supplementary private use area A
 _SCHEMA_WORDS = frozenset(
     {
-        *("type", "properties", "required", "items", "enum", "description", "default", "additionalProperties"),
+        *(
+            "type",
+            "properties",
+            "required",
+            "items",
+            "enum",
+            "description",
+            "default",
+            "additionalProperties",
+        ),
         *("title", "format", "anyOf", "oneOf", "allOf", "not", "const", "$ref", "$defs", "definitions"),
         *("minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern", "nullable"),
     }
@@ -54,7 +63,9 @@ class Markers:
 
 def _start(name: str) -> str:
     """Return the first character of a name that is no letter, digit or space, or else its first."""
-    return next((char for char in name if not (char.isalnum() or char.isspace() or char in "\"'\\_")), name[0])
+    return next(
+        (char for char in name if not (char.isalnum() or char.isspace() or char in "\"'\\_")), name[0]
+    )
 
 
 class Mask:
@@ -99,7 +110,10 @@ class Mask:
                 return value if value in _TYPES else self.text(value)
             case Mapping():
                 keep = _SCHEMA_WORDS
-                return {key if key in keep else self.text(str(key)): self._part(key, v) for key, v in value.items()}
+                return {
+                    key if key in keep else self.text(str(key)): self._part(key, v)
+                    for key, v in value.items()
+                }
             case list() | tuple():
                 return [self.schema(each) for each in value]
         return value
@@ -113,7 +127,8 @@ class Mask:
         """Return a rendering as the template's markers (`TemplateText`) and everything between them."""
         parts = self._markers.split(rendered)
         return [
-            TemplateText(part) if place % 2 else part.translate(self._back) for place, part in enumerate(parts)
+            TemplateText(part) if place % 2 else part.translate(self._back)
+            for place, part in enumerate(parts)
         ]
 
 

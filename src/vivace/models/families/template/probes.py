@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool
-from vivace.models.families.calls.definitions import parameters
-from vivace.models.families.calls.definitions import described
+from vivace.models.families.calls.definitions import described, parameters
 from vivace.models.families.calls.json_call import INPUT
 from vivace.models.families.calls.json_reading import decoded
 
@@ -62,7 +61,11 @@ def arguments_of(call: Call) -> dict[str, Any]:
 
 def definition_of(tool: Tool, text: Any, schema: Any) -> dict[str, Any]:
     """Return a tool as templates read it, its own words through `text` and `schema`."""
-    function = {"name": text(tool.name), "description": text(described(tool)), "parameters": schema(parameters(tool))}
+    function = {
+        "name": text(tool.name),
+        "description": text(described(tool)),
+        "parameters": schema(parameters(tool)),
+    }
     return {"type": "function", "function": function}
 
 

@@ -204,7 +204,9 @@ class Script:
         if calls and self._frames.has_calls:
             with contextlib.suppress(TemplateError):
                 plain = self._frames.newest_answer("user", answer_of(text or probes.VALUE), self._values)
-                whole = self._frames.answer("user", {**chat, "content": text or probes.VALUE}, calls, self._values)
+                whole = self._frames.answer(
+                    "user", {**chat, "content": text or probes.VALUE}, calls, self._values
+                )
                 text += whole[len(commonprefix([plain, whole])) :]
         self.pieces.append(Piece(text))
         self.place = Place("assistant", self.place.said + text)
@@ -217,7 +219,9 @@ class Script:
             chat = {**chat, "content": ""}
         is_newest = turn.is_open or any(isinstance(entry, Thought) for entry in turn)
         for each in (kind if kind in ("tool", "assistant") else "user", "user"):
-            for write in (frames.newest_answer, frames.answer) if is_newest else (frames.answer, frames.newest_answer):
+            for write in (
+                (frames.newest_answer, frames.answer) if is_newest else (frames.answer, frames.newest_answer)
+            ):
                 with contextlib.suppress(TemplateError):
                     if write == frames.answer or (calls and frames.call_close and frames.has_calls):
                         text = frames.answer(each, chat, calls, self._values)
@@ -243,7 +247,9 @@ class Script:
         names = [(mask.text(call.name), id_) for call, id_ in zip(made, ids, strict=True)]
         if not frames.has_calls:
             told = self._calls_told(turn)
-            return answer_of(f"{text}\n{told}" if text and told else text + told, thought, frames.thought_key), names
+            return answer_of(
+                f"{text}\n{told}" if text and told else text + told, thought, frames.thought_key
+            ), names
         calls = [
             frames.call(name, mask.value(probes.arguments_of(call)), id_)
             for call, (name, id_) in zip(made, names, strict=True)
@@ -280,7 +286,9 @@ class Script:
             else:
                 added = frames.results(names, results, self._values)
         except (TemplateError, ValueError):
-            texts = "\n".join(f"<tool_response>\n{mask.text(each.text)}\n</tool_response>" for each in outputs)
+            texts = "\n".join(
+                f"<tool_response>\n{mask.text(each.text)}\n</tool_response>" for each in outputs
+            )
             self._user(texts, is_open=False)
             return
         self._close_for("tool")

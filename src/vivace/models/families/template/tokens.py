@@ -27,7 +27,9 @@ class Tokens:
     def __init__(self, tokenizer: Tokenizer, markers: Markers, after: Sequence[int]) -> None:
         vocabulary = tokenizer.vocabulary()
         self._tokenizer, self._known = tokenizer, vocabulary.markers
-        self._guarded = [name for name in markers.names if name in self._known and not self._known[name].is_control]
+        self._guarded = [
+            name for name in markers.names if name in self._known and not self._known[name].is_control
+        ]
         self._by_token = {marker.token: marker for marker in self._known.values()}
         self._before = self._by_token.get(after[-1]) if after else None
         self._is_inside = bool(after) and self._before is None
