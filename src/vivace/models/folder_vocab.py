@@ -15,8 +15,8 @@ import msgspec
 
 from vivace.errors import StartError
 from vivace.models.byte_level import END_NAMES, byte_letters, spelled_bytes
-from vivace.models.tokenizer import Marker, Vocabulary
 from vivace.models.folder import ELSEWHERE, WHOLE, end_ids, end_name, read_json, shown
+from vivace.models.tokenizer import Marker, Vocabulary
 
 FILE = "tokenizer.json"
 MOST_TOKENS = 1 << 22

@@ -127,7 +127,7 @@ def known(told: str) -> Known:
 
 def is_harmony(template: str) -> bool:
     """Return whether a template is gpt-oss's, whose answers are several messages."""
-    return all(name in template for name in ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"))
+    return all(name in template for name in ("<|start|>", "<|channel|>", "<|message|>", "<|return|>"))
 
 
 def _of_template(tokenizer: Tokenizer, template: str) -> Family:

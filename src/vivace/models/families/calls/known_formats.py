@@ -10,6 +10,7 @@ from string import ascii_letters
 from vivace.models.families.base import Tool
 from vivace.models.families.calls.call_format import CallFormat
 from vivace.models.families.calls.call_reader import CallReader
+from vivace.models.families.calls.gemma_form import GemmaForm
 from vivace.models.families.calls.json_call import BareCall, JsonCall, KeyedCall
 from vivace.models.families.calls.lark_grammar import JsonForm
 from vivace.models.families.calls.named_call import ARGS, CALL, Heading, NamedCall, NamedForm
@@ -129,7 +130,7 @@ LISTS = (
     ),
     _list(
         "command-plus", "Action:\n```json", "```",
-        read=_command, head=_COMMAND_PLUS_HEAD, begin="Action:\n```json\n[\n",
+        read=_command, head=_COMMAND_PLUS_HEAD, tail=r"\s{0,8}\}", begin="Action:\n```json\n[\n",
     ),
 )  # fmt: skip
 
@@ -231,7 +232,7 @@ QWEN_CODER = CallFormat(
 
 
 def _tags(
-    name: str, tags: Tags, head: str, key: str, *, opener: str = "", glue: str = "\n",
+    name: str, tags: Tags, head: str, key: str, *, opener: str = "", glue: str = "\n", is_group: bool = True,
     dropped: tuple[str, ...] = (), line: str = "\n",
 ) -> CallFormat:  # fmt: skip
     """Return a format of tags, all calls between an opener and a closer, or each of them by itself."""
@@ -243,7 +244,7 @@ def _tags(
     )  # fmt: skip
     begin = f"{opener}{line}" if opener else tags.function
     end = rf"\n?{_escaped(tags.closer)}" if tags.closer else ""
-    form = TagForm(begin, head, end=end, is_group=bool(opener), key=key, tags=tags)
+    form = TagForm(begin, head, end=end, is_group=bool(opener) and is_group, key=key, tags=tags)
     inner = (tags.parameter, tags.end_value, tags.end_function, tags.cut if len(tags.cut) > 1 else "")
     marks = dict.fromkeys((*openers, *closers, *filter(None, inner), *tags.end_name, tags.end_key))
     markers = tuple(mark for mark in marks if len(mark) > 1 and not mark.endswith('"'))
@@ -284,7 +285,7 @@ def _arguments(name: str, suffix: str = "") -> CallFormat:
 TAGS = (
     _tags(
         "seed", Tags(closer="</seed:tool_call>"), r"\n?<function=NAME>", "\n<parameter=KEY>",
-        opener="<seed:tool_call>", glue="\n\n",
+        opener="<seed:tool_call>", glue="\n\n", is_group=False,
     ),
     _tags(
         "minicpm",
@@ -338,7 +339,7 @@ GEMMA = CallFormat(
         again="",
         glue="",
     ),
-    None,
+    GemmaForm("<|tool_call>", "", end=r"\n?<tool_call\|>", is_group=False),
     opening="<|tool_call>",
     markers=("<|tool_call>", "<tool_call|>", '<|"|>', "<|channel>", "<channel|>"),
 )

@@ -5,6 +5,7 @@ in the end is for its user to see.
 """
 
 import re
+import sys
 
 import msgspec
 
@@ -15,8 +16,8 @@ CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 PYTHON_QUOTES = ('"', "'")
 _WORD_END = re.compile(r"""[\s,:=(){}\[\]"'<]""")
 _LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_ESCAPE = re.compile(r"""\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^xu])|\\[xu]""", re.DOTALL)
-_PARTIAL_ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3})?")
+_ESCAPE = re.compile(r"""\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[^xuU])|\\[xuU]""", re.DOTALL)
+_PARTIAL_ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?")
 _JSON_ESCAPES = frozenset('"\\/bfnrtu')
 _OPENERS, _CLOSERS = {"{": "{", "[": "[", "(": "["}, {"}": "}", "]": "]", ")": "]"}
 MAX_WORD = 256  # characters; what is longer is neither a key nor a number
@@ -39,6 +40,8 @@ def escape_at(text: str, at: int) -> tuple[int, str]:
         return found.end(), escape
     if escape[1] == "x" and len(escape) > 2:
         return found.end(), f"\\u00{escape[2:]}"
+    if escape[1] == "U" and len(escape) > 2 and int(escape[2:], 16) <= sys.maxunicode:
+        return found.end(), quoted(chr(int(escape[2:], 16)))
     return found.end(), "'" if escape[1] == "'" else quoted(escape)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from vivace.models.families.base import CallError, Part, ReasoningPart, TextPart, Tool
+from vivace.models.families.base import CallError, CallStart, Part, ReasoningPart, TextPart, Tool
 from vivace.models.families.calls.call_reader import CallReader, joined
 from vivace.models.families.calls.reasoning import Reasoning
 from vivace.models.families.calls.scanning import begun, is_begun, past_space
@@ -107,17 +107,32 @@ class TextParser:
         if self._state == self._reasoning:
             return
         before = self._answer_in(before)
-        at = max((before.rfind(opener) for opener in self._openers), default=-1)
-        if at < 0 or any(before.find(end, at) >= 0 for end in self._style.ends):
+        at, opener = max(((before.rfind(opener), opener) for opener in self._openers), default=(-1, ""))
+        if at < 0:
+            self._replay_bare(before)
             return
-        if any(before.find(closer, at) >= 0 for closer in self._style.closers):
-            if self._style.ends:  # of the calls none has come yet
-                self._state, self._has_said, self._has_called = self._after, False, True
+        ends = self._style.ends or self._style.closers
+        if any(before.find(end, at + len(opener)) >= 0 for end in ends):
             return
         self._state, self._has_said = self._text, True
         self._run(before[at:])
-        if not self._call or self._call.has_ended:  # it was no call, or the answer before this one told of it
-            self._parts.clear()
+        self._keep_open_call()
+
+    def _replay_bare(self, before: str) -> None:
+        if not (self._tools and self._style.is_bare_accepted and before.lstrip()[:1] in ("{", "`")):
+            return
+        self._state, self._has_said = self._first, False
+        self._run(before)
+        if not self._keep_open_call():
+            self._call, self._state, self._has_said = None, self._text, True
+            self._held, self._gap = "", []
+
+    def _keep_open_call(self) -> bool:
+        """Keep the parts of the call that is open. All others were told by the answer before this one."""
+        is_open = bool(self._call and self._call.has_begun and not self._call.has_ended)
+        starts = [place for place, part in enumerate(self._parts) if isinstance(part, CallStart)]
+        self._parts = self._parts[starts[-1] :] if is_open else []
+        return is_open
 
     def _answer_in(self, before: str) -> str:
         return before.rpartition(self._tags.closing)[2] if self._tags else before

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from vivace.models.families.base import Effort, Entry, Grammar, OutputSpec, Parser, Tool
-from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.call_format import CallFormat
+from vivace.models.families.calls.call_reader import callable_tools
 from vivace.models.families.calls.formats import PROBES, format_of
 from vivace.models.families.calls.known_formats import FORMATS, HERMES
 from vivace.models.families.calls.lark_grammar import grammar_of

@@ -37,11 +37,11 @@ class Frames:
 
     def __init__(self, template: Template, markers: Markers, *, bos: str, eos: str) -> None:
         self.template, self.markers = template, markers
-        self._always: dict[str, Any] = {"bos_token": bos, "eos_token": eos}
-        self._always |= {key: value for key, value in KEEPS.items() if key in template.variables}
+        self.always: dict[str, Any] = {"bos_token": bos, "eos_token": eos}
+        self.always |= {key: value for key, value in KEEPS.items() if key in template.variables}
         self._rendered: dict[str, str] = {}  # what was asked before: the same contexts come again
         self._trailer = ""  # what the template writes behind a last message that nobody answers
-        self._no_tools = self._without_tools()
+        self.no_tools = self._without_tools()
         self._learn_messages()
         self._learn_system()
         self._learn_calls()
@@ -56,12 +56,12 @@ class Frames:
     ) -> str:
         key = repr((chats, tools, asks, values))
         if (text := self._rendered.get(key)) is None:
-            given = {"tools": list(tools)} if tools else self._no_tools
+            given = {"tools": list(tools)} if tools else self.no_tools
             text = self.template.render(
                 messages=copy.deepcopy(list(chats)),
                 add_generation_prompt=asks,
                 **given,
-                **self._always,
+                **self.always,
                 **values,
             )
             if len(key) < MOST_KEPT_CHARS and len(self._rendered) < MOST_KEPT:
@@ -73,7 +73,7 @@ class Frames:
         chats = [said("user", probes.ASKED)]
         for given in ({"tools": None}, {"tools": []}):
             with contextlib.suppress(TemplateError):
-                self.template.render(messages=chats, **given, **self._always)
+                self.template.render(messages=chats, **given, **self.always)
                 return given
         return {}
 

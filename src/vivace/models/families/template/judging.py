@@ -25,7 +25,7 @@ NO_TOOLS = "Its template has no words for tools: they are told of in Vivace's ow
 NO_CALLS = "Its template has no form for calls: they are written as JSON in `<tool_call>`."
 WITHOUT = "With instructions its template writes some messages in another way; they are written as without."
 ONE_CALL = "An answer calls one tool at a time."
-WORDS = "Words before a call stay before it; its template would move them."
+WORDS = "Words stay before the call they were said with; its template would move or drop one of them."
 AGAIN = "Later calls are written as the first one is; its template numbers them."
 NO_SYSTEM = "Its template has no place for instructions: they stand in front of the first message."
 
@@ -88,7 +88,7 @@ class Trial:
         kind = script.place.kind
         if kind != "assistant":
             script.begin_answer(self.frames.opening(kind if kind == "tool" else "user", {}))
-        return "".join(piece.text for piece in script.pieces)
+        return "".join(part for piece in script.pieces for part in self.mask.pieces(piece.text))
 
     def own(self, entries: Sequence[Entry], tools: Sequence[Tool]) -> str:
         """Return the template's own text of the same."""
@@ -202,14 +202,14 @@ def judge(frames: Frames) -> Verdict:
         tools = (probes.TOOL,) if has_tools and frames.has_tools else ()
         if name == "two calls" and frames.has_calls and frames.has_one_call:
             continue
-        tried = [entry for entry in entries if not _is_left_out(entry, frames)]
+        tried = [entry for entry in entries if not is_left_out(entry, frames)]
         try:
             if trial.is_same(tried, tools):
                 continue
         except TemplateError as error:
             return Verdict(refusal=f"{error} ({name})")
         differs.append(name)
-        note = _note(trial, tried, tools)
+        note = note_of(trial, tried, tools)
         if not note:
             return Verdict(
                 refusal=f"a message is not as its template writes it ({name})", differs=tuple(differs)
@@ -219,13 +219,13 @@ def judge(frames: Frames) -> Verdict:
     return Verdict(notes=tuple(notes), differs=tuple(differs))
 
 
-def _is_left_out(entry: Entry, frames: Frames) -> bool:
+def is_left_out(entry: Entry, frames: Frames) -> bool:
     """Return whether the template has no place for such an entry at all."""
     is_system = isinstance(entry, Message) and entry.role == "system"
     return (is_system and not frames.has_system) or (isinstance(entry, Thought) and not frames.thought_key)
 
 
-def _note(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
+def note_of(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
     """Return the sentence about a conversation whose whole the template writes differently."""
     with contextlib.suppress(TemplateError):
         bare = [entry for entry in entries if not isinstance(entry, Thought)]
@@ -245,11 +245,12 @@ def _note(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) -> str:
         ):
             return HEAD
     with contextlib.suppress(TemplateError):
-        calls = [entry for entry in entries if isinstance(entry, Call)]
-        wordless = [entry for entry in entries if entry != ANSWER]
-        if trial.frames.moves_words and ANSWER in entries and trial.is_same(wordless, tools):
+        wordless = [entry for place, entry in enumerate(entries) if not _is_before_call(entries, place)]
+        if trial.frames.moves_words and len(wordless) < len(entries) and trial.is_same(wordless, tools):
             return WORDS
-        later = [entry for entry in entries if entry not in (CALLS[0], OUTPUTS[0])]
+        calls = [entry for entry in entries if isinstance(entry, Call)]
+        outputs = [entry for entry in entries if isinstance(entry, Output)]
+        later = [entry for entry in entries if entry not in (*calls[:1], *outputs[:1])]
         if len(calls) > 1 and trial.newest_is_same(later, tools):
             return AGAIN
     return ""
@@ -260,3 +261,12 @@ def _has_same_head(trial: Trial, entries: list[Entry], tools: Sequence[Tool]) ->
     first = [entry for entry in entries[:2] if isinstance(entry, Message)]
     begun = trial.written(first, tools).partition(USER.text)[0]
     return trial.own(entries, tools).startswith(begun)
+
+
+def _is_before_call(entries: list[Entry], place: int) -> bool:
+    entry, after = entries[place], entries[place + 1 : place + 2]
+    return (
+        isinstance(entry, Message)
+        and entry.role == "assistant"
+        and any(isinstance(each, Call) for each in after)
+    )

@@ -51,6 +51,9 @@ class LogEnd:
             head = head.partition(word)[0]
         if has_marker(head) and head != frames.user_open:
             signs.append(_Sign(head, "tool"))
+        if not has_marker(frames.begun) and frames.has_later_system:
+            _, _, close = frames.later_system(probes.SYSTEM, {}).partition(probes.SYSTEM)
+            signs.append(_Sign(close if has_marker(close) else "", "system"))
         if has_marker(frames.tool_close) and not has_marker(frames.begins.get("tool", "")):
             signs.append(_Sign(frames.tool_close, "tool", is_answer=True))
         return [sign._replace(text=self._hidden(sign.text)) for sign in signs if sign.text]

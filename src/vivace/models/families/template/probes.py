@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool
-from vivace.models.families.calls.definitions import parameters
-from vivace.models.families.calls.definitions import described
+from vivace.models.families.calls.definitions import described, parameters
 from vivace.models.families.calls.json_call import INPUT
 from vivace.models.families.calls.json_reading import decoded
 

@@ -291,10 +291,10 @@ def _refuse(message: object) -> None:
 
 def _to_json(
     value: Any,
-    ensure_ascii: bool = False,  # noqa: FBT001, FBT002  as transformers has it
+    ensure_ascii: bool = False,
     indent: int | None = None,
     separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,  # noqa: FBT001, FBT002
+    sort_keys: bool = False,
 ) -> str:
     if isinstance(indent, int) and indent > 16:
         raise TemplateError("it pads text too far")
@@ -315,7 +315,7 @@ def _plain(value: Any) -> Any:
     raise TemplateError("it writes as JSON what is no JSON")
 
 
-def _indented(text: Any, width: Any = 4, first: bool = False, blank: bool = False) -> str:  # noqa: FBT001, FBT002
+def _indented(text: Any, width: Any = 4, first: bool = False, blank: bool = False) -> str:
     """Indent as Jinja2's filter does, up to a width."""
     if isinstance(width, int) and width > MOST_WIDTH:
         raise TemplateError("it pads text too far")
