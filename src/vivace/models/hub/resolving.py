@@ -169,6 +169,8 @@ def _with_header(card: ModelCard, header: Header) -> ModelCard:
     changes["has_mtp"] = bool(header.mtp_layers)
     if header.context_tokens:
         changes["context_tokens"] = header.context_tokens
+    if header.kv_token_bytes:
+        changes["kv_token_bytes"] = header.kv_token_bytes
     if header.tensor_bytes:
         changes["active_share"] = header.active_share
     return msgspec.structs.replace(card, **changes)
