@@ -51,4 +51,5 @@ def test_a_recommendation_can_be_asked_for(model: Curated) -> None:
     assert 0 < model.active_share <= 1
     assert 10**9 < model.size_bytes < 141 * GB
     assert model.context_tokens >= 32_768
-    assert [each.name for each in (*CATALOG, *CURATED)].count(model.name) == 1
+    names = [each.name for each in CATALOG] + [each.name for each in CURATED]
+    assert names.count(model.name) == 1
