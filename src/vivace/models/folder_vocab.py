@@ -16,6 +16,7 @@ import msgspec
 from vivace.errors import StartError
 from vivace.models.byte_level import END_NAMES, byte_letters, spelled_bytes
 from vivace.models.folder import ELSEWHERE, WHOLE, end_ids, end_name, read_json, shown
+from vivace.models.tokenizer import Marker, Vocabulary
 
 FILE = "tokenizer.json"
 MOST_TOKENS = 1 << 22
@@ -85,6 +86,7 @@ class FolderTokenizer(FolderVocabulary):
     def __init__(self, folder: Path) -> None:
         tokenizer_json = read_json(folder, FILE, dict[str, Any])
         self._read(folder, tokenizer_json)
+        self._eos = end_name(folder)
         self._encode = _make_encoder(folder, tokenizer_json)
         self._marks = {each.content: each.id for each in self._added if each.content and not each.is_control}
         # What the encoder is not to see: added words, which are tokens wherever they are; half characters.
@@ -102,6 +104,14 @@ class FolderTokenizer(FolderVocabulary):
                 half = part.encode("utf-8", "surrogatepass")
                 tokens += [self._bytes[byte] for byte in half if byte in self._bytes]
         return tokens
+
+    def encode_inside(self, text: str) -> list[int]:
+        return self.encode(text)
+
+    def vocabulary(self) -> Vocabulary:
+        markers = {each.content: Marker(each.id, is_control=each.is_control) for each in self._added}
+        eos = next((each.content for each in self._added if each.id in self.end_tokens), "")
+        return Vocabulary(markers, eos=self._eos or eos)
 
     def control(self, name: str) -> int:
         for each in self._added:

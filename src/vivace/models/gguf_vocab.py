@@ -5,6 +5,8 @@ Owns loading a GGUF file and asking its vocabulary. Does not own contexts, KV or
 
 import ctypes
 import functools
+import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ from typing import Any
 import llama_cpp as lc
 
 from vivace.errors import StartError
+from vivace.models.tokenizer import Marker, Vocabulary
 
 _PIECE_BYTES = 256
+_MARKERS = lc.LLAMA_TOKEN_ATTR_CONTROL | lc.LLAMA_TOKEN_ATTR_USER_DEFINED | lc.LLAMA_TOKEN_ATTR_UNKNOWN
 
 
 @functools.cache
@@ -69,6 +73,31 @@ def load_model(
     return model
 
 
+def state_of(architecture: str) -> bool | None:
+    """Return whether models of this architecture keep a state besides attention; None: llama.cpp knows none.
+
+    The library has no list to ask, but refuses to load a file of an architecture that it does not know. So it
+    is given a header of two fields, without vocabulary and weights.
+    """
+    fields = {"general.architecture": architecture, "tokenizer.ggml.model": "no_vocab"}
+    texts = [text.encode() for field in fields.items() for text in field]
+    packed = [struct.pack("<Q", len(text)) + text for text in texts]
+    header = struct.pack("<4sIQQ", b"GGUF", 3, 0, len(fields))
+    for name, value in zip(packed[::2], packed[1::2], strict=True):
+        header += name + struct.pack("<I", 8) + value
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+        file.write(header)
+        file.flush()
+        try:
+            model = load_model(Path(file.name), vocab_only=True)
+        except StartError:
+            return None
+        try:
+            return bool(lc.llama_model_is_recurrent(model) or lc.llama_model_is_hybrid(model))
+        finally:
+            lc.llama_model_free(model)
+
+
 def tokenize(vocab: ctypes.c_void_p, text: bytes, *, special: bool) -> list[int]:
     """Return the tokens of `text`. `special`: names of control tokens become those tokens."""
     room = len(text) + 8
@@ -90,3 +119,29 @@ def piece_of(vocab: ctypes.c_void_p, token: int) -> bytes:
 def end_tokens(vocab: ctypes.c_void_p) -> frozenset[int]:
     size = lc.llama_vocab_n_tokens(vocab)
     return frozenset(token for token in range(size) if lc.llama_vocab_is_eog(vocab, token))
+
+
+def is_marker(vocab: ctypes.c_void_p, token: int) -> bool:
+    """Return whether the vocabulary says that a token stands for itself: by its kind, not its spelling."""
+    return bool(lc.llama_vocab_get_attr(vocab, token) & _MARKERS) or lc.llama_vocab_is_eog(vocab, token)
+
+
+def vocabulary(vocab: ctypes.c_void_p) -> Vocabulary:
+    markers: dict[str, Marker] = {}
+    for token in range(lc.llama_vocab_n_tokens(vocab)):
+        kind = lc.llama_vocab_get_attr(vocab, token)
+        if kind & _MARKERS and (name := _name(vocab, token)):
+            markers[name] = Marker(
+                token,
+                is_control=not kind & lc.LLAMA_TOKEN_ATTR_USER_DEFINED,
+                strips_left=bool(kind & lc.LLAMA_TOKEN_ATTR_LSTRIP),
+                strips_right=bool(kind & lc.LLAMA_TOKEN_ATTR_RSTRIP),
+            )
+    bos, eos = lc.llama_vocab_bos(vocab), lc.llama_vocab_eos(vocab)
+    begin = bos if lc.llama_vocab_get_add_bos(vocab) and bos >= 0 else None
+    return Vocabulary(markers, begin, _name(vocab, bos), _name(vocab, eos))
+
+
+def _name(vocab: ctypes.c_void_p, token: int) -> str:
+    text = lc.llama_vocab_get_text(vocab, token) if token >= 0 else None
+    return text.decode("utf-8", "replace") if text else ""

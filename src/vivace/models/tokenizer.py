@@ -7,11 +7,29 @@ folder is in `folder_vocab`. Does not own chat templates (see `families`).
 import functools
 import json
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from vivace.errors import StartError
 
 SCRIPTED = "scripted:"  # a model name with this prefix plays a script instead of computing
+
+
+class Marker(NamedTuple):
+    """A token that stands for itself wherever its name is in a template's text."""
+
+    token: int
+    is_control: bool  # in plain text its name stays text
+    strips_left: bool = False  # white space next to it
+    strips_right: bool = False
+
+
+class Vocabulary(NamedTuple):
+    """What a chat template's text needs of a vocabulary to become tokens."""
+
+    markers: dict[str, Marker]  # by name
+    begin: int | None = None  # the token that every log begins with; None: no such token
+    bos: str = ""  # names, as templates are told them
+    eos: str = ""
 
 
 class Tokenizer(Protocol):
@@ -26,6 +44,12 @@ class Tokenizer(Protocol):
         ...
 
     def token_bytes(self, token: int) -> bytes: ...
+
+    def encode_inside(self, text: str) -> list[int]:
+        """Encode text that goes on behind other text: no space is put in front of it."""
+        ...
+
+    def vocabulary(self) -> Vocabulary: ...
 
 
 class GgufTokenizer:
@@ -43,13 +67,29 @@ class GgufTokenizer:
         self.size: int = lc.llama_vocab_n_tokens(self._vocab)
         self.token_bytes = functools.cache(self._piece)
         self.control = functools.cache(self._control)
+        self.vocabulary = functools.cache(self._read_vocabulary)
 
     def encode(self, text: str) -> list[int]:
         return self._calls.tokenize(self._vocab, text.encode("utf-8", "surrogatepass"), special=False)
 
+    def encode_inside(self, text: str) -> list[int]:
+        if not self._has_space_prefix:
+            return self.encode(text)
+        tokens, left = self.encode(f"\n{text}"), len(b" \n")
+        while tokens and left > 0:
+            left -= len(self.token_bytes(tokens.pop(0)))
+        return tokens if left == 0 else self.encode(text)
+
+    @functools.cached_property
+    def _has_space_prefix(self) -> bool:
+        return b"".join(map(self.token_bytes, self.encode("a"))) == b" a"
+
+    def _read_vocabulary(self) -> Vocabulary:
+        return self._calls.vocabulary(self._vocab)
+
     def _control(self, name: str) -> int:
         tokens = self._calls.tokenize(self._vocab, name.encode(), special=True)
-        if len(tokens) != 1:
+        if len(tokens) != 1 or not self._calls.is_marker(self._vocab, tokens[0]):
             raise StartError(
                 f"This model has no control token {name}.",
                 "Its chat format is not supported; choose a model from `vivace models`.",
@@ -77,6 +117,12 @@ class ByteTokenizer:
 
     def token_bytes(self, token: int) -> bytes:
         return bytes([token]) if token < 256 else b""
+
+    def encode_inside(self, text: str) -> list[int]:
+        return self.encode(text)
+
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary({name: Marker(self.control(name), is_control=True) for name in self.CONTROLS})
 
 
 def load_tokenizer(model: str, path: Path | None) -> Tokenizer:

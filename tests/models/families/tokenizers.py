@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gguf
 
-from vivace.models.tokenizer import GgufTokenizer
+from vivace.models.tokenizer import GgufTokenizer, Marker, Vocabulary
 
 CHATML = ("<|im_start|>", "<|im_end|>")
 QWEN_WORDS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
@@ -30,8 +30,15 @@ class NamedTokenizer:
     """A token is a byte; then come control tokens, and then markers that are words of the vocabulary."""
 
     def __init__(
-        self, controls: Sequence[str], words: Sequence[str] = (), *, ends: Sequence[str] = ()
+        self,
+        controls: Sequence[str],
+        words: Sequence[str] = (),
+        *,
+        ends: Sequence[str] = (),
+        bos: str = "",
+        eos: str = "",
     ) -> None:
+        self._bos, self._eos = bos, eos
         self.names = [*controls, *words]
         self._silent = set(controls)
         self._words = list(words)
@@ -53,6 +60,13 @@ class NamedTokenizer:
             return bytes([token])
         name = self.names[token - 256]
         return b"" if name in self._silent else name.encode()
+
+    def encode_inside(self, text: str) -> list[int]:
+        return self.encode(text)
+
+    def vocabulary(self) -> Vocabulary:
+        names = {name: Marker(self.control(name), is_control=name in self._silent) for name in self.names}
+        return Vocabulary(names, bos=self._bos, eos=self._eos)
 
     def shown(self, tokens: Sequence[int]) -> str:
         """Tokens as text, control tokens by name."""

@@ -1,12 +1,16 @@
 """Which family a model belongs to.
 
-Owns the list of families, and how a user's file or folder is recognised: by the chat template inside it, or
-else by its architecture. The catalog's cards name the family of their models.
+Owns the list of families written by hand, and how a user's file or folder gets one: by hand if that writes
+what the chat template inside the file writes, else made from the template; without a template, by its
+architecture. The catalog's cards name the family of their models.
 """
 
+import contextlib
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 from vivace.errors import StartError
 from vivace.models.catalog import pinned
@@ -33,6 +37,16 @@ FAMILIES: dict[str, Callable[[Tokenizer], Family]] = {
     "mistral": Mistral,
     "harmony": Harmony,
 }
+# Those that may stand for a template, by its format of calls. Only one that writes the same tokens does.
+BY_HAND = {
+    "hermes": ("qwen2.5", "smollm2", "qwen3", "qwen3-thinking", "qwen3-instruct"),
+    "qwen-coder": ("qwen3-coder",),
+    "llama": ("llama3",),
+    "mistral": ("mistral",),
+}
+HARMONY_NOTES = (
+    "No date is written, tools are described in OpenAI's words, and reasoning stays where it was said.",
+)
 ARCHITECTURES = {
     "qwen2": "qwen2.5",
     "qwen2moe": "qwen2.5",
@@ -46,65 +60,94 @@ ARCHITECTURES = {
 }
 
 
+class Known(msgspec.Struct, frozen=True):
+    """What is known of a chat template before its model is here."""
+
+    family: str
+    refusal: str = ""  # why it cannot be spoken, a clause; "": it can
+    notes: tuple[str, ...] = ()  # what is not as its template has it, each a sentence
+
+
 def family_for(tokenizer: Tokenizer, model_name: str, template: str = "") -> Family:
     """Return the family of a model. `template` (or an architecture) is read from the file if not given."""
+    kind = "" if template else _named(model_name)
+    told = "" if kind else template or _template_for(model_name)
     try:
-        return FAMILIES[_kind(model_name, template)](tokenizer)
+        if not kind and is_template(told):
+            return _of_template(tokenizer, told)
+        return FAMILIES[kind or ARCHITECTURES.get(told, "chatml")](tokenizer)
     except (StartError, ValueError) as error:
+        refusal = f": {error}" if isinstance(error, NotSpoken) else "."
         raise StartError(
-            f"The chat format of {model_name} is not known.",
-            "Its vocabulary has no tokens of a format that Vivace speaks: ChatML (Qwen), Llama 3, Mistral "
-            "(Devstral) or harmony (gpt-oss). Choose a model from `vivace models`.",
+            f"The chat format of {model_name} cannot be spoken{refusal}",
+            "Choose a model from `vivace models`.",
         ) from error
 
 
-def _kind(model_name: str, template: str) -> str:
+class NotSpoken(ValueError):
+    """A chat template that cannot be held. The text says why."""
+
+
+def _named(model_name: str) -> str:
+    """Return the family of a model that is known by name; "" if its file must say it."""
     if model_name.startswith(SCRIPTED):
         has_script = Path(model_name.removeprefix(SCRIPTED)).is_file()
         return str(script_of(model_name).get("family", "chatml")) if has_script else "chatml"
-    if not template and (card := pinned(model_name)):
-        return card.family
-    return kind_of(template or template_of(Path(model_name).expanduser()))
+    card = pinned(model_name)
+    return card.family if card and not card.template else ""
 
 
-def is_known(template: str) -> bool:
-    """Return whether a chat template, or an architecture, is of a family that we speak."""
-    is_harmony = "<|start|>" in template and "<|channel|>" in template
-    return (
-        is_harmony
-        or _is_mistral(template)
-        or any(mark in template for mark in ("<|im_start|>", "<|start_header_id|>"))
-        or template in ARCHITECTURES
-    )
+def _template_for(model_name: str) -> str:
+    """Return the chat template of a model's card or file, or the file's architecture."""
+    card = pinned(model_name)
+    return card.template if card else template_of(Path(model_name).expanduser())
 
 
-def kind_of(template: str) -> str:
-    """Return the name of the family of a chat template or an architecture."""
-    if "<|start|>" in template and "<|channel|>" in template:
-        return "harmony"
-    if "<|start_header_id|>" in template:
-        return "llama3"
-    if _is_mistral(template):
-        return "mistral"
-    if "<|im_start|>" not in template:
-        return ARCHITECTURES.get(template, "chatml")
-    is_optional = "enable_thinking" in template
-    if "<function=" in template:
-        return "qwen3-coder-thinking" if is_optional else "qwen3-coder"
-    if is_optional:
-        return "qwen3"
-    if r"assistant\n<think>" in template:
-        return "qwen3-thinking"
-    if "You are Qwen, created by" in template:
-        return "qwen2.5"
-    if "named SmolLM" in template:
-        return "smollm2"
-    return "qwen3-instruct" if "<tool_response>" in template else "chatml"
+def is_template(told: str) -> bool:
+    """Return whether this is a chat template, and not the name of an architecture."""
+    return "{" in told
 
 
-def _is_mistral(template: str) -> bool:
-    """Return whether calls are written as since version 13: before, they had an id or were a list."""
-    return "[TOOL_CALLS]" in template and "[ARGS]" in template and "[CALL_ID]" not in template
+def known(told: str) -> Known:
+    """Return what a chat template, or an architecture, means for a model that is not here yet."""
+    if not is_template(told):
+        family = ARCHITECTURES.get(told, "")
+        return Known(family, "" if family else "it has no chat template")
+    if is_harmony(told):
+        return Known("harmony", notes=HARMONY_NOTES)
+    from vivace.models.families.template.judging import judge_source
+    from vivace.models.families.template.sandbox import TemplateError
+
+    try:
+        verdict = judge_source(told)
+    except TemplateError as error:
+        return Known("template", f"{error}.")
+    return Known("template", verdict.refusal, verdict.notes)
+
+
+def is_harmony(template: str) -> bool:
+    """Return whether a template is gpt-oss's, whose answers are several messages."""
+    return all(name in template for name in ("<|start|>", "<|channel|>", "<|message|>", "<|return|>"))
+
+
+def _of_template(tokenizer: Tokenizer, template: str) -> Family:
+    """Return the family that writes what the template writes."""
+    if is_harmony(template):
+        return Harmony(tokenizer)
+    from vivace.models.families.template.family import TemplateFamily
+    from vivace.models.families.template.judging import same_tokens
+    from vivace.models.families.template.sandbox import TemplateError
+
+    try:
+        family = TemplateFamily(tokenizer, template)
+    except TemplateError as error:
+        raise NotSpoken(f"{error}.") from error
+    for kind in BY_HAND.get(family.call_format.name, ()):
+        with contextlib.suppress(StartError, ValueError):
+            written = FAMILIES[kind](tokenizer)
+            if same_tokens(written, family):
+                return written
+    return family
 
 
 def template_of(path: Path) -> str:

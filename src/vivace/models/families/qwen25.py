@@ -57,8 +57,7 @@ class Qwen25(ChatML):
         return [*head, *gap, *([] if is_first else [CHANGED]), *self.tools(tools)]
 
     def tools(self, tools: Sequence[Tool]) -> Pieces:
-        lines = [piece for tool in tools for piece in (TemplateText("\n"), to_json(definition(tool)))]
-        return [_TOOLS_BEGIN, *lines, _TOOLS_END]
+        return tools_told(tools)
 
     def call(self, call: Call, *, behind: str) -> Pieces:
         glue = "\n" if behind else ""
@@ -94,6 +93,12 @@ class Qwen25(ChatML):
 
     def grammar(self, spec: OutputSpec) -> Grammar | None:
         return grammar_of(spec, self.form)
+
+
+def tools_told(tools: Sequence[Tool]) -> Pieces:
+    """Return how tools are told of where a template does not say it itself."""
+    lines = [piece for tool in tools for piece in (TemplateText("\n"), to_json(definition(tool)))]
+    return [_TOOLS_BEGIN, *lines, _TOOLS_END]
 
 
 def json_arguments(call: Call) -> str:

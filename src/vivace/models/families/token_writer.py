@@ -76,12 +76,12 @@ class TokenWriter:
 
     def _quote(self, text: str) -> None:
         """Write text with markers in it. Each marker is encoded in two halves, so that it stays text."""
-        for chunk in _halved(text, self._guarded):
+        for chunk in halved(text, self._guarded):
             self._run.append(chunk)
             self.cut()
 
 
-def _halved(text: str, names: Sequence[str]) -> Iterable[str]:
+def halved(text: str, names: Sequence[str]) -> Iterable[str]:
     chunks = [text]
     for name in names:
         chunks = [part for chunk in chunks for part in _halved_at(chunk, name)]

@@ -1,0 +1,1 @@
+"""Chat families made from the chat template inside a model's own file."""
