@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vivace.protocol.codex import is_title
 from vivace.protocol.shapes.items import InputItem, Part, joined
 from vivace.protocol.shapes.tools import Choice, Tool, parse_choice, parse_tools, tools_in_items
+from vivace.protocol.side_requests import is_side_request
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
@@ -153,9 +153,19 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
     @property
     def tier(self) -> Tier:
-        """Return `background` for work that nobody waits for: OpenAI's cheaper tiers, Codex titles."""
+        """Return `background` for work that nobody waits for: OpenAI's cheaper tiers, side requests."""
         is_waited_for = not self.background and self.service_tier not in ("flex", "batch")
-        return "realtime" if is_waited_for and not is_title(self.client_metadata) else "background"
+        return "realtime" if is_waited_for and not self._is_side_request() else "background"
+
+    def _is_side_request(self) -> bool:
+        first = self.input[0] if isinstance(self.input, list) and self.input else None
+        is_told = first is not None and first.role in ("system", "developer")
+        return is_side_request(
+            self.client_metadata,
+            self.instructions or (first.text if first and is_told else ""),
+            self.text.format.schema if self.text else None,
+            has_tools=bool(self.tools),
+        )
 
     @property
     def effort(self) -> Effort | None:

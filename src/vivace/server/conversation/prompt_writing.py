@@ -123,6 +123,13 @@ def _written(
     )
 
 
+def prompt_length(request: ResponseCreate, model: LoadedModel) -> int:
+    """Return how many tokens the prompt of a request that continues nothing would have."""
+    prompt = prompt_of(request, LogContents(), None)
+    tokens = model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.spec.effort)
+    return len(tokens) + len(model.family.answer(tokens, prompt.spec))
+
+
 async def _limit_tokens(model: LoadedModel) -> int:
     return (await model.engines.up()).limit_tokens
 
