@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def parse(
 ) -> ResponseCreate:
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    reader = Reader(said or SaidCalls(), lambda *thought: SIGNER.is_ours(*thought, tenant))
+    reader = Reader(said or SaidCalls(), partial(SIGNER.is_ours, tenant=tenant))
     return parse_message(json.dumps({"messages": messages, "model": "m", "max_tokens": 9} | fields), reader)
 
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from anthropic import Anthropic
 from anthropic.types import MessageParam, TextBlock, ToolUseBlock
 
+from tests import REPOSITORY
 from tests.server.serving import LONG, fetch, script, send
 from vivace.client.warm import ServerAddress
 
@@ -50,7 +53,9 @@ def sdk(address: ServerAddress) -> Iterator[Anthropic]:
 
 def ask(sdk: Anthropic, model: str, text: str, **fields: Any) -> anthropic.types.Message:
     messages = fields.pop("messages", None) or [{"role": "user", "content": text}]
-    return sdk.messages.create(**({"model": model, "messages": messages, "max_tokens": 1000} | fields))
+    arguments: Any = {"model": model, "messages": messages, "max_tokens": 1000} | fields
+    answer: anthropic.types.Message = sdk.messages.create(**arguments)
+    return answer
 
 
 def text_of(message: anthropic.types.Message) -> str:
@@ -215,6 +220,25 @@ def test_a_key_may_come_in_its_own_header(address: ServerAddress, model: str) ->
     assert status(Authorization="", x_api_key="wrong") == 401
     assert status(x_api_key="wrong") == 200
     assert status(Authorization="Bearer wrong", x_api_key=address.token) == 401
+
+
+def test_the_guide_runs(address: ServerAddress) -> None:
+    """As it stands, with the variables that it names."""
+    guide = REPOSITORY / "docs" / "guides" / "claude-code.md"
+    (program,) = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            "ANTHROPIC_BASE_URL": address.url.removesuffix("/v1"),
+            "ANTHROPIC_AUTH_TOKEN": address.token,
+        },
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Hello there.")
 
 
 def test_a_client_may_look_whether_the_server_is_there(address: ServerAddress) -> None:

@@ -62,15 +62,15 @@ def sent_back(answer: Message) -> Any:
 
 def test_a_conversation_with_tools_is_read_once(sdk: Anthropic) -> None:
     """Of a real model: text and calls come back as the tokens that it wrote. Marks may move."""
-    first = {
+    first: Any = {
         "role": "user",
         "content": [{"type": "text", "text": "The wall?", "cache_control": {"type": "ephemeral"}}],
     }
     fields: Any = {"model": "claude-opus-4-8", "max_tokens": 60, "tools": [PAINT], "system": SYSTEM}
-    asked = sdk.messages.create(**fields, messages=[first], tool_choice={"type": "any"})
+    asked: Message = sdk.messages.create(**fields, messages=[first], tool_choice={"type": "any"})
     (used,) = [block for block in asked.content if isinstance(block, ToolUseBlock)]
     result = {"type": "tool_result", "tool_use_id": used.id, "content": "painted"}
-    history = [
+    history: list[Any] = [
         {"role": "user", "content": "The wall?"},
         sent_back(asked),
         {"role": "user", "content": [result, {"type": "text", "text": "Tell me more."}]},
@@ -103,7 +103,7 @@ def test_thoughts_are_read_once(address: ServerAddress, tmp_path: Path) -> None:
         "tools": [PAINT | {"strict": False}],
         "thinking": {"type": "adaptive"},
     }
-    question = {"role": "user", "content": "The wall?"}
+    question: Any = {"role": "user", "content": "The wall?"}
     with client(address) as sdk:
         with sdk.messages.stream(**fields, messages=[question]) as stream:
             asked = stream.get_final_message()
@@ -112,7 +112,7 @@ def test_thoughts_are_read_once(address: ServerAddress, tmp_path: Path) -> None:
         assert isinstance(used, ToolUseBlock)
         assert thought.thinking.strip() == "Hm, red."
         result = {"type": "tool_result", "tool_use_id": used.id, "content": "done"}
-        history = [question, sent_back(asked), {"role": "user", "content": [result]}]
+        history: list[Any] = [question, sent_back(asked), {"role": "user", "content": [result]}]
         told = sdk.messages.create(**fields, messages=history)
         assert isinstance(told.content[-1], TextBlock)
         assert told.content[-1].text == "It is red."
