@@ -225,7 +225,9 @@ def test_which_tools_may_be_called(choice: Any, mode: str, names: Any) -> None:
 )
 def test_how_hard_to_think(fields: Any, effort: str) -> None:
     """By a budget, or by an effort; without a word of it, not at all."""
-    assert parse(**fields).effort == effort
+    asked = parse(**fields)
+    assert asked.effort == effort
+    assert asked.asked_effort == (effort if "thinking" in fields else None)
 
 
 def test_a_schema_of_the_answer() -> None:

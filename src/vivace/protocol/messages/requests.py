@@ -139,7 +139,7 @@ def _settings(asked: MessageCreate) -> dict[str, Any]:
         "tool_choice": _choice(choice) if choice else None,
         "parallel_tool_calls": not (choice and choice.disable_parallel_tool_use),
         "text": _text(asked.output_config),
-        "reasoning": {"effort": effort_of(asked)},
+        "reasoning": {"effort": effort_of(asked), "is_implied": asked.thinking is None},
     }
     return {name: value for name, value in settings.items() if value is not None}
 

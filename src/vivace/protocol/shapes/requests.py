@@ -47,10 +47,11 @@ THINKING_TOKENS: dict[Effort, int | None] = {
 }
 
 
-class Reasoning(msgspec.Struct):
+class Reasoning(msgspec.Struct, omit_defaults=True):
     effort: Effort | None = None
     summary: str | None = None
     context: str | None = None
+    is_implied: bool = False  # by an API, not asked for: upstreams, some of which refuse it, are not told
 
 
 class TextFormat(msgspec.Struct, omit_defaults=True):
@@ -170,6 +171,10 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
     @property
     def effort(self) -> Effort | None:
         return self.reasoning.effort if self.reasoning else None
+
+    @property
+    def asked_effort(self) -> Effort | None:
+        return None if self.reasoning and self.reasoning.is_implied else self.effort
 
     @property
     def thinking_tokens(self) -> int | None:
