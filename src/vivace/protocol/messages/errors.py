@@ -45,11 +45,16 @@ def error_event(error: VivaceError, request_id: str | None = None) -> ErrorEvent
     status = message_status(error)
     kind = TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
     body = body_of(error)
-    said = too_long(body.message) if body.code == TOO_LONG else body.message
-    return ErrorEvent(Problem(kind, said), request_id)
+    message = body.message
+    if body.code == TOO_LONG:
+        message = too_long(message)
+    elif body.param and body.param not in message:  # there is no other place for it
+        message = f"{body.param}: {message}"
+    return ErrorEvent(Problem(kind, message), request_id)
 
 
 def too_long(message: str) -> str:
     """Return the refusal of a long prompt in the words from which clients read both numbers."""
     numbers = re.match(r"(\d+) tokens are needed, and the context holds (\d+)", message)
-    return f"prompt is too long: {numbers[1]} tokens > {numbers[2]} maximum" if numbers else message
+    what = f"{numbers[1]} tokens > {numbers[2]} maximum" if numbers else message  # an upstream's words
+    return f"prompt is too long: {what}"
