@@ -19,6 +19,7 @@ import msgspec
 TURN = "x-codex-turn-metadata"  # JSON, in a string
 MAX_CHARS = 16 * 1024
 TITLE = "thread_title"  # a short turn beside the first one of a conversation, for the list of conversations
+TITLE_TOKENS = 256  # of a title and its JSON; a small model may never end a string
 SYSTEM_TEXTS = (
     "You are a title generator.",
     "You are now acting as the managed memory extraction subagent",
@@ -39,7 +40,7 @@ def is_side_request(
     """Return whether nobody waits for the answer. `system`: the first text that is not the user's."""
     return (
         _is_codex_title(client_metadata)
-        or (not has_tools and _is_title_schema(schema))
+        or (not has_tools and is_title_schema(schema))
         or system.lstrip().startswith(SYSTEM_TEXTS)
     )
 
@@ -54,6 +55,7 @@ def _is_codex_title(client_metadata: Mapping[str, Any] | None) -> bool:
         return False
 
 
-def _is_title_schema(schema: Mapping[str, Any] | None) -> bool:
+def is_title_schema(schema: Mapping[str, Any] | None) -> bool:
+    """Return whether an answer of this schema is a title and nothing else."""
     properties = (schema or {}).get("properties")
     return isinstance(properties, dict) and list(properties) == ["title"]

@@ -237,6 +237,16 @@ def test_a_schema_of_the_answer() -> None:
     assert json.loads(asked.schema) == schema
 
 
+def test_a_title_has_an_end() -> None:
+    """Claude Code allows it 32,000 tokens, and a small model may never end a string."""
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+    form = {"format": {"type": "json_schema", "schema": schema}}
+    assert parse(output_config=form, max_tokens=32_000, tools=[]).max_output_tokens == 256
+    assert parse(output_config=form, max_tokens=9).max_output_tokens == 9
+    assert parse(output_config=form, max_tokens=32_000, tools=[TOOL]).max_output_tokens == 32_000
+    assert parse(max_tokens=32_000).max_output_tokens == 32_000
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

@@ -17,6 +17,7 @@ from vivace.protocol.shapes.parsing import MAX_ITEMS, check_sizes, decode, parse
 from vivace.protocol.shapes.refusal import Refusal, in_words
 from vivace.protocol.shapes.requests import THINKING_TOKENS, Effort, ResponseCreate
 from vivace.protocol.shapes.tools import Name
+from vivace.protocol.side_requests import TITLE_TOKENS, is_title_schema
 
 # The same name and meaning on both sides.
 SAME = ("model", "stream", "temperature", "top_p", "service_tier")
@@ -103,6 +104,8 @@ def parse_message(data: bytes | str, reader: Reader) -> ResponseCreate:
     except Refusal as refusal:
         raise in_message_words(refusal) from refusal.__cause__
     create.input = items
+    if create.text and is_title_schema(create.text.format.schema) and not create.tools:
+        create.max_output_tokens = min(create.max_output_tokens or TITLE_TOKENS, TITLE_TOKENS)
     return create
 
 
